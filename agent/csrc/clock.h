@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's clock: CLOCK_MONOTONIC in ns. Nothing else in the engine reads a clock. */
+#ifndef SLAM_CLOCK_H
+#define SLAM_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define SLAM_NS_PER_S UINT64_C(1000000000)
+
+static inline uint64_t
+slam_clock_read_ns(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * SLAM_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t
+slam_clock_mono_ns(void)
+{
+    return slam_clock_read_ns(CLOCK_MONOTONIC);
+}
+
+static inline struct timespec
+slam_clock_timespec(uint64_t ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(ns / SLAM_NS_PER_S),
+                          .tv_nsec = (long)(ns % SLAM_NS_PER_S)};
+    return ts;
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log-linear histogram of durations in the layout of HdrHistogram: unit 1 us, three
+ * significant digits, 1 us to 1 h. Values above are counted in `overflow`, never
+ * clipped. Minimum, maximum and sum are kept in ns, exactly. Not thread-safe. */
+#ifndef SLAM_HISTOGRAM_H
+#define SLAM_HISTOGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLAM_HISTOGRAM_HALF 1024u            /* half of the 2048 sub-buckets */
+#define SLAM_HISTOGRAM_MAX_US UINT64_C(3600000000)
+#define SLAM_HISTOGRAM_BUCKETS 23552u        /* 23 * 1024: covers 2^32 us > 1 h */
+
+struct slam_histogram {
+    uint64_t total; /* without overflow */
+    uint64_t overflow;
+    uint64_t min_ns; /* UINT64_MAX while empty; overflowed values included */
+    uint64_t max_ns;
+    uint64_t sum_ns;
+    uint32_t counts[SLAM_HISTOGRAM_BUCKETS];
+};
+
+void slam_histogram_clear(struct slam_histogram *h);
+
+/* Index of the bucket of a value; value_us at most SLAM_HISTOGRAM_MAX_US. */
+uint32_t slam_histogram_index(uint64_t value_us);
+
+void slam_histogram_record(struct slam_histogram *h, uint64_t value_ns);
+
+/* Adds every bucket and counter of src to dst. */
+void slam_histogram_merge(struct slam_histogram *dst, const struct slam_histogram *src);
+
+/* Bytes that slam_histogram_pack needs at most for h. */
+size_t slam_histogram_packed_size(const struct slam_histogram *h);
+
+/* Packs h, little-endian: "SLH1", u32 n, u64 total, overflow, min_ns, max_ns, sum_ns,
+ * n * u16 bucket index (ascending), n * u32 count. buf must hold
+ * slam_histogram_packed_size(h) bytes. Returns the bytes written. */
+size_t slam_histogram_pack(const struct slam_histogram *h, uint8_t *buf);
+
+#endif
