@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The errors of the whole tool, and the exit codes they lead to.
+
+LdapSlamError
+  JobError, JobErrors      a fault of a job file; all the faults of a job file
+  ConfigError              settings, options
+  FleetError               CoordinatorUnreachable AgentUnreachable AgentLost
+                           AgentVersionMismatch NotEnoughAgents ClockOffsetTooLarge
+  TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
+                           TargetNotAllowed
+  RunError                 RunAborted GeneratorSaturated
+  StoreError               RunNotFound SchemaTooNew StoreBusy
+  ReportError
+  EngineError              a broken invariant of the C engine; never expected
+
+A message says what failed, with the value; the hint says what to do. The values are
+attributes too, so that callers need not parse text. Every error survives pickling and
+`to_dict`/`from_dict`, because errors cross process and network borders. LDAP result
+codes received during a run are data, never errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, ClassVar
+
+
+class ExitCode(IntEnum):
+    """What the shell sees; EXIT_CODE_MEANING describes each in one line."""
+
+    PASS = 0
+    FAIL = 1
+    USAGE = 2
+    INVALID = 3
+    NO_BASELINE = 4
+    FLEET = 5
+    TARGET = 6
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+EXIT_CODE_MEANING: Mapping[ExitCode, str] = {
+    ExitCode.PASS: "done; where a run was judged, its verdict is PASS",
+    ExitCode.FAIL: "FAIL: a threshold was missed, or a regression was found",
+    ExitCode.USAGE: "wrong usage, or a fault in the job file or the settings",
+    ExitCode.INVALID: "INVALID: the numbers cannot be certified",
+    ExitCode.NO_BASELINE: "there is no baseline to compare with",
+    ExitCode.FLEET: "fleet: no agents, agent refused, coordinator unreachable",
+    ExitCode.TARGET: "target: unreachable, bind refused, TLS failed, not allowed",
+    ExitCode.INTERNAL: "internal error",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+class LdapSlamError(Exception):
+    """Root of all errors. `str()` is the message; the CLI prints the hint below it."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        #: The remedy, or None.
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses build their message from values: calling them with `args` would
+        # not work, so unpickling fills a new object instead.
+        return _restore, (type(self), self.args, self.__dict__)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-able data; `from_dict` makes an equal error of it."""
+        return {
+            "class": type(self).__name__,
+            "message": str(self),
+            "values": {name: _plain(value) for name, value in vars(self).items()},
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> LdapSlamError:
+        """The error that `to_dict` was made of; an unknown class gives the root."""
+        cls = _classes().get(data["class"], LdapSlamError)
+        values = {name: _unplain(value) for name, value in data["values"].items()}
+        return _restore(cls, (data["message"],), {"hint": None, **values})
+
+
+class JobError(LdapSlamError):
+    """One fault of a job file, with its position (line and column count from 1)."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        file: str,
+        line: int | None = None,
+        column: int | None = None,
+        path: str = "",
+        hint: str | None = None,
+    ) -> None:
+        place = ":".join(str(part) for part in (file, line, column) if part is not None)
+        super().__init__(": ".join(filter(None, (place, path, reason))), hint=hint)
+        #: What is wrong and what was found, without the position.
+        self.reason = reason
+        #: Job file as the user named it, or `--set:N` for the N-th override.
+        self.file = file
+        self.line = line
+        self.column = column
+        #: Field in dotted form, `streams[0].load.open.rate`; empty for the whole file.
+        self.path = path
+
+
+class JobErrors(LdapSlamError):
+    """All faults of a job file at once, in the order of their positions."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, faults: Sequence[JobError]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        #: At least one; each has its own hint.
+        self.faults = tuple(faults)
+
+
+class ConfigError(LdapSlamError):
+    """A setting or an option of the command line is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class FleetError(LdapSlamError):
+    """The coordinator or its agents cannot do what was asked."""
+
+    exit_code = ExitCode.FLEET
+
+
+class CoordinatorUnreachable(FleetError):
+    def __init__(self, address: str, detail: str) -> None:
+        super().__init__(
+            f"coordinator {address!r} did not answer: {detail}",
+            hint="is `ldapslam coordinator` running there, and its port open from "
+            "this host?",
+        )
+        self.address = address
+        self.detail = detail
+
+
+class AgentUnreachable(FleetError):
+    def __init__(self, agent: str, timeout_s: float) -> None:
+        super().__init__(
+            f"agent {agent!r} did not answer within {timeout_s:g} s",
+            hint="is `ldapslam agent` running there, and can it reach the coordinator?",
+        )
+        self.agent = agent
+        self.timeout_s = timeout_s
+
+
+class AgentLost(FleetError):
+    def __init__(self, agent: str, silent_s: float) -> None:
+        super().__init__(
+            f"agent {agent!r} was lost: nothing heard for {silent_s:.1f} s",
+            hint="see the agent's log; its spool keeps what it measured and is "
+            "delivered when it connects again",
+        )
+        self.agent = agent
+        self.silent_s = silent_s
+
+
+class AgentVersionMismatch(FleetError):
+    def __init__(
+        self, agent: str, agent_version: str, coordinator_version: str
+    ) -> None:
+        super().__init__(
+            f"agent {agent!r} speaks {agent_version}, "
+            f"the coordinator {coordinator_version}",
+            hint="install the same ldapslam on both",
+        )
+        self.agent = agent
+        self.agent_version = agent_version
+        self.coordinator_version = coordinator_version
+
+
+class NotEnoughAgents(FleetError):
+    def __init__(self, wanted: str, available: Sequence[str]) -> None:
+        names = ", ".join(available) or "none"
+        super().__init__(
+            f"the job wants {wanted}, available: {names}",
+            hint="start more with `ldapslam agent --coordinator …`, or change the "
+            "job's `agents`",
+        )
+        self.wanted = wanted
+        self.available = list(available)
+
+
+class ClockOffsetTooLarge(FleetError):
+    def __init__(self, agent: str, bound_ns: int, limit_ns: int) -> None:
+        super().__init__(
+            f"the clock offset of agent {agent!r} is known only to "
+            f"{bound_ns / 1e6:.3f} ms, the limit is {limit_ns / 1e6:.3f} ms",
+            hint="use a quieter network path to the coordinator, or raise "
+            "`validity.clock_offset`",
+        )
+        self.agent = agent
+        self.bound_ns = bound_ns
+        self.limit_ns = limit_ns
+
+
+class TargetError(LdapSlamError):
+    """A directory under test cannot be used."""
+
+    exit_code = ExitCode.TARGET
+
+
+class TargetUnreachable(TargetError):
+    def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
+        super().__init__(
+            f"target {uri!r} cannot be reached: {detail}",
+            hint=hint or "is the directory running, and is the host and port right?",
+        )
+        self.uri = uri
+        self.detail = detail
+
+
+class BindRejected(TargetError):
+    def __init__(
+        self,
+        uri: str,
+        bind_dn: str | None,
+        result_code: int,
+        diagnostic_message: str,
+        *,
+        hint: str | None = None,
+    ) -> None:
+        who = "the anonymous bind" if bind_dn is None else f"the bind as {bind_dn!r}"
+        text = f": {diagnostic_message}" if diagnostic_message else ""
+        super().__init__(
+            f"target {uri!r} rejected {who} with result code {result_code}{text}",
+            hint=hint or "check `bind.dn` and the password that `bind.password` names",
+        )
+        self.uri = uri
+        self.bind_dn = bind_dn
+        self.result_code = result_code
+        self.diagnostic_message = diagnostic_message
+
+
+class TlsHandshakeFailed(TargetError):
+    def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
+        super().__init__(
+            f"TLS with target {uri!r} failed: {detail}",
+            hint=hint
+            or "check the server's certificate, its host name and `tls.ca_file`",
+        )
+        self.uri = uri
+        self.detail = detail
+
+
+class TargetNotAllowed(TargetError):
+    def __init__(self, uri: str, agent: str) -> None:
+        super().__init__(
+            f"agent {agent!r} may not load target {uri!r}",
+            hint="allow it in the agent's settings",
+        )
+        self.uri = uri
+        self.agent = agent
+
+
+class RunError(LdapSlamError):
+    """A run did not come to its end as planned."""
+
+    exit_code = ExitCode.INVALID
+
+
+class RunAborted(RunError):
+    def __init__(self, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"the run was stopped early: {reason}", hint=hint)
+        self.reason = reason
+
+
+class GeneratorSaturated(RunError):
+    def __init__(self, send_lag_p99_ns: int, limit_ns: int) -> None:
+        super().__init__(
+            f"the generator was late: send lag p99 {send_lag_p99_ns / 1e6:.3f} ms, "
+            f"limit {limit_ns / 1e6:.3f} ms",
+            hint="lower the rate, or spread it over more agents",
+        )
+        self.send_lag_p99_ns = send_lag_p99_ns
+        self.limit_ns = limit_ns
+
+
+class StoreError(LdapSlamError):
+    """The results store cannot be read or written."""
+
+
+class RunNotFound(StoreError):
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, run_id: str, *, hint: str | None = None) -> None:
+        super().__init__(
+            f"no run {run_id!r}", hint=hint or "`ldapslam list` shows the runs"
+        )
+        self.run_id = run_id
+
+
+class SchemaTooNew(StoreError):
+    def __init__(self, url: str, found: str, known: str) -> None:
+        super().__init__(
+            f"store {url!r} has schema {found}, this ldapslam knows up to {known}",
+            hint="use the ldapslam that wrote it, or a newer one",
+        )
+        self.url = url
+        self.found = found
+        self.known = known
+
+
+class StoreBusy(StoreError):
+    def __init__(self, url: str, timeout_s: float) -> None:
+        super().__init__(
+            f"store {url!r} stayed locked for {timeout_s:g} s",
+            hint="another process is writing to it; stop that or use another --store",
+        )
+        self.url = url
+        self.timeout_s = timeout_s
+
+
+class ReportError(LdapSlamError):
+    """A report cannot be made."""
+
+
+class EngineError(LdapSlamError):
+    """The C engine broke its contract: a defect of ours, with what it said."""
+
+
+def _restore(
+    cls: type[LdapSlamError], args: tuple[Any, ...], values: Mapping[str, Any]
+) -> LdapSlamError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(values)
+    return error
+
+
+def _classes() -> dict[str, type[LdapSlamError]]:
+    found: dict[str, type[LdapSlamError]] = {}
+    pending: list[type[LdapSlamError]] = [LdapSlamError]
+    while pending:
+        cls = pending.pop()
+        found[cls.__name__] = cls
+        pending += cls.__subclasses__()
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, LdapSlamError):
+        return value.to_dict()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, Mapping) and "class" in value:
+        return LdapSlamError.from_dict(value)
+    if isinstance(value, list):
+        return [_unplain(item) for item in value]
+    return value
