@@ -8,19 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SLAM_HISTOGRAM_HALF 1024u            /* half of the 2048 sub-buckets */
+#define SLAM_HISTOGRAM_HALF 1024u /* half of the 2048 sub-buckets */
 #define SLAM_HISTOGRAM_MAX_US UINT64_C(3600000000)
-#define SLAM_HISTOGRAM_BUCKETS 23552u        /* 23 * 1024: covers 2^32 us > 1 h */
+#define SLAM_HISTOGRAM_BUCKETS 23552u /* 23 * 1024: covers 2^32 us > 1 h */
 
 struct slam_histogram {
-    uint64_t total; /* without overflow */
-    uint64_t overflow;
-    uint64_t min_ns; /* UINT64_MAX while empty; overflowed values included */
-    uint64_t max_ns;
-    uint64_t sum_ns;
+    uint64_t total;    /* without overflow */
+    uint64_t overflow; /* values above SLAM_HISTOGRAM_MAX_US */
+    uint64_t min_ns;   /* UINT64_MAX while empty; overflowed values included */
+    uint64_t max_ns;   /* 0 while empty; overflowed values included */
+    uint64_t sum_ns;   /* of the values in `total`: sum_ns / total is their mean */
     uint32_t counts[SLAM_HISTOGRAM_BUCKETS];
 };
 
+/* Makes h empty. Also the initialiser: h may hold anything. */
 void slam_histogram_clear(struct slam_histogram *h);
 
 /* Index of the bucket of a value; value_us at most SLAM_HISTOGRAM_MAX_US. */
@@ -28,10 +29,11 @@ uint32_t slam_histogram_index(uint64_t value_us);
 
 void slam_histogram_record(struct slam_histogram *h, uint64_t value_ns);
 
-/* Adds every bucket and counter of src to dst. */
+/* Adds every bucket and counter of src to dst. A bucket holds up to 2^32 - 1 values:
+ * an interval of one fleet, not a run of a month. */
 void slam_histogram_merge(struct slam_histogram *dst, const struct slam_histogram *src);
 
-/* Bytes that slam_histogram_pack needs at most for h. */
+/* Bytes that slam_histogram_pack needs for h, exactly. */
 size_t slam_histogram_packed_size(const struct slam_histogram *h);
 
 /* Packs h, little-endian: "SLH1", u32 n, u64 total, overflow, min_ns, max_ns, sum_ns,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Seeded random numbers, one generator per worker and stream: xoshiro256** (Blackman
- * and Vigna), seeded through splitmix64. Not thread-safe: each generator has one owner. */
+ * and Vigna), seeded through splitmix64. Not thread-safe: each generator has one owner.
+ */
 #ifndef SLAM_RNG_H
 #define SLAM_RNG_H
 

@@ -36,7 +36,8 @@ struct slam_value_state {
     uint64_t stride; /* sequence: number of participants */
 };
 
-/* Checks a source's figures. Returns 0 or a negative slam_err with the reason in err. */
+/* Checks a source's figures. Returns 0 or a negative slam_err with the reason in err.
+ */
 int slam_value_source_check(const struct slam_value_source *src, char *err,
                             size_t err_len);
 
