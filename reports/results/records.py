@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values the store takes and gives: a run, and what one agent saw in one interval.
+
+Frozen, plain data without behaviour beyond naming. Times relative to T0 (the planned
+start of the run, the same instant on every agent) are `_ns` integers; times of day are
+`_utc` texts in ISO 8601 with the suffix Z (see `utc_text`), so that they sort, survive
+JSON and mean the same in every database. Histograms are the engine's packed bytes
+(`histogram.py` describes the format).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+#: Histograms of an operation, in the engine's numbering.
+METRICS = (
+    "response_time",
+    "service_time",
+    "send_lag",
+    "receive_lag",
+    "backlog_wait",
+)
+#: Outcomes of a completed request, in the engine's numbering.
+OUTCOMES = ("succeeded", "failed")
+
+#: States in which a run has ended and nothing more will be added to it.
+FINAL_STATES = frozenset({"finished", "failed", "cancelled"})
+
+
+def utc_text(moment: datetime) -> str:
+    """An aware time of day as the store keeps it: `2026-03-01T12:00:00.000000Z`."""
+    text = moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return text.removesuffix("+00:00") + "Z"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationInterval:
+    """What one operation of one stream did on one agent in one interval."""
+
+    stream: str
+    operation: str
+    #: True: requests whose intended time lies in the measure phase.
+    measured: bool
+    scheduled: int = 0
+    sent: int = 0
+    completed: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    dropped: int = 0
+    unresolved: int = 0
+    timed_out: int = 0
+    entries: int = 0
+    references: int = 0
+    #: LDAP result code -> responses.
+    result_codes: Mapping[int, int] = field(default_factory=dict)
+    #: (metric, outcome) -> packed histogram; an empty histogram may be left out.
+    histograms: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInterval:
+    """The connections of one stream on one agent in one interval."""
+
+    stream: str
+    connects: int = 0
+    connect_failures: int = 0
+    disconnects: int = 0
+    protocol_errors: int = 0
+    late_responses: int = 0
+    unexpected_messages: int = 0
+    stamps_missing: int = 0
+    #: Gauges at the interval's end.
+    in_flight: int = 0
+    backlog: int = 0
+    #: Packed histogram, or None when nothing connected.
+    connect_time: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInterval:
+    """How one engine thread spent one interval."""
+
+    worker: int
+    #: 'open' or 'closed'.
+    model: str
+    wall_ns: int
+    #: Outside of waiting for events; spinning before a deadline is not in it.
+    busy_ns: int
+    spin_ns: int = 0
+    cpu_ns: int = 0
+    #: Runnable, but not running.
+    run_queue_ns: int = 0
+    loops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostInterval:
+    """The agent's host in one interval; a figure it does not have is None."""
+
+    #: Share of all cores' time that was not idle, 0 to 1.
+    cpu_utilisation: float | None = None
+    #: Share of all cores' time that the hypervisor took, 0 to 1.
+    steal_share: float | None = None
+    #: Time the cgroup was throttled.
+    throttled_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRecord:
+    """One agent's report of one interval; (agent, epoch, sequence) is its key."""
+
+    agent: str
+    #: Counts the agent's registrations: a restarted agent has a new epoch.
+    epoch: int
+    #: Counts the agent's reports within the epoch and run.
+    sequence: int
+    #: Number of the interval in the plan; the drain follows the last planned one.
+    index: int
+    #: Phase the interval lies in: intervals never span two.
+    phase: str
+    start_ns: int
+    end_ns: int
+    final: bool = False
+    operations: tuple[OperationInterval, ...] = ()
+    streams: tuple[StreamInterval, ...] = ()
+    workers: tuple[WorkerInterval, ...] = ()
+    host: HostInterval | None = None
+    #: Step of the wall clock against the monotonic clock within the interval.
+    clock_step_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One execution of a job."""
+
+    run_id: str
+    job_name: str
+    job_text: str
+    job_hash: str
+    seed: int
+    submitted_utc: str
+    submitted_by: str
+    #: Names of the agents the run was planned on.
+    agents: tuple[str, ...] = ()
+    #: phases: [{name, start_ns, end_ns}], boundaries_ns, streams: [{name, target,
+    #: model, rate_per_s, clients, operations: [{name, kind}]}], validity, thresholds.
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    #: Facts that make the run repeatable: versions, hosts, servers, files.
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    state: str = "queued"
+    state_detail: str = ""
+    #: Planned start; None until the fleet was ready.
+    t0_utc: str | None = None
+    started_utc: str | None = None
+    finished_utc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Something worth a line in the run's log: a lost agent, a cancel, a clock step."""
+
+    at_utc: str
+    kind: str
+    text: str

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of the results store, in portable types.
+
+Keys are natural: a report of an agent is (run, agent, epoch, sequence), which makes a
+second delivery a key conflict and a copy of a run a copy of rows. `interval_index` is
+repeated in the child tables so that a window of intervals is one range scan. Packed
+histograms are one column for each metric and outcome, NULL when empty. The seed is
+text because it is an unsigned 64-bit number.
+
+The tables are created by `migrations`; a test holds both equal.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from ldapslam.reports.results.records import METRICS, OUTCOMES
+
+#: Revision of the newest migration.
+SCHEMA_REVISION = "0001"
+
+metadata = MetaData()
+
+run = Table(
+    "run",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("job_name", Text, nullable=False),
+    Column("job_text", Text, nullable=False),
+    Column("job_hash", Text, nullable=False),
+    Column("seed", String(20), nullable=False),
+    Column("submitted_utc", String(32), nullable=False),
+    Column("submitted_by", Text, nullable=False),
+    Column("agents", JSON, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("manifest", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("state_detail", Text, nullable=False),
+    Column("t0_utc", String(32)),
+    Column("started_utc", String(32)),
+    Column("finished_utc", String(32)),
+)
+
+run_agent = Table(
+    "run_agent",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("agent", String(255), primary_key=True),
+    Column("facts", JSON, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+run_event = Table(
+    "run_event",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("at_utc", String(32), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("text", Text, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+
+def _interval_key() -> list[Column[object]]:
+    columns: list[Column[object]] = [
+        Column("run_id", String(64), primary_key=True),
+        Column("agent", String(255), primary_key=True),
+        Column("epoch", Integer, primary_key=True, autoincrement=False),
+        Column("sequence", Integer, primary_key=True, autoincrement=False),
+    ]
+    return columns
+
+
+def _of_interval() -> ForeignKeyConstraint:
+    key = ["run_id", "agent", "epoch", "sequence"]
+    return ForeignKeyConstraint(
+        key, [f"interval.{name}" for name in key], ondelete="CASCADE"
+    )
+
+
+interval = Table(
+    "interval",
+    metadata,
+    *_interval_key(),
+    Column("interval_index", Integer, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("start_ns", BigInteger, nullable=False),
+    Column("end_ns", BigInteger, nullable=False),
+    Column("final", Boolean, nullable=False),
+    Column("clock_step_ns", BigInteger, nullable=False),
+    Column("has_host", Boolean, nullable=False),
+    Column("cpu_utilisation", Float),
+    Column("steal_share", Float),
+    Column("throttled_ns", BigInteger),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+    Index("interval_by_index", "run_id", "interval_index"),
+)
+
+#: (metric, outcome) -> column of operation_interval.
+HISTOGRAM_COLUMNS = {
+    (metric, outcome): f"{metric}_{outcome}"
+    for metric in METRICS
+    for outcome in OUTCOMES
+}
+
+operation_interval = Table(
+    "operation_interval",
+    metadata,
+    *_interval_key(),
+    Column("stream", String(255), primary_key=True),
+    Column("operation", String(255), primary_key=True),
+    Column("measured", Boolean, primary_key=True),
+    Column("interval_index", Integer, nullable=False),
+    Column("scheduled", BigInteger, nullable=False),
+    Column("sent", BigInteger, nullable=False),
+    Column("completed", BigInteger, nullable=False),
+    Column("succeeded", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("unresolved", BigInteger, nullable=False),
+    Column("timed_out", BigInteger, nullable=False),
+    Column("entries", BigInteger, nullable=False),
+    Column("references", BigInteger, nullable=False),
+    Column("result_codes", JSON, nullable=False),
+    *(Column(name, LargeBinary) for name in HISTOGRAM_COLUMNS.values()),
+    _of_interval(),
+    Index("operation_interval_by_index", "run_id", "interval_index"),
+)
+
+stream_interval = Table(
+    "stream_interval",
+    metadata,
+    *_interval_key(),
+    Column("stream", String(255), primary_key=True),
+    Column("interval_index", Integer, nullable=False),
+    Column("connects", BigInteger, nullable=False),
+    Column("connect_failures", BigInteger, nullable=False),
+    Column("disconnects", BigInteger, nullable=False),
+    Column("protocol_errors", BigInteger, nullable=False),
+    Column("late_responses", BigInteger, nullable=False),
+    Column("unexpected_messages", BigInteger, nullable=False),
+    Column("stamps_missing", BigInteger, nullable=False),
+    Column("in_flight", BigInteger, nullable=False),
+    Column("backlog", BigInteger, nullable=False),
+    Column("connect_time", LargeBinary),
+    _of_interval(),
+    Index("stream_interval_by_index", "run_id", "interval_index"),
+)
+
+worker_interval = Table(
+    "worker_interval",
+    metadata,
+    *_interval_key(),
+    Column("worker", Integer, primary_key=True, autoincrement=False),
+    Column("model", String(16), primary_key=True),
+    Column("interval_index", Integer, nullable=False),
+    Column("wall_ns", BigInteger, nullable=False),
+    Column("busy_ns", BigInteger, nullable=False),
+    Column("spin_ns", BigInteger, nullable=False),
+    Column("cpu_ns", BigInteger, nullable=False),
+    Column("run_queue_ns", BigInteger, nullable=False),
+    Column("loops", BigInteger, nullable=False),
+    _of_interval(),
+    Index("worker_interval_by_index", "run_id", "interval_index"),
+)
+
+#: Parents before children: the order in which a run is copied.
+TABLES = (
+    run,
+    run_agent,
+    run_event,
+    interval,
+    operation_interval,
+    stream_interval,
+    worker_interval,
+)

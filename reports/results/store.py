@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results store: runs and their intervals, in SQLite or PostgreSQL.
+
+One Store may be used from several threads: calls are serialised. A SQLite store is one
+file in WAL mode with full synchronisation, because an agent forgets what the store has
+acknowledged. Nothing here interprets results; reading streams over intervals in windows
+so that a run of days needs no more memory than a run of minutes.
+
+A run travels as a SQLite file that holds this run alone (`export_run`), which is
+also what a run's folder keeps as results.sqlite.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+
+from ldapslam.jobs.errors import RunNotFound, StoreBusy, StoreError
+from ldapslam.reports.results import rows, schema
+from ldapslam.reports.results.migrate import migrate
+from ldapslam.reports.results.records import EventRecord, IntervalRecord, RunRecord
+
+#: File name of a run's store within its folder.
+FOLDER_STORE = "results.sqlite"
+
+_BUSY_TIMEOUT_S = 10.0
+_CHUNK_BYTES = 1 << 20
+_COPY_ROWS = 500
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_WINDOW_INTERVALS = 64
+_WRITES = "ldapslam_writes"
+
+
+class Store:
+    """Use `Store.open`; close it, or use it as a context manager."""
+
+    def __init__(self, engine: Engine, url: str) -> None:
+        self._engine = engine
+        self._lock = threading.RLock()
+        #: For messages: without a password.
+        self.url = url
+
+    @classmethod
+    def open(cls, url: str | Path, *, read_only: bool = False) -> Store:
+        """Opens a store by URL, by file, or by the folder of a run.
+
+        Creates what does not exist and migrates what is old, unless `read_only`.
+        """
+        address = _address(url)
+        shown = address.render_as_string(hide_password=True)
+        if address.get_backend_name() == "sqlite":
+            engine = _sqlite_engine(address.database, shown, read_only)
+        else:
+            engine = _server_engine(address, shown)
+        store = cls(engine, shown)
+        try:
+            with store._transaction(writes=not read_only) as connection:
+                migrate(connection, shown, may_write=not read_only)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        with self._lock:
+            self._engine.dispose()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Runs
+
+    def create_run(self, record: RunRecord) -> None:
+        with self._transaction(writes=True) as connection:
+            connection.execute(schema.run.insert(), rows.run_row(record))
+
+    def set_run_state(
+        self,
+        run_id: str,
+        state: str,
+        detail: str = "",
+        *,
+        t0_utc: str | None = None,
+        started_utc: str | None = None,
+        finished_utc: str | None = None,
+    ) -> None:
+        """Sets the state; of the times, those that are given."""
+        times = {
+            "t0_utc": t0_utc,
+            "started_utc": started_utc,
+            "finished_utc": finished_utc,
+        }
+        given = {name: value for name, value in times.items() if value is not None}
+        self._update_run(run_id, {"state": state, "state_detail": detail, **given})
+
+    def set_run_agents(self, run_id: str, agents: Iterable[str]) -> None:
+        """Names the planned agents, once the fleet has chosen them."""
+        self._update_run(run_id, {"agents": list(agents)})
+
+    def set_manifest(self, run_id: str, facts: Mapping[str, Any]) -> None:
+        """Adds `facts` to the run's manifest; a key that exists is replaced."""
+        with self._transaction(writes=True) as connection:
+            row = connection.execute(
+                sa.select(schema.run.c.manifest).where(schema.run.c.run_id == run_id)
+            ).first()
+            if row is None:
+                raise RunNotFound(run_id)
+            connection.execute(
+                schema.run.update().where(schema.run.c.run_id == run_id),
+                {"manifest": {**row[0], **facts}},
+            )
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, the latest submitted first."""
+        query = sa.select(schema.run).order_by(
+            schema.run.c.submitted_utc.desc(), schema.run.c.run_id.desc()
+        )
+        with self._transaction() as connection:
+            return [rows.run_record(row) for row in connection.execute(query)]
+
+    def run(self, run_id: str) -> RunRecord:
+        """The run of this id, or the only run whose id begins so."""
+        column = schema.run.c.run_id
+        with self._transaction() as connection:
+            exact = sa.select(schema.run).where(column == run_id)
+            found = connection.execute(exact).all()
+            if not found and run_id:
+                prefix = column.startswith(run_id, autoescape=True)
+                query = sa.select(schema.run).where(prefix).order_by(column)
+                found = connection.execute(query).all()
+        if not found:
+            raise RunNotFound(run_id)
+        if len(found) > 1:
+            names = ", ".join(row.run_id for row in found[:5])
+            raise RunNotFound(run_id, hint=f"{len(found)} runs begin so: {names}")
+        return rows.run_record(found[0])
+
+    # Agents and events
+
+    def put_agent(self, run_id: str, agent: str, facts: Mapping[str, Any]) -> None:
+        """Adds `facts` to what is known of an agent in a run."""
+        table = schema.run_agent
+        key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
+        with self._transaction(writes=True) as connection:
+            self._require_run(connection, run_id)
+            row = connection.execute(sa.select(table.c.facts).where(key)).first()
+            if row is None:
+                values = {"run_id": run_id, "agent": agent, "facts": dict(facts)}
+                connection.execute(table.insert(), values)
+            else:
+                merged = {"facts": {**row[0], **facts}}
+                connection.execute(table.update().where(key), merged)
+
+    def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """Agent -> its facts, by name."""
+        table = schema.run_agent
+        query = sa.select(table.c.agent, table.c.facts).where(table.c.run_id == run_id)
+        with self._transaction() as connection:
+            found = connection.execute(query.order_by(table.c.agent))
+            return {agent: dict(facts) for agent, facts in found}
+
+    def add_event(self, run_id: str, kind: str, text: str, at_utc: str) -> None:
+        table = schema.run_event
+        count = sa.select(sa.func.count()).where(table.c.run_id == run_id)
+        with self._transaction(writes=True) as connection:
+            self._require_run(connection, run_id)
+            number = connection.execute(count).scalar_one()
+            connection.execute(
+                table.insert(),
+                {
+                    "run_id": run_id,
+                    "number": number,
+                    "at_utc": at_utc,
+                    "kind": kind,
+                    "text": text,
+                },
+            )
+
+    def events(self, run_id: str) -> list[EventRecord]:
+        """The run's events in the order they were added."""
+        table = schema.run_event
+        query = sa.select(table.c.at_utc, table.c.kind, table.c.text)
+        query = query.where(table.c.run_id == run_id).order_by(table.c.number)
+        with self._transaction() as connection:
+            return [EventRecord(*row) for row in connection.execute(query)]
+
+    # Intervals
+
+    def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
+        """Adds a report; False when the store already has it. Durable on return."""
+        table = schema.interval
+        known = sa.select(table.c.sequence).where(
+            table.c.run_id == run_id,
+            table.c.agent == record.agent,
+            table.c.epoch == record.epoch,
+            table.c.sequence == record.sequence,
+        )
+        with self._transaction(writes=True) as connection:
+            self._require_run(connection, run_id)
+            if connection.execute(known).first() is not None:
+                return False
+            for child, values in rows.interval_rows(run_id, record):
+                if values:
+                    connection.execute(child.insert(), values)
+        return True
+
+    def intervals(self, run_id: str) -> Iterator[IntervalRecord]:
+        """The run's reports by interval, then agent; a few intervals in memory."""
+        column = schema.interval.c.interval_index
+        query = sa.select(sa.func.min(column), sa.func.max(column))
+        with self._transaction() as connection:
+            first, last = connection.execute(
+                query.where(schema.interval.c.run_id == run_id)
+            ).one()
+        if first is None:
+            return
+        for start in range(first, last + 1, _WINDOW_INTERVALS):
+            yield from self._window(run_id, start, start + _WINDOW_INTERVALS)
+
+    def _window(self, run_id: str, start: int, stop: int) -> list[IntervalRecord]:
+        found = {}
+        with self._transaction() as connection:
+            for table in rows.INTERVAL_TABLES:
+                column = table.c.interval_index
+                query = sa.select(table).where(
+                    table.c.run_id == run_id, column >= start, column < stop
+                )
+                found[table.name] = connection.execute(query).mappings().all()
+        return rows.interval_records(found)
+
+    # A run as a file
+
+    def export_run(self, run_id: str) -> Iterator[bytes]:
+        """The run as the chunks of a SQLite file that holds it alone."""
+        self.run(run_id)
+        with tempfile.TemporaryDirectory(prefix="ldapslam-") as folder:
+            path = Path(folder) / FOLDER_STORE
+            with Store.open(path) as archive:
+                self._copy_run(run_id, archive)
+                archive._leave_wal()
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    yield chunk
+
+    def import_run(self, chunks: Iterable[bytes]) -> str:
+        """Adds a run that `export_run` gave; returns its id."""
+        with tempfile.TemporaryDirectory(prefix="ldapslam-") as folder:
+            path = Path(folder) / FOLDER_STORE
+            with path.open("wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+            with Store.open(path) as archive:
+                found = archive.runs()
+                if len(found) != 1:
+                    raise StoreError(f"an archive holds one run, this one {len(found)}")
+                run_id = found[0].run_id
+                with contextlib.suppress(RunNotFound):
+                    if self.run(run_id).run_id == run_id:
+                        raise StoreError(
+                            f"run {run_id!r} is already in store {self.url!r}"
+                        )
+                archive._copy_run(run_id, self)
+        return run_id
+
+    def _copy_run(self, run_id: str, target: Store) -> None:
+        with (
+            self._transaction() as source,
+            target._transaction(writes=True) as sink,
+        ):
+            for table in schema.TABLES:
+                query = sa.select(table).where(table.c.run_id == run_id)
+                found = source.execution_options(yield_per=_COPY_ROWS).execute(query)
+                for batch in found.mappings().partitions():
+                    sink.execute(table.insert(), [dict(row) for row in batch])
+
+    def _leave_wal(self) -> None:
+        """One plain file, which can be read where nothing can be written."""
+        with self._lock, self._engine.connect() as connection:
+            raw = connection.connection.dbapi_connection
+            if isinstance(raw, sqlite3.Connection):
+                raw.execute("PRAGMA journal_mode=DELETE")
+
+    # Access
+
+    def _update_run(self, run_id: str, values: Mapping[str, Any]) -> None:
+        query = schema.run.update().where(schema.run.c.run_id == run_id)
+        with self._transaction(writes=True) as connection:
+            if connection.execute(query, dict(values)).rowcount == 0:
+                raise RunNotFound(run_id)
+
+    @staticmethod
+    def _require_run(connection: Connection, run_id: str) -> None:
+        query = sa.select(schema.run.c.run_id).where(schema.run.c.run_id == run_id)
+        if connection.execute(query).first() is None:
+            raise RunNotFound(run_id)
+
+    @contextlib.contextmanager
+    def _transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+        options = {_WRITES: writes}
+        try:
+            with self._lock, self._engine.connect() as connection:
+                connection = connection.execution_options(**options)
+                with connection.begin():
+                    yield connection
+        except DBAPIError as error:
+            raise self._store_error(error) from error
+
+    def _store_error(self, error: DBAPIError) -> StoreError:
+        detail = str(error.orig or error).strip()
+        if "database is locked" in detail:
+            return StoreBusy(self.url, _BUSY_TIMEOUT_S)
+        return StoreError(f"store {self.url!r}: {detail}")
+
+
+def _address(url: str | Path) -> URL:
+    if isinstance(url, Path) or "://" not in url:
+        path = Path(url)
+        if path.is_dir():
+            path /= FOLDER_STORE
+        return URL.create("sqlite", database=str(path))
+    try:
+        address = make_url(url)
+    except ArgumentError as error:
+        raise StoreError(f"store: {url.partition('://')[0]}://… is no URL") from error
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    return address
+
+
+def _sqlite_engine(database: str | None, shown: str, read_only: bool) -> Engine:
+    if database and database != ":memory:":
+        path = Path(database).resolve()
+        uri = _sqlite_uri(path, shown, read_only)
+    else:
+        uri = "file::memory:"
+
+    def connect() -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                uri,
+                uri=True,
+                timeout=_BUSY_TIMEOUT_S,
+                isolation_level=None,  # transactions begin by _begin, as asked for
+                check_same_thread=False,  # the Store's lock serialises
+            )
+        except sqlite3.Error as error:
+            raise StoreError(f"store {shown!r}: {error}") from error
+        try:
+            connection.execute("PRAGMA trusted_schema=OFF")
+            connection.execute("PRAGMA foreign_keys=ON")
+            if not read_only:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=StaticPool)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later would fail at once, not
+        # wait, when another process writes: take the write lock at the start.
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _sqlite_uri(path: Path, shown: str, read_only: bool) -> str:
+    if path.exists():
+        with path.open("rb") as file:
+            magic = file.read(len(_SQLITE_MAGIC))
+        if magic not in (_SQLITE_MAGIC, b""):
+            raise StoreError(f"store {shown!r} is not a results store")
+    elif read_only:
+        raise StoreError(f"store {shown!r} does not exist")
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path.as_uri() + ("?mode=ro" if read_only else "")
+
+
+def _server_engine(address: URL, shown: str) -> Engine:
+    try:
+        return sa.create_engine(address, pool_pre_ping=True)
+    except NoSuchModuleError as error:
+        raise StoreError(
+            f"store {shown!r}: unknown kind {address.drivername!r}",
+            hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+        ) from error
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"store {shown!r} needs the Python package {error.name!r}",
+            hint=f"pip install {error.name}",
+        ) from error
