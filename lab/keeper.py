@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our side of the keeper process: start and stop a lab's servers through it.
+
+The keeper owns the folder and the servers (see keeper_process.py), so closing the pipe
+to it, by `close()` or by our own death, is all it takes to leave nothing behind.
+Not for use from several threads at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ldapslam.lab.errors import LabError
+
+# Longer than the keeper takes to kill servers that do not end by themselves.
+_END_TIMEOUT_S = 30.0
+
+
+class Keeper:
+    """One keeper process, its folder and the servers started through it."""
+
+    def __init__(self, base: Path | None = None) -> None:
+        """Start the keeper; its folder is made below `base`, else below TMPDIR."""
+        script = Path(__file__).with_name("keeper_process.py")
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(script), str(os.getpid()), str(base or "")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        #: Removed, with all that is in it, when the keeper ends.
+        self.folder = Path(self._receive()["folder"])
+
+    def start(self, name: str, argv: Sequence[str], log: Path, nofile: int) -> int:
+        """Start a program in the background; the pid stays valid until its status
+        was asked for."""
+        reply = self._ask(
+            do="start", name=name, argv=list(argv), log=str(log), nofile=nofile
+        )
+        return int(reply["pid"])
+
+    def status(self, name: str) -> int | None:
+        """The exit status of a program that has ended, or None while it runs."""
+        status = self._ask(do="status", name=name)["status"]
+        return None if status is None else int(status)
+
+    def wait(self, name: str, pid: int, timeout_s: float) -> int | None:
+        """Wait for the end of a program; None when it still runs after `timeout_s`."""
+        try:
+            pid_fd = os.pidfd_open(pid)
+        except ProcessLookupError:  # ended, and its status asked for before
+            return self.status(name)
+        try:
+            select.select([pid_fd], [], [], timeout_s)
+        finally:
+            os.close(pid_fd)
+        return self.status(name)
+
+    def stop(self, name: str, grace_s: float = 5.0) -> int:
+        """Terminate a program, kill it after `grace_s`; its exit status."""
+        return int(self._ask(do="stop", name=name, grace_s=grace_s)["status"])
+
+    def close(self) -> None:
+        """End all servers and remove the folder; returns when that is done."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_TIMEOUT_S)
+        finally:
+            self._process.stdout.close()
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError) as error:
+            raise self._gone() from error
+        return self._receive()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._gone()
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise LabError(f"the lab's keeper could not do it: {reply['error']}")
+        return reply
+
+    def _gone(self) -> LabError:
+        return LabError(
+            "the lab's keeper process has ended, and its servers with it",
+            hint="was it killed? Is there room in the folder for temporary files?",
+        )
