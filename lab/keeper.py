@@ -8,9 +8,11 @@ Not for use from several threads at once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -71,11 +73,14 @@ class Keeper:
         """End all servers and remove the folder; returns when that is done."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(_END_TIMEOUT_S)
         finally:
             self._process.stdout.close()
+        # Only a keeper that was killed has left it.
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         assert self._process.stdin is not None

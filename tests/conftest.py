@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for the whole test suite: fixtures by topic, options, the report header.
+
+Fixtures live in tests/support, one module per topic; a topic's module that is there is
+loaded here, nothing else is.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+_SUPPORT = Path(__file__).with_name("support")
+pytest_plugins = sorted(f"support.{path.stem}" for path in _SUPPORT.glob("*.py"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite tests/golden from what the code makes now, for review by diff",
+    )
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be rewritten instead of compared."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+def pytest_report_header() -> list[str]:
+    """What a reader of a failure in CI needs to know of the machine."""
+    return [
+        f"ldapslam {_version('ldapslam')}, {platform.python_implementation()} "
+        f"{platform.python_version()}, {os.cpu_count()} CPUs, {platform.release()}",
+        f"libldap {_libldap_version()}, slapd {_slapd_version()}",
+    ]
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _libldap_version() -> str:
+    import ldap
+
+    info = ldap.get_option(ldap.OPT_API_INFO)
+    return f"{info['vendor_version']} ({info['vendor_name']})"
+
+
+def _slapd_version() -> str:
+    from ldapslam.lab import LabError
+    from ldapslam.lab.slapd import find_programs
+
+    try:
+        program = find_programs().slapd
+    except LabError:
+        return "(missing)"
+    # It prints its version on standard error and, for -VV, ends with status 0.
+    output = subprocess.run([program, "-VV"], capture_output=True, text=True).stderr
+    return output.partition("slapd ")[2].split(" ")[0] or "(unknown)"

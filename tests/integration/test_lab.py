@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab against real slapds: it answers, replicates, counts, and leaves no trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import ldap
+import pytest
+
+from ldapslam.lab import Lab, LabError, Server, SlapdSettings, slapd
+from ldapslam.lab.people import PERSON_PASSWORD, STRUCTURE_ENTRIES
+
+pytestmark = pytest.mark.usefixtures("slapd_installed")
+
+
+def admin_password(lab: Lab) -> str:
+    return lab.admin_password_file.read_text()
+
+
+def connect(uri: str, ca_file: Path) -> Any:
+    connection = ldap.initialize(uri)
+    connection.set_option(ldap.OPT_X_TLS_CACERTFILE, str(ca_file))
+    connection.set_option(ldap.OPT_X_TLS_REQUIRE_CERT, ldap.OPT_X_TLS_DEMAND)
+    connection.set_option(ldap.OPT_X_TLS_NEWCTX, 0)
+    connection.set_option(ldap.OPT_NETWORK_TIMEOUT, 5)
+    return connection
+
+
+@pytest.mark.parametrize("transport", ["ldap", "starttls", "ldaps", "ldapi"])
+@pytest.mark.parametrize("role", ["supplier", "replica"])
+def test_every_server_answers_over_every_transport_with_its_certificate_verified(
+    lab: Lab, role: str, transport: str
+) -> None:
+    server = lab.supplier if role == "supplier" else lab.replicas[0]
+    uri = {"ldaps": server.ldaps_uri, "ldapi": server.ldapi_uri}.get(
+        transport, server.uri
+    )
+    connection = connect(uri, lab.ca_file)
+    if transport == "starttls":
+        connection.start_tls_s()
+    connection.simple_bind_s(lab.admin_dn, admin_password(lab))
+    found = connection.search_s(lab.people_dn, ldap.SCOPE_SUBTREE, "(uid=user.999)")
+    assert [dn for dn, _ in found] == [f"uid=user.999,{lab.people_dn}"]
+    connection.unbind_s()
+
+
+def test_the_tree_holds_the_people_asked_for_and_each_can_bind(lab: Lab) -> None:
+    connection = connect(lab.supplier.uri, lab.ca_file)
+    connection.simple_bind_s(lab.admin_dn, admin_password(lab))
+    found = connection.search_s(
+        "dc=example,dc=com", ldap.SCOPE_SUBTREE, "(objectClass=*)", ["1.1"]
+    )
+    assert len(found) == lab.entries + STRUCTURE_ENTRIES
+    connection.simple_bind_s(f"uid=user.0,{lab.people_dn}", PERSON_PASSWORD)
+    connection.unbind_s()
+
+
+def test_a_change_on_the_supplier_reaches_the_replica(lab: Lab) -> None:
+    dn = f"uid=user.17,{lab.people_dn}"
+    connection = connect(lab.supplier.uri, lab.ca_file)
+    connection.simple_bind_s(lab.admin_dn, admin_password(lab))
+    connection.modify_s(dn, [(ldap.MOD_REPLACE, "description", [b"changed"])])
+    connection.unbind_s()
+
+    lab.wait_in_sync(timeout_s=10)
+
+    replica = connect(lab.replicas[0].uri, lab.ca_file)
+    [(_, attributes)] = replica.search_s(dn, ldap.SCOPE_BASE, attrlist=["description"])
+    assert attributes == {"description": [b"changed"]}
+    replica.unbind_s()
+
+
+def test_monitor_counts_are_the_clients_operations_without_the_labs_own(
+    lab: Lab,
+) -> None:
+    before = lab.monitor_counts(lab.supplier)
+    connection = connect(lab.supplier.uri, lab.ca_file)
+    for number in range(7):
+        connection.search_s(
+            lab.people_dn, ldap.SCOPE_SUBTREE, f"(uid=user.{number})", ["cn"]
+        )
+    lab.context_csn(lab.supplier)
+    after = lab.monitor_counts(lab.supplier)
+    connection.unbind_s()
+
+    assert after["search"] - before["search"] == 7
+    # python-ldap's first operation on a fresh connection is the search itself
+    assert after["bind"] - before["bind"] == 0
+
+
+def test_a_replica_that_was_down_catches_up_when_it_comes_back() -> None:
+    settings = {"replica1": SlapdSettings(threads=2, nofile=512, durable=False)}
+    with Lab(replicas=1, entries=10, server_settings=settings) as lab:
+        [replica] = lab.replicas
+        lab.stop(replica)
+        connection = connect(lab.supplier.uri, lab.ca_file)
+        connection.simple_bind_s(lab.admin_dn, admin_password(lab))
+        connection.delete_s(f"uid=user.3,{lab.people_dn}")
+        connection.unbind_s()
+
+        lab.start(replica)
+        lab.wait_in_sync(timeout_s=20)
+
+        limits = Path(f"/proc/{lab.pid(replica)}/limits").read_text()
+        [open_files] = [
+            x for x in limits.splitlines() if x.startswith("Max open files")
+        ]
+        assert open_files.split()[3] == "512"
+
+
+def test_an_expired_certificate_is_refused_by_a_client_that_verifies() -> None:
+    with Lab(entries=1, certificate_lifetime=timedelta(days=-1)) as lab:
+        connection = connect(lab.supplier.ldaps_uri, lab.ca_file)
+        with pytest.raises(ldap.SERVER_DOWN, match=r"(?i)certificate|contact"):
+            connection.simple_bind_s()
+
+
+def test_a_line_that_slapd_does_not_know_is_reported_with_slapds_words() -> None:
+    settings = SlapdSettings(global_lines=["no-such-directive on"])
+    lab = Lab(entries=1, settings=settings)
+    with pytest.raises(LabError, match="no-such-directive"):
+        lab.up()
+
+
+def test_missing_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(slapd, "_PROGRAM_FOLDERS", ())
+    with pytest.raises(LabError) as caught:
+        slapd.find_programs()
+    assert "apt-get install slapd" in str(caught.value.hint)
+
+
+# -- no trace -----------------------------------------------------------------------
+
+_HOLDER = """
+import sys, time
+from ldapslam.lab import Lab
+with Lab(replicas=1, entries=10) as lab:
+    print(lab.folder, *(lab.pid(server) for server in lab.servers), flush=True)
+    {body}
+"""
+
+
+class Holder:
+    """A process that holds a lab, to be ended in some way."""
+
+    def __init__(self, body: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _HOLDER.format(body=body)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            folder, *pids = output.readline().split()
+        self.folder = Path(folder)
+        self.pids = [int(pid) for pid in pids]
+
+    def trace(self) -> list[str]:
+        """What is still there of the lab."""
+        found = [str(self.folder)] if self.folder.exists() else []
+        return found + [str(pid) for pid in self.pids if _is_running(pid)]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _gone(holder: Holder, timeout_s: float = 10) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while holder.trace():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def holder(request: pytest.FixtureRequest) -> Iterator[Holder]:
+    holder = Holder(getattr(request, "param", "time.sleep(600)"))
+    yield holder
+    holder.process.kill()
+    holder.process.wait()
+
+
+@pytest.mark.parametrize(
+    "signal_number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP],
+    ids=lambda number: number.name,
+)
+def test_nothing_is_left_after_the_parent_was_ended_by_a_signal(
+    holder: Holder, signal_number: signal.Signals
+) -> None:
+    assert holder.folder.is_dir()
+    assert all(map(_is_running, holder.pids))
+    holder.process.send_signal(signal_number)
+    holder.process.wait()
+    assert _gone(holder), holder.trace()
+
+
+@pytest.mark.parametrize(
+    "holder", ["pass", "raise ValueError", "import os; os._exit(3)"], indirect=True
+)
+def test_nothing_is_left_after_the_parent_ended_by_itself(holder: Holder) -> None:
+    holder.process.wait()
+    assert _gone(holder), holder.trace()
+
+
+@pytest.mark.parametrize(
+    "holder",
+    ["import subprocess; subprocess.Popen(['sleep', '20']); time.sleep(600)"],
+    indirect=True,
+)
+def test_a_child_of_the_parent_that_lives_on_does_not_keep_the_lab(
+    holder: Holder,
+) -> None:
+    holder.process.kill()
+    holder.process.wait()
+    assert _gone(holder), holder.trace()
+
+
+def test_a_stopped_server_does_not_delay_the_end_for_long() -> None:
+    with Lab(entries=1) as lab:
+        os.kill(lab.pid(lab.supplier), signal.SIGSTOP)
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < 5
+
+
+def test_servers_and_folder_go_too_when_the_keeper_was_killed() -> None:
+    lab = Lab(entries=1)
+    lab.up()
+    folder, pid = lab.folder, lab.pid(lab.supplier)
+    assert lab._keeper is not None
+    lab._keeper._process.kill()
+    lab._keeper._process.wait()
+    with pytest.raises(LabError, match="keeper"):
+        lab.stop(lab.supplier)
+    lab.down()
+
+    assert not folder.exists()
+    deadline_s = time.monotonic() + 10
+    while _is_running(pid) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert not _is_running(pid)
+
+
+def test_server_is_described_by_its_role_and_addresses(lab: Lab) -> None:
+    servers: list[Server] = list(lab.servers)
+    assert [(server.name, server.role) for server in servers] == [
+        ("supplier", "supplier"),
+        ("replica1", "replica"),
+    ]
