@@ -1,0 +1,200 @@
+from ldapslam.proto import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RegisterRequest(_message.Message):
+    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "run_id")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    build: str
+    name: str
+    instance_id: str
+    epoch: int
+    labels: _containers.ScalarMap[str, str]
+    host_facts_json: str
+    run_id: str
+    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
+
+class RegisterReply(_message.Message):
+    __slots__ = ("session_id", "build", "heartbeat_interval_ns")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    BUILD_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    build: str
+    heartbeat_interval_ns: int
+    def __init__(self, session_id: _Optional[str] = ..., build: _Optional[str] = ..., heartbeat_interval_ns: _Optional[int] = ...) -> None: ...
+
+class CommandsRequest(_message.Message):
+    __slots__ = ("session_id", "last_command")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_COMMAND_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    last_command: int
+    def __init__(self, session_id: _Optional[str] = ..., last_command: _Optional[int] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("number", "prepare", "start", "stop")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    prepare: _common_pb2.RunAssignment
+    start: StartRun
+    stop: StopRun
+    def __init__(self, number: _Optional[int] = ..., prepare: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ...) -> None: ...
+
+class StartRun(_message.Message):
+    __slots__ = ("run_id", "t0_mono_ns")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    T0_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    t0_mono_ns: int
+    def __init__(self, run_id: _Optional[str] = ..., t0_mono_ns: _Optional[int] = ...) -> None: ...
+
+class StopRun(_message.Message):
+    __slots__ = ("run_id", "reason", "abandon")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ABANDON_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    reason: str
+    abandon: bool
+    def __init__(self, run_id: _Optional[str] = ..., reason: _Optional[str] = ..., abandon: bool = ...) -> None: ...
+
+class ClockSample(_message.Message):
+    __slots__ = ("agent_sent_mono_ns", "coordinator_received_mono_ns", "coordinator_sent_mono_ns", "agent_received_mono_ns")
+    AGENT_SENT_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_RECEIVED_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_SENT_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_RECEIVED_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    agent_sent_mono_ns: int
+    coordinator_received_mono_ns: int
+    coordinator_sent_mono_ns: int
+    agent_received_mono_ns: int
+    def __init__(self, agent_sent_mono_ns: _Optional[int] = ..., coordinator_received_mono_ns: _Optional[int] = ..., coordinator_sent_mono_ns: _Optional[int] = ..., agent_received_mono_ns: _Optional[int] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("session_id", "last_command", "samples")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_COMMAND_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    last_command: int
+    samples: _containers.RepeatedCompositeFieldContainer[ClockSample]
+    def __init__(self, session_id: _Optional[str] = ..., last_command: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[ClockSample, _Mapping]]] = ...) -> None: ...
+
+class HeartbeatReply(_message.Message):
+    __slots__ = ("known", "received_mono_ns", "sent_mono_ns")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    SENT_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    received_mono_ns: int
+    sent_mono_ns: int
+    def __init__(self, known: bool = ..., received_mono_ns: _Optional[int] = ..., sent_mono_ns: _Optional[int] = ...) -> None: ...
+
+class IntervalReport(_message.Message):
+    __slots__ = ("run_id", "agent", "epoch", "sequence", "snapshot")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    agent: str
+    epoch: int
+    sequence: int
+    snapshot: _common_pb2.Snapshot
+    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.Snapshot, _Mapping]] = ...) -> None: ...
+
+class ProgressReport(_message.Message):
+    __slots__ = ("run_id", "agent", "epoch", "ready", "started", "finished", "failed")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    agent: str
+    epoch: int
+    ready: AgentReady
+    started: AgentStarted
+    finished: AgentFinished
+    failed: _common_pb2.Failure
+    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., ready: _Optional[_Union[AgentReady, _Mapping]] = ..., started: _Optional[_Union[AgentStarted, _Mapping]] = ..., finished: _Optional[_Union[AgentFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class AgentReady(_message.Message):
+    __slots__ = ("facts_json",)
+    FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    facts_json: str
+    def __init__(self, facts_json: _Optional[str] = ...) -> None: ...
+
+class AgentStarted(_message.Message):
+    __slots__ = ("start_error_ns",)
+    START_ERROR_NS_FIELD_NUMBER: _ClassVar[int]
+    start_error_ns: int
+    def __init__(self, start_error_ns: _Optional[int] = ...) -> None: ...
+
+class AgentFinished(_message.Message):
+    __slots__ = ("early_reason", "interval_count", "facts_json")
+    EARLY_REASON_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    early_reason: str
+    interval_count: int
+    facts_json: str
+    def __init__(self, early_reason: _Optional[str] = ..., interval_count: _Optional[int] = ..., facts_json: _Optional[str] = ...) -> None: ...
+
+class ReportReply(_message.Message):
+    __slots__ = ("status", "detail")
+    class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATUS_UNSPECIFIED: _ClassVar[ReportReply.Status]
+        STATUS_COMMITTED: _ClassVar[ReportReply.Status]
+        STATUS_DUPLICATE: _ClassVar[ReportReply.Status]
+        STATUS_REFUSED: _ClassVar[ReportReply.Status]
+    STATUS_UNSPECIFIED: ReportReply.Status
+    STATUS_COMMITTED: ReportReply.Status
+    STATUS_DUPLICATE: ReportReply.Status
+    STATUS_REFUSED: ReportReply.Status
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    status: ReportReply.Status
+    detail: str
+    def __init__(self, status: _Optional[_Union[ReportReply.Status, str]] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class LeaveRequest(_message.Message):
+    __slots__ = ("session_id", "reason")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    reason: str
+    def __init__(self, session_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LeaveReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

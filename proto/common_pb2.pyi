@@ -1,0 +1,204 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Metric(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    METRIC_UNSPECIFIED: _ClassVar[Metric]
+    METRIC_RESPONSE_TIME: _ClassVar[Metric]
+    METRIC_SERVICE_TIME: _ClassVar[Metric]
+    METRIC_SEND_LAG: _ClassVar[Metric]
+    METRIC_RECEIVE_LAG: _ClassVar[Metric]
+    METRIC_BACKLOG_WAIT: _ClassVar[Metric]
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OUTCOME_SUCCEEDED: _ClassVar[Outcome]
+    OUTCOME_FAILED: _ClassVar[Outcome]
+METRIC_UNSPECIFIED: Metric
+METRIC_RESPONSE_TIME: Metric
+METRIC_SERVICE_TIME: Metric
+METRIC_SEND_LAG: Metric
+METRIC_RECEIVE_LAG: Metric
+METRIC_BACKLOG_WAIT: Metric
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_SUCCEEDED: Outcome
+OUTCOME_FAILED: Outcome
+
+class Failure(_message.Message):
+    __slots__ = ("error_class", "message", "values_json")
+    ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_JSON_FIELD_NUMBER: _ClassVar[int]
+    error_class: str
+    message: str
+    values_json: str
+    def __init__(self, error_class: _Optional[str] = ..., message: _Optional[str] = ..., values_json: _Optional[str] = ...) -> None: ...
+
+class Histogram(_message.Message):
+    __slots__ = ("metric", "outcome", "packed")
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    PACKED_FIELD_NUMBER: _ClassVar[int]
+    metric: Metric
+    outcome: Outcome
+    packed: bytes
+    def __init__(self, metric: _Optional[_Union[Metric, str]] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., packed: _Optional[bytes] = ...) -> None: ...
+
+class OperationInterval(_message.Message):
+    __slots__ = ("stream", "operation", "measured", "scheduled", "sent", "completed", "succeeded", "failed", "dropped", "unresolved", "timed_out", "entries", "references", "result_codes", "histograms")
+    class ResultCodesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    UNRESOLVED_FIELD_NUMBER: _ClassVar[int]
+    TIMED_OUT_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    RESULT_CODES_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAMS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    operation: str
+    measured: bool
+    scheduled: int
+    sent: int
+    completed: int
+    succeeded: int
+    failed: int
+    dropped: int
+    unresolved: int
+    timed_out: int
+    entries: int
+    references: int
+    result_codes: _containers.ScalarMap[int, int]
+    histograms: _containers.RepeatedCompositeFieldContainer[Histogram]
+    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., unresolved: _Optional[int] = ..., timed_out: _Optional[int] = ..., entries: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
+
+class StreamInterval(_message.Message):
+    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CONNECTS_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    DISCONNECTS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    LATE_RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    UNEXPECTED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    STAMPS_MISSING_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_TIME_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    connects: int
+    connect_failures: int
+    disconnects: int
+    protocol_errors: int
+    late_responses: int
+    unexpected_messages: int
+    stamps_missing: int
+    in_flight: int
+    backlog: int
+    connect_time: bytes
+    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ...) -> None: ...
+
+class WorkerInterval(_message.Message):
+    __slots__ = ("worker", "model", "wall_ns", "busy_ns", "spin_ns", "cpu_ns", "run_queue_ns", "loops")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    WALL_NS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_NS_FIELD_NUMBER: _ClassVar[int]
+    SPIN_NS_FIELD_NUMBER: _ClassVar[int]
+    CPU_NS_FIELD_NUMBER: _ClassVar[int]
+    RUN_QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
+    LOOPS_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    model: str
+    wall_ns: int
+    busy_ns: int
+    spin_ns: int
+    cpu_ns: int
+    run_queue_ns: int
+    loops: int
+    def __init__(self, worker: _Optional[int] = ..., model: _Optional[str] = ..., wall_ns: _Optional[int] = ..., busy_ns: _Optional[int] = ..., spin_ns: _Optional[int] = ..., cpu_ns: _Optional[int] = ..., run_queue_ns: _Optional[int] = ..., loops: _Optional[int] = ...) -> None: ...
+
+class HostInterval(_message.Message):
+    __slots__ = ("cpu_utilisation", "steal_share", "throttled_ns", "engine_cpu_ns")
+    CPU_UTILISATION_FIELD_NUMBER: _ClassVar[int]
+    STEAL_SHARE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_NS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_CPU_NS_FIELD_NUMBER: _ClassVar[int]
+    cpu_utilisation: float
+    steal_share: float
+    throttled_ns: int
+    engine_cpu_ns: int
+    def __init__(self, cpu_utilisation: _Optional[float] = ..., steal_share: _Optional[float] = ..., throttled_ns: _Optional[int] = ..., engine_cpu_ns: _Optional[int] = ...) -> None: ...
+
+class Snapshot(_message.Message):
+    __slots__ = ("index", "phase", "start_ns", "end_ns", "final", "operations", "streams", "workers", "host", "clock_step_ns")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    END_NS_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_STEP_NS_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    phase: str
+    start_ns: int
+    end_ns: int
+    final: bool
+    operations: _containers.RepeatedCompositeFieldContainer[OperationInterval]
+    streams: _containers.RepeatedCompositeFieldContainer[StreamInterval]
+    workers: _containers.RepeatedCompositeFieldContainer[WorkerInterval]
+    host: HostInterval
+    clock_step_ns: int
+    def __init__(self, index: _Optional[int] = ..., phase: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., final: bool = ..., operations: _Optional[_Iterable[_Union[OperationInterval, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[StreamInterval, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerInterval, _Mapping]]] = ..., host: _Optional[_Union[HostInterval, _Mapping]] = ..., clock_step_ns: _Optional[int] = ...) -> None: ...
+
+class RunAssignment(_message.Message):
+    __slots__ = ("run_id", "job_file", "job_text", "overrides", "files", "agent_index", "agent_count", "seed", "orphan_grace_ns")
+    class FilesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_FILE_FIELD_NUMBER: _ClassVar[int]
+    JOB_TEXT_FIELD_NUMBER: _ClassVar[int]
+    OVERRIDES_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    AGENT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    AGENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    ORPHAN_GRACE_NS_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    job_file: str
+    job_text: bytes
+    overrides: _containers.RepeatedScalarFieldContainer[str]
+    files: _containers.ScalarMap[str, bytes]
+    agent_index: int
+    agent_count: int
+    seed: int
+    orphan_grace_ns: int
+    def __init__(self, run_id: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., agent_index: _Optional[int] = ..., agent_count: _Optional[int] = ..., seed: _Optional[int] = ..., orphan_grace_ns: _Optional[int] = ...) -> None: ...
