@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The protocol side of the canned responder: finds requests in a byte stream and writes
+ * their answers. Pure: no I/O, no clock, no allocation, no state. Reads as little as it
+ * needs (RFC 4511, section 4.1.1), and nothing beyond the bytes that it is given. */
+#ifndef SLAM_CANNED_H
+#define SLAM_CANNED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum slam_canned_kind {
+    SLAM_CANNED_SEARCH, /* answered by one entry and success */
+    SLAM_CANNED_MODIFY,
+    SLAM_CANNED_ADD,
+    SLAM_CANNED_DELETE,
+    SLAM_CANNED_MODIFY_DN,
+    SLAM_CANNED_COMPARE, /* compareTrue */
+    SLAM_CANNED_BIND,
+    SLAM_CANNED_EXTENDED,
+    SLAM_CANNED_ABANDON, /* not answered */
+    SLAM_CANNED_UNBIND,  /* not answered */
+    SLAM_CANNED_KINDS
+};
+
+#define SLAM_CANNED_REQUEST_MAX (2u << 20) /* longer requests are malformed */
+#define SLAM_CANNED_ANSWER_MAX 256u        /* bytes of the longest answer */
+
+struct slam_canned_request {
+    enum slam_canned_kind kind;
+    int32_t message_id;
+    size_t len; /* of the whole LDAPMessage */
+};
+
+/* RFC 4511's name of the operation, in lower case. */
+const char *slam_canned_name(enum slam_canned_kind kind);
+
+/* Whether requests of this kind are answered at all. */
+bool slam_canned_has_answer(enum slam_canned_kind kind);
+
+/* Whether this kind is load, in contrast to the set-up of a connection. */
+bool slam_canned_is_load(enum slam_canned_kind kind);
+
+/* Looks at the request at the beginning of [bytes, bytes + len). Returns 1 and *request
+ * when it is complete, 0 when it is not, -1 when it never will be one. */
+int slam_canned_parse(const uint8_t *bytes, size_t len,
+                      struct slam_canned_request *request);
+
+/* Writes the answer to out, which holds SLAM_CANNED_ANSWER_MAX bytes. Returns its
+ * length. The kind must have an answer. */
+size_t slam_canned_answer(enum slam_canned_kind kind, int32_t message_id, uint8_t *out);
+
+#endif
