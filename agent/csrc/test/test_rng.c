@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rng.h"
+#include "slam_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define DRAWS 200000
+
+static void
+test_first_numbers_are_those_of_the_reference_implementation(void)
+{
+    /* xoshiro256** from state {1, 2, 3, 4}; the first is rotl(2 * 5, 7) * 9 = 11520. */
+    struct slam_rng rng = {.s = {1, 2, 3, 4}};
+
+    CHECK_EQ(slam_rng_next(&rng), 11520);
+    CHECK_EQ(slam_rng_next(&rng), 0);
+    CHECK_EQ(slam_rng_next(&rng), 1509978240);
+    CHECK_EQ(slam_rng_next(&rng), 1215971899390074240);
+}
+
+static void
+test_equal_seeds_give_equal_numbers_and_different_ones_do_not(void)
+{
+    struct slam_rng a, b, other_sequence, other_seed;
+    int equal_sequence = 0, equal_seed = 0;
+
+    slam_rng_seed(&a, 42, 7);
+    slam_rng_seed(&b, 42, 7);
+    slam_rng_seed(&other_sequence, 42, 8);
+    slam_rng_seed(&other_seed, 43, 7);
+    for (int i = 0; i < 1000; i++) {
+        uint64_t x = slam_rng_next(&a);
+
+        CHECK(x == slam_rng_next(&b));
+        equal_sequence += x == slam_rng_next(&other_sequence);
+        equal_seed += x == slam_rng_next(&other_seed);
+    }
+    CHECK_EQ(equal_sequence, 0);
+    CHECK_EQ(equal_seed, 0);
+}
+
+static void
+test_neighbouring_sequences_do_not_overlap_by_a_shift(void)
+{
+    struct slam_rng a, b;
+    uint64_t first[64], second[64];
+
+    slam_rng_seed(&a, 0, 0);
+    slam_rng_seed(&b, 0, 1);
+    for (int i = 0; i < 64; i++) {
+        first[i] = slam_rng_next(&a);
+        second[i] = slam_rng_next(&b);
+    }
+    for (int i = 0; i < 64; i++) {
+        for (int j = 0; j < 64; j++) {
+            CHECK(first[i] != second[j]);
+        }
+    }
+}
+
+static void
+test_below_stays_below_and_reaches_every_number(void)
+{
+    struct slam_rng rng;
+    int seen[7] = {0};
+
+    slam_rng_seed(&rng, 1, 1);
+    for (int i = 0; i < 7 * 10000; i++) {
+        uint64_t x = slam_rng_below(&rng, 7);
+
+        CHECK(x < 7);
+        seen[x]++;
+    }
+    for (int i = 0; i < 7; i++) {
+        /* 10000 expected, standard deviation sqrt(70000 * 6) / 7 = 93; six of them */
+        CHECK(abs(seen[i] - 10000) < 558);
+    }
+    CHECK_EQ(slam_rng_below(&rng, 1), 0);
+}
+
+static void
+test_below_is_unbiased_where_a_modulo_is_not(void)
+{
+    /* bound = 3 * 2^62: a modulo would draw the lowest third twice as often. */
+    struct slam_rng rng;
+    uint64_t bound = UINT64_C(3) << 62;
+    int lowest = 0;
+
+    slam_rng_seed(&rng, 5, 5);
+    for (int i = 0; i < DRAWS; i++) {
+        lowest += slam_rng_below(&rng, bound) < bound / 3;
+    }
+    CHECK(fabs((double)lowest / DRAWS - 1.0 / 3) < 6 * sqrt(2.0 / 9 / DRAWS));
+}
+
+static void
+test_below_zero_means_the_full_range(void)
+{
+    struct slam_rng rng, same;
+    bool above = false;
+
+    slam_rng_seed(&rng, 9, 9);
+    same = rng;
+    for (int i = 0; i < 100; i++) {
+        uint64_t x = slam_rng_below(&rng, 0);
+
+        CHECK(x == slam_rng_next(&same));
+        above = above || x > UINT64_MAX / 2;
+    }
+    CHECK(above);
+}
+
+static void
+test_exponential_has_mean_1_variance_1_and_the_right_tail(void)
+{
+    struct slam_rng rng;
+    double sum = 0, square_sum = 0;
+    int above_3 = 0;
+
+    slam_rng_seed(&rng, 3, 0);
+    for (int i = 0; i < DRAWS; i++) {
+        double x = slam_rng_exponential(&rng);
+
+        CHECK(x >= 0 && isfinite(x));
+        sum += x;
+        square_sum += x * x;
+        above_3 += x > 3;
+    }
+    double mean = sum / DRAWS;
+    /* standard errors: 1 / sqrt(n) of the mean, sqrt(8 / n) of the variance */
+    CHECK(fabs(mean - 1) < 6 / sqrt(DRAWS));
+    CHECK(fabs(square_sum / DRAWS - mean * mean - 1) < 6 * sqrt(8.0 / DRAWS));
+    CHECK(fabs((double)above_3 / DRAWS - exp(-3)) < 6 * sqrt(exp(-3) / DRAWS));
+}
+
+int
+main(void)
+{
+    RUN(test_first_numbers_are_those_of_the_reference_implementation);
+    RUN(test_equal_seeds_give_equal_numbers_and_different_ones_do_not);
+    RUN(test_neighbouring_sequences_do_not_overlap_by_a_shift);
+    RUN(test_below_stays_below_and_reaches_every_number);
+    RUN(test_below_is_unbiased_where_a_modulo_is_not);
+    RUN(test_below_zero_means_the_full_range);
+    RUN(test_exponential_has_mean_1_variance_1_and_the_right_tail);
+    return SLAM_TEST_EXIT();
+}
