@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One wrong value, before it has a position: what was expected, what was found.
+
+The parsers of this package raise `Fault`; load.py adds file, line, column and field,
+and makes `jobs.errors.JobError` of it. A `ValueError`, so that pydantic collects it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+_SHOWN_CHARACTERS = 60
+
+
+class Fault(ValueError):
+    """A value cannot be used. `reason` is lower case, without a full stop."""
+
+    def __init__(self, reason: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+def expected(what: str, value: Any, hint: str | None = None) -> Fault:
+    """The usual form: expected *what*, got *value*."""
+    return Fault(f"expected {what}, got {got(value)}", hint)
+
+
+def got(value: Any) -> str:
+    """A value from a job file as its reader would call it, shortened."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list" if value else "an empty list"
+    text = repr(value)
+    if len(text) > _SHOWN_CHARACTERS:
+        text = f"{text[:_SHOWN_CHARACTERS]}…"
+    return text
+
+
+def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
+    """A hint with the nearest known word, or with all of them."""
+    words = sorted(known)
+    folded = {other.lower().replace("-", "_"): other for other in words}
+    close = difflib.get_close_matches(
+        word.lower().replace("-", "_"), folded, n=1, cutoff=0.6
+    )
+    if close:
+        return f"did you mean {folded[close[0]]!r}?"
+    return f"known {noun}: {', '.join(words)}"

@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job model: what a job file says, checked and in plain units.
+
+The docstrings and descriptions below are the documentation of the job file
+(`ldapslam job describe`) and of its JSON Schema (`ldapslam job schema`). What one field
+says about another is checked in references.py, on the file's raw tree, so that those
+faults are found also where other fields are wrong. Read a job with load.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+)
+
+from ldapslam.jobs import units
+from ldapslam.jobs.dn import check_dn
+from ldapslam.jobs.fault import Fault, expected
+from ldapslam.jobs.operations import OPERATIONS
+from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.secrets import SecretRef
+from ldapslam.jobs.sections import (
+    Count,
+    Duration,
+    Flag,
+    Kind,
+    Name,
+    PositiveDuration,
+    RateField,
+    Section,
+    Text,
+)
+from ldapslam.jobs.thresholds import parse_threshold
+from ldapslam.jobs.units import NS_PER_S, Rate
+from ldapslam.jobs.uri import check_uri
+from ldapslam.jobs.validity import Validity
+
+MAX_CLIENTS = 1_000_000
+
+
+class Secret(Section):
+    """A reference to a password: where the agents find it. Never the password."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("env", "file")
+
+    env: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="name of an environment variable of the agent",
+    )
+    file: Text | None = Field(
+        default=None,
+        description="absolute path of a file on the agent's host; its first line end "
+        "is not part of the password",
+    )
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and not Path(value).is_absolute():
+            raise expected(
+                "an absolute path", value, "each agent reads it on its own host"
+            )
+        return value
+
+    @property
+    def ref(self) -> SecretRef:
+        return SecretRef(env=self.env, file=self.file)
+
+
+def _no_literal(value: Any) -> Any:
+    if isinstance(value, (str, int, float)):
+        # The value itself stays out of the message: it may be a real password.
+        raise Fault(
+            "expected a reference to the password, got a literal",
+            "write {env: NAME} or {file: /absolute/path}",
+        )
+    return value
+
+
+class Bind(Section):
+    """A simple bind as this DN. Without it, connections are anonymous."""
+
+    dn: Annotated[Text, AfterValidator(check_dn), Kind("DN")] = Field(
+        description="the identity to bind as",
+        examples=["cn=admin,dc=example,dc=com"],
+        min_length=1,
+    )
+    password: Annotated[Secret, BeforeValidator(_no_literal)] = Field(
+        description="a reference to its password", examples=["{env: LDAP_PASSWORD}"]
+    )
+
+
+class Tls(Section):
+    """TLS to the targets. It is always on for ldaps:// URIs."""
+
+    start_tls: Flag = Field(
+        default=False, description="StartTLS on ldap:// connections, before the bind"
+    )
+    ca_file: Text | None = Field(
+        default=None,
+        description="PEM file of the trusted authorities, relative to the job file; "
+        "sent to the agents. Without it, the system's",
+    )
+    verify: Flag = Field(
+        default=True, description="check the server's certificate and host name"
+    )
+
+
+class Connection(Section):
+    """How a stream's connections are made."""
+
+    connect_timeout_ns: PositiveDuration = Field(
+        alias="connect_timeout",
+        default=10 * NS_PER_S,
+        description="longest time to connect, start TLS and bind",
+    )
+
+
+class Run(Section):
+    """The run's time line: ramp_up, warm_up, measure (of length `duration`),
+    cool_down, then the drain. The report's figures cover the measure phase."""
+
+    duration_ns: PositiveDuration = Field(
+        alias="duration", description="length of the measure phase", examples=["60s"]
+    )
+    ramp_up_ns: Duration = Field(
+        alias="ramp_up",
+        default=0,
+        description="time in which clients and rates rise from zero to their full size",
+    )
+    warm_up_ns: Duration = Field(
+        alias="warm_up",
+        default=0,
+        description="time under full load before the measure phase",
+    )
+    cool_down_ns: Duration = Field(
+        alias="cool_down",
+        default=0,
+        description="time under full load after the measure phase",
+    )
+    interval_ns: Duration = Field(
+        alias="interval",
+        default=NS_PER_S,
+        description="length of the intervals in which agents report; at least 100ms",
+    )
+    drain_ns: Duration = Field(
+        alias="drain",
+        default=10 * NS_PER_S,
+        description="longest wait, after the last arrival, for requests in flight; "
+        "what is then unanswered counts as unresolved",
+    )
+
+    @field_validator("interval_ns")
+    @classmethod
+    def _long_enough(cls, value: int) -> int:
+        if value < NS_PER_S // 10:
+            raise expected(
+                "an interval of at least 100ms", units.format_duration(value)
+            )
+        return value
+
+
+class Agents(Section):
+    """Which agents take part. The load is the run's total, split exactly over them."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("count", "all", "names", "labels")
+
+    count: Count | None = Field(
+        default=None, description="this many, whichever are free"
+    )
+    all: Annotated[Literal[True] | None, Kind("true")] = Field(
+        default=None, description="all that are registered"
+    )
+    names: list[Text] | None = Field(
+        default=None, min_length=1, description="these, by name"
+    )
+    labels: dict[Text, Text] | None = Field(
+        default=None, min_length=1, description="all that carry these labels"
+    )
+
+
+class Closed(Section):
+    """Closed loop: each virtual client, with a connection of its own, sends its next
+    request after its last one completed."""
+
+    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
+        description="virtual clients, in total over all agents", examples=[16]
+    )
+    think_time_ns: Duration = Field(
+        alias="think_time",
+        default=0,
+        description="pause of a client between a completion and its next request",
+    )
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """The parsed form of `max_backlog`: one of the two."""
+
+    arrivals: int | None = None
+    duration_ns: int | None = None
+
+
+def _parse_backlog(value: Any) -> Backlog:
+    if isinstance(value, Backlog):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise expected("a count above zero, or a duration", value)
+        return Backlog(arrivals=value)
+    if not isinstance(value, str):
+        raise expected("a count of arrivals, or a duration such as '10s'", value)
+    duration_ns = units.parse_duration(value)
+    if duration_ns == 0:
+        raise expected("a duration above zero, or a count", value)
+    return Backlog(duration_ns=duration_ns)
+
+
+def _format_backlog(backlog: Backlog) -> int | str:
+    if backlog.arrivals is not None:
+        return backlog.arrivals
+    return units.format_duration(backlog.duration_ns or 0)
+
+
+class Open(Section):
+    """Open loop: arrivals follow a schedule whatever the server does. An arrival that
+    finds no free connection waits; its response time counts from when it was due."""
+
+    rate: RateField = Field(
+        description="arrivals, in total over all agents", examples=["500/s"]
+    )
+    arrivals: Literal["constant", "poisson"] = Field(
+        default="constant",
+        description="constant: equal distances; poisson: exponential distances, as of "
+        "many independent users",
+    )
+    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
+        default=4, description="connections, in total over all agents"
+    )
+    in_flight: Annotated[Count, Field(le=1024)] = Field(
+        default=16, description="most requests in flight on one connection"
+    )
+    max_backlog: Annotated[
+        Backlog,
+        PlainValidator(_parse_backlog),
+        PlainSerializer(_format_backlog),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1},
+                    {"type": "string", "pattern": units.DURATION_PATTERN},
+                ]
+            }
+        ),
+        Kind("count or duration"),
+    ] = Field(
+        default=Backlog(duration_ns=10 * NS_PER_S),
+        description="most arrivals that may wait, in total over all agents: a count, "
+        "or the arrivals of a duration; arrivals beyond it are dropped, and counted",
+    )
+
+    @property
+    def max_backlog_arrivals(self) -> int:
+        if self.max_backlog.arrivals is not None:
+            return self.max_backlog.arrivals
+        return max(1, self.rate.arrivals(self.max_backlog.duration_ns or 0))
+
+
+class Load(Section):
+    """How a stream's requests arrive: in a closed or in an open loop."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open")
+
+    closed: Closed | None = Field(default=None, description="a number of clients")
+    open: Open | None = Field(default=None, description="a rate")
+
+    @property
+    def connections(self) -> int:
+        """In total over all agents; a closed loop's client has one each."""
+        if self.closed:
+            return self.closed.clients
+        return self.open.connections if self.open else 0
+
+
+class _OperationFields(Section):
+    """One operation of a stream: exactly one of the kinds below, and how often."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = tuple(OPERATIONS)
+    choice_noun: ClassVar[str] = "operation"
+
+    name_given: Name | None = Field(
+        alias="name",
+        default=None,
+        description="its name in reports and thresholds; the operation's kind if left "
+        "out; unique within the stream",
+    )
+    weight: Annotated[Count, Field(le=1_000_000)] = Field(
+        default=1,
+        description="its share among the stream's operations, drawn for each request",
+    )
+
+    @property
+    def body(self) -> OperationBody:
+        body: OperationBody = getattr(self, self.kind)
+        return body
+
+    @property
+    def kind(self) -> str:
+        return next(kind for kind in OPERATIONS if getattr(self, kind) is not None)
+
+    @property
+    def name(self) -> str:
+        return self.name_given or self.kind
+
+
+if TYPE_CHECKING:
+    Operation = _OperationFields
+else:
+    Operation = create_model(
+        "Operation",
+        __base__=_OperationFields,
+        __doc__=_OperationFields.__doc__,
+        **{
+            kind: (body | None, Field(default=None, description=body.__doc__))
+            for kind, body in OPERATIONS.items()
+        },
+    )
+
+
+class Stream(Section):
+    """One kind of load against one target role. Streams run side by side."""
+
+    name: Name = Field(
+        description="its name in reports and thresholds; unique", examples=["readers"]
+    )
+    target: Name = Field(
+        description="a role of `targets`; connections are spread over its servers in "
+        "turn",
+        examples=["replica"],
+    )
+    load: Load = Field(
+        description="how requests arrive", examples=["{closed: {clients: 16}}"]
+    )
+    operations: list[Operation] = Field(
+        min_length=1,
+        description="what is sent, one mapping each, chosen by weight",
+        examples=["[{search: {base: 'dc=example,dc=com'}}]"],
+    )
+    bind: Bind | None = Field(default=None, description="instead of the job's")
+    tls: Tls | None = Field(default=None, description="instead of the job's")
+    connection: Connection = Field(
+        default=Connection(), description="how its connections are made"
+    )
+    request_timeout_ns: PositiveDuration = Field(
+        alias="request_timeout",
+        default=30 * NS_PER_S,
+        description="longest wait for a response, from when the request was sent; then "
+        "it counts as timed out",
+    )
+
+
+def _one_or_more(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _distinct(uris: list[str]) -> list[str]:
+    for index, uri in enumerate(uris):
+        if uri in uris[:index]:
+            raise Fault(f"{uri!r} is given twice", "name each server once")
+    return uris
+
+
+Uris = Annotated[
+    list[Annotated[Text, AfterValidator(check_uri), Kind("URI")]],
+    Field(min_length=1),
+    BeforeValidator(_one_or_more),
+    AfterValidator(_distinct),
+    Kind("URI or list of URIs"),
+]
+
+
+def _checked_threshold(text: str) -> str:
+    parse_threshold(text)
+    return text
+
+
+class Job(Section):
+    """A job file: what load to put on which directories, for how long, and what must
+    hold. Durations, rates and percentages carry their unit (250ms, 500/s, 98%)."""
+
+    name: Name = Field(
+        alias="job", description="the job's name", examples=["directory-mix"]
+    )
+    description: Text = Field(default="", description="one line for the report")
+    targets: dict[Name, Uris] = Field(
+        min_length=1,
+        description="role of each group of servers, such as supplier or replica, and "
+        "their URIs (ldap://, ldaps://, ldapi://)",
+        examples=["{supplier: 'ldap://ds1.example.com'}"],
+    )
+    bind: Bind | None = Field(default=None, description="whom connections bind as")
+    tls: Tls = Field(default=Tls(), description="TLS to the targets")
+    run: Run = Field(description="the time line", examples=["{duration: 60s}"])
+    agents: Agents = Field(
+        default=Agents(all=True), description="which agents take part"
+    )
+    streams: list[Stream] = Field(
+        min_length=1,
+        description="the kinds of load, which run side by side",
+        examples=["[{name: readers, …}]"],
+    )
+    thresholds: list[
+        Annotated[Text, AfterValidator(_checked_threshold), Kind("threshold")]
+    ] = Field(
+        default_factory=list,
+        description="what must hold for the verdict PASS, such as "
+        "'readers.search.response_time.p99 < 5ms'",
+    )
+    validity: Validity = Field(
+        default=Validity(), description="limits beyond which the run is INVALID"
+    )
+    seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(
+        default=None,
+        description="seed of every random draw; without it, one is chosen and recorded",
+    )
+    on_agent_loss: Literal["stop", "continue"] = Field(
+        default="stop",
+        description="what happens when an agent is lost; the run is INVALID either way",
+    )
+    orphan_grace_ns: Duration = Field(
+        alias="orphan_grace",
+        default=60 * NS_PER_S,
+        description="how long agents keep up the load without their coordinator",
+    )
+
+    #: Where the files that the job names are, by name as written; set by load.py.
+    _files: dict[str, Path] = PrivateAttr(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Files that agents need, by name as the job has it; not secrets."""
+        return dict(self._files)
+
+    def set_files(self, files: dict[str, Path]) -> None:
+        """For load.py."""
+        self._files = files
+
+    def named_files(self) -> tuple[str, ...]:
+        """Names of the files that agents need, as written, each once."""
+        tls = (self.tls, *(stream.tls for stream in self.streams if stream.tls))
+        return tuple(dict.fromkeys(part.ca_file for part in tls if part.ca_file))
+
+    def canonical_text(self) -> str:
+        """The job with overrides and defaults filled in, as JSON, which is a job file
+        too: it loads as an equal job."""
+        content = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+    def canonical_hash(self) -> str:
+        """SHA-256 of the canonical text, in hex: equal jobs have equal hashes."""
+        return hashlib.sha256(self.canonical_text().encode()).hexdigest()
+
+
+__all__ = [
+    "Agents",
+    "Backlog",
+    "Bind",
+    "Closed",
+    "Connection",
+    "Job",
+    "Load",
+    "Open",
+    "Operation",
+    "Rate",
+    "Run",
+    "Secret",
+    "Stream",
+    "Tls",
+    "Validity",
+]

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations that a job file knows: one module each, one row here.
+
+A new operation is a subclass of `OperationBody` in a module of its own, and its row.
+"""
+
+from __future__ import annotations
+
+from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.operations.modify import Modify
+from ldapslam.jobs.operations.search import Search
+
+#: By key in the job file.
+OPERATIONS: dict[str, type[OperationBody]] = {
+    body.kind: body for body in (Search, Modify)
+}

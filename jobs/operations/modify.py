@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modify operation (RFC 4511 section 4.6; increment: RFC 4525)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_serializer,
+    model_validator,
+)
+
+from ldapslam.jobs import ber
+from ldapslam.jobs.dn import parse_dn
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.operations.body import AttributeName, EntryDn, OperationBody, Values
+from ldapslam.jobs.pattern import parse_pattern
+from ldapslam.jobs.template import Node
+
+_MODIFY_REQUEST = 0x66
+_CHANGES = {"add": 0, "delete": 1, "replace": 2, "increment": 3}
+
+
+def _some(values: list[str]) -> list[str]:
+    if not values:
+        raise Fault("expected at least one value, got none")
+    return values
+
+
+SomeValues = Annotated[Values, AfterValidator(_some)]
+
+
+class Modify(OperationBody):
+    """Modify one entry. The changes are sent in the order in which the file has them,
+    and within each the attributes and values too."""
+
+    kind: ClassVar[str] = "modify"
+    response_tag: ClassVar[int] = 0x67
+    at_least_one: ClassVar[tuple[str, ...]] = tuple(_CHANGES)
+
+    dn: EntryDn = Field(
+        description="the entry to modify; patterns allowed",
+        examples=["uid=user.[0-999],ou=people,dc=example,dc=com"],
+    )
+    add: dict[AttributeName, SomeValues] = Field(
+        default_factory=dict,
+        description="attribute and the value or values to add; patterns allowed",
+    )
+    delete: dict[AttributeName, Values] = Field(
+        default_factory=dict,
+        description="attribute and the value or values to delete; an empty list "
+        "deletes the whole attribute",
+    )
+    replace: dict[AttributeName, Values] = Field(
+        default_factory=dict,
+        description="attribute and its new value or values; an empty list removes it",
+    )
+    increment: dict[AttributeName, int] = Field(
+        default_factory=dict,
+        description="attribute and the number to add to its value (RFC 4525)",
+    )
+
+    _order: tuple[str, ...] = PrivateAttr(default=tuple(_CHANGES))
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_order(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Modify]
+    ) -> Modify:
+        modify = handler(value)
+        if isinstance(value, dict):
+            modify._order = tuple(key for key in value if key in _CHANGES)
+        return modify
+
+    @model_serializer(mode="plain")
+    def _in_order(self) -> dict[str, Any]:
+        return {
+            "dn": self.dn,
+            **{change: getattr(self, change) for change in self._order},
+        }
+
+    def request(self) -> Node:
+        return ber.tlv(
+            _MODIFY_REQUEST,
+            ber.octet_string(*parse_dn(self.dn).nodes),
+            ber.tlv(
+                ber.SEQUENCE,
+                *(
+                    _change(change, attribute, values)
+                    for change in self._order
+                    for attribute, values in getattr(self, change).items()
+                ),
+            ),
+        )
+
+
+def _change(change: str, attribute: str, values: list[str] | int) -> Node:
+    texts = [str(values)] if isinstance(values, int) else values
+    return ber.tlv(
+        ber.SEQUENCE,
+        ber.integer(_CHANGES[change], ber.ENUMERATED),
+        ber.tlv(
+            ber.SEQUENCE,
+            ber.octet_string(attribute.encode()),
+            ber.tlv(
+                ber.SET,
+                *(ber.octet_string(*parse_pattern(text).nodes) for text in texts),
+            ),
+        ),
+    )

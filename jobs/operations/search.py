@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search operation (RFC 4511 section 4.5)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from ldapslam.jobs import ber, units
+from ldapslam.jobs.dn import parse_dn
+from ldapslam.jobs.fault import expected
+from ldapslam.jobs.filter import compile_filter
+from ldapslam.jobs.operations.body import (
+    AttributeSelector,
+    BaseDn,
+    FilterText,
+    OperationBody,
+)
+from ldapslam.jobs.sections import Duration, Flag
+from ldapslam.jobs.template import Node
+
+_SEARCH_REQUEST = 0x63
+_SCOPES = {"base": 0, "one": 1, "sub": 2, "children": 3}
+_DEREF = {"never": 0, "searching": 1, "finding": 2, "always": 3}
+_MAX_INT = (1 << 31) - 1
+
+
+class Search(OperationBody):
+    """Search, to its searchResultDone. Entries and references are counted."""
+
+    kind: ClassVar[str] = "search"
+    response_tag: ClassVar[int] = 0x65
+
+    base: BaseDn = Field(
+        description="where to search; patterns allowed; empty for the root DSE",
+        examples=["ou=people,dc=example,dc=com"],
+    )
+    scope: Literal["base", "one", "sub", "children"] = Field(
+        default="sub",
+        description="base: the entry itself; one: its children; sub: the entry and "
+        "all below it; children: all below it (RFC draft, OpenLDAP and 389-DS)",
+    )
+    filter: FilterText = Field(
+        default="(objectClass=*)",
+        description="which entries (RFC 4515); patterns allowed in values",
+    )
+    attributes: list[AttributeSelector] = Field(
+        default_factory=list,
+        description="attributes to return; '*' all user attributes, '+' all "
+        "operational ones, '1.1' none; an empty list is '*'",
+    )
+    size_limit: int = Field(
+        default=0, ge=0, le=_MAX_INT, description="most entries to return; 0: no limit"
+    )
+    time_limit_ns: Duration = Field(
+        alias="time_limit",
+        default=0,
+        description="longest time for the server, in whole seconds; 0s: no limit",
+    )
+    deref: Literal["never", "searching", "finding", "always"] = Field(
+        default="never", description="when the server follows aliases"
+    )
+    types_only: Flag = Field(
+        default=False, description="return attribute names without values"
+    )
+
+    @field_validator("time_limit_ns")
+    @classmethod
+    def _whole_seconds(cls, value: int) -> int:
+        if value % units.NS_PER_S or value // units.NS_PER_S > _MAX_INT:
+            raise expected(
+                "whole seconds", units.format_duration(value), "LDAP counts in seconds"
+            )
+        return value
+
+    def request(self) -> Node:
+        return ber.tlv(
+            _SEARCH_REQUEST,
+            ber.octet_string(*parse_dn(self.base).nodes),
+            ber.integer(_SCOPES[self.scope], ber.ENUMERATED),
+            ber.integer(_DEREF[self.deref], ber.ENUMERATED),
+            ber.integer(self.size_limit),
+            ber.integer(self.time_limit_ns // units.NS_PER_S),
+            ber.boolean(self.types_only),
+            compile_filter(self.filter),
+            ber.tlv(
+                ber.SEQUENCE,
+                *(ber.octet_string(name.encode()) for name in self.attributes),
+            ),
+        )

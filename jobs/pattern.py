@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Value patterns, in the notation of the UnboundID LDAP SDK.
+
+    [lo-hi]            a number from lo to hi at random
+    [lo:hi]            the numbers lo to hi in turn, then again
+    [lo:hixN]          the same in steps of N
+    …%0000]            numbers padded with zeros to (here) four digits
+    [random:N]         N random lower-case letters
+    [random:N:chars]   N characters, each at random from chars
+    [[ and ]]          a bracket
+
+A pattern is parsed before the text around it: `mask` gives the text with one private
+character per hole, so that the grammars of filters and DNs need not know of patterns,
+and `unmask` turns any piece of it back into constants and holes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ldapslam.jobs.fault import Fault, got
+from ldapslam.jobs.template import (
+    MAX_VALUE_BYTES,
+    RANDOM_STRING,
+    SEQUENCE,
+    UNIFORM,
+    Node,
+    ValueSource,
+)
+
+SUPPORTED = "[lo-hi], [lo:hi], [lo:hixN], …%0000], [random:N], [random:N:chars]"
+
+# Supplementary Private Use Area-A: no directory string has a use for it.
+_FIRST_MASK = 0xF0000
+_LAST_MASK = 0xFFFFD
+MASK_CLASS = f"{chr(_FIRST_MASK)}-{chr(_LAST_MASK)}"
+
+_TOKEN = re.compile(r"\[\[|\]\]|\[([^\[\]]*)\]|[\[\]]")
+_RANGE = re.compile(r"(-?\d+)([-:])(-?\d+)(?:x(-?\d+))?(?:%(.*))?", re.ASCII)
+_RANDOM = re.compile(r"random:(\d+)(?::(.+))?", re.ASCII | re.DOTALL)
+_OTHER_KIND = re.compile(r"[A-Za-z]+")
+_INT64 = range(-(1 << 63), 1 << 63)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A text with holes; `masked` has one private character per member of `sources`."""
+
+    masked: str
+    sources: tuple[ValueSource, ...]
+
+    def unmask(self, masked: str) -> tuple[Node, ...]:
+        """Constants (UTF-8) and holes of a piece of `masked`, in order."""
+        nodes: list[Node] = []
+        for piece in re.split(f"([{MASK_CLASS}])", masked):
+            if len(piece) == 1 and _FIRST_MASK <= ord(piece) <= _LAST_MASK:
+                nodes.append(self.sources[ord(piece) - _FIRST_MASK])
+            elif piece:
+                nodes.append(piece.encode())
+        return tuple(nodes)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return self.unmask(self.masked)
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Splits a text into constants and holes; a Fault says which bracket is wrong."""
+    if match := re.search(f"[{MASK_CLASS}]", text):
+        raise Fault(f"expected no private-use character, got U+{ord(match[0]):X}")
+    sources: list[ValueSource] = []
+
+    def mask(token: re.Match[str]) -> str:
+        if token[0] in ("[[", "]]"):
+            return token[0][0]
+        if token[1] is None:
+            raise Fault(
+                f"bracket {token[0]!r} at character {token.start() + 1} has no partner",
+                f"write {token[0] * 2!r} for the character itself",
+            )
+        sources.append(_source(token[1]))
+        return chr(_FIRST_MASK + len(sources) - 1)
+
+    masked = _TOKEN.sub(mask, text)
+    if len(sources) > _LAST_MASK - _FIRST_MASK:
+        raise Fault(f"too many patterns: {len(sources)}")
+    return Pattern(masked, tuple(sources))
+
+
+def _source(body: str) -> ValueSource:
+    shown = f"[{body}]"
+    if match := _RANGE.fullmatch(body):
+        return _range(shown, match)
+    if match := _RANDOM.fullmatch(body):
+        return _random(shown, match)
+    kind = _OTHER_KIND.match(body)
+    if kind and kind[0] != "random":
+        raise Fault(
+            f"unknown pattern kind {kind[0]!r} in {got(shown)}",
+            f"known patterns: {SUPPORTED}; a bracket itself is [[ or ]]",
+        )
+    raise Fault(
+        f"expected a pattern, got {got(shown)}",
+        f"known patterns: {SUPPORTED}; a bracket itself is [[ or ]]",
+    )
+
+
+def _range(shown: str, match: re.Match[str]) -> ValueSource:
+    lo, hi, step = int(match[1]), int(match[3]), int(match[4] or 1)
+    kind = UNIFORM if match[2] == "-" else SEQUENCE
+    if lo not in _INT64 or hi not in _INT64:
+        raise Fault(f"a number in {got(shown)} does not fit in 64 bits")
+    if lo > hi:
+        raise Fault(
+            f"expected a range from low to high, got {got(shown)}",
+            f"write [{hi}{match[2]}{lo}]",
+        )
+    if match[4] and kind == UNIFORM:
+        raise Fault(
+            f"a random range has no step, got {got(shown)}",
+            f"in turn: [{lo}:{hi}x{step}]",
+        )
+    if not 0 < step < 1 << 63:
+        raise Fault(f"expected a step above zero, got {got(shown)}")
+    width = 0
+    if match[5] is not None:
+        width = len(match[5])
+        if not re.fullmatch("0+", match[5]):
+            raise Fault(
+                f"expected a number format of zeros after '%', got {got(shown)}",
+                "four digits: %0000",
+            )
+        if width > 64:
+            raise Fault(f"expected at most 64 digits, got {width} in {got(shown)}")
+    return ValueSource(kind, lo, hi, step, width)
+
+
+def _random(shown: str, match: re.Match[str]) -> ValueSource:
+    count, charset = int(match[1]), match[2] or _LETTERS
+    if not 0 < count <= MAX_VALUE_BYTES:
+        raise Fault(
+            f"expected 1 to {MAX_VALUE_BYTES} random characters, got {got(shown)}"
+        )
+    if not charset.isascii() or len(charset) > 256:
+        raise Fault(
+            f"expected at most 256 ASCII characters to choose from, got {got(shown)}"
+        )
+    return ValueSource(RANDOM_STRING, lo=count, charset=charset.encode())

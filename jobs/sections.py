@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of a job file are made of: `Section` and the types of its fields.
+
+A section is a pydantic model whose docstring and field descriptions are the job
+file's documentation (describe.py, schema.py): every field says what it is, in which
+unit, and carries an example where it has no default. Field types parse the notation
+of the file into plain numbers; the Python name carries the unit, the alias is the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic.fields import FieldInfo
+
+from ldapslam.jobs import units
+from ldapslam.jobs.fault import expected
+
+
+class Section(BaseModel):
+    """One mapping of the job file: unknown keys are faults, nothing is coerced."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    #: Exactly one of these keys must be given, if any are listed.
+    exactly_one: ClassVar[tuple[str, ...]] = ()
+    #: At least one of these keys must be given, if any are listed.
+    at_least_one: ClassVar[tuple[str, ...]] = ()
+    #: What the keys of `exactly_one` are called in messages.
+    choice_noun: ClassVar[str] = "key"
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+        schema = handler(core_schema)
+        body = handler.resolve_ref_schema(schema)
+        if cls.exactly_one:
+            body["oneOf"] = [{"required": [key]} for key in cls.exactly_one]
+        if cls.at_least_one:
+            body["anyOf"] = [{"required": [key]} for key in cls.at_least_one]
+        return schema
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Annotation of a field type: what `job describe` and messages call it."""
+
+    name: str
+
+
+def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+    """Key in the job file and definition of each field, in the file's order."""
+    for name, info in section.model_fields.items():
+        yield info.alias or name, info
+
+
+def field_of(section: type[Section], key: str) -> FieldInfo | None:
+    return dict(fields_of(section)).get(key)
+
+
+def section_in(annotation: Any) -> type[Section] | None:
+    """The section that a field holds, directly or in a list, mapping or optional."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    for inner in get_args(annotation):
+        if found := section_in(inner):
+            return found
+    return None
+
+
+def is_sequence(annotation: Any) -> bool:
+    """Whether a field holds a list (perhaps optional)."""
+    return get_origin(annotation) is list or any(
+        is_sequence(inner) for inner in get_args(annotation)
+    )
+
+
+def _not_negative(what: str) -> AfterValidator:
+    def check(value: int) -> int:
+        if value <= 0:
+            raise expected(f"{what} above zero", units.format_duration(value))
+        return value
+
+    return AfterValidator(check)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    hint = None
+    if isinstance(value, str):
+        yes, no = ("yes", "on", "y", "true"), ("no", "off", "n", "false")
+        word = value.lower()
+        if word in yes or word in no:
+            hint = f"write {'true' if word in yes else 'false'}, without quotes"
+    raise expected("true or false", value, hint)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    hint = None
+    if value is not None and not isinstance(value, (dict, list)):
+        shown = str(value).lower() if isinstance(value, bool) else value
+        hint = f'put it in quotes: "{shown}"'
+    raise expected("text", value, hint)
+
+
+#: Nanoseconds; zero is allowed.
+Duration = Annotated[
+    int,
+    BeforeValidator(units.parse_duration),
+    PlainSerializer(units.format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": units.DURATION_PATTERN}),
+    Kind("duration"),
+]
+#: Nanoseconds; above zero.
+PositiveDuration = Annotated[Duration, _not_negative("a duration")]
+
+RateField = Annotated[
+    units.Rate,
+    PlainValidator(units.parse_rate),
+    PlainSerializer(units.format_rate, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}),
+    Kind("rate"),
+]
+#: Between 0 and 1.
+Share = Annotated[
+    float,
+    BeforeValidator(units.parse_share),
+    PlainSerializer(units.format_share, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": units.SHARE_PATTERN}),
+    Kind("percentage"),
+]
+Flag = Annotated[
+    bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"}), Kind("true|false")
+]
+Text = Annotated[str, BeforeValidator(_text), Kind("text")]
+#: Names of streams, operations and roles: thresholds and options refer to them.
+Name = Annotated[
+    Text,
+    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"),
+    Kind("name"),
+]
+Count = Annotated[int, Field(ge=1), Kind("count")]

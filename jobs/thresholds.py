@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thresholds: what must hold in the measure phase for the verdict PASS.
+
+    stream.operation.metric[.statistic] comparison value
+    readers.search.response_time.p99 < 5ms
+    *.*.errors < 0.1%
+    writers.modify.throughput >= 19/s
+
+`*` stands for every stream, or every operation; each that matches must meet the
+threshold, and the value shown is the worst of them. Pure: a threshold is evaluated
+against the content of result.json. Where there is no figure, nothing was met.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ldapslam.jobs import units
+from ldapslam.jobs.fault import Fault, did_you_mean, got
+
+TIME_METRICS = (
+    "response_time",
+    "service_time",
+    "backlog_wait",
+    "send_lag",
+    "receive_lag",
+)
+STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
+METRICS = (*TIME_METRICS, "throughput", "errors")
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+EXAMPLE = "readers.search.response_time.p99 < 5ms"
+
+_FORM = re.compile(r"\s*(\S+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTALL)
+_NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One parsed threshold."""
+
+    expression: str
+    #: Name of a stream, or '*'.
+    stream: str
+    #: Name of an operation, or '*'.
+    operation: str
+    metric: str
+    #: None for throughput and errors.
+    statistic: str | None
+    comparison: str
+    #: In `unit`.
+    limit: float
+
+    @property
+    def unit(self) -> str:
+        """Unit of the limit and of evaluated values: 'us', 'per_s' or 'share'."""
+        return _unit(self.metric)
+
+    def matches(self, stream: str, operation: str) -> bool:
+        return self.stream in ("*", stream) and self.operation in ("*", operation)
+
+    def format(self, value: float | None) -> str:
+        """An evaluated value with its unit, for people."""
+        if value is None:
+            return "no data"
+        if self.unit == "share":
+            return f"{value * 100:.4g}%"
+        if self.unit == "per_s":
+            return f"{value:,.1f}/s"
+        return f"{value / 1000:,.3f}ms"
+
+
+def parse_threshold(text: str) -> Threshold:
+    """The threshold of a text; a Fault says which part is wrong."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise _wrong(text, "it has no comparison")
+    subject, comparison, value = match.groups()
+    if comparison not in COMPARISONS:
+        raise _wrong(text, f"unknown comparison {comparison!r}", _known(COMPARISONS))
+    parts = subject.split(".")
+    if len(parts) < 3:
+        raise _wrong(text, f"{subject!r} does not name a stream, operation and metric")
+    stream, operation, metric, *statistic = parts
+    for name in (stream, operation):
+        if not _NAME.fullmatch(name):
+            raise _wrong(text, f"{got(name)} is not a name")
+    if metric not in METRICS:
+        raise _wrong(
+            text, f"unknown metric {metric!r}", did_you_mean(metric, METRICS, "metrics")
+        )
+    if metric not in TIME_METRICS:
+        if statistic:
+            raise _wrong(text, f"{metric} has no statistic {'.'.join(statistic)!r}")
+    elif len(statistic) != 1:
+        raise _wrong(text, f"{metric} needs one statistic", _known(STATISTICS))
+    elif statistic[0] not in STATISTICS:
+        raise _wrong(text, f"unknown statistic {statistic[0]!r}", _known(STATISTICS))
+    try:
+        limit = _limit(metric, value)
+    except Fault as fault:
+        raise _wrong(text, fault.reason, fault.hint) from fault
+    return Threshold(
+        expression=text.strip(),
+        stream=stream,
+        operation=operation,
+        metric=metric,
+        statistic=statistic[0] if statistic else None,
+        comparison=comparison,
+        limit=limit,
+    )
+
+
+def evaluate(
+    threshold: Threshold, result: Mapping[str, Any]
+) -> tuple[float | None, bool]:
+    """Worst value among the operations that match, in `threshold.unit` (None: some
+    operation has no figure), and whether all of them meet the threshold."""
+    values = [
+        _figure(threshold, figures)
+        for stream, operations in result["streams"].items()
+        for operation, figures in operations.items()
+        if threshold.matches(stream, operation)
+    ]
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None, False
+    worst = max(known) if threshold.comparison.startswith("<") else min(known)
+    return worst, COMPARISONS[threshold.comparison](worst, threshold.limit)
+
+
+def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:
+    if threshold.metric == "throughput":
+        value = figures.get("throughput_per_s")
+    elif threshold.metric == "errors":
+        value = error_share(figures)
+    else:
+        times = figures.get(f"{threshold.metric}_us") or {}
+        value = times.get(threshold.statistic)
+    return None if value is None else float(value)
+
+
+def error_share(figures: Mapping[str, Any]) -> float | None:
+    """Requests that were sent and did not succeed, as a share of those sent: failed
+    with a result code, timed out, or unresolved. None when nothing was sent."""
+    missing = figures.get("timed_out", 0) + figures.get("unresolved", 0)
+    sent = figures["completed"] + missing
+    return (figures["failed"] + missing) / sent if sent else None
+
+
+def _limit(metric: str, value: str) -> float:
+    unit = _unit(metric)
+    if unit == "us":
+        return units.parse_duration(value) / 1000
+    if unit == "per_s":
+        return units.parse_rate(value).per_s
+    return units.parse_share(value)
+
+
+def _unit(metric: str) -> str:
+    return {"throughput": "per_s", "errors": "share"}.get(metric, "us")
+
+
+def _known(words: Mapping[str, Any] | tuple[str, ...]) -> str:
+    return f"known: {', '.join(words)}"
+
+
+def _wrong(text: str, problem: str, hint: str | None = None) -> Fault:
+    return Fault(
+        f"expected a threshold, got {got(text)}: {problem}",
+        hint or f"such as {EXAMPLE!r}",
+    )

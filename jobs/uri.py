@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LDAP URIs of targets: scheme, host, port; the rest of RFC 4516 is not used."""
+
+from __future__ import annotations
+
+import re
+
+from ldapslam.jobs.fault import expected
+
+DEFAULT_PORTS = {"ldap": 389, "ldaps": 636}
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.ASCII | re.DOTALL)
+_HOST_PORT = re.compile(
+    r"(\[[0-9A-Fa-f:.]+(?:%25[\w.-]+)?\]|[A-Za-z0-9_.-]+)(?::(\d{1,10}))?", re.ASCII
+)
+_SOCKET_PATH = re.compile(r"(?:[A-Za-z0-9_.~-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+
+
+def check_uri(text: str) -> str:
+    """The URI without a trailing slash; a Fault says which part is wrong."""
+    what = "an LDAP URI such as 'ldap://ds1.example.com:389'"
+    match = _URI.fullmatch(text)
+    if match is None:
+        hint = f"write 'ldap://{text}'" if _HOST_PORT.fullmatch(text) else None
+        raise expected(what, text, hint)
+    scheme, rest = match[1], match[2].removesuffix("/")
+    if scheme not in ("ldap", "ldaps", "ldapi"):
+        raise expected(what, text, "schemes: ldap, ldaps, ldapi")
+    if scheme == "ldapi":
+        if not _SOCKET_PATH.fullmatch(rest):
+            raise expected(
+                "an ldapi URI", text, f"write 'ldapi://{rest.replace('/', '%2F')}'"
+            )
+        return f"ldapi://{rest}" if rest else "ldapi:///"
+    host_port = _HOST_PORT.fullmatch(rest)
+    if host_port is None:
+        hint = None
+        if "/" in rest or "?" in rest:
+            hint = "give host and port only; the base DN belongs to the operation"
+        raise expected(what, text, hint)
+    if host_port[2] and not 1 <= int(host_port[2]) <= 65535:
+        raise expected("a port from 1 to 65535", text)
+    return f"{scheme}://{rest}"

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits beyond which a run's numbers cannot be certified, and their defaults.
+
+Pure data: reports/verdict.py applies them. A run that breaks one is INVALID.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from ldapslam.jobs.sections import Duration, Flag, PositiveDuration, Section, Share
+
+
+class Validity(Section):
+    """Limits on the generator's own failings. A run beyond one of them is INVALID:
+    its figures may describe the generator rather than the directory."""
+
+    sent_share: Share = Field(
+        default=0.98,
+        description="least share of the scheduled arrivals of an open stream that "
+        "must have been sent in the measure phase",
+    )
+    allow_dropped: Flag = Field(
+        default=False,
+        description="whether arrivals may be dropped (backlog limit reached) without "
+        "making the run INVALID",
+    )
+    send_lag_p99_ns: Duration = Field(
+        alias="send_lag_p99",
+        default=1_000_000,
+        description="send lag p99 of an open stream that is always tolerated; above "
+        "it, `send_lag_share` decides",
+    )
+    send_lag_share: Share = Field(
+        default=0.10,
+        description="largest send lag p99 as a share of the response time p99",
+    )
+    busy_share: Share = Field(
+        default=0.95,
+        description="share of an interval that a worker may be busy before the "
+        "interval counts as saturated",
+    )
+    run_queue_share: Share = Field(
+        default=0.25,
+        description="share of an interval that a worker may wait for a CPU before the "
+        "interval counts as saturated",
+    )
+    saturated_intervals: Share = Field(
+        default=0.10,
+        description="largest share of measured intervals that may be saturated",
+    )
+    clock_offset_ns: PositiveDuration = Field(
+        alias="clock_offset",
+        default=5_000_000,
+        description="largest uncertainty of an agent's clock offset; a hundredth of "
+        "the interval counts instead where that is less",
+    )
