@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -19,8 +18,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PlainSerializer,
-    PlainValidator,
     PrivateAttr,
     WithJsonSchema,
     create_model,
@@ -28,6 +25,7 @@ from pydantic import (
 )
 
 from ldapslam.jobs import units
+from ldapslam.jobs.arrivals import Backlog, Closed, Load, Open
 from ldapslam.jobs.dn import check_dn
 from ldapslam.jobs.fault import Fault, expected
 from ldapslam.jobs.operations import OPERATIONS
@@ -40,16 +38,13 @@ from ldapslam.jobs.sections import (
     Kind,
     Name,
     PositiveDuration,
-    RateField,
     Section,
     Text,
 )
 from ldapslam.jobs.thresholds import parse_threshold
-from ldapslam.jobs.units import NS_PER_S, Rate
+from ldapslam.jobs.units import NS_PER_S
 from ldapslam.jobs.uri import check_uri
 from ldapslam.jobs.validity import Validity
-
-MAX_CLIENTS = 1_000_000
 
 
 class Secret(Section):
@@ -194,109 +189,6 @@ class Agents(Section):
     )
 
 
-class Closed(Section):
-    """Closed loop: each virtual client, with a connection of its own, sends its next
-    request after its last one completed."""
-
-    clients: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        description="virtual clients, in total over all agents", examples=[16]
-    )
-    think_time_ns: Duration = Field(
-        alias="think_time",
-        default=0,
-        description="pause of a client between a completion and its next request",
-    )
-
-
-@dataclass(frozen=True)
-class Backlog:
-    """The parsed form of `max_backlog`: one of the two."""
-
-    arrivals: int | None = None
-    duration_ns: int | None = None
-
-
-def _parse_backlog(value: Any) -> Backlog:
-    if isinstance(value, Backlog):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            raise expected("a count above zero, or a duration", value)
-        return Backlog(arrivals=value)
-    if not isinstance(value, str):
-        raise expected("a count of arrivals, or a duration such as '10s'", value)
-    duration_ns = units.parse_duration(value)
-    if duration_ns == 0:
-        raise expected("a duration above zero, or a count", value)
-    return Backlog(duration_ns=duration_ns)
-
-
-def _format_backlog(backlog: Backlog) -> int | str:
-    if backlog.arrivals is not None:
-        return backlog.arrivals
-    return units.format_duration(backlog.duration_ns or 0)
-
-
-class Open(Section):
-    """Open loop: arrivals follow a schedule whatever the server does. An arrival that
-    finds no free connection waits; its response time counts from when it was due."""
-
-    rate: RateField = Field(
-        description="arrivals, in total over all agents", examples=["500/s"]
-    )
-    arrivals: Literal["constant", "poisson"] = Field(
-        default="constant",
-        description="constant: equal distances; poisson: exponential distances, as of "
-        "many independent users",
-    )
-    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
-        default=4, description="connections, in total over all agents"
-    )
-    in_flight: Annotated[Count, Field(le=1024)] = Field(
-        default=16, description="most requests in flight on one connection"
-    )
-    max_backlog: Annotated[
-        Backlog,
-        PlainValidator(_parse_backlog),
-        PlainSerializer(_format_backlog),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "integer", "minimum": 1},
-                    {"type": "string", "pattern": units.DURATION_PATTERN},
-                ]
-            }
-        ),
-        Kind("count or duration"),
-    ] = Field(
-        default=Backlog(duration_ns=10 * NS_PER_S),
-        description="most arrivals that may wait, in total over all agents: a count, "
-        "or the arrivals of a duration; arrivals beyond it are dropped, and counted",
-    )
-
-    @property
-    def max_backlog_arrivals(self) -> int:
-        if self.max_backlog.arrivals is not None:
-            return self.max_backlog.arrivals
-        return max(1, self.rate.arrivals(self.max_backlog.duration_ns or 0))
-
-
-class Load(Section):
-    """How a stream's requests arrive: in a closed or in an open loop."""
-
-    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open")
-
-    closed: Closed | None = Field(default=None, description="a number of clients")
-    open: Open | None = Field(default=None, description="a rate")
-
-    @property
-    def connections(self) -> int:
-        """In total over all agents; a closed loop's client has one each."""
-        if self.closed:
-            return self.closed.clients
-        return self.open.connections if self.open else 0
-
-
 class _OperationFields(Section):
     """One operation of a stream: exactly one of the kinds below, and how often."""
 
@@ -336,7 +228,7 @@ else:
         __base__=_OperationFields,
         __doc__=_OperationFields.__doc__,
         **{
-            kind: (body | None, Field(default=None, description=body.__doc__))
+            kind: (body | None, Field(default=None, description=body.summary()))
             for kind, body in OPERATIONS.items()
         },
     )
@@ -390,6 +282,14 @@ Uris = Annotated[
     Field(min_length=1),
     BeforeValidator(_one_or_more),
     AfterValidator(_distinct),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    ),
     Kind("URI or list of URIs"),
 ]
 
@@ -417,7 +317,7 @@ class Job(Section):
     tls: Tls = Field(default=Tls(), description="TLS to the targets")
     run: Run = Field(description="the time line", examples=["{duration: 60s}"])
     agents: Agents = Field(
-        default=Agents(all=True), description="which agents take part"
+        default=Agents(all=True), description="which agents take part; without it, all"
     )
     streams: list[Stream] = Field(
         min_length=1,
@@ -486,7 +386,6 @@ __all__ = [
     "Load",
     "Open",
     "Operation",
-    "Rate",
     "Run",
     "Secret",
     "Stream",

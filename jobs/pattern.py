@@ -1,15 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Value patterns, in the notation of the UnboundID LDAP SDK.
+"""Value patterns: texts with holes that are filled anew for every request.
 
-    [lo-hi]            a number from lo to hi at random
-    [lo:hi]            the numbers lo to hi in turn, then again
-    [lo:hixN]          the same in steps of N
-    …%0000]            numbers padded with zeros to (here) four digits
-    [random:N]         N random lower-case letters
-    [random:N:chars]   N characters, each at random from chars
-    [[ and ]]          a bracket
-
-A pattern is parsed before the text around it: `mask` gives the text with one private
+A pattern is parsed before the text around it: `masked` is the text with one private
 character per hole, so that the grammars of filters and DNs need not know of patterns,
 and `unmask` turns any piece of it back into constants and holes.
 """
@@ -28,6 +20,22 @@ from ldapslam.jobs.template import (
     Node,
     ValueSource,
 )
+
+#: For `ldapslam job describe`.
+NOTATION = """\
+Value patterns, in the notation of the UnboundID LDAP SDK. They may stand in DNs,
+in the assertion values of filters and in attribute values.
+
+    [lo-hi]            a number from lo to hi at random
+    [lo:hi]            the numbers lo to hi in turn, then again; the fleet as a
+                       whole sends each once a round
+    [lo:hixN]          the same in steps of N
+    [lo-hi%0000]       numbers padded with zeros, here to four digits; also
+                       [lo:hi%0000] and [lo:hixN%0000]
+    [random:N]         N random lower-case letters
+    [random:N:chars]   N characters, each at random from chars
+    [[ and ]]          a bracket
+"""
 
 SUPPORTED = "[lo-hi], [lo:hi], [lo:hixN], …%0000], [random:N], [random:N:chars]"
 

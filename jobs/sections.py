@@ -9,7 +9,7 @@ of the file into plain numbers; the Python name carries the unit, the alias is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 
@@ -46,18 +46,30 @@ class Section(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
         schema = handler(core_schema)
         body = handler.resolve_ref_schema(schema)
+        body["description"] = cls.summary()
+        for key, info in fields_of(cls):
+            if (default := default_in_file(info)) is not None:
+                body["properties"][key]["default"] = default
         if cls.exactly_one:
             body["oneOf"] = [{"required": [key]} for key in cls.exactly_one]
         if cls.at_least_one:
             body["anyOf"] = [{"required": [key]} for key in cls.at_least_one]
         return schema
 
+    @classmethod
+    def summary(cls) -> str:
+        """What the section is, as one paragraph."""
+        return " ".join((cls.__doc__ or "").split())
+
 
 @dataclass(frozen=True)
 class Kind:
-    """Annotation of a field type: what `job describe` and messages call it."""
+    """Annotation of a field type: what `job describe` and the schema make of it."""
 
+    #: What a reader of the job file calls the type.
     name: str
+    #: From the model's value to the file's notation; None where they are the same.
+    notation: Callable[[Any], str | int] | None = None
 
 
 def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
@@ -68,6 +80,24 @@ def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
 
 def field_of(section: type[Section], key: str) -> FieldInfo | None:
     return dict(fields_of(section)).get(key)
+
+
+def kind_of(info: FieldInfo) -> Kind | None:
+    kinds = [part for part in info.metadata if isinstance(part, Kind)]
+    return kinds[-1] if kinds else None
+
+
+def default_in_file(info: FieldInfo) -> Any:
+    """The default as the file would have it; None where leaving out says more."""
+    if info.is_required():
+        return None
+    value = info.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, Section) or value in ("", [], {}):
+        return None
+    kind = kind_of(info)
+    if value is None or kind is None or kind.notation is None:
+        return value
+    return kind.notation(value)
 
 
 def section_in(annotation: Any) -> type[Section] | None:
@@ -124,7 +154,7 @@ Duration = Annotated[
     BeforeValidator(units.parse_duration),
     PlainSerializer(units.format_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": units.DURATION_PATTERN}),
-    Kind("duration"),
+    Kind("duration", units.format_duration),
 ]
 #: Nanoseconds; above zero.
 PositiveDuration = Annotated[Duration, _not_negative("a duration")]
@@ -134,7 +164,7 @@ RateField = Annotated[
     PlainValidator(units.parse_rate),
     PlainSerializer(units.format_rate, return_type=str),
     WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}),
-    Kind("rate"),
+    Kind("rate", units.format_rate),
 ]
 #: Between 0 and 1.
 Share = Annotated[
@@ -142,16 +172,18 @@ Share = Annotated[
     BeforeValidator(units.parse_share),
     PlainSerializer(units.format_share, return_type=str),
     WithJsonSchema({"type": "string", "pattern": units.SHARE_PATTERN}),
-    Kind("percentage"),
+    Kind("percentage", units.format_share),
 ]
 Flag = Annotated[
     bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"}), Kind("true|false")
 ]
 Text = Annotated[str, BeforeValidator(_text), Kind("text")]
+_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 #: Names of streams, operations and roles: thresholds and options refer to them.
 Name = Annotated[
     Text,
-    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"),
+    StringConstraints(pattern=_NAME_PATTERN),
+    WithJsonSchema({"type": "string", "pattern": _NAME_PATTERN}),
     Kind("name"),
 ]
 Count = Annotated[int, Field(ge=1), Kind("count")]

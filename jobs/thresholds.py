@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thresholds: what must hold in the measure phase for the verdict PASS.
 
-    stream.operation.metric[.statistic] comparison value
-    readers.search.response_time.p99 < 5ms
-    *.*.errors < 0.1%
-    writers.modify.throughput >= 19/s
-
-`*` stands for every stream, or every operation; each that matches must meet the
-threshold, and the value shown is the worst of them. Pure: a threshold is evaluated
-against the content of result.json. Where there is no figure, nothing was met.
+Pure: a threshold is evaluated against the content of result.json (or the same dict
+before it is written). Where there is no figure, nothing was met.
 """
 
 from __future__ import annotations
@@ -38,6 +32,27 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 EXAMPLE = "readers.search.response_time.p99 < 5ms"
+
+#: For `ldapslam job describe`.
+NOTATION = f"""\
+    stream.operation.metric[.statistic] comparison value
+
+    readers.search.response_time.p99 < 5ms
+    writers.modify.throughput >= 19/s
+    *.*.errors < 0.1%
+
+What must hold in the measure phase for the verdict PASS. '*' stands for every
+stream, or every operation; each that matches must meet the threshold, and the
+value shown is the worst of them. Without data a threshold is not met.
+
+    times, with a statistic   {", ".join(TIME_METRICS[:3])},
+                              {", ".join(TIME_METRICS[3:])}
+    statistics                {", ".join(STATISTICS)}
+    throughput                completions per second, whatever their result
+    errors                    share of the requests sent that did not succeed:
+                              failed, timed out or unresolved
+    comparisons               {", ".join(COMPARISONS)}
+"""
 
 _FORM = re.compile(r"\s*(\S+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTALL)
 _NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)

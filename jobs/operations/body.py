@@ -6,7 +6,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    WithJsonSchema,
+    model_validator,
+)
 
 from ldapslam.jobs.dn import parse_dn
 from ldapslam.jobs.fault import expected
@@ -102,4 +107,16 @@ AttributeSelector = Annotated[
     Text, AfterValidator(_checked_selector), Kind("attribute")
 ]
 #: Values of an attribute; each may hold patterns.
-Values = Annotated[list[str], BeforeValidator(_values), Kind("value or list of values")]
+Values = Annotated[
+    list[str],
+    BeforeValidator(_values),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["string", "integer", "null"]},
+                {"type": "array", "items": {"type": ["string", "integer"]}},
+            ]
+        }
+    ),
+    Kind("value or list of values"),
+]

@@ -39,7 +39,7 @@ class Search(OperationBody):
     scope: Literal["base", "one", "sub", "children"] = Field(
         default="sub",
         description="base: the entry itself; one: its children; sub: the entry and "
-        "all below it; children: all below it (RFC draft, OpenLDAP and 389-DS)",
+        "all below it; children: all below it, where the server knows that scope",
     )
     filter: FilterText = Field(
         default="(objectClass=*)",

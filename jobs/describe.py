@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job file explained, from the model's own docstrings and descriptions.
+
+Plain text of at most 80 columns; the CLI prints it (`ldapslam job describe`).
+"""
+
+from __future__ import annotations
+
+import textwrap
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.fault import did_you_mean
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.pattern import NOTATION as PATTERN_NOTATION
+from ldapslam.jobs.sections import (
+    Kind,
+    Section,
+    default_in_file,
+    fields_of,
+    is_sequence,
+    kind_of,
+    section_in,
+)
+from ldapslam.jobs.thresholds import NOTATION as THRESHOLD_NOTATION
+
+_WIDTH = 80
+_INDENT = "    "
+
+#: Notations that the fields use, explained by the modules that parse them.
+NOTATIONS = {"patterns": PATTERN_NOTATION, "thresholds": THRESHOLD_NOTATION}
+
+
+def describe(topic: str | None = None) -> str:
+    """All sections and notations, or those at and below one: `run`, `streams.load`."""
+    sections = dict(_sections(Job, ""))
+    if topic is None:
+        chosen = sections
+    else:
+        wanted = topic.replace("[]", "").strip(".")
+        chosen = {
+            path: section
+            for path, section in sections.items()
+            if wanted and f"{path.replace('[]', '')}.".startswith(f"{wanted}.")
+        }
+        known = [path.replace("[]", "") for path in sections if path]
+        if not chosen and wanted not in NOTATIONS:
+            raise ConfigError(
+                f"the job file has no section {topic!r}",
+                hint=did_you_mean(wanted, [*known, *NOTATIONS], "sections"),
+            )
+    parts = [_section_text(path, section) for path, section in chosen.items()]
+    for name, doc in NOTATIONS.items():
+        if topic in (None, name):
+            parts.append(f"{name}\n{_rule(name)}\n{doc}")
+    return "\n".join(parts)
+
+
+def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
+    """Every section by its path, a section before those inside it."""
+    yield path, section
+    for key, info in fields_of(section):
+        inner = section_in(info.annotation)
+        if inner is not None:
+            list_mark = "[]" if is_sequence(info.annotation) else ""
+            yield from _sections(inner, f"{path}.{key}{list_mark}".lstrip("."))
+
+
+def _rule(title: str) -> str:
+    return "-" * len(title)
+
+
+def _section_text(path: str, section: type[Section]) -> str:
+    title = path or "job file"
+    lines = [title, _rule(title), *_wrap(section.summary(), "")]
+    if section.exactly_one:
+        lines += _wrap(f"Give exactly one of {', '.join(section.exactly_one)}.", "")
+    if section.at_least_one:
+        lines += _wrap(f"Give at least one of {', '.join(section.at_least_one)}.", "")
+    for key, info in fields_of(section):
+        lines += ["", f"  {key}: {_kind(info)}{_default(info)}"]
+        lines += _wrap(info.description or "", _INDENT)
+        if info.examples and section_in(info.annotation) is None:
+            lines.append(f"{_INDENT}such as {info.examples[0]}")
+    return "\n".join(lines) + "\n"
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _kind(info: FieldInfo) -> str:
+    kind = kind_of(info)
+    return kind.name if kind else _kind_of(info.annotation)
+
+
+def _kind_of(annotation: Any) -> str:
+    """What a reader of the job file calls a type."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        kinds = [part.name for part in arguments[1:] if isinstance(part, Kind)]
+        return kinds[-1] if kinds else _kind_of(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(_kind_of(one) for one in arguments if one is not type(None))
+    if origin is Literal:
+        return "|".join(str(one) for one in arguments)
+    if origin is list:
+        return f"list of {_plural(_kind_of(arguments[0]))}"
+    if origin is dict:
+        return f"mapping of {_kind_of(arguments[0])} to {_kind_of(arguments[1])}"
+    if annotation is int:
+        return "whole number"
+    return "mapping" if section_in(annotation) else "text"
+
+
+def _plural(noun: str) -> str:
+    return noun if noun.endswith(("s", "text")) else f"{noun}s"
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return ", required"
+    value = default_in_file(info)
+    if value is None:
+        return ""
+    return f", default {str(value).lower() if isinstance(value, bool) else value}"
