@@ -59,24 +59,20 @@ slam_canned_is_load(enum slam_canned_kind kind)
 static int
 read_length(const uint8_t *at, size_t avail, size_t *length)
 {
-    if (avail == 0) {
+    if (avail == 0)
         return 0;
-    }
     if (at[0] < 0x80) {
         *length = at[0];
         return 1;
     }
     unsigned int bytes = at[0] & 0x7fu;
-    if (bytes == 0 || bytes > 4) {
+    if (bytes == 0 || bytes > 4)
         return -1;
-    }
-    if (avail < 1 + bytes) {
+    if (avail < 1 + bytes)
         return 0;
-    }
     *length = 0;
-    for (unsigned int i = 1; i <= bytes; i++) {
+    for (unsigned int i = 1; i <= bytes; i++)
         *length = *length << 8 | at[i];
-    }
     return 1 + (int)bytes;
 }
 
@@ -86,29 +82,24 @@ slam_canned_parse(const uint8_t *bytes, size_t len, struct slam_canned_request *
     size_t content_len = 0;
     uint32_t id = 0;
 
-    if (len > 0 && bytes[0] != TAG_SEQUENCE) {
+    if (len > 0 && bytes[0] != TAG_SEQUENCE)
         return -1;
-    }
     int length_bytes = len < 2 ? 0 : read_length(bytes + 1, len - 1, &content_len);
-    if (length_bytes <= 0) {
+    if (length_bytes <= 0)
         return length_bytes;
-    }
     size_t head_len = 1 + (size_t)length_bytes;
-    if (content_len > SLAM_CANNED_REQUEST_MAX - head_len) {
+    if (content_len > SLAM_CANNED_REQUEST_MAX - head_len)
         return -1;
-    }
-    if (len - head_len < content_len) {
+    if (len - head_len < content_len)
         return 0;
-    }
     const uint8_t *content = bytes + head_len;
     size_t id_len = content_len < 4 ? 0 : content[1];
     if (id_len < 1 || id_len > ID_BYTES_MAX || content[0] != TAG_INTEGER ||
         content_len < 3 + id_len) {
         return -1;
     }
-    for (size_t i = 0; i < id_len; i++) {
+    for (size_t i = 0; i < id_len; i++)
         id = id << 8 | content[2 + i];
-    }
     uint8_t tag = content[2 + id_len];
     for (int kind = 0; kind < SLAM_CANNED_KINDS; kind++) {
         if (kinds[kind].request == tag) {
@@ -129,20 +120,17 @@ put_message(uint8_t *at, int32_t message_id, const uint8_t *op, size_t op_len)
     uint32_t id = (uint32_t)message_id;
     size_t id_len = 1;
 
-    while (id_len < ID_BYTES_MAX && id >> (8 * id_len - 1) != 0) {
+    while (id_len < ID_BYTES_MAX && id >> (8 * id_len - 1) != 0)
         id_len++;
-    }
     size_t content_len = 2 + id_len + op_len;
     *at++ = TAG_SEQUENCE;
-    if (content_len > 0x7f) {
+    if (content_len > 0x7f)
         *at++ = 0x81;
-    }
     *at++ = (uint8_t)content_len;
     *at++ = TAG_INTEGER;
     *at++ = (uint8_t)id_len;
-    for (size_t i = id_len; i-- > 0;) {
+    for (size_t i = id_len; i-- > 0;)
         *at++ = (uint8_t)(id >> (8 * i));
-    }
     memcpy(at, op, op_len);
     return at + op_len;
 }
@@ -156,9 +144,8 @@ slam_canned_answer(enum slam_canned_kind kind, int32_t message_id, uint8_t *out)
         TAG_OCTET_STRING,     0, TAG_OCTET_STRING, 0};
     uint8_t *at = out;
 
-    if (kind == SLAM_CANNED_SEARCH) {
+    if (kind == SLAM_CANNED_SEARCH)
         at = put_message(at, message_id, entry_op, sizeof(entry_op) - 1);
-    }
     at = put_message(at, message_id, result_op, sizeof(result_op));
     return (size_t)(at - out);
 }

@@ -32,12 +32,10 @@ slam_histogram_record(struct slam_histogram *h, uint64_t value_ns)
 {
     uint64_t value_us = value_ns / NS_PER_US;
 
-    if (value_ns < h->min_ns) {
+    if (value_ns < h->min_ns)
         h->min_ns = value_ns;
-    }
-    if (value_ns > h->max_ns) {
+    if (value_ns > h->max_ns)
         h->max_ns = value_ns;
-    }
     if (value_us > SLAM_HISTOGRAM_MAX_US) {
         h->overflow++;
         return;
@@ -64,23 +62,31 @@ used_range(const struct slam_histogram *h, uint32_t *first, uint32_t *end)
 }
 
 void
+slam_histogram_reset(struct slam_histogram *h)
+{
+    uint32_t first, end;
+
+    used_range(h, &first, &end);
+    memset(h->counts + first, 0, (end - first) * sizeof(h->counts[0]));
+    h->total = h->overflow = h->max_ns = h->sum_ns = 0;
+    h->min_ns = UINT64_MAX;
+}
+
+void
 slam_histogram_merge(struct slam_histogram *dst, const struct slam_histogram *src)
 {
     uint32_t first, end;
 
     used_range(src, &first, &end);
-    for (uint32_t i = first; i < end; i++) {
+    for (uint32_t i = first; i < end; i++)
         dst->counts[i] += src->counts[i];
-    }
     dst->total += src->total;
     dst->overflow += src->overflow;
     dst->sum_ns += src->sum_ns;
-    if (src->min_ns < dst->min_ns) {
+    if (src->min_ns < dst->min_ns)
         dst->min_ns = src->min_ns;
-    }
-    if (src->max_ns > dst->max_ns) {
+    if (src->max_ns > dst->max_ns)
         dst->max_ns = src->max_ns;
-    }
 }
 
 static uint32_t
@@ -88,9 +94,8 @@ used_buckets(const struct slam_histogram *h, uint32_t first, uint32_t end)
 {
     uint32_t used = 0;
 
-    for (uint32_t i = first; i < end; i++) {
+    for (uint32_t i = first; i < end; i++)
         used += h->counts[i] != 0;
-    }
     return used;
 }
 
@@ -108,9 +113,8 @@ slam_histogram_packed_size(const struct slam_histogram *h)
 static uint8_t *
 put_little_endian(uint8_t *out, uint64_t value, unsigned int bytes)
 {
-    for (unsigned int i = 0; i < bytes; i++) {
+    for (unsigned int i = 0; i < bytes; i++)
         *out++ = (uint8_t)(value >> (8 * i));
-    }
     return out;
 }
 

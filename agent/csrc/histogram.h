@@ -22,7 +22,12 @@ struct slam_histogram {
 };
 
 /* Makes h empty. Also the initialiser: h may hold anything. */
+/* Clears any memory. */
 void slam_histogram_clear(struct slam_histogram *h);
+
+/* Clears a valid histogram or zeroed memory, touching only what was used: an unused
+ * histogram on zeroed pages stays out of memory. */
+void slam_histogram_reset(struct slam_histogram *h);
 
 /* Index of the bucket of a value; value_us at most SLAM_HISTOGRAM_MAX_US. */
 uint32_t slam_histogram_index(uint64_t value_us);

@@ -51,13 +51,11 @@ struct reader {
 static bool
 read_little_endian(struct reader *r, unsigned int bytes, uint32_t *value)
 {
-    if ((size_t)(r->end - r->at) < bytes) {
+    if ((size_t)(r->end - r->at) < bytes)
         return false;
-    }
     *value = 0;
-    for (unsigned int i = 0; i < bytes; i++) {
+    for (unsigned int i = 0; i < bytes; i++)
         *value |= (uint32_t)r->at[i] << (8 * i);
-    }
     r->at += bytes;
     return true;
 }
@@ -93,12 +91,10 @@ compile_instruction(struct compilation *c, struct reader *r)
             (size_t)(r->end - r->at) < (size_t)operand) {
             return "the literal is longer than the program";
         }
-        if (operand == 0) {
+        if (operand == 0)
             return NULL;
-        }
-        if (!grow(op, operand)) {
+        if (!grow(op, operand))
             return "the request is too long";
-        }
         in->offset = (uint32_t)c->literals_len;
         in->len = operand;
         memcpy(op->literals + c->literals_len, r->at, operand);
@@ -106,38 +102,30 @@ compile_instruction(struct compilation *c, struct reader *r)
         r->at += operand;
         break;
     case OP_VALUE:
-        if (!read_little_endian(r, 2, &operand) || operand >= op->source_count) {
+        if (!read_little_endian(r, 2, &operand) || operand >= op->source_count)
             return "there is no such value source";
-        }
-        if (++c->value_count > SLAM_OP_MAX_VALUES) {
+        if (++c->value_count > SLAM_OP_MAX_VALUES)
             return "there are too many values";
-        }
         in->source = (uint16_t)operand;
         size_t len = slam_value_max_len(&op->sources[operand]);
         op->scratch_len += len;
-        if (!grow(op, len)) {
+        if (!grow(op, len))
             return "the request is too long";
-        }
         break;
     case OP_OPEN:
-        if (!read_little_endian(r, 1, &operand)) {
+        if (!read_little_endian(r, 1, &operand))
             return "the tag is missing";
-        }
-        if ((operand & TAG_NUMBER_MASK) == TAG_NUMBER_MASK) {
+        if ((operand & TAG_NUMBER_MASK) == TAG_NUMBER_MASK)
             return "tags of several bytes are not supported";
-        }
-        if (++c->depth > SLAM_OP_MAX_DEPTH) {
+        if (++c->depth > SLAM_OP_MAX_DEPTH)
             return "TLVs are nested too deep";
-        }
-        if (!grow(op, HEADER_MAX)) {
+        if (!grow(op, HEADER_MAX))
             return "the request is too long";
-        }
         in->tag = (uint8_t)operand;
         break;
     case OP_CLOSE:
-        if (c->depth == 0) {
+        if (c->depth == 0)
             return "no TLV is open";
-        }
         c->depth--;
         break;
     default:
@@ -197,26 +185,22 @@ slam_op_create(const uint8_t *program, size_t program_len,
     }
     for (size_t i = 0; i < source_count; i++) {
         rc = slam_value_source_check(&sources[i], err, err_len);
-        if (rc != SLAM_OK) {
+        if (rc != SLAM_OK)
             return rc;
-        }
     }
 
     rc = SLAM_ENOMEM;
     op = calloc(1, sizeof(*op));
-    if (op == NULL) {
+    if (op == NULL)
         goto out;
-    }
     /* The program's length bounds its instructions and its literals. */
     op->instructions = calloc(program_len, sizeof(*op->instructions));
     op->literals = malloc(program_len);
     op->sources = calloc(source_count + 1, sizeof(*op->sources));
-    if (op->instructions == NULL || op->literals == NULL || op->sources == NULL) {
+    if (op->instructions == NULL || op->literals == NULL || op->sources == NULL)
         goto out;
-    }
-    if (source_count > 0) {
+    if (source_count > 0)
         memcpy(op->sources, sources, source_count * sizeof(*sources));
-    }
     op->source_count = source_count;
     rc = compile(op, program, program_len, err, err_len);
     if (rc == SLAM_OK) {
@@ -224,9 +208,8 @@ slam_op_create(const uint8_t *program, size_t program_len,
         op = NULL;
     }
 out:
-    if (rc == SLAM_ENOMEM) {
+    if (rc == SLAM_ENOMEM)
         snprintf(err, err_len, "no memory for a request template");
-    }
     slam_op_destroy(op);
     return rc;
 }

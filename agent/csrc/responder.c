@@ -84,15 +84,13 @@ static int
 allocate(struct slam_responder *r, const struct slam_responder_options *options)
 {
     r->input = malloc(SLAM_RESPONDER_INPUT_BYTES);
-    if (r->input == NULL) {
+    if (r->input == NULL)
         return SLAM_ENOMEM;
-    }
     if (options->record_capacity > 0) {
         /* Pages are touched as the record grows. */
         r->record = calloc(options->record_capacity, sizeof(*r->record));
-        if (r->record == NULL) {
+        if (r->record == NULL)
             return SLAM_ENOMEM;
-        }
         r->record_capacity = options->record_capacity;
     }
     return SLAM_OK;
@@ -106,9 +104,8 @@ slam_responder_create(const struct slam_responder_options *options,
     struct epoll_event wake = {.events = EPOLLIN};
     int rc = SLAM_ENOMEM;
 
-    if (r == NULL) {
+    if (r == NULL)
         goto out;
-    }
     r->listen_fd = -1;
     r->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -118,17 +115,14 @@ slam_responder_create(const struct slam_responder_options *options,
         snprintf(err, err_len,
                  "the weights of the delays must have a sum in 1..2^64-1");
     }
-    if (rc != SLAM_OK) {
+    if (rc != SLAM_OK)
         goto out;
-    }
     rc = allocate(r, options);
-    if (rc != SLAM_OK) {
+    if (rc != SLAM_OK)
         goto out;
-    }
     rc = listen_on(r, options, err, err_len);
-    if (rc != SLAM_OK) {
+    if (rc != SLAM_OK)
         goto out;
-    }
     wake.data.ptr = &r->wake_fd;
     if (r->wake_fd < 0 || !slam_responder_listen(r) ||
         epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->wake_fd, &wake) < 0) {
@@ -139,9 +133,8 @@ slam_responder_create(const struct slam_responder_options *options,
     *responder = r;
     r = NULL;
 out:
-    if (rc == SLAM_ENOMEM) {
+    if (rc == SLAM_ENOMEM)
         snprintf(err, err_len, "no memory for a responder");
-    }
     slam_responder_destroy(r);
     return rc;
 }
@@ -191,25 +184,20 @@ slam_responder_stop(struct slam_responder *r)
 void
 slam_responder_destroy(struct slam_responder *r)
 {
-    if (r == NULL) {
+    if (r == NULL)
         return;
-    }
     slam_responder_stop(r);
     while (r->clients != NULL) {
-        if (r->clients->fd >= 0) {
+        if (r->clients->fd >= 0)
             close(r->clients->fd);
-        }
         slam_responder_client_free(r->clients);
     }
     const int fds[] = {r->listen_fd, r->wake_fd, r->epoll_fd};
-    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
-        if (fds[i] >= 0) {
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+        if (fds[i] >= 0)
             close(fds[i]);
-        }
-    }
-    if (r->socket_path != NULL) {
+    if (r->socket_path != NULL)
         unlink(r->socket_path);
-    }
     free(r->socket_path);
     slam_delays_destroy(&r->delays);
     free(r->input);
@@ -244,9 +232,8 @@ slam_responder_counts(const struct slam_responder *r,
     counts->connections = atomic_load(&r->connections);
     counts->protocol_errors = atomic_load(&r->protocol_errors);
     counts->samples_lost = atomic_load(&r->samples_lost);
-    for (size_t i = 0; i < SLAM_CANNED_KINDS; i++) {
+    for (size_t i = 0; i < SLAM_CANNED_KINDS; i++)
         counts->requests[i] = atomic_load(&r->requests[i]);
-    }
 }
 
 const struct slam_responder_sample *

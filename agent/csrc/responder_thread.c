@@ -26,9 +26,8 @@ void
 slam_responder_client_free(struct slam_responder_client *c)
 {
     *c->link = c->next;
-    if (c->next != NULL) {
+    if (c->next != NULL)
         c->next->link = c->link;
-    }
     free(c->partial);
     free(c->unsent);
     free(c);
@@ -48,12 +47,10 @@ client_close(struct slam_responder *r, struct slam_responder_client *c)
 {
     close(c->fd);
     c->fd = -1;
-    if (c->waiting == 0) {
+    if (c->waiting == 0)
         slam_responder_client_free(c);
-    }
-    if (!r->is_listening) {
+    if (!r->is_listening)
         slam_responder_listen(r);
-    }
 }
 
 static bool
@@ -87,14 +84,12 @@ accept_clients(struct slam_responder *r)
         c->fd = fd;
         c->next = r->clients;
         c->link = &r->clients;
-        if (c->next != NULL) {
+        if (c->next != NULL)
             c->next->link = &c->next;
-        }
         r->clients = c;
         count(&r->connections);
-        if (!watch(r, c, EPOLL_CTL_ADD, EPOLLIN)) {
+        if (!watch(r, c, EPOLL_CTL_ADD, EPOLLIN))
             client_close(r, c);
-        }
     }
 }
 
@@ -104,9 +99,8 @@ publish_samples(struct slam_responder *r)
 {
     size_t first = atomic_load_explicit(&r->published, memory_order_relaxed);
 
-    if (first == r->record_len) {
+    if (first == r->record_len)
         return;
-    }
     uint64_t mono_ns = slam_clock_mono_ns();
     uint64_t real_ns = slam_clock_read_ns(CLOCK_REALTIME);
     for (size_t i = first; i < r->record_len; i++) {
@@ -125,13 +119,11 @@ static bool
 keep_unsent(struct slam_responder *r, struct slam_responder_client *c,
             const uint8_t *bytes, size_t len)
 {
-    if (c->unsent_len + len > UNSENT_MAX) {
+    if (c->unsent_len + len > UNSENT_MAX)
         return false;
-    }
     uint8_t *grown = realloc(c->unsent, c->unsent_len + len);
-    if (grown == NULL) {
+    if (grown == NULL)
         return false;
-    }
     memcpy(grown + c->unsent_len, bytes, len);
     c->unsent = grown;
     c->unsent_len += len;
@@ -147,15 +139,13 @@ send_output(struct slam_responder *r, struct slam_responder_client *c)
 
     r->output_len = 0;
     publish_samples(r);
-    if (len == 0) {
+    if (len == 0)
         return true;
-    }
     if (c->unsent_len == 0) {
         sent = send(c->fd, r->output, len, MSG_NOSIGNAL);
         if (sent < 0) {
-            if (errno != EAGAIN) {
+            if (errno != EAGAIN)
                 return false;
-            }
             sent = 0;
         }
     }
@@ -169,13 +159,11 @@ send_unsent(struct slam_responder *r, struct slam_responder_client *c)
     ssize_t sent = send(c->fd, c->unsent + c->unsent_at, c->unsent_len - c->unsent_at,
                         MSG_NOSIGNAL);
 
-    if (sent < 0) {
+    if (sent < 0)
         return errno == EAGAIN;
-    }
     c->unsent_at += (size_t)sent;
-    if (c->unsent_at < c->unsent_len) {
+    if (c->unsent_at < c->unsent_len)
         return true;
-    }
     c->unsent_at = 0;
     c->unsent_len = 0;
     return watch(r, c, EPOLL_CTL_MOD, EPOLLIN);
@@ -213,21 +201,18 @@ handle_request(struct slam_responder *r, struct slam_responder_client *c,
     enum slam_canned_kind kind = request->kind;
 
     count(&r->requests[kind]);
-    if (!slam_canned_has_answer(kind)) {
+    if (!slam_canned_has_answer(kind))
         return kind != SLAM_CANNED_UNBIND;
-    }
     uint64_t delay_ns = slam_canned_is_load(kind) ? slam_delays_draw(&r->delays) : 0;
-    if (delay_ns == 0) {
+    if (delay_ns == 0)
         return put_answer(r, c, kind, request->message_id, stamp_ns);
-    }
     struct slam_waiting waiting = {.due_ns = slam_clock_mono_ns() + delay_ns,
                                    .stamp_ns = stamp_ns,
                                    .client = c,
                                    .kind = kind,
                                    .message_id = request->message_id};
-    if (!slam_delays_push(&r->delays, &waiting)) {
+    if (!slam_delays_push(&r->delays, &waiting))
         return false;
-    }
     c->waiting++;
     return true;
 }
@@ -244,16 +229,14 @@ handle_requests(struct slam_responder *r, struct slam_responder_client *c,
     while (used < len) {
         int complete = slam_canned_parse(bytes + used, len - used, &request);
 
-        if (complete == 0) {
+        if (complete == 0)
             break;
-        }
         if (complete < 0) {
             count(&r->protocol_errors);
             return -1;
         }
-        if (!handle_request(r, c, &request, stamp_ns)) {
+        if (!handle_request(r, c, &request, stamp_ns))
             return -1;
-        }
         used += request.len;
     }
     return (ssize_t)used;
@@ -268,9 +251,8 @@ receive_stamp_ns(struct msghdr *msg)
             struct timespec ts; /* the first of three: the software stamp */
 
             memcpy(&ts, CMSG_DATA(c), sizeof(ts));
-            if (ts.tv_sec != 0) {
+            if (ts.tv_sec != 0)
                 return (uint64_t)ts.tv_sec * SLAM_NS_PER_S + (uint64_t)ts.tv_nsec;
-            }
         }
     }
     return slam_clock_read_ns(CLOCK_REALTIME);
@@ -292,28 +274,23 @@ serve(struct slam_responder *r, struct slam_responder_client *c)
         msg.msg_controllen = sizeof(control);
     }
     ssize_t got = recvmsg(c->fd, &msg, 0);
-    if (got <= 0) {
+    if (got <= 0)
         return got < 0 && errno == EAGAIN;
-    }
-    if (r->record_capacity > 0) {
+    if (r->record_capacity > 0)
         stamp_ns = receive_stamp_ns(&msg);
-    }
-    if (c->partial_len > 0) {
+    if (c->partial_len > 0)
         memcpy(r->input, c->partial, c->partial_len);
-    }
     size_t len = c->partial_len + (size_t)got;
     ssize_t used = handle_requests(r, c, r->input, len, stamp_ns);
     bool sent = send_output(r, c);
-    if (used < 0 || !sent) {
+    if (used < 0 || !sent)
         return false;
-    }
     c->partial_len = len - (size_t)used;
     if (c->partial_len > 0) {
         uint8_t *partial = realloc(c->partial, c->partial_len);
 
-        if (partial == NULL) {
+        if (partial == NULL)
             return false;
-        }
         c->partial = partial;
         memcpy(partial, r->input + used, c->partial_len);
     }
@@ -330,9 +307,8 @@ answer_due(struct slam_responder *r, uint64_t now_ns)
 
         c->waiting--;
         if (c->fd < 0) {
-            if (c->waiting == 0) {
+            if (c->waiting == 0)
                 slam_responder_client_free(c);
-            }
         } else if (!put_answer(r, c, due.kind, due.message_id, due.stamp_ns) ||
                    !send_output(r, c)) {
             client_close(r, c);
@@ -381,13 +357,12 @@ slam_responder_run(void *arg)
             void *ptr = events[i].data.ptr;
             struct slam_responder_client *c = ptr;
 
-            if (ptr == &r->wake_fd) {
+            if (ptr == &r->wake_fd)
                 (void)!read(r->wake_fd, &wakes, sizeof(wakes));
-            } else if (ptr == &r->listen_fd) {
+            else if (ptr == &r->listen_fd)
                 accept_clients(r);
-            } else if (!(c->unsent_len > 0 ? send_unsent(r, c) : serve(r, c))) {
+            else if (!(c->unsent_len > 0 ? send_unsent(r, c) : serve(r, c)))
                 client_close(r, c);
-            }
         }
     }
     return NULL;

@@ -59,15 +59,13 @@ slam_rng_below(struct slam_rng *rng, uint64_t bound)
      * 2019). The modulo is computed only where a refusal is possible at all. */
     uint64_t x = slam_rng_next(rng);
 
-    if (bound == 0) {
+    if (bound == 0)
         return x;
-    }
     slam_u128 product = (slam_u128)x * bound;
     if ((uint64_t)product < bound) {
         uint64_t refused = (UINT64_C(0) - bound) % bound;
-        while ((uint64_t)product < refused) {
+        while ((uint64_t)product < refused)
             product = (slam_u128)slam_rng_next(rng) * bound;
-        }
     }
     return (uint64_t)(product >> 64);
 }

@@ -87,9 +87,8 @@ emit_number(int64_t value, uint32_t width, char *out)
     size_t count = format_digits(magnitude(value), digits);
     char *at = out;
 
-    if (value < 0) {
+    if (value < 0)
         *at++ = '-';
-    }
     if (width > count) {
         memset(at, '0', width - count);
         at += width - count;
@@ -110,9 +109,8 @@ number_len(int64_t value, uint32_t width)
 size_t
 slam_value_max_len(const struct slam_value_source *src)
 {
-    if (src->kind == SLAM_VALUE_STRING) {
+    if (src->kind == SLAM_VALUE_STRING)
         return (size_t)src->lo;
-    }
     /* The magnitude is greatest at an end of the range, and only lo may add a sign. */
     size_t lo_len = number_len(src->lo, src->width);
     size_t hi_len = number_len(src->hi, src->width);
@@ -145,9 +143,8 @@ next_in_sequence(const struct slam_value_source *src, struct slam_value_state *s
     int64_t value = member(src, state->next);
 
     state->next += state->stride;
-    if (state->next >= slam_value_members(src)) {
+    if (state->next >= slam_value_members(src))
         state->next = state->first;
-    }
     return value;
 }
 
@@ -162,9 +159,8 @@ slam_value_emit(const struct slam_value_source *src, struct slam_value_state *st
     case SLAM_VALUE_SEQUENCE:
         return emit_number(next_in_sequence(src, state), src->width, out);
     case SLAM_VALUE_STRING:
-        for (int64_t i = 0; i < src->lo; i++) {
+        for (int64_t i = 0; i < src->lo; i++)
             out[i] = (char)src->charset[slam_rng_below(rng, src->charset_len)];
-        }
         return (size_t)src->lo;
     }
     return 0;

@@ -28,9 +28,8 @@ test_index_follows_the_hdr_layout(void)
         {SLAM_HISTOGRAM_MAX_US, 21 * 1024 + (3600000000u >> 21)},
     };
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         CHECK_EQ(slam_histogram_index(cases[i].us), cases[i].index);
-    }
     CHECK(slam_histogram_index(SLAM_HISTOGRAM_MAX_US) < SLAM_HISTOGRAM_BUCKETS);
 }
 
@@ -44,9 +43,8 @@ test_index_grows_by_steps_of_one_and_keeps_three_digits(void)
         uint32_t index = slam_histogram_index(us);
 
         CHECK(index == previous || index == previous + 1);
-        if (index != previous) {
+        if (index != previous)
             lowest = us;
-        }
         CHECK((us - lowest) * 1000 <= us);
         previous = index;
     }
@@ -127,9 +125,8 @@ read_le(const uint8_t *at, unsigned int bytes)
 {
     uint64_t value = 0;
 
-    for (unsigned int i = 0; i < bytes; i++) {
+    for (unsigned int i = 0; i < bytes; i++)
         value |= (uint64_t)at[i] << (8 * i);
-    }
     return value;
 }
 
@@ -181,6 +178,20 @@ test_empty_and_overflowed_histograms_pack_without_buckets(void)
     CHECK_EQ(read_le(packed + 16, 8), 1);
 }
 
+static void
+test_reset_empties_what_was_recorded(void)
+{
+    slam_histogram_clear(&a);
+    slam_histogram_clear(&b);
+    slam_histogram_clear(&whole);
+    fill(&a, 5, 1000);
+    slam_histogram_reset(&a);
+    CHECK(memcmp(&a, &b, sizeof(a)) == 0);
+    slam_histogram_record(&a, UINT64_MAX);
+    slam_histogram_reset(&a);
+    CHECK(memcmp(&a, &b, sizeof(a)) == 0);
+}
+
 int
 main(void)
 {
@@ -192,5 +203,6 @@ main(void)
     RUN(test_merging_an_empty_histogram_changes_nothing);
     RUN(test_packed_bytes_hold_every_bucket_and_counter);
     RUN(test_empty_and_overflowed_histograms_pack_without_buckets);
+    RUN(test_reset_empties_what_was_recorded);
     return SLAM_TEST_EXIT();
 }

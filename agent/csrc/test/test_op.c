@@ -20,9 +20,8 @@ literal(const void *bytes, size_t len)
     uint8_t *at = p.bytes + p.len;
 
     at[0] = 0x01;
-    for (unsigned int i = 0; i < 4; i++) {
+    for (unsigned int i = 0; i < 4; i++)
         at[1 + i] = (uint8_t)(len >> (8 * i));
-    }
     memcpy(at + 5, bytes, len);
     p.len += 5 + len;
 }
@@ -114,9 +113,8 @@ test_message_id_takes_the_fewest_bytes_of_a_positive_integer(void)
         CHECK_EQ(len, 6 + cases[i].bytes);
         CHECK_EQ(pdu[2], 0x02);
         CHECK_EQ(pdu[3], cases[i].bytes);
-        for (size_t j = 0; j < cases[i].bytes; j++) {
+        for (size_t j = 0; j < cases[i].bytes; j++)
             id = id * 256 + pdu[4 + j];
-        }
         CHECK_EQ(id, cases[i].id);
         free(pdu);
     }
@@ -148,9 +146,8 @@ test_lengths_take_the_fewest_bytes(void)
             length = tlv[1];
         } else {
             CHECK_EQ(tlv[1], 0x80 + cases[i].header - 2);
-            for (size_t j = 2; j < cases[i].header; j++) {
+            for (size_t j = 2; j < cases[i].header; j++)
                 length = length << 8 | tlv[j];
-            }
         }
         CHECK_EQ(length, cases[i].content);
         free(pdu);
@@ -279,17 +276,14 @@ test_program_beyond_a_bound_is_refused(void)
     static uint8_t filler[SLAM_OP_MAX_PDU];
     static struct slam_value_source many[SLAM_OP_MAX_VALUES + 1];
 
-    for (unsigned int i = 0; i <= SLAM_OP_MAX_DEPTH; i++) {
+    for (unsigned int i = 0; i <= SLAM_OP_MAX_DEPTH; i++)
         open_tlv(0x30);
-    }
     expect_refused("nested too deep", NULL, 0);
-    for (unsigned int i = 0; i <= SLAM_OP_MAX_VALUES; i++) {
+    for (unsigned int i = 0; i <= SLAM_OP_MAX_VALUES; i++)
         value(0);
-    }
     expect_refused("too many values", &digit, 1);
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 17; i++)
         value(0);
-    }
     expect_refused("too long", &text, 1);
     literal(filler, sizeof(filler));
     expect_refused("too long", NULL, 0);
@@ -310,12 +304,10 @@ test_deepest_nesting_is_encoded(void)
 {
     size_t len;
 
-    for (unsigned int i = 0; i < SLAM_OP_MAX_DEPTH; i++) {
+    for (unsigned int i = 0; i < SLAM_OP_MAX_DEPTH; i++)
         open_tlv(0x30);
-    }
-    for (unsigned int i = 0; i < SLAM_OP_MAX_DEPTH; i++) {
+    for (unsigned int i = 0; i < SLAM_OP_MAX_DEPTH; i++)
         close_tlv();
-    }
     struct slam_op *op = create(NULL, 0);
     CHECK(op != NULL);
     uint8_t *pdu = encode(op, NULL, NULL, 1, &len);

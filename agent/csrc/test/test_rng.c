@@ -52,11 +52,9 @@ test_neighbouring_sequences_do_not_overlap_by_a_shift(void)
         first[i] = slam_rng_next(&a);
         second[i] = slam_rng_next(&b);
     }
-    for (int i = 0; i < 64; i++) {
-        for (int j = 0; j < 64; j++) {
+    for (int i = 0; i < 64; i++)
+        for (int j = 0; j < 64; j++)
             CHECK(first[i] != second[j]);
-        }
-    }
 }
 
 static void
@@ -88,9 +86,8 @@ test_below_is_unbiased_where_a_modulo_is_not(void)
     int lowest = 0;
 
     slam_rng_seed(&rng, 5, 5);
-    for (int i = 0; i < DRAWS; i++) {
+    for (int i = 0; i < DRAWS; i++)
         lowest += slam_rng_below(&rng, bound) < bound / 3;
-    }
     CHECK(fabs((double)lowest / DRAWS - 1.0 / 3) < 6 * sqrt(2.0 / 9 / DRAWS));
 }
 

@@ -37,9 +37,8 @@ test_sequence_counts_with_step_and_starts_again(void)
 
     CHECK_EQ(slam_value_members(&src), 4);
     slam_value_state_init(&src, &state, 0, 1);
-    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
         CHECK_EQ(emit_number(&src, &state), expected[i]);
-    }
 }
 
 static void
@@ -55,14 +54,12 @@ test_participants_emit_each_member_once_per_round(void)
         int share = MEMBERS / PARTICIPANTS + (p < MEMBERS % PARTICIPANTS);
 
         slam_value_state_init(&src, &state, p, PARTICIPANTS);
-        for (int i = 0; i < share; i++) {
+        for (int i = 0; i < share; i++)
             emitted[emit_number(&src, &state)]++;
-        }
         CHECK_EQ(emit_number(&src, &state), p); /* the next round */
     }
-    for (int i = 0; i < MEMBERS; i++) {
+    for (int i = 0; i < MEMBERS; i++)
         CHECK_EQ(emitted[i], 1);
-    }
 }
 
 static void
@@ -91,9 +88,8 @@ test_uniform_draws_every_member_and_nothing_else(void)
         CHECK(value >= -4 && value <= 5 && (value + 4) % 3 == 0);
         seen[(value + 4) / 3]++;
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         CHECK(seen[i] > 100);
-    }
 }
 
 static void

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
+#include "recorder.h"
+#include "slam_test.h"
+
+static struct slam_recorder r;
+static bool finished;
+
+static void
+test_closed_interval_is_read_once_and_comes_back_clean(void)
+{
+    const struct slam_interval_record *record;
+
+    CHECK_EQ(slam_recorder_init(&r, 1, 1), 0);
+    for (uint64_t i = 0; i < 5; i++) {
+        struct slam_op_record *op = slam_recorder_op(&r, 0, true);
+
+        CHECK_EQ(op->sent, 0);
+        CHECK_EQ(op->histograms[SLAM_FAILED][SLAM_SEND_LAG].total, 0);
+        op->sent = i + 1;
+        slam_histogram_record(&op->histograms[SLAM_FAILED][SLAM_SEND_LAG], 5);
+        CHECK(slam_recorder_close(&r, 100 * (i + 1), false));
+        record = slam_recorder_wait(&r, i, 0, &finished);
+        CHECK(record != NULL);
+        CHECK_EQ(record->ops[1].sent, i + 1);
+        CHECK_EQ(record->end_ns, 100 * (i + 1));
+        CHECK_EQ(record->start_ns, 100 * i);
+        CHECK(!record->final);
+        slam_recorder_release(&r, i);
+    }
+    slam_recorder_destroy(&r);
+}
+
+static void
+test_worker_keeps_an_interval_open_while_the_other_record_is_held(void)
+{
+    const struct slam_interval_record *record;
+
+    CHECK_EQ(slam_recorder_init(&r, 1, 1), 0);
+    CHECK(slam_recorder_close(&r, 10, false));
+    record = slam_recorder_wait(&r, 0, 0, &finished);
+    CHECK(record != NULL);
+    slam_recorder_op(&r, 0, false)->sent = 1;
+    CHECK(!slam_recorder_close(&r, 20, false));
+    slam_recorder_op(&r, 0, false)->sent++;
+    slam_recorder_release(&r, 0);
+    CHECK(slam_recorder_close(&r, 30, false));
+    record = slam_recorder_wait(&r, 1, 0, &finished);
+    CHECK(record != NULL);
+    CHECK_EQ(record->start_ns, 10);
+    CHECK_EQ(record->end_ns, 30);
+    CHECK_EQ(record->ops[0].sent, 2);
+    slam_recorder_release(&r, 1);
+    slam_recorder_destroy(&r);
+}
+
+static void
+test_wait_times_out_on_an_open_interval_and_ends_after_the_last(void)
+{
+    CHECK_EQ(slam_recorder_init(&r, 1, 1), 0);
+    CHECK(slam_recorder_wait(&r, 0, slam_clock_mono_ns(), &finished) == NULL);
+    CHECK(!finished);
+    CHECK(slam_recorder_close(&r, 10, true));
+    CHECK(slam_recorder_wait(&r, 0, 0, &finished) != NULL);
+    CHECK(!finished);
+    CHECK(slam_recorder_wait(&r, 1, UINT64_MAX / 2, &finished) == NULL);
+    CHECK(finished);
+    slam_recorder_destroy(&r);
+}
+
+#define INTERVALS 2000
+
+static void *
+write_intervals(void *arg)
+{
+    struct slam_recorder *recorder = arg;
+    uint64_t written = 0;
+
+    for (uint64_t i = 0; i < INTERVALS; i++) {
+        do {
+            struct slam_op_record *op = slam_recorder_op(recorder, 0, true);
+
+            slam_histogram_record(&op->histograms[SLAM_SUCCEEDED][SLAM_SERVICE_TIME],
+                                  1000 * i);
+            op->sent++;
+            written++;
+        } while (!slam_recorder_close(recorder, i + 1, i + 1 == INTERVALS));
+    }
+    recorder->active->loops = written;
+    return NULL;
+}
+
+static void
+test_nothing_is_lost_between_two_threads(void)
+{
+    pthread_t writer;
+    uint64_t sent = 0, recorded = 0;
+
+    CHECK_EQ(slam_recorder_init(&r, 1, 1), 0);
+    CHECK_EQ(pthread_create(&writer, NULL, write_intervals, &r), 0);
+    for (uint64_t i = 0; i < INTERVALS; i++) {
+        const struct slam_interval_record *record = slam_recorder_wait(
+            &r, i, slam_clock_mono_ns() + 20 * SLAM_NS_PER_S, &finished);
+
+        CHECK(record != NULL);
+        CHECK_EQ(record->final, i + 1 == INTERVALS);
+        sent += record->ops[1].sent;
+        recorded += record->ops[1].histograms[SLAM_SUCCEEDED][SLAM_SERVICE_TIME].total;
+        if (!record->final)
+            slam_recorder_release(&r, i);
+    }
+    pthread_join(writer, NULL);
+    CHECK_EQ(sent, r.active->loops);
+    CHECK_EQ(recorded, sent);
+    slam_recorder_destroy(&r);
+}
+
+int
+main(void)
+{
+    RUN(test_closed_interval_is_read_once_and_comes_back_clean);
+    RUN(test_worker_keeps_an_interval_open_while_the_other_record_is_held);
+    RUN(test_wait_times_out_on_an_open_interval_and_ends_after_the_last);
+    RUN(test_nothing_is_lost_between_two_threads);
+    return SLAM_TEST_EXIT();
+}
