@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "conn.h"
+
+#include "clock.h"
+#include "slam_err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lber.h>
+#include <ldap.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* Above TLS (20) and a SASL security layer (30). */
+#define LEVEL_TAP 40
+
+/* A TLS library reads a record's five-byte header first; one recvmsg serves both. */
+#define READ_AHEAD_BYTES 16384u
+
+struct slam_wire {
+    LDAP *ld;
+    Sockbuf_IO_Desc *tap;
+    int fd;
+    bool has_stamps;
+    bool drained; /* the last recvmsg took all there was: do not ask again */
+    bool at_eof;
+    uint64_t stamp_ns;
+    uint8_t *ahead; /* TLS only */
+    size_t ahead_pos;
+    size_t ahead_len;
+};
+
+/* -- provider: the socket ---------------------------------------------------------- */
+
+static int
+layer_setup(Sockbuf_IO_Desc *sbiod, void *arg)
+{
+    sbiod->sbiod_pvt = arg;
+    return 0;
+}
+
+static int
+layer_remove(Sockbuf_IO_Desc *sbiod)
+{
+    sbiod->sbiod_pvt = NULL;
+    return 0;
+}
+
+static int
+layer_ctrl(Sockbuf_IO_Desc *sbiod, int opt, void *arg)
+{
+    return LBER_SBIOD_CTRL_NEXT(sbiod, opt, arg);
+}
+
+/* Sockbuf closes every layer in turn; the socket itself is the provider's. */
+static int
+provider_close(Sockbuf_IO_Desc *sbiod)
+{
+    const struct slam_wire *wire = sbiod->sbiod_pvt;
+
+    return close(wire->fd);
+}
+
+static int
+tap_close(Sockbuf_IO_Desc *sbiod)
+{
+    (void)sbiod;
+    return 0;
+}
+
+static uint64_t
+stamp_of(struct msghdr *msg)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        struct scm_timestamping stamps;
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPING)
+            continue;
+        memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
+        return (uint64_t)stamps.ts[0].tv_sec * SLAM_NS_PER_S +
+               (uint64_t)stamps.ts[0].tv_nsec;
+    }
+    return 0;
+}
+
+static ber_slen_t
+socket_read(struct slam_wire *wire, void *buf, ber_len_t len)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct scm_timestamping))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {.iov_base = buf, .iov_len = len};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n;
+
+    if (wire->drained) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (wire->has_stamps) {
+        msg.msg_control = control.bytes;
+        msg.msg_controllen = sizeof(control.bytes);
+    }
+    do
+        n = recvmsg(wire->fd, &msg, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -1;
+    if (n == 0) {
+        wire->at_eof = true;
+        return 0;
+    }
+    wire->stamp_ns = wire->has_stamps ? stamp_of(&msg) : 0;
+    /* a short read emptied the socket; what comes later wakes epoll again */
+    wire->drained = (size_t)n < len;
+    return n;
+}
+
+static ber_slen_t
+provider_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    struct slam_wire *wire = sbiod->sbiod_pvt;
+    size_t n;
+
+    if (!wire->ahead)
+        return socket_read(wire, buf, len);
+    if (wire->ahead_pos == wire->ahead_len) {
+        ber_slen_t got = socket_read(wire, wire->ahead, READ_AHEAD_BYTES);
+
+        if (got <= 0)
+            return got;
+        wire->ahead_pos = 0;
+        wire->ahead_len = (size_t)got;
+    }
+    n = wire->ahead_len - wire->ahead_pos;
+    n = n < len ? n : len;
+    memcpy(buf, wire->ahead + wire->ahead_pos, n);
+    wire->ahead_pos += n;
+    return (ber_slen_t)n;
+}
+
+static ber_slen_t
+provider_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    const struct slam_wire *wire = sbiod->sbiod_pvt;
+    ssize_t n;
+
+    do
+        n = send(wire->fd, buf, len, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+static Sockbuf_IO provider_io = {layer_setup,   layer_remove,   layer_ctrl,
+                                 provider_read, provider_write, provider_close};
+
+/* -- tap: above everything libldap put on the socket --------------------------------
+ */
+
+static ber_slen_t
+tap_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    return LBER_SBIOD_READ_NEXT(sbiod, buf, len);
+}
+
+static ber_slen_t
+tap_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    return LBER_SBIOD_WRITE_NEXT(sbiod, buf, len);
+}
+
+static int
+tap_setup(Sockbuf_IO_Desc *sbiod, void *arg)
+{
+    struct slam_wire *wire = arg;
+
+    sbiod->sbiod_pvt = wire;
+    wire->tap = sbiod;
+    return 0;
+}
+
+static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
+                            tap_read,  tap_write,    tap_close};
+
+/* -- set-up --------------------------------------------------------------------------
+ */
+
+static int
+fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
+     enum slam_conn_stage stage, int code)
+{
+    char *diagnostic = NULL;
+    int saved_errno = errno;
+
+    error->stage = stage;
+    error->code = code;
+    snprintf(error->uri, sizeof(error->uri), "%s", uri);
+    if (ld)
+        ldap_get_option(ld, LDAP_OPT_DIAGNOSTIC_MESSAGE, &diagnostic);
+    if (diagnostic && *diagnostic)
+        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
+                 diagnostic);
+    else if (stage == SLAM_STAGE_CONNECT && code == LDAP_SERVER_DOWN && saved_errno)
+        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
+                 strerror(saved_errno));
+    else
+        snprintf(error->detail, sizeof(error->detail), "%s", ldap_err2string(code));
+    ldap_memfree(diagnostic);
+    return SLAM_ECONNECT;
+}
+
+static int
+set_options(LDAP *ld, const struct slam_conn_config *config)
+{
+    struct timeval limit = {
+        .tv_sec = (time_t)(config->connect_timeout_ns / SLAM_NS_PER_S),
+        .tv_usec = (suseconds_t)(config->connect_timeout_ns % SLAM_NS_PER_S / 1000)};
+    int version = LDAP_VERSION3;
+    int demand = config->verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
+    int client_context = 0;
+    int rc;
+
+    rc = ldap_set_option(ld, LDAP_OPT_PROTOCOL_VERSION, &version);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_NETWORK_TIMEOUT, &limit);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_TIMEOUT, &limit);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_REFERRALS, LDAP_OPT_OFF);
+    if (rc == LDAP_SUCCESS && config->ca_file)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->ca_file);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
+    if (rc == LDAP_SUCCESS && (config->ca_file || !config->verify))
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_NEWCTX, &client_context);
+    return rc;
+}
+
+static int
+bind_simple(LDAP *ld, const struct slam_conn_config *config)
+{
+    struct berval password = {.bv_len = config->bind_password_len,
+                              .bv_val = config->bind_password};
+
+    return ldap_sasl_bind_s(ld, config->bind_dn, LDAP_SASL_SIMPLE, &password, NULL,
+                            NULL, NULL);
+}
+
+/* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top. */
+static int
+take_over(struct slam_wire *wire)
+{
+    const int on = 1;
+    const unsigned int stamping =
+        SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+    Sockbuf *sb = NULL;
+    struct sockaddr_storage address;
+    socklen_t address_len = sizeof(address);
+    int flags;
+    bool tls = ldap_tls_inplace(wire->ld) == 1;
+
+    if (ldap_get_option(wire->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS || !sb ||
+        ldap_get_option(wire->ld, LDAP_OPT_DESC, &wire->fd) != LDAP_OPT_SUCCESS)
+        return LDAP_LOCAL_ERROR;
+    ber_sockbuf_remove_io(sb, &ber_sockbuf_io_tcp, LBER_SBIOD_LEVEL_PROVIDER);
+    ber_sockbuf_remove_io(sb, &ber_sockbuf_io_fd, LBER_SBIOD_LEVEL_PROVIDER);
+    if (ber_sockbuf_add_io(sb, &provider_io, LBER_SBIOD_LEVEL_PROVIDER, wire) != 0 ||
+        ber_sockbuf_add_io(sb, &tap_io, LEVEL_TAP, wire) != 0)
+        return LDAP_NO_MEMORY;
+    if (tls) {
+        wire->ahead = malloc(READ_AHEAD_BYTES);
+        if (!wire->ahead)
+            return LDAP_NO_MEMORY;
+    }
+    if (getsockname(wire->fd, (struct sockaddr *)&address, &address_len) == 0 &&
+        address.ss_family != AF_UNIX) {
+        setsockopt(wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        wire->has_stamps = setsockopt(wire->fd, SOL_SOCKET, SO_TIMESTAMPING, &stamping,
+                                      sizeof(stamping)) == 0;
+    }
+    flags = fcntl(wire->fd, F_GETFL);
+    if (flags < 0 || fcntl(wire->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return LDAP_LOCAL_ERROR;
+    return LDAP_SUCCESS;
+}
+
+int
+slam_wire_open(const struct slam_conn_config *config, size_t uri_index,
+               struct slam_wire **out, uint64_t *elapsed_ns,
+               struct slam_conn_error *error)
+{
+    const char *uri = config->uris[uri_index];
+    uint64_t started_ns = slam_clock_mono_ns();
+    enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
+    struct slam_wire *wire = calloc(1, sizeof(*wire));
+    int rc;
+
+    if (!wire) {
+        fail(error, NULL, uri, stage, LDAP_NO_MEMORY);
+        return SLAM_ENOMEM;
+    }
+    errno = 0;
+    rc = ldap_initialize(&wire->ld, uri);
+    if (rc == LDAP_SUCCESS)
+        rc = set_options(wire->ld, config);
+    if (rc == LDAP_SUCCESS) {
+        errno = 0;
+        rc = ldap_connect(wire->ld);
+    }
+    if (rc == LDAP_SUCCESS && config->start_tls) {
+        stage = SLAM_STAGE_TLS;
+        rc = ldap_start_tls_s(wire->ld, NULL, NULL);
+    }
+    if (rc == LDAP_SUCCESS && config->bind_dn) {
+        stage = SLAM_STAGE_BIND;
+        rc = bind_simple(wire->ld, config);
+    }
+    if (rc == LDAP_SUCCESS) {
+        stage = SLAM_STAGE_HANDOVER;
+        rc = take_over(wire);
+    }
+    if (rc != LDAP_SUCCESS) {
+        rc = fail(error, wire->ld, uri, stage, rc);
+        slam_wire_close(wire, true);
+        return rc;
+    }
+    *elapsed_ns = slam_clock_mono_ns() - started_ns;
+    *out = wire;
+    return SLAM_OK;
+}
+
+void
+slam_wire_close(struct slam_wire *wire, bool polite)
+{
+    if (!wire)
+        return;
+    if (wire->ld) {
+        /* libldap says unbind whenever the socket still takes it */
+        if (!polite && wire->fd > 0)
+            shutdown(wire->fd, SHUT_RDWR);
+        ldap_unbind_ext(wire->ld, NULL, NULL);
+    }
+    free(wire->ahead);
+    free(wire);
+}
+
+/* -- carrying ------------------------------------------------------------------------
+ */
+
+int
+slam_wire_fd(const struct slam_wire *wire)
+{
+    return wire->fd;
+}
+
+bool
+slam_wire_has_stamps(const struct slam_wire *wire)
+{
+    return wire->has_stamps;
+}
+
+void
+slam_wire_readable(struct slam_wire *wire)
+{
+    wire->drained = false;
+}
+
+ssize_t
+slam_wire_read(struct slam_wire *wire, uint8_t *buf, size_t len)
+{
+    ber_slen_t n;
+
+    errno = 0;
+    n = LBER_SBIOD_READ_NEXT(wire->tap, buf, len);
+    if (n > 0)
+        return n;
+    /* TLS layers return 0 or -1 with EWOULDBLOCK set for "not yet" */
+    if (!wire->at_eof && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    return -1;
+}
+
+uint64_t
+slam_wire_stamp_ns(const struct slam_wire *wire)
+{
+    return wire->stamp_ns;
+}
+
+ssize_t
+slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len)
+{
+    /* sbi_write takes a pointer to non-const, and does not write through it */
+    union {
+        const uint8_t *in;
+        void *out;
+    } bytes = {.in = buf};
+    ber_slen_t n;
+
+    errno = 0;
+    n = LBER_SBIOD_WRITE_NEXT(wire->tap, bytes.out, len);
+    if (n > 0)
+        return n;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return 0;
+    return -1;
+}
+
+void
+slam_wire_library(char *version, size_t version_len, char *tls, size_t tls_len)
+{
+    LDAPAPIInfo info = {.ldapai_info_version = LDAP_API_INFO_VERSION};
+    char *package = NULL;
+
+    snprintf(version, version_len, "unknown");
+    snprintf(tls, tls_len, "none");
+    if (ldap_get_option(NULL, LDAP_OPT_API_INFO, &info) == LDAP_OPT_SUCCESS) {
+        snprintf(version, version_len, "%s %d.%d.%d", info.ldapai_vendor_name,
+                 info.ldapai_vendor_version / 10000,
+                 info.ldapai_vendor_version / 100 % 100,
+                 info.ldapai_vendor_version % 100);
+        ldap_memfree(info.ldapai_vendor_name);
+        ber_memvfree((void **)info.ldapai_extensions);
+    }
+    if (ldap_get_option(NULL, LDAP_OPT_X_TLS_PACKAGE, &package) == LDAP_OPT_SUCCESS &&
+        package) {
+        snprintf(tls, tls_len, "%s", package);
+        ldap_memfree(package);
+    }
+}

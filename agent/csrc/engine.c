@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+
+#include "clock.h"
+#include "slam_err.h"
+#include "worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_STREAMS 1024u
+#define MAX_OPERATIONS 1024u /* of one stream */
+#define MAX_IN_FLIGHT 65536u
+#define CONNECTOR_THREADS 16u
+
+/* How far ahead an early end is set: longer than a worker takes from reading the clock
+ * to reading the end. */
+#define STOP_AHEAD_NS UINT64_C(10000000)
+
+enum engine_state { NEW, PREPARED, RUNNING, DONE };
+
+struct slam_engine {
+    enum engine_state state;
+    struct slam_engine_config config;
+    uint64_t *boundaries_ns;
+    struct slam_timeline timeline;
+    struct slam_stream *streams;
+    size_t stream_count;
+    size_t op_count;
+    struct slam_connector *connector;
+    struct slam_worker *workers[2 * SLAM_MAX_WORKERS];
+    size_t worker_count;
+    uint64_t next_snapshot;
+    struct slam_op_record *merged_ops;
+    struct slam_stream_record *merged_streams;
+    struct slam_snapshot snapshot;
+};
+
+static int
+say(char *err, size_t err_len, int rc, const char *text)
+{
+    snprintf(err, err_len, "%s", text);
+    return rc;
+}
+
+int
+slam_engine_create(const struct slam_engine_config *config, struct slam_engine **out,
+                   char *err, size_t err_len)
+{
+    struct slam_engine *e;
+    size_t bytes = config->boundary_count * sizeof(uint64_t);
+
+    if (config->workers < 1 || config->workers > SLAM_MAX_WORKERS)
+        return say(err, err_len, SLAM_EINVAL, "workers must be 1 to 256");
+    if (config->boundary_count < 1)
+        return say(err, err_len, SLAM_EINVAL, "a run needs at least one interval");
+    for (size_t i = 0; i < config->boundary_count; i++)
+        if (config->boundaries_ns[i] <= (i ? config->boundaries_ns[i - 1] : 0))
+            return say(err, err_len, SLAM_EINVAL, "interval ends must ascend from T0");
+    e = calloc(1, sizeof(*e));
+    if (e)
+        e->boundaries_ns = malloc(bytes);
+    if (!e || !e->boundaries_ns) {
+        free(e);
+        return say(err, err_len, SLAM_ENOMEM, "no memory for the engine");
+    }
+    memcpy(e->boundaries_ns, config->boundaries_ns, bytes);
+    e->config = *config;
+    e->config.boundaries_ns = e->boundaries_ns;
+    e->timeline = (struct slam_timeline){.boundaries_ns = e->boundaries_ns,
+                                         .boundary_count = config->boundary_count,
+                                         .measure_start_ns = config->measure_start_ns,
+                                         .measure_end_ns = config->measure_end_ns,
+                                         .ramp_up_ns = config->ramp_up_ns,
+                                         .grace_ns = config->grace_ns};
+    atomic_init(&e->timeline.stop_ns, UINT64_MAX);
+    atomic_init(&e->timeline.abort, false);
+    *out = e;
+    return SLAM_OK;
+}
+
+static void
+stream_destroy(struct slam_stream *s)
+{
+    for (size_t i = 0; s->conn.uris && i < s->conn.uri_count; i++)
+        free(s->conn.uris[i]);
+    free(s->conn.uris);
+    free(s->conn.ca_file);
+    free(s->conn.bind_dn);
+    if (s->conn.bind_password)
+        explicit_bzero(s->conn.bind_password, s->conn.bind_password_len);
+    free(s->conn.bind_password);
+    for (size_t i = 0; i < s->op_count; i++) {
+        free(s->ops[i].name);
+        slam_op_destroy(s->ops[i].op);
+    }
+    free(s->ops);
+    free(s->name);
+}
+
+void
+slam_engine_destroy(struct slam_engine *e)
+{
+    if (!e)
+        return;
+    atomic_store(&e->timeline.abort, true);
+    for (size_t i = 0; i < e->worker_count; i++) {
+        slam_worker_wake(e->workers[i]);
+        slam_worker_join(e->workers[i]);
+    }
+    slam_connector_destroy(e->connector);
+    for (size_t i = 0; i < e->worker_count; i++)
+        slam_worker_destroy(e->workers[i]);
+    for (size_t i = 0; i < e->stream_count; i++)
+        stream_destroy(&e->streams[i]);
+    free(e->streams);
+    free(e->merged_ops);
+    free(e->merged_streams);
+    free(e->boundaries_ns);
+    free(e);
+}
+
+static int
+copy_text(char **to, const char *from)
+{
+    *to = from ? strdup(from) : NULL;
+    return from && !*to ? SLAM_ENOMEM : SLAM_OK;
+}
+
+static const char *
+stream_fault(const struct slam_stream_config *c)
+{
+    if (c->uri_count < 1)
+        return "a stream needs at least one URI";
+    if (c->connections < 1)
+        return "a stream needs at least one connection";
+    if (c->in_flight < 1 || c->in_flight > MAX_IN_FLIGHT)
+        return "in_flight must be 1 to 65536";
+    if (!c->open && c->in_flight != 1)
+        return "a closed stream has one request in flight per client";
+    if (c->participants < 1 || c->participant >= c->participants)
+        return "participant must be less than participants";
+    if (c->open && (c->rate_events < 1 || c->rate_per_ns < 1))
+        return "an open stream needs a rate above zero";
+    if (c->open && c->max_backlog > UINT32_MAX)
+        return "max_backlog must be below 2^32";
+    if (c->connect_timeout_ns < 1 || c->request_timeout_ns < 1)
+        return "time-outs must be above zero";
+    if (c->bind_dn && !c->bind_password)
+        return "a bind DN needs a password";
+    return NULL;
+}
+
+int
+slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_config *c,
+                       char *err, size_t err_len)
+{
+    const char *fault = stream_fault(c);
+    struct slam_stream *streams;
+    struct slam_stream *s;
+    int rc;
+
+    if (e->state != NEW)
+        return say(err, err_len, SLAM_ESTATE, "streams are added before prepare");
+    if (fault)
+        return say(err, err_len, SLAM_EINVAL, fault);
+    if (e->stream_count >= MAX_STREAMS)
+        return say(err, err_len, SLAM_EINVAL, "too many streams");
+    streams = realloc(e->streams, (e->stream_count + 1) * sizeof(*streams));
+    if (!streams)
+        return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+    e->streams = streams;
+    s = &streams[e->stream_count];
+    *s = (struct slam_stream){.conn = {.start_tls = c->start_tls,
+                                       .verify = c->verify,
+                                       .connect_timeout_ns = c->connect_timeout_ns,
+                                       .bind_password_len = c->bind_password_len},
+                              .request_timeout_ns = c->request_timeout_ns,
+                              .open = c->open,
+                              .connections = c->connections,
+                              .first_connection = c->first_connection,
+                              .connection_stride = c->connection_stride,
+                              .think_time_ns = c->think_time_ns,
+                              .in_flight = c->in_flight,
+                              .rate_events = c->rate_events,
+                              .rate_per_ns = c->rate_per_ns,
+                              .poisson = c->poisson,
+                              .max_backlog = c->max_backlog,
+                              .participant = c->participant,
+                              .participants = c->participants};
+    rc = copy_text(&s->name, c->name);
+    if (rc == SLAM_OK)
+        rc = copy_text(&s->conn.ca_file, c->ca_file);
+    if (rc == SLAM_OK)
+        rc = copy_text(&s->conn.bind_dn, c->bind_dn);
+    if (rc == SLAM_OK && c->bind_password) {
+        s->conn.bind_password = malloc(c->bind_password_len + 1);
+        if (s->conn.bind_password)
+            memcpy(s->conn.bind_password, c->bind_password, c->bind_password_len);
+        else
+            rc = SLAM_ENOMEM;
+    }
+    s->conn.uris = calloc(c->uri_count, sizeof(char *));
+    if (!s->conn.uris)
+        rc = SLAM_ENOMEM;
+    for (size_t i = 0; rc == SLAM_OK && i < c->uri_count; i++) {
+        rc = copy_text(&s->conn.uris[i], c->uris[i]);
+        s->conn.uri_count = i + 1;
+    }
+    if (rc != SLAM_OK) {
+        stream_destroy(s);
+        return say(err, err_len, rc, "no memory for a stream");
+    }
+    return (int)e->stream_count++;
+}
+
+int
+slam_engine_add_operation(struct slam_engine *e, size_t stream, const char *name,
+                          uint8_t response_tag, uint32_t weight, const uint8_t *program,
+                          size_t program_len, const struct slam_value_source *sources,
+                          size_t source_count, char *err, size_t err_len)
+{
+    struct slam_stream_op *ops;
+    struct slam_stream_op op = {.response_tag = response_tag, .weight = weight};
+    struct slam_stream *s;
+    int rc;
+
+    if (e->state != NEW)
+        return say(err, err_len, SLAM_ESTATE, "operations are added before prepare");
+    if (stream >= e->stream_count)
+        return say(err, err_len, SLAM_EINVAL, "no such stream");
+    s = &e->streams[stream];
+    if (weight < 1)
+        return say(err, err_len, SLAM_EINVAL, "an operation's weight is at least 1");
+    if (s->op_count >= MAX_OPERATIONS)
+        return say(err, err_len, SLAM_EINVAL, "too many operations in a stream");
+    rc = slam_op_create(program, program_len, sources, source_count, &op.op, err,
+                        err_len);
+    if (rc != SLAM_OK)
+        return rc;
+    ops = realloc(s->ops, (s->op_count + 1) * sizeof(*ops));
+    if (ops)
+        s->ops = ops;
+    if (!ops || copy_text(&op.name, name) != SLAM_OK) {
+        slam_op_destroy(op.op);
+        return say(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+    }
+    s->ops[s->op_count] = op;
+    s->total_weight += weight;
+    if (slam_op_max_pdu(op.op) > s->max_pdu)
+        s->max_pdu = slam_op_max_pdu(op.op);
+    if (slam_op_scratch_len(op.op) > s->scratch_len)
+        s->scratch_len = slam_op_scratch_len(op.op);
+    return (int)s->op_count++;
+}
+
+static int
+create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
+{
+    struct slam_worker_config config = {.open = open,
+                                        .count = e->config.workers,
+                                        .realtime = e->config.realtime,
+                                        .spin_ns = e->config.spin_ns,
+                                        .seed = e->config.seed,
+                                        .max_pdu_bytes = e->config.max_pdu_bytes,
+                                        .total_op_count = e->op_count,
+                                        .total_stream_count = e->stream_count,
+                                        .streams = e->streams,
+                                        .timeline = &e->timeline,
+                                        .connector = e->connector};
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < e->stream_count; i++)
+        if (e->streams[i].open == open && e->streams[i].connections > most)
+            most = e->streams[i].connections;
+    for (; config.index < config.count && config.index < most; config.index++) {
+        int rc =
+            slam_worker_create(&config, &e->workers[e->worker_count], err, err_len);
+
+        if (rc != SLAM_OK)
+            return rc;
+        e->worker_count++;
+    }
+    return SLAM_OK;
+}
+
+int
+slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *err,
+                    size_t err_len)
+{
+    size_t connections = 0;
+    int rc;
+
+    if (e->state != NEW)
+        return say(err, err_len, SLAM_ESTATE, "prepare is called once");
+    for (size_t i = 0; i < e->stream_count; i++) {
+        if (e->streams[i].op_count == 0)
+            return say(err, err_len, SLAM_EINVAL, "a stream has no operations");
+        e->streams[i].first_op = e->op_count;
+        e->op_count += e->streams[i].op_count;
+        connections += e->streams[i].connections;
+    }
+    if (e->op_count == 0)
+        return say(err, err_len, SLAM_EINVAL, "a run needs at least one stream");
+    e->merged_ops = calloc(2 * e->op_count, sizeof(*e->merged_ops));
+    e->merged_streams = calloc(e->stream_count, sizeof(*e->merged_streams));
+    if (!e->merged_ops || !e->merged_streams)
+        return say(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
+    rc = slam_connector_create(connections < CONNECTOR_THREADS ? connections
+                                                               : CONNECTOR_THREADS,
+                               connections, &e->connector);
+    if (rc != SLAM_OK)
+        return say(err, err_len, rc, "the connector's threads could not be started");
+    rc = create_workers(e, true, err, err_len);
+    if (rc == SLAM_OK)
+        rc = create_workers(e, false, err, err_len);
+    if (rc != SLAM_OK)
+        return rc;
+    for (size_t i = 0; i < e->worker_count; i++)
+        slam_worker_connect(e->workers[i]);
+    rc = slam_connector_wait(e->connector, error);
+    if (rc == SLAM_OK)
+        e->state = PREPARED;
+    return rc;
+}
+
+int
+slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_len)
+{
+    if (e->state != PREPARED)
+        return say(err, err_len, SLAM_ESTATE, "start comes once, after prepare");
+    e->timeline.t0_ns = t0_ns;
+    e->state = RUNNING;
+    for (size_t i = 0; i < e->worker_count; i++) {
+        int rc = slam_worker_start(e->workers[i]);
+
+        if (rc != SLAM_OK)
+            return say(err, err_len, rc, "a worker thread could not be started");
+    }
+    return SLAM_OK;
+}
+
+void
+slam_engine_stop(struct slam_engine *e)
+{
+    uint64_t unset = UINT64_MAX;
+
+    atomic_compare_exchange_strong(&e->timeline.stop_ns, &unset,
+                                   slam_clock_mono_ns() + STOP_AHEAD_NS);
+    for (size_t i = 0; i < e->worker_count; i++)
+        slam_worker_wake(e->workers[i]);
+}
+
+/* -- snapshots
+ * -------------------------------------------------------------------------- */
+
+static void
+merge_op(struct slam_op_record *to, const struct slam_op_record *from)
+{
+    to->scheduled += from->scheduled;
+    to->sent += from->sent;
+    to->completed += from->completed;
+    to->succeeded += from->succeeded;
+    to->failed += from->failed;
+    to->dropped += from->dropped;
+    to->unresolved += from->unresolved;
+    to->timed_out += from->timed_out;
+    to->entries += from->entries;
+    to->references += from->references;
+    for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
+        to->result_codes[i] += from->result_codes[i];
+    for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
+        for (size_t metric = 0; metric < SLAM_METRICS; metric++)
+            slam_histogram_merge(&to->histograms[outcome][metric],
+                                 &from->histograms[outcome][metric]);
+}
+
+static void
+merge_stream(struct slam_stream_record *to, const struct slam_stream_record *from)
+{
+    to->connects += from->connects;
+    to->connect_failures += from->connect_failures;
+    to->disconnects += from->disconnects;
+    to->protocol_errors += from->protocol_errors;
+    to->late_responses += from->late_responses;
+    to->unexpected_messages += from->unexpected_messages;
+    to->notices += from->notices;
+    to->stamps_missing += from->stamps_missing;
+    to->in_flight += from->in_flight;
+    to->backlog += from->backlog;
+    slam_histogram_merge(&to->connect_time, &from->connect_time);
+}
+
+static void
+clear_merged(struct slam_engine *e)
+{
+    for (size_t i = 0; i < 2 * e->op_count; i++)
+        slam_op_record_clear(&e->merged_ops[i]);
+    for (size_t i = 0; i < e->stream_count; i++)
+        slam_stream_record_clear(&e->merged_streams[i]);
+    e->snapshot = (struct slam_snapshot){.ops = e->merged_ops,
+                                         .op_count = e->op_count,
+                                         .streams = e->merged_streams,
+                                         .stream_count = e->stream_count,
+                                         .start_ns = UINT64_MAX,
+                                         .final = true};
+}
+
+static uint64_t
+after(uint64_t ns, uint64_t t0_ns)
+{
+    return ns > t0_ns ? ns - t0_ns : 0;
+}
+
+static void
+merge_worker(struct slam_engine *e, uint32_t index, bool open,
+             const struct slam_interval_record *r)
+{
+    struct slam_snapshot *s = &e->snapshot;
+    uint64_t start_ns = after(r->start_ns, e->timeline.t0_ns);
+    uint64_t end_ns = after(r->end_ns, e->timeline.t0_ns);
+    uint64_t wall_ns = after(end_ns, start_ns);
+
+    for (size_t i = 0; i < 2 * e->op_count; i++)
+        merge_op(&e->merged_ops[i], &r->ops[i]);
+    for (size_t i = 0; i < e->stream_count; i++)
+        merge_stream(&e->merged_streams[i], &r->streams[i]);
+    s->start_ns = start_ns < s->start_ns ? start_ns : s->start_ns;
+    s->end_ns = end_ns > s->end_ns ? end_ns : s->end_ns;
+    s->clock_step_ns =
+        r->clock_step_ns > s->clock_step_ns ? r->clock_step_ns : s->clock_step_ns;
+    s->workers[s->worker_count++] =
+        (struct slam_worker_figures){.index = index,
+                                     .open = open,
+                                     .wall_ns = wall_ns,
+                                     .busy_ns = after(wall_ns, r->wait_ns + r->spin_ns),
+                                     .spin_ns = r->spin_ns,
+                                     .cpu_ns = r->cpu_ns,
+                                     .run_queue_ns = r->run_queue_ns,
+                                     .loops = r->loops};
+}
+
+int
+slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
+                     const struct slam_snapshot **out, char *err, size_t err_len)
+{
+    uint64_t deadline_ns = slam_clock_mono_ns() + timeout_ns;
+    const struct slam_interval_record *records[2 * SLAM_MAX_WORKERS];
+    bool final = true;
+
+    if (e->state != RUNNING)
+        return say(err, err_len, SLAM_ESTATE, "snapshots come between start and final");
+    if (index != e->next_snapshot)
+        return say(err, err_len, SLAM_EINVAL, "snapshots are read in order, each once");
+    for (size_t i = 0; i < e->worker_count; i++) {
+        bool finished;
+
+        records[i] = slam_recorder_wait(slam_worker_recorder(e->workers[i]), index,
+                                        deadline_ns, &finished);
+        if (!records[i] && !finished)
+            return 0;
+        final = final && (finished || records[i]->final);
+    }
+    clear_merged(e);
+    e->snapshot.final = final;
+    for (size_t i = 0; i < e->worker_count; i++) {
+        if (!records[i])
+            continue;
+        merge_worker(e, (uint32_t)i, slam_worker_is_open(e->workers[i]), records[i]);
+        slam_recorder_release(slam_worker_recorder(e->workers[i]), index);
+    }
+    e->next_snapshot++;
+    if (final)
+        e->state = DONE;
+    *out = &e->snapshot;
+    return 1;
+}
+
+void
+slam_engine_locate(const struct slam_engine *e, size_t op, size_t *stream,
+                   size_t *operation)
+{
+    size_t s = 0;
+
+    while (op - e->streams[s].first_op >= e->streams[s].op_count)
+        s++;
+    *stream = s;
+    *operation = op - e->streams[s].first_op;
+}
+
+void
+slam_engine_facts(const struct slam_engine *e, struct slam_engine_facts *facts)
+{
+    *facts = (struct slam_engine_facts){.kernel_stamps = true,
+                                        .realtime = e->worker_count > 0,
+                                        .workers = (uint32_t)e->worker_count};
+    slam_wire_library(facts->libldap, sizeof(facts->libldap), facts->tls,
+                      sizeof(facts->tls));
+    for (size_t i = 0; i < e->worker_count; i++) {
+        facts->connections += slam_worker_connections(e->workers[i]);
+        facts->kernel_stamps =
+            facts->kernel_stamps && slam_worker_stamps(e->workers[i]);
+        if (slam_worker_is_open(e->workers[i]))
+            facts->realtime = facts->realtime && slam_worker_realtime(e->workers[i]);
+    }
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Splits what a directory sends into LDAPMessages (RFC 4511, section 4.1.1) without
+ * keeping them: a message's head (envelope, messageID, operation, result code) is at
+ * most SLAM_PDU_HEAD_MAX bytes, the rest is skipped as it passes. Everything that is
+ * read here is hostile: each length is checked against the one around it.
+ *
+ * Pure: no I/O, no clock, no allocation. One parser per connection, one thread. */
+#ifndef SLAM_PDU_H
+#define SLAM_PDU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* 1 + 5 envelope, 2 + 4 messageID, 1 + 5 operation, 2 + 4 result code */
+#define SLAM_PDU_HEAD_MAX 24u
+
+enum slam_pdu_tag {
+    SLAM_PDU_BIND_RESPONSE = 0x61,
+    SLAM_PDU_SEARCH_ENTRY = 0x64,
+    SLAM_PDU_SEARCH_DONE = 0x65,
+    SLAM_PDU_MODIFY_RESPONSE = 0x67,
+    SLAM_PDU_ADD_RESPONSE = 0x69,
+    SLAM_PDU_DELETE_RESPONSE = 0x6b,
+    SLAM_PDU_MODIFY_DN_RESPONSE = 0x6d,
+    SLAM_PDU_COMPARE_RESPONSE = 0x6f,
+    SLAM_PDU_SEARCH_REFERENCE = 0x73,
+    SLAM_PDU_EXTENDED_RESPONSE = 0x78,
+    SLAM_PDU_INTERMEDIATE_RESPONSE = 0x79
+};
+
+struct slam_pdu {
+    int32_t message_id; /* 0: unsolicited notification */
+    uint8_t tag;        /* of the operation, an enum slam_pdu_tag */
+    int32_t result_code; /* -1 where the operation has none */
+    size_t len;          /* of the whole message, in bytes */
+};
+
+struct slam_pdu_parser {
+    size_t max_pdu_bytes;
+    size_t skip;     /* bytes of the current message still to pass */
+    size_t head_len; /* bytes kept in head, while the head is incomplete */
+    struct slam_pdu pdu;
+    uint8_t head[SLAM_PDU_HEAD_MAX];
+};
+
+void slam_pdu_parser_init(struct slam_pdu_parser *parser, size_t max_pdu_bytes);
+
+/* Consumes bytes from *data (advancing *data and *len) up to the end of the next
+ * message. Returns 1 and the message in *pdu when its last byte has passed, 0 when all
+ * bytes are consumed and the message is not complete, a negative slam_err when the
+ * bytes cannot be an LDAPMessage that a client may receive or one longer than
+ * max_pdu_bytes; *reason is then a constant text, and the parser must not be fed again
+ * before slam_pdu_parser_init. */
+int slam_pdu_next(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
+                  struct slam_pdu *pdu, const char **reason);
+
+#endif

@@ -1,0 +1,1004 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ldapslam.agent._engine: arguments in, figures out, nothing else. The only file that
+ * includes Python.h (stable ABI), hence its length. The GIL is released around every
+ * call that blocks; the engine's threads never see a Python object. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "engine.h"
+#include "responder.h"
+#include "slam_err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ERR_LEN 512
+
+struct module_state {
+    PyObject *connect_error;
+    PyObject *engine_type;
+    PyObject *responder_type;
+};
+
+static struct PyModuleDef module_def;
+
+static struct module_state *
+state_of(PyObject *self)
+{
+    return PyModule_GetState(PyType_GetModule(Py_TYPE(self)));
+}
+
+static PyObject *
+raise_err(int rc, const char *err)
+{
+    PyObject *type = PyExc_RuntimeError;
+
+    if (rc == SLAM_EINVAL)
+        type = PyExc_ValueError;
+    else if (rc == SLAM_ENOMEM)
+        type = PyExc_MemoryError;
+    else if (rc == SLAM_ESYS)
+        type = PyExc_OSError;
+    PyErr_SetString(type, err);
+    return NULL;
+}
+
+/* Sets d[key] = value and drops the reference to value. */
+static int
+put(PyObject *d, const char *key, PyObject *value)
+{
+    int rc = value ? PyDict_SetItemString(d, key, value) : -1;
+
+    Py_XDECREF(value);
+    return rc;
+}
+
+static int
+put_u64(PyObject *d, const char *key, uint64_t value)
+{
+    return put(d, key, PyLong_FromUnsignedLongLong(value));
+}
+
+/* Appends item and drops the reference to it. */
+static int
+append(PyObject *list, PyObject *item)
+{
+    int rc = item ? PyList_Append(list, item) : -1;
+
+    Py_XDECREF(item);
+    return rc;
+}
+
+/* -- Engine -------------------------------------------------------------------------
+ */
+
+struct engine_object {
+    PyObject_HEAD struct slam_engine *engine;
+    int calls; /* under way without the GIL; changed with the GIL held */
+};
+
+static int
+is_open(struct engine_object *self)
+{
+    if (self->engine)
+        return 1;
+    PyErr_SetString(PyExc_RuntimeError, "the engine is closed");
+    return 0;
+}
+
+/* Reads a sequence of integers into a fresh array; NULL with an exception set. */
+static uint64_t *
+u64_array(PyObject *sequence, Py_ssize_t *count)
+{
+    Py_ssize_t n = PySequence_Size(sequence);
+    uint64_t *array;
+
+    if (n < 0)
+        return NULL;
+    array = PyMem_Malloc((size_t)(n ? n : 1) * sizeof(*array));
+    if (!array) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+
+        array[i] = item ? PyLong_AsUnsignedLongLong(item) : 0;
+        Py_XDECREF(item);
+        if (PyErr_Occurred()) {
+            PyMem_Free(array);
+            return NULL;
+        }
+    }
+    *count = n;
+    return array;
+}
+
+static int
+engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {
+        "agent_index",      "agent_count",    "seed",       "workers",  "boundaries_ns",
+        "measure_start_ns", "measure_end_ns", "ramp_up_ns", "grace_ns", "realtime",
+        "spin_ns",          "max_pdu_bytes",  NULL};
+    struct engine_object *self = (struct engine_object *)self_object;
+    struct slam_engine_config config = {0};
+    unsigned int agent_index, agent_count;
+    unsigned long long seed, measure_start, measure_end, ramp_up, grace;
+    unsigned long long spin = 20000, max_pdu = 16u << 20;
+    unsigned int workers;
+    int realtime = 1;
+    PyObject *boundaries;
+    Py_ssize_t boundary_count = 0;
+    uint64_t *boundaries_ns;
+    char err[ERR_LEN];
+    int rc;
+
+    if (self->engine) {
+        PyErr_SetString(PyExc_RuntimeError, "the engine is initialised");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$IIKIOKKKK|pKK", names,
+                                     &agent_index, &agent_count, &seed, &workers,
+                                     &boundaries, &measure_start, &measure_end,
+                                     &ramp_up, &grace, &realtime, &spin, &max_pdu))
+        return -1;
+    boundaries_ns = u64_array(boundaries, &boundary_count);
+    if (!boundaries_ns)
+        return -1;
+    config.workers = workers;
+    config.seed = seed;
+    config.boundaries_ns = boundaries_ns;
+    config.boundary_count = (size_t)boundary_count;
+    config.measure_start_ns = measure_start;
+    config.measure_end_ns = measure_end;
+    config.ramp_up_ns = ramp_up;
+    config.grace_ns = grace;
+    config.realtime = realtime;
+    config.spin_ns = spin;
+    config.max_pdu_bytes = (size_t)max_pdu;
+    rc = slam_engine_create(&config, &self->engine, err, sizeof(err));
+    PyMem_Free(boundaries_ns);
+    if (rc != SLAM_OK) {
+        raise_err(rc, err);
+        return -1;
+    }
+    return 0;
+}
+
+static void
+engine_close_now(struct engine_object *self)
+{
+    struct slam_engine *engine = self->engine;
+
+    self->engine = NULL;
+    Py_BEGIN_ALLOW_THREADS slam_engine_destroy(engine);
+    Py_END_ALLOW_THREADS
+}
+
+static void
+engine_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    engine_close_now((struct engine_object *)self);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+engine_close(PyObject *self_object, PyObject *unused)
+{
+    struct engine_object *self = (struct engine_object *)self_object;
+
+    (void)unused;
+    if (self->calls > 0) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread is using the engine");
+        return NULL;
+    }
+    engine_close_now(self);
+    Py_RETURN_NONE;
+}
+
+/* The URIs' texts, borrowed from `keep`, a list that the caller releases after use. */
+static const char **
+uri_array(PyObject *sequence, size_t *count, PyObject **keep)
+{
+    Py_ssize_t n;
+    const char **uris;
+
+    *keep = PySequence_List(sequence);
+    if (!*keep)
+        return NULL;
+    n = PyList_Size(*keep);
+    uris = PyMem_Calloc((size_t)(n ? n : 1), sizeof(*uris));
+    if (!uris) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t len;
+
+        uris[i] = PyUnicode_AsUTF8AndSize(PyList_GetItem(*keep, i), &len);
+        if (!uris[i]) {
+            PyMem_Free(uris);
+            return NULL;
+        }
+    }
+    *count = (size_t)n;
+    return uris;
+}
+
+static PyObject *
+engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name",
+                            "uris",
+                            "start_tls",
+                            "ca_file",
+                            "verify",
+                            "bind_dn",
+                            "bind_password",
+                            "connect_timeout_ns",
+                            "request_timeout_ns",
+                            "model",
+                            "connections",
+                            "first_connection",
+                            "connection_stride",
+                            "in_flight",
+                            "think_time_ns",
+                            "rate_events",
+                            "rate_per_ns",
+                            "poisson",
+                            "participant",
+                            "participants",
+                            "max_backlog",
+                            NULL};
+    struct engine_object *self = (struct engine_object *)self_object;
+    struct slam_stream_config c = {0};
+    PyObject *uris;
+    PyObject *keep = NULL;
+    int start_tls, verify, poisson;
+    const char *model;
+    Py_ssize_t password_len = 0;
+    unsigned long long connect_timeout, request_timeout, think, events, per, backlog;
+    const char **texts = NULL;
+    char err[ERR_LEN];
+    int rc;
+
+    if (!is_open(self) ||
+        !PyArg_ParseTupleAndKeywords(
+            args, kwargs, "sOpzpzz#KKsIIIIKKKpIIK", names, &c.name, &uris, &start_tls,
+            &c.ca_file, &verify, &c.bind_dn, &c.bind_password, &password_len,
+            &connect_timeout, &request_timeout, &model, &c.connections,
+            &c.first_connection, &c.connection_stride, &c.in_flight, &think, &events,
+            &per, &poisson, &c.participant, &c.participants, &backlog))
+        return NULL;
+    if (strcmp(model, "open") != 0 && strcmp(model, "closed") != 0) {
+        PyErr_Format(PyExc_ValueError, "model must be 'open' or 'closed', got '%s'",
+                     model);
+        return NULL;
+    }
+    texts = uri_array(uris, &c.uri_count, &keep);
+    if (!texts) {
+        Py_XDECREF(keep);
+        return NULL;
+    }
+    c.uris = texts;
+    c.start_tls = start_tls;
+    c.verify = verify;
+    c.bind_password_len = (size_t)password_len;
+    c.connect_timeout_ns = connect_timeout;
+    c.request_timeout_ns = request_timeout;
+    c.open = strcmp(model, "open") == 0;
+    c.think_time_ns = think;
+    c.rate_events = events;
+    c.rate_per_ns = per;
+    c.poisson = poisson;
+    c.max_backlog = backlog;
+    rc = slam_engine_add_stream(self->engine, &c, err, sizeof(err));
+    PyMem_Free(texts);
+    Py_DECREF(keep);
+    return rc < 0 ? raise_err(rc, err) : PyLong_FromLong(rc);
+}
+
+static int
+read_source(PyObject *tuple, struct slam_value_source *source)
+{
+    int kind;
+    long long lo, hi, step;
+    const char *charset;
+    Py_ssize_t charset_len;
+
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "a value source is a tuple");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(tuple, "iLLLIy#", &kind, &lo, &hi, &step, &source->width,
+                          &charset, &charset_len))
+        return -1;
+    if (charset_len > (Py_ssize_t)sizeof(source->charset)) {
+        PyErr_SetString(PyExc_ValueError, "a character set has at most 256 characters");
+        return -1;
+    }
+    source->kind = (enum slam_value_kind)kind;
+    source->lo = lo;
+    source->hi = hi;
+    source->step = step;
+    memcpy(source->charset, charset, (size_t)charset_len);
+    source->charset_len = (uint32_t)charset_len;
+    return 0;
+}
+
+static PyObject *
+engine_add_operation(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"stream", "name", "response_tag", "weight", "program",
+                            "values", NULL};
+    struct engine_object *self = (struct engine_object *)self_object;
+    unsigned int stream, weight;
+    unsigned char tag;
+    const char *name;
+    const char *program;
+    Py_ssize_t program_len, count;
+    PyObject *values;
+    struct slam_value_source *sources;
+    char err[ERR_LEN];
+    int rc = 0;
+
+    if (!is_open(self) ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "IsbIy#O", names, &stream, &name,
+                                     &tag, &weight, &program, &program_len, &values))
+        return NULL;
+    count = PySequence_Size(values);
+    if (count < 0)
+        return NULL;
+    sources = PyMem_Calloc((size_t)(count ? count : 1), sizeof(*sources));
+    if (!sources)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count && rc == 0; i++) {
+        PyObject *item = PySequence_GetItem(values, i);
+
+        rc = item ? read_source(item, &sources[i]) : -1;
+        Py_XDECREF(item);
+    }
+    if (rc == 0)
+        rc = slam_engine_add_operation(self->engine, stream, name, tag, weight,
+                                       (const uint8_t *)program, (size_t)program_len,
+                                       sources, (size_t)count, err, sizeof(err));
+    PyMem_Free(sources);
+    if (PyErr_Occurred())
+        return NULL;
+    return rc < 0 ? raise_err(rc, err) : PyLong_FromLong(rc);
+}
+
+static PyObject *
+raise_connect_error(PyObject *self, const struct slam_conn_error *error)
+{
+    static const char *const stages[] = {"connect", "tls", "bind", "handover"};
+    const char *stage = stages[error->stage];
+    PyObject *type = state_of(self)->connect_error;
+    PyObject *instance = PyObject_CallFunction(type, "ssis", error->uri, stage,
+                                               error->code, error->detail);
+
+    if (!instance)
+        return NULL;
+    PyObject *attributes =
+        Py_BuildValue("{s:s,s:s,s:i,s:s}", "uri", error->uri, "stage", stage, "code",
+                      error->code, "detail", error->detail);
+    PyObject *dict = PyObject_GetAttrString(instance, "__dict__");
+    int rc = attributes && dict ? PyDict_Update(dict, attributes) : -1;
+
+    Py_XDECREF(attributes);
+    Py_XDECREF(dict);
+    if (rc == 0)
+        PyErr_SetObject(type, instance);
+    Py_DECREF(instance);
+    return NULL;
+}
+
+static PyObject *
+engine_prepare(PyObject *self_object, PyObject *unused)
+{
+    struct engine_object *self = (struct engine_object *)self_object;
+    struct slam_conn_error error = {0};
+    char err[ERR_LEN] = "";
+    int rc;
+
+    (void)unused;
+    if (!is_open(self))
+        return NULL;
+    self->calls++;
+    Py_BEGIN_ALLOW_THREADS rc =
+        slam_engine_prepare(self->engine, &error, err, sizeof(err));
+    Py_END_ALLOW_THREADS self->calls--;
+    if (rc == SLAM_ECONNECT)
+        return raise_connect_error(self_object, &error);
+    if (rc != SLAM_OK)
+        return raise_err(rc, err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+engine_start(PyObject *self_object, PyObject *arg)
+{
+    struct engine_object *self = (struct engine_object *)self_object;
+    unsigned long long t0_ns = PyLong_AsUnsignedLongLong(arg);
+    char err[ERR_LEN];
+    int rc;
+
+    if (PyErr_Occurred() || !is_open(self))
+        return NULL;
+    rc = slam_engine_start(self->engine, t0_ns, err, sizeof(err));
+    if (rc != SLAM_OK)
+        return raise_err(rc, err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+engine_stop(PyObject *self_object, PyObject *unused)
+{
+    struct engine_object *self = (struct engine_object *)self_object;
+
+    (void)unused;
+    if (!is_open(self))
+        return NULL;
+    slam_engine_stop(self->engine);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+pack_histogram(const struct slam_histogram *h)
+{
+    size_t size = slam_histogram_packed_size(h);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+
+    if (bytes)
+        slam_histogram_pack(h, (uint8_t *)PyBytes_AsString(bytes));
+    return bytes;
+}
+
+static PyObject *
+result_codes(const struct slam_op_record *op)
+{
+    PyObject *codes = PyDict_New();
+
+    for (size_t i = 0; codes && i <= SLAM_RESULT_CODES; i++) {
+        PyObject *key, *value;
+        int rc;
+
+        if (op->result_codes[i] == 0)
+            continue;
+        /* -1 stands for all codes that have no counter of their own */
+        key = PyLong_FromLong(i < SLAM_RESULT_CODES ? (long)i : -1);
+        value = PyLong_FromUnsignedLongLong(op->result_codes[i]);
+        rc = key && value ? PyDict_SetItem(codes, key, value) : -1;
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        if (rc != 0)
+            Py_CLEAR(codes);
+    }
+    return codes;
+}
+
+static PyObject *
+op_histograms(const struct slam_op_record *op)
+{
+    PyObject *list = PyList_New(0);
+
+    for (int outcome = 0; list && outcome < SLAM_OUTCOMES; outcome++) {
+        for (int metric = 0; list && metric < SLAM_METRICS; metric++) {
+            const struct slam_histogram *h = &op->histograms[outcome][metric];
+            PyObject *packed;
+
+            if (h->total == 0 && h->overflow == 0)
+                continue;
+            packed = pack_histogram(h);
+            if (!packed ||
+                append(list, Py_BuildValue("(iiO)", metric, outcome, packed)) != 0)
+                Py_CLEAR(list);
+            Py_XDECREF(packed);
+        }
+    }
+    return list;
+}
+
+static int
+op_is_empty(const struct slam_op_record *op)
+{
+    return op->scheduled == 0 && op->sent == 0 && op->completed == 0 &&
+           op->dropped == 0 && op->unresolved == 0 && op->timed_out == 0 &&
+           op->entries == 0 && op->references == 0;
+}
+
+static PyObject *
+op_dict(const struct slam_engine *engine, const struct slam_op_record *op, size_t index,
+        int measured)
+{
+    PyObject *d = PyDict_New();
+    size_t stream, operation;
+
+    slam_engine_locate(engine, index, &stream, &operation);
+    if (d &&
+        (put_u64(d, "stream", stream) || put_u64(d, "operation", operation) ||
+         put(d, "measured", PyBool_FromLong(measured)) ||
+         put_u64(d, "scheduled", op->scheduled) || put_u64(d, "sent", op->sent) ||
+         put_u64(d, "completed", op->completed) ||
+         put_u64(d, "succeeded", op->succeeded) || put_u64(d, "failed", op->failed) ||
+         put_u64(d, "dropped", op->dropped) ||
+         put_u64(d, "unresolved", op->unresolved) ||
+         put_u64(d, "timed_out", op->timed_out) || put_u64(d, "entries", op->entries) ||
+         put_u64(d, "references", op->references) ||
+         put(d, "result_codes", result_codes(op)) ||
+         put(d, "histograms", op_histograms(op))))
+        Py_CLEAR(d);
+    return d;
+}
+
+static PyObject *
+stream_dict(const struct slam_stream_record *s, size_t index)
+{
+    PyObject *d = PyDict_New();
+
+    if (d &&
+        (put_u64(d, "stream", index) || put_u64(d, "connects", s->connects) ||
+         put_u64(d, "connect_failures", s->connect_failures) ||
+         put_u64(d, "disconnects", s->disconnects) ||
+         put_u64(d, "protocol_errors", s->protocol_errors) ||
+         put_u64(d, "late_responses", s->late_responses) ||
+         put_u64(d, "unexpected_messages", s->unexpected_messages) ||
+         put_u64(d, "notices", s->notices) ||
+         put_u64(d, "stamps_missing", s->stamps_missing) ||
+         put_u64(d, "in_flight", s->in_flight) || put_u64(d, "backlog", s->backlog) ||
+         put(d, "connect_time", pack_histogram(&s->connect_time))))
+        Py_CLEAR(d);
+    return d;
+}
+
+static PyObject *
+worker_dict(const struct slam_worker_figures *w)
+{
+    PyObject *d = PyDict_New();
+
+    if (d &&
+        (put_u64(d, "worker", w->index) ||
+         put(d, "model", PyUnicode_FromString(w->open ? "open" : "closed")) ||
+         put_u64(d, "wall_ns", w->wall_ns) || put_u64(d, "busy_ns", w->busy_ns) ||
+         put_u64(d, "spin_ns", w->spin_ns) || put_u64(d, "cpu_ns", w->cpu_ns) ||
+         put_u64(d, "run_queue_ns", w->run_queue_ns) || put_u64(d, "loops", w->loops)))
+        Py_CLEAR(d);
+    return d;
+}
+
+static PyObject *
+snapshot_dict(const struct slam_engine *engine, const struct slam_snapshot *s,
+              uint64_t index)
+{
+    PyObject *d = PyDict_New();
+    PyObject *ops = PyList_New(0);
+    PyObject *streams = PyList_New(0);
+    PyObject *workers = PyList_New(0);
+    int rc = d && ops && streams && workers ? 0 : -1;
+
+    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++)
+        if (!op_is_empty(&s->ops[i]))
+            rc = append(ops, op_dict(engine, &s->ops[i], i / 2, i % 2 == 1));
+    for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
+        rc = append(streams, stream_dict(&s->streams[i], i));
+    for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
+        rc = append(workers, worker_dict(&s->workers[i]));
+    if (rc == 0 && (put_u64(d, "index", index) || put_u64(d, "start_ns", s->start_ns) ||
+                    put_u64(d, "end_ns", s->end_ns) ||
+                    put(d, "final", PyBool_FromLong(s->final)) ||
+                    put_u64(d, "clock_step_ns", s->clock_step_ns) ||
+                    PyDict_SetItemString(d, "operations", ops) ||
+                    PyDict_SetItemString(d, "streams", streams) ||
+                    PyDict_SetItemString(d, "workers", workers)))
+        rc = -1;
+    Py_XDECREF(ops);
+    Py_XDECREF(streams);
+    Py_XDECREF(workers);
+    if (rc != 0)
+        Py_CLEAR(d);
+    return d;
+}
+
+static PyObject *
+engine_snapshot(PyObject *self_object, PyObject *args)
+{
+    struct engine_object *self = (struct engine_object *)self_object;
+    const struct slam_snapshot *snapshot = NULL;
+    unsigned long long index, timeout_ns;
+    char err[ERR_LEN];
+    PyObject *result;
+    int rc;
+
+    if (!is_open(self) || !PyArg_ParseTuple(args, "KK", &index, &timeout_ns))
+        return NULL;
+    if (self->calls > 0) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread is using the engine");
+        return NULL;
+    }
+    self->calls++;
+    Py_BEGIN_ALLOW_THREADS rc = slam_engine_snapshot(self->engine, index, timeout_ns,
+                                                     &snapshot, err, sizeof(err));
+    Py_END_ALLOW_THREADS if (rc < 0) result = raise_err(rc, err);
+    else if (rc == 0) result = Py_NewRef(Py_None);
+    else result = snapshot_dict(self->engine, snapshot, index);
+    self->calls--;
+    return result;
+}
+
+static PyObject *
+engine_facts(PyObject *self_object, PyObject *unused)
+{
+    struct engine_object *self = (struct engine_object *)self_object;
+    struct slam_engine_facts facts;
+    PyObject *d;
+
+    (void)unused;
+    if (!is_open(self))
+        return NULL;
+    slam_engine_facts(self->engine, &facts);
+    d = PyDict_New();
+    if (d && (put(d, "libldap", PyUnicode_FromString(facts.libldap)) ||
+              put(d, "tls", PyUnicode_FromString(facts.tls)) ||
+              put(d, "kernel_stamps", PyBool_FromLong(facts.kernel_stamps)) ||
+              put(d, "realtime", PyBool_FromLong(facts.realtime)) ||
+              put_u64(d, "workers", facts.workers) ||
+              put_u64(d, "connections", facts.connections)))
+        Py_CLEAR(d);
+    return d;
+}
+
+static PyMethodDef engine_methods[] = {
+    {"add_stream", (PyCFunction)(void (*)(void))engine_add_stream,
+     METH_VARARGS | METH_KEYWORDS, NULL},
+    {"add_operation", (PyCFunction)(void (*)(void))engine_add_operation,
+     METH_VARARGS | METH_KEYWORDS, NULL},
+    {"prepare", engine_prepare, METH_NOARGS, NULL},
+    {"start", engine_start, METH_O, NULL},
+    {"snapshot", engine_snapshot, METH_VARARGS, NULL},
+    {"stop", engine_stop, METH_NOARGS, NULL},
+    {"facts", engine_facts, METH_NOARGS, NULL},
+    {"close", engine_close, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot engine_slots[] = {{Py_tp_init, engine_init},
+                                     {Py_tp_dealloc, engine_dealloc},
+                                     {Py_tp_methods, engine_methods},
+                                     {0, NULL}};
+
+static PyType_Spec engine_spec = {.name = "ldapslam.agent._engine.Engine",
+                                  .basicsize = sizeof(struct engine_object),
+                                  .flags = Py_TPFLAGS_DEFAULT,
+                                  .slots = engine_slots};
+
+/* -- Responder ---------------------------------------------------------------------- */
+
+struct responder_object {
+    PyObject_HEAD
+    struct slam_responder *responder;
+    char *socket_path;
+};
+
+static int
+read_delays(PyObject *sequence, struct slam_delay **delays, size_t *count)
+{
+    Py_ssize_t n = PySequence_Size(sequence);
+
+    if (n < 0)
+        return -1;
+    *delays = PyMem_Calloc((size_t)(n ? n : 1), sizeof(**delays));
+    if (!*delays) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *count = (size_t)n;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        unsigned long long weight, delay_ns;
+        int ok = item && PyTuple_Check(item) &&
+                 PyArg_ParseTuple(item, "KK", &weight, &delay_ns);
+
+        Py_XDECREF(item);
+        if (!ok) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "a delay is a tuple (weight, ns)");
+            PyMem_Free(*delays);
+            return -1;
+        }
+        (*delays)[i] = (struct slam_delay){.weight = weight, .delay_ns = delay_ns};
+    }
+    return 0;
+}
+
+static int
+responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"socket_path", "delays", "seed", "record_capacity", NULL};
+    struct responder_object *self = (struct responder_object *)self_object;
+    struct slam_responder_options options = {0};
+    unsigned long long seed = 0, capacity = 0;
+    PyObject *delays = NULL;
+    struct slam_delay *mixture = NULL;
+    char err[ERR_LEN];
+    int rc;
+
+    if (self->responder) {
+        PyErr_SetString(PyExc_RuntimeError, "the responder is initialised");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$zOKK", names,
+                                     &options.socket_path, &delays, &seed, &capacity))
+        return -1;
+    if (delays && read_delays(delays, &mixture, &options.delay_count) != 0)
+        return -1;
+    options.delays = mixture;
+    options.seed = seed;
+    options.record_capacity = (size_t)capacity;
+    rc = slam_responder_create(&options, &self->responder, err, sizeof(err));
+    PyMem_Free(mixture);
+    if (rc != SLAM_OK) {
+        raise_err(rc, err);
+        return -1;
+    }
+    if (options.socket_path) {
+        self->socket_path = strdup(options.socket_path);
+        if (!self->socket_path) {
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void
+responder_dealloc(PyObject *self_object)
+{
+    struct responder_object *self = (struct responder_object *)self_object;
+    PyTypeObject *type = Py_TYPE(self_object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    Py_BEGIN_ALLOW_THREADS
+    slam_responder_destroy(self->responder);
+    Py_END_ALLOW_THREADS
+    free(self->socket_path);
+    release(self_object);
+    Py_DECREF(type);
+}
+
+/* The responder, or NULL with an exception where __init__ failed. */
+static struct slam_responder *
+responder_of(PyObject *self)
+{
+    struct slam_responder *responder = ((struct responder_object *)self)->responder;
+
+    if (!responder)
+        PyErr_SetString(PyExc_RuntimeError, "the responder was not initialised");
+    return responder;
+}
+
+static PyObject *
+responder_start(PyObject *self, PyObject *unused)
+{
+    struct slam_responder *responder = responder_of(self);
+    char err[ERR_LEN];
+    int rc;
+
+    (void)unused;
+    if (!responder)
+        return NULL;
+    rc = slam_responder_start(responder, err, sizeof(err));
+    if (rc != SLAM_OK)
+        return raise_err(rc, err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+responder_stop(PyObject *self, PyObject *unused)
+{
+    struct slam_responder *responder = responder_of(self);
+
+    (void)unused;
+    if (!responder)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    slam_responder_stop(responder);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+responder_pause(PyObject *self, PyObject *unused)
+{
+    struct slam_responder *responder = responder_of(self);
+
+    (void)unused;
+    if (!responder)
+        return NULL;
+    slam_responder_pause(responder);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+responder_resume(PyObject *self, PyObject *unused)
+{
+    struct slam_responder *responder = responder_of(self);
+
+    (void)unused;
+    if (!responder)
+        return NULL;
+    slam_responder_resume(responder);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+responder_record(PyObject *self, PyObject *unused)
+{
+    const struct slam_responder *responder = responder_of(self);
+    const struct slam_responder_sample *samples;
+    PyObject *list;
+    size_t count;
+
+    (void)unused;
+    if (!responder)
+        return NULL;
+    samples = slam_responder_record(responder, &count);
+    list = PyList_New(0);
+    for (size_t i = 0; list && i < count; i++)
+        if (append(list, PyLong_FromUnsignedLongLong(samples[i].service_ns)) != 0)
+            Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *
+responder_counts(PyObject *self, PyObject *unused)
+{
+    const struct slam_responder *responder = responder_of(self);
+    struct slam_responder_counts counts;
+    PyObject *d;
+
+    (void)unused;
+    if (!responder)
+        return NULL;
+    slam_responder_counts(responder, &counts);
+    d = PyDict_New();
+    if (d && (put_u64(d, "connections", counts.connections) ||
+              put_u64(d, "protocol_errors", counts.protocol_errors) ||
+              put_u64(d, "samples_lost", counts.samples_lost)))
+        Py_CLEAR(d);
+    for (int kind = 0; d && kind < SLAM_CANNED_KINDS; kind++)
+        if (put_u64(d, slam_canned_name((enum slam_canned_kind)kind),
+                    counts.requests[kind]))
+            Py_CLEAR(d);
+    return d;
+}
+
+static PyObject *
+responder_port(PyObject *self, void *unused)
+{
+    const struct slam_responder *responder = responder_of(self);
+
+    (void)unused;
+    return responder ? PyLong_FromLong(slam_responder_port(responder)) : NULL;
+}
+
+/* ldapi URIs carry their path percent-encoded. */
+static PyObject *
+responder_uri(PyObject *self_object, void *unused)
+{
+    const struct slam_responder *responder = responder_of(self_object);
+    const char *path = ((struct responder_object *)self_object)->socket_path;
+    char uri[8 + 3 * 108 + 1] = "ldapi://";
+    size_t len = strlen(uri);
+
+    (void)unused;
+    if (!responder)
+        return NULL;
+    if (!path)
+        return PyUnicode_FromFormat("ldap://127.0.0.1:%u",
+                                    (unsigned)slam_responder_port(responder));
+    for (; *path && len + 4 < sizeof(uri); path++)
+        len += (size_t)snprintf(uri + len, sizeof(uri) - len,
+                                *path == '/' || *path == '%' ? "%%%02X" : "%c",
+                                (unsigned char)*path);
+    return PyUnicode_FromString(uri);
+}
+
+static PyMethodDef responder_methods[] = {
+    {"start", responder_start, METH_NOARGS, NULL},
+    {"stop", responder_stop, METH_NOARGS, NULL},
+    {"pause", responder_pause, METH_NOARGS, NULL},
+    {"resume", responder_resume, METH_NOARGS, NULL},
+    {"record", responder_record, METH_NOARGS, NULL},
+    {"counts", responder_counts, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef responder_getset[] = {{"port", responder_port, NULL, NULL, NULL},
+                                         {"uri", responder_uri, NULL, NULL, NULL},
+                                         {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot responder_slots[] = {{Py_tp_init, responder_init},
+                                        {Py_tp_dealloc, responder_dealloc},
+                                        {Py_tp_methods, responder_methods},
+                                        {Py_tp_getset, responder_getset},
+                                        {0, NULL}};
+
+static PyType_Spec responder_spec = {.name = "ldapslam.agent._engine.Responder",
+                                     .basicsize = sizeof(struct responder_object),
+                                     .flags = Py_TPFLAGS_DEFAULT,
+                                     .slots = responder_slots};
+
+    /* -- module
+       --------------------------------------------------------------------------- */
+
+    static int
+    module_exec(PyObject *module)
+{
+    struct module_state *state = PyModule_GetState(module);
+
+    state->connect_error = PyErr_NewExceptionWithDoc(
+        "ldapslam.agent._engine.ConnectError",
+        "A connection could not be set up; attributes uri, stage, code, detail.", NULL,
+        NULL);
+    state->engine_type = PyType_FromModuleAndSpec(module, &engine_spec, NULL);
+    state->responder_type = PyType_FromModuleAndSpec(module, &responder_spec, NULL);
+    if (!state->connect_error || !state->engine_type || !state->responder_type)
+        return -1;
+    if (PyModule_AddObjectRef(module, "ConnectError", state->connect_error) ||
+        PyModule_AddObjectRef(module, "Engine", state->engine_type) ||
+        PyModule_AddObjectRef(module, "Responder", state->responder_type))
+        return -1;
+    return 0;
+}
+
+static int
+module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    struct module_state *state = PyModule_GetState(module);
+
+    Py_VISIT(state->connect_error);
+    Py_VISIT(state->engine_type);
+    Py_VISIT(state->responder_type);
+    return 0;
+}
+
+static int
+module_clear(PyObject *module)
+{
+    struct module_state *state = PyModule_GetState(module);
+
+    Py_CLEAR(state->connect_error);
+    Py_CLEAR(state->engine_type);
+    Py_CLEAR(state->responder_type);
+    return 0;
+}
+
+static void
+module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_engine",
+    .m_doc = "The load engine: see engine.h for the contract of each call.",
+    .m_size = sizeof(struct module_state),
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free};
+
+PyMODINIT_FUNC PyInit__engine(void);
+
+PyMODINIT_FUNC
+PyInit__engine(void)
+{
+    return PyModuleDef_Init(&module_def);
+}
