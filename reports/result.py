@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Summary as the content of result.json, schema ldapslam.result/1.
+
+`result_schema.json` beside this file is the published JSON Schema. Numbers keep the
+resolution that was measured: times in us with three decimals, which are ns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ldapslam.reports.codes import code_name
+
+if TYPE_CHECKING:
+    from ldapslam.reports.summary import (
+        AgentSummary,
+        Distribution,
+        OperationSummary,
+        StreamSummary,
+        Summary,
+    )
+
+SCHEMA = "ldapslam.result/1"
+SCHEMA_FILE = Path(__file__).with_name("result_schema.json")
+
+TOTALS = (
+    "scheduled",
+    "sent",
+    "completed",
+    "succeeded",
+    "failed",
+    "dropped",
+    "timed_out",
+    "unresolved",
+)
+
+
+def result_of(summary: Summary) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "run_id": summary.run.run_id,
+        "verdict": summary.verdict,
+        "reasons": list(summary.reasons),
+        "manifest": manifest_of(summary),
+        **figures_of(summary),
+        "gaps": [
+            {
+                "agent": gap.agent,
+                "first_interval": gap.first_index,
+                "last_interval": gap.last_index,
+            }
+            for gap in summary.gaps
+        ],
+        "rules": [
+            {
+                "name": rule.name,
+                "limit": rule.limit,
+                "observed": rule.observed,
+                "passed": rule.passed,
+            }
+            for rule in summary.rules
+        ],
+        "thresholds": [
+            {
+                "expression": one.expression,
+                "value": _rounded(one.value, 6),
+                "passed": one.passed,
+            }
+            for one in summary.thresholds
+        ],
+        "notes": list(summary.notes),
+    }
+
+
+def figures_of(summary: Summary) -> dict[str, Any]:
+    """The part that was measured: all that thresholds may refer to."""
+    return {
+        "measured_s": _rounded(summary.measure_s, 6),
+        "totals": {
+            one.title: {name: one.totals.get(name, 0) for name in TOTALS}
+            for one in summary.operations
+        },
+        "streams": {
+            stream.name: {
+                one.operation: _operation(stream, one) for one in stream.operations
+            }
+            for stream in summary.streams
+        },
+        "connections": {
+            stream.name: dict(stream.connections) for stream in summary.streams
+        },
+        "agents": {agent.name: _agent(agent) for agent in summary.agents},
+    }
+
+
+def manifest_of(summary: Summary) -> dict[str, Any]:
+    """What it takes to know, and to repeat, what was run."""
+    run = summary.run
+    return {
+        "job": run.job_name,
+        "job_text": run.job_text,
+        "job_hash": run.job_hash,
+        "seed": run.seed,
+        "submitted_utc": run.submitted_utc,
+        "submitted_by": run.submitted_by,
+        "t0_utc": run.t0_utc,
+        "started_utc": run.started_utc,
+        "finished_utc": run.finished_utc,
+        "state": run.state,
+        "state_detail": run.state_detail,
+        "planned_agents": list(run.agents),
+        "phases": [
+            {"name": one.name, "start_s": one.start_s, "end_s": one.end_s}
+            for one in summary.timeline.phases
+        ],
+        **run.manifest,
+        "agents": {agent.name: dict(agent.facts) for agent in summary.agents},
+    }
+
+
+def result_schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(SCHEMA_FILE.read_text("utf-8"))
+    return schema
+
+
+def distribution_of(one: Distribution) -> dict[str, Any]:
+    return {
+        "count": one.count,
+        "mean": _rounded(one.mean_us),
+        "stddev": _rounded(one.stddev_us),
+        "min": _rounded(one.min_us),
+        **{name: _rounded(value) for name, value in one.percentiles_us.items()},
+        "max": _rounded(one.max_us),
+        "ci95": {
+            name: interval and [_rounded(interval[0]), _rounded(interval[1])]
+            for name, interval in one.ci95_us.items()
+        },
+    }
+
+
+def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
+    counts: Mapping[str, int] = one.counts
+    return {
+        "kind": one.kind,
+        **{name: counts.get(name, 0) for name in TOTALS},
+        "throughput_per_s": _rounded(one.throughput_per_s),
+        "goodput_per_s": _rounded(one.goodput_per_s),
+        "error_share": _rounded(one.error_share, 9),
+        "entries_returned": counts.get("entries", 0),
+        "references_returned": counts.get("references", 0),
+        "result_codes": {
+            code_name(code): count for code, count in one.result_codes.items()
+        },
+        **{f"{metric}_us": distribution_of(d) for metric, d in one.times.items()},
+        "connect_time_us": distribution_of(stream.connect_time),
+        "failures": {
+            f"{metric}_us": distribution_of(d)
+            for metric, d in one.failure_times.items()
+        },
+    }
+
+
+def _agent(agent: AgentSummary) -> dict[str, Any]:
+    facts = agent.facts
+    return {
+        "throughput_per_s": _rounded(agent.throughput_per_s),
+        "completed": agent.completed,
+        "failed": agent.failed,
+        "response_time_us": distribution_of(agent.response_times),
+        "cpu_us_per_op": _rounded(agent.cpu_us_per_op),
+        "cpu_utilisation": _rounded(agent.cpu_utilisation, 6),
+        "busy_share": _rounded(agent.busy_share, 6),
+        "highest_busy_share": _rounded(agent.highest_busy_share, 6),
+        "highest_run_queue_share": _rounded(agent.highest_run_queue_share, 6),
+        "highest_steal_share": _rounded(agent.highest_steal_share, 6),
+        "throttled_s": agent.throttled_ns / 1e9,
+        "clock_step_us": agent.clock_step_ns / 1000,
+        "start_error_us": facts.get("start_error_us"),
+        "clock_offset_us": facts.get("clock_offset_us"),
+        "clock_offset_bound_us": facts.get("clock_offset_bound_us"),
+        "intervals": agent.intervals,
+        "missing_intervals": agent.missing_intervals,
+    }
+
+
+def _rounded(value: float | None, digits: int = 3) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run's time axis: planned intervals, merged for display, and what each shows.
+
+A chart has at most DISPLAY_POINTS points. Where a run has more intervals, neighbours
+of one phase are merged: their histograms and counters are added, nothing is sampled
+away. A point that lacks an interval of a planned agent is a gap: its figures are None,
+never interpolated.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+DISPLAY_POINTS = 600
+NS_PER_S = 1_000_000_000
+
+#: Phases of a run in their order.
+PHASES = ("ramp_up", "warm_up", "measure", "cool_down", "drain")
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    name: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A planned interval; its number is its place in the plan."""
+
+    phase: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(slots=True)
+class Series:
+    """Figures over the points of the timeline; None in a gap or without enough data.
+
+    Times in us, of successes; shares and rates for all of the fleet.
+    """
+
+    throughput_per_s: list[float | None] = field(default_factory=list)
+    #: Failed, timed out or lost with their connection.
+    errors_per_s: list[float | None] = field(default_factory=list)
+    p50_us: list[float | None] = field(default_factory=list)
+    p90_us: list[float | None] = field(default_factory=list)
+    p99_us: list[float | None] = field(default_factory=list)
+    max_us: list[float | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AgentSeries:
+    """One agent over the points of the timeline; None where it did not report."""
+
+    throughput_per_s: list[float | None] = field(default_factory=list)
+    #: Of its busiest worker in the busiest interval of the point.
+    busy_share: list[float | None] = field(default_factory=list)
+    run_queue_share: list[float | None] = field(default_factory=list)
+    cpu_utilisation: list[float | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Timeline:
+    phases: tuple[Phase, ...]
+    #: Planned intervals in one point of the charts, at most.
+    intervals_per_point: int
+    #: Edges of the points in s since T0; a gap in time has points on neither side.
+    start_s: list[float] = field(default_factory=list)
+    end_s: list[float] = field(default_factory=list)
+    is_gap: list[bool] = field(default_factory=list)
+    #: (stream, operation) -> figures.
+    operations: dict[tuple[str, str], Series] = field(default_factory=dict)
+    agents: dict[str, AgentSeries] = field(default_factory=dict)
+
+
+class Plan:
+    """The planned intervals of a run and the points they are shown as."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        spans = plan.get("phases", ())
+        self._starts = [int(span["start_ns"]) for span in spans]
+        self._names = [str(span["name"]) for span in spans]
+        self.phases = tuple(
+            Phase(name, start_ns / NS_PER_S, int(span["end_ns"]) / NS_PER_S)
+            for name, start_ns, span in zip(
+                self._names, self._starts, spans, strict=True
+            )
+        )
+        boundaries = [int(value) for value in plan.get("boundaries_ns", ())]
+        starts = [0, *boundaries[:-1]] if boundaries else []
+        self.intervals = tuple(
+            Interval(self._phase_at((start_ns + end_ns) // 2), start_ns, end_ns)
+            for start_ns, end_ns in zip(starts, boundaries, strict=True)
+        )
+        longest_ns = max(
+            (one.end_ns - one.start_ns for one in self.intervals), default=0
+        )
+        #: Length of a full interval.
+        self.interval_s = longest_ns / NS_PER_S
+        self.intervals_per_point = -(-max(len(self.intervals), 1) // DISPLAY_POINTS)
+        self._point_of = _points(self.intervals, self.intervals_per_point)
+
+    def point(self, index: int) -> int:
+        """Number of the point that shows an interval; the drain has one of its own."""
+        if index < len(self._point_of):
+            return self._point_of[index]
+        last = self._point_of[-1] if self._point_of else -1
+        return last + 1 + index - len(self._point_of)
+
+    def measure_ns(self) -> tuple[int, int] | None:
+        """Planned start and end of the measure phase."""
+        inside = [one for one in self.intervals if one.phase == "measure"]
+        return (inside[0].start_ns, inside[-1].end_ns) if inside else None
+
+    def _phase_at(self, at_ns: int) -> str:
+        place = bisect_right(self._starts, at_ns) - 1
+        return self._names[place] if place >= 0 else ""
+
+
+def _points(intervals: Sequence[Interval], per_point: int) -> list[int]:
+    points: list[int] = []
+    phase, used, point = None, 0, -1
+    for interval in intervals:
+        if interval.phase != phase or used == per_point:
+            phase, used, point = interval.phase, 0, point + 1
+        used += 1
+        points.append(point)
+    return points

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Synthetic runs: what agents would have reported, put in through Store.add_interval.
+
+Deterministic: the same `Scenario` gives the same store. Durations are drawn per agent
+and interval: readers in a closed loop that slow down for some seconds in the middle,
+writers in an open loop at a fixed rate, failures with result codes, a slow warm-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import (
+    HostInterval,
+    IntervalRecord,
+    OperationInterval,
+    RunRecord,
+    StreamInterval,
+    WorkerInterval,
+)
+from ldapslam.reports.results.store import Store
+
+NS_PER_S = 1_000_000_000
+RUN_ID = "20260301-120000-demo-7f3a"
+
+Values = npt.NDArray[np.int64]
+
+JOB_TEXT = """\
+job: directory-mix
+description: readers on the replica, rate-limited writers on the supplier
+targets:
+  supplier: ldap://ds1.example.com
+  replica: ldap://ds2.example.com
+streams:
+  - name: readers
+    target: replica
+    load: {closed: {clients: 24}}
+    operations:
+      - search: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-99999])"}
+  - name: writers
+    target: supplier
+    load: {open: {rate: 150/s, arrivals: poisson, connections: 4}}
+    operations:
+      - modify:
+          dn: "uid=user.[0-99999],ou=people,dc=example,dc=com"
+          replace: {description: "[random:80]"}
+thresholds: ["readers.search.response_time.p99 < 5ms", "writers.*.errors < 1%"]
+"""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A run to make up; the defaults are a healthy one, small enough for unit tests."""
+
+    agents: tuple[str, ...] = ("load1", "load2")
+    ramp_up_s: int = 1
+    warm_up_s: int = 2
+    measure_s: int = 6
+    cool_down_s: int = 1
+    #: Of each agent.
+    searches_per_s: int = 400
+    #: Of all agents.
+    modifies_per_s: int = 150
+    #: Seconds since T0 in which the replica is slow.
+    slow_from_s: int = 6
+    slow_to_s: int = 7
+    #: (agent, index) of intervals that never arrive.
+    lost: frozenset[tuple[str, int]] = frozenset()
+    #: Share of modifies that fail.
+    failing: float = 0.004
+    thresholds: tuple[str, ...] = (
+        "readers.search.response_time.p99 < 5ms",
+        "writers.*.errors < 1%",
+    )
+    #: Fields of the run that differ, and figures that spoil it.
+    run: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    busy_share: float = 0.35
+    send_lag_scale_ns: int = 20_000
+    dropped: int = 0
+    seed: int = 42
+
+    @property
+    def phases(self) -> list[dict[str, Any]]:
+        spans, start_ns = [], 0
+        for name in ("ramp_up", "warm_up", "measure", "cool_down"):
+            end_ns = start_ns + getattr(self, f"{name}_s") * NS_PER_S
+            if end_ns > start_ns:
+                spans.append({"name": name, "start_ns": start_ns, "end_ns": end_ns})
+            start_ns = end_ns
+        return spans
+
+    @property
+    def boundaries_ns(self) -> list[int]:
+        last_s = self.phases[-1]["end_ns"] // NS_PER_S
+        return [second * NS_PER_S for second in range(1, last_s + 1)]
+
+
+#: As long as a real one; for looking at reports.
+SHOWCASE = Scenario(
+    agents=("load1", "load2", "load3"),
+    ramp_up_s=5,
+    warm_up_s=10,
+    measure_s=60,
+    cool_down_s=5,
+    searches_per_s=3000,
+    slow_from_s=44,
+    slow_to_s=47,
+)
+
+
+def fill(store: Store, scenario: Scenario) -> str:
+    """Puts the run into the store; returns its id."""
+    record = run_record(scenario)
+    store.create_run(replace(record, state="queued"))
+    for number, agent in enumerate(scenario.agents):
+        store.put_agent(record.run_id, agent, agent_facts(number, scenario))
+    for interval in intervals(scenario):
+        store.add_interval(record.run_id, interval)
+    store.add_event(record.run_id, "started", "T0 reached", "2026-03-01T12:00:02Z")
+    store.set_run_state(record.run_id, record.state, record.state_detail)
+    return record.run_id
+
+
+def run_record(scenario: Scenario) -> RunRecord:
+    record = RunRecord(
+        run_id=RUN_ID,
+        job_name="directory-mix",
+        job_text=JOB_TEXT,
+        job_hash="sha256:5f1d7a84db00d2fce00b31a7fc73224f",
+        seed=7_340_112_905,
+        submitted_utc="2026-03-01T12:00:00.000000Z",
+        submitted_by="ana@workstation",
+        agents=scenario.agents,
+        plan={
+            "phases": scenario.phases,
+            "boundaries_ns": scenario.boundaries_ns,
+            "streams": [
+                {
+                    "name": "readers",
+                    "target": "replica",
+                    "model": "closed",
+                    "rate_per_s": None,
+                    "clients": 24,
+                    "operations": [{"name": "search", "kind": "search"}],
+                },
+                {
+                    "name": "writers",
+                    "target": "supplier",
+                    "model": "open",
+                    "rate_per_s": float(scenario.modifies_per_s),
+                    "clients": None,
+                    "operations": [{"name": "modify", "kind": "modify"}],
+                },
+            ],
+            "validity": {},
+            "thresholds": list(scenario.thresholds),
+        },
+        manifest={
+            "ldapslam": "0.1.0",
+            "python": "3.11.7",
+            "servers": {
+                "ldap://ds1.example.com": {"vendor": "OpenLDAP", "version": "2.5.13"},
+                "ldap://ds2.example.com": {"vendor": "OpenLDAP", "version": "2.5.13"},
+            },
+            "files": ["report.html", "report.pdf", "result.json"],
+        },
+        state="finished",
+        t0_utc="2026-03-01T12:00:02.000000Z",
+        started_utc="2026-03-01T12:00:02.000000Z",
+        finished_utc="2026-03-01T12:01:23.000000Z",
+    )
+    return replace(record, **scenario.run)
+
+
+def agent_facts(number: int, scenario: Scenario) -> dict[str, Any]:
+    return {
+        "host": f"load{number + 1}.example.com",
+        "kernel": "6.1.0-18-amd64",
+        "cpu": "AMD EPYC 7763",
+        "cpu_count": 8,
+        "workers": 2,
+        "libldap": "OpenLDAP 2.5.13",
+        "kernel_stamps": True,
+        "realtime": True,
+        "start_error_us": 38.0 + 11 * number,
+        "clock_offset_us": -112.0 + 90 * number,
+        "clock_offset_bound_us": 210.0 + 40 * number,
+        **scenario.facts,
+    }
+
+
+def intervals(scenario: Scenario) -> Iterator[IntervalRecord]:
+    rng = np.random.default_rng(scenario.seed)
+    ends = scenario.boundaries_ns
+    for index, end_ns in enumerate(ends):
+        for number, agent in enumerate(scenario.agents):
+            record = _interval(scenario, rng, number, index, end_ns)
+            if (agent, index) not in scenario.lost:
+                yield record
+    for agent in scenario.agents:
+        yield IntervalRecord(
+            agent=agent,
+            epoch=1,
+            sequence=len(ends),
+            index=len(ends),
+            phase="drain",
+            start_ns=ends[-1],
+            end_ns=ends[-1] + 3_000_000,
+            final=True,
+        )
+
+
+def _interval(
+    scenario: Scenario,
+    rng: np.random.Generator,
+    number: int,
+    index: int,
+    end_ns: int,
+) -> IntervalRecord:
+    start_ns = end_ns - NS_PER_S
+    phase = next(
+        span["name"]
+        for span in scenario.phases
+        if span["start_ns"] <= start_ns < span["end_ns"]
+    )
+    warmth = 1.0 + 1.6 * np.exp(-index / 4)
+    if scenario.slow_from_s <= index < scenario.slow_to_s:
+        warmth *= 2.6
+    pace = scenario.searches_per_s / warmth * (1 - 0.04 * number)
+    if phase == "ramp_up":
+        pace *= (index + 0.5) / scenario.ramp_up_s
+    searches = int(pace * rng.normal(1, 0.02))
+    modifies = int(rng.poisson(scenario.modifies_per_s / len(scenario.agents)))
+    measured = phase == "measure"
+    lag_ns = rng.gamma(1.2, scenario.send_lag_scale_ns, modifies).astype(np.int64)
+    return IntervalRecord(
+        agent=scenario.agents[number],
+        epoch=1,
+        sequence=index,
+        index=index,
+        phase=phase,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        operations=(
+            _operation(
+                "readers",
+                "search",
+                measured,
+                service_ns=_times(rng, searches, 260_000 * warmth, 0.35, 0.012),
+                lag_ns=rng.gamma(1.5, 3_000, searches).astype(np.int64),
+                failures={},
+            ),
+            replace(
+                _operation(
+                    "writers",
+                    "modify",
+                    measured,
+                    service_ns=_times(rng, modifies, 1_900_000, 0.4, 0.02),
+                    lag_ns=lag_ns,
+                    failures=_failures(rng, modifies, scenario.failing),
+                ),
+                scheduled=modifies + scenario.dropped,
+                dropped=scenario.dropped,
+            ),
+        ),
+        streams=(
+            _stream(rng, "readers", 24 // len(scenario.agents), index),
+            _stream(rng, "writers", 2, index),
+        ),
+        workers=(
+            _worker(rng, 0, "closed", scenario.busy_share),
+            _worker(rng, 1, "open", 0.08),
+        ),
+        host=HostInterval(
+            cpu_utilisation=float(rng.normal(0.31, 0.02)),
+            steal_share=float(abs(rng.normal(0, 0.002))),
+            throttled_ns=0,
+        ),
+        clock_step_ns=int(rng.normal(0, 900)),
+    )
+
+
+def _times(
+    rng: np.random.Generator, count: int, median_ns: float, spread: float, tail: float
+) -> Values:
+    """Log-normal with a share `tail` of values some twenty times as long."""
+    values = rng.lognormal(np.log(median_ns), spread, count)
+    slow = rng.random(count) < tail
+    values[slow] *= rng.gamma(6, 2.5, int(slow.sum()))
+    return values.astype(np.int64)
+
+
+def _failures(rng: np.random.Generator, count: int, share: float) -> dict[int, int]:
+    failed = int(rng.binomial(count, share))
+    busy = int(rng.binomial(failed, 0.3))
+    return {code: n for code, n in ((32, failed - busy), (51, busy)) if n}
+
+
+def _operation(
+    stream: str,
+    operation: str,
+    measured: bool,
+    *,
+    service_ns: Values,
+    lag_ns: Values,
+    failures: dict[int, int],
+) -> OperationInterval:
+    completed, failed = len(service_ns), sum(failures.values())
+    wait_ns = np.where(service_ns > 8_000_000, service_ns // 3, 0)
+    metrics = {
+        "response_time": service_ns + lag_ns + wait_ns,
+        "service_time": service_ns,
+        "send_lag": lag_ns,
+        "receive_lag": lag_ns // 2 + 2_000,
+        "backlog_wait": wait_ns,
+    }
+    histograms = {}
+    for metric, values in metrics.items():
+        if completed > failed:
+            packed = Histogram.of_values(values[failed:]).packed()
+            histograms[metric, "succeeded"] = packed
+        if failed:
+            packed = Histogram.of_values(values[:failed]).packed()
+            histograms[metric, "failed"] = packed
+    codes = {0: completed - failed, **failures}
+    return OperationInterval(
+        stream=stream,
+        operation=operation,
+        measured=measured,
+        scheduled=completed,
+        sent=completed,
+        completed=completed,
+        succeeded=completed - failed,
+        failed=failed,
+        entries=completed - failed if operation == "search" else 0,
+        result_codes={code: n for code, n in codes.items() if n},
+        histograms=histograms,
+    )
+
+
+def _stream(
+    rng: np.random.Generator, name: str, connections: int, index: int
+) -> StreamInterval:
+    if index:
+        return StreamInterval(stream=name, in_flight=connections)
+    values = rng.lognormal(np.log(900_000), 0.3, connections).astype(np.int64)
+    return StreamInterval(
+        stream=name,
+        connects=connections,
+        in_flight=connections,
+        connect_time=Histogram.of_values(values).packed(),
+    )
+
+
+def _worker(
+    rng: np.random.Generator, number: int, model: str, busy_share: float
+) -> WorkerInterval:
+    busy_ns = int(min(busy_share * rng.normal(1, 0.05), 1.0) * NS_PER_S)
+    return WorkerInterval(
+        worker=number,
+        model=model,
+        wall_ns=NS_PER_S,
+        busy_ns=busy_ns,
+        spin_ns=20_000_000 if model == "open" else 0,
+        cpu_ns=int(busy_ns * 0.97),
+        run_queue_ns=int(abs(rng.normal(0.004, 0.002)) * NS_PER_S),
+        loops=busy_ns // 40_000,
+    )
