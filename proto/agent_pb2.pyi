@@ -169,6 +169,14 @@ class AgentFinished(_message.Message):
     facts_json: str
     def __init__(self, early_reason: _Optional[str] = ..., interval_count: _Optional[int] = ..., facts_json: _Optional[str] = ...) -> None: ...
 
+class SpoolEntry(_message.Message):
+    __slots__ = ("interval", "progress")
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    interval: IntervalReport
+    progress: ProgressReport
+    def __init__(self, interval: _Optional[_Union[IntervalReport, _Mapping]] = ..., progress: _Optional[_Union[ProgressReport, _Mapping]] = ...) -> None: ...
+
 class ReportReply(_message.Message):
     __slots__ = ("status", "detail")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

@@ -17,16 +17,18 @@ class EngineRequest(_message.Message):
     def __init__(self, prepare: _Optional[_Union[PrepareEngine, _Mapping]] = ..., start: _Optional[_Union[StartEngine, _Mapping]] = ..., stop: _Optional[_Union[StopEngine, _Mapping]] = ...) -> None: ...
 
 class PrepareEngine(_message.Message):
-    __slots__ = ("run", "agent", "workers", "realtime")
+    __slots__ = ("run", "agent", "workers", "realtime", "files_folder")
     RUN_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     REALTIME_FIELD_NUMBER: _ClassVar[int]
+    FILES_FOLDER_FIELD_NUMBER: _ClassVar[int]
     run: _common_pb2.RunAssignment
     agent: str
     workers: int
     realtime: bool
-    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ...) -> None: ...
+    files_folder: str
+    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ..., files_folder: _Optional[str] = ...) -> None: ...
 
 class StartEngine(_message.Message):
     __slots__ = ("t0_mono_ns",)
@@ -53,10 +55,14 @@ class EngineEvent(_message.Message):
     def __init__(self, ready: _Optional[_Union[EngineReady, _Mapping]] = ..., started: _Optional[_Union[EngineStarted, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.Snapshot, _Mapping]] = ..., finished: _Optional[_Union[EngineFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class EngineReady(_message.Message):
-    __slots__ = ("facts_json",)
+    __slots__ = ("facts_json", "interval_count", "grace_ns")
     FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GRACE_NS_FIELD_NUMBER: _ClassVar[int]
     facts_json: str
-    def __init__(self, facts_json: _Optional[str] = ...) -> None: ...
+    interval_count: int
+    grace_ns: int
+    def __init__(self, facts_json: _Optional[str] = ..., interval_count: _Optional[int] = ..., grace_ns: _Optional[int] = ...) -> None: ...
 
 class EngineStarted(_message.Message):
     __slots__ = ("start_error_ns",)

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's process: one for each run, child of the agent, gone with either.
+
+    python -m ldapslam.agent.engine_process
+
+Takes EngineRequest frames from stdin and gives EngineEvent frames on stdout; whatever
+prints goes to stderr, the log. It loads the job, asks each target whether it is usable
+(preflight), has the engine connect, waits for T0, and passes the engine's snapshots on.
+A crash here costs a run, not the agent. Nothing secret is in arguments or frames: the
+references in the job are resolved here, from the environment inherited of the agent.
+
+When the agent dies, its end of stdin closes and this process ends at once; should the
+thread that notices be stuck, the kernel's parent-death signal does it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from ldapslam.agent import preflight
+from ldapslam.agent.host import HostSampler, host_facts, usable_cores
+from ldapslam.jobs.errors import (
+    BindRejected,
+    EngineError,
+    LdapSlamError,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.phases import phase_at
+from ldapslam.jobs.plan import AgentPlan, StreamPlan, agent_plan
+from ldapslam.proto import engine_pb2 as pb
+from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto.frames import encode_frame, read_frame
+from ldapslam.proto.messages import facts_json, failure_message, snapshot_message
+
+_log = logging.getLogger(__name__)
+
+#: Exit status when the agent is gone.
+EXIT_ORPHANED = 3
+
+_PR_SET_PDEATHSIG = 1
+_SNAPSHOT_WAIT_NS = 1_000_000_000
+
+
+class Engine(Protocol):
+    """What this module uses of `_engine.Engine`."""
+
+    def add_stream(self, name: str, **settings: Any) -> int: ...
+    def add_operation(self, stream: int, name: str, **settings: Any) -> int: ...
+    def prepare(self) -> None: ...
+    def start(self, t0_mono_ns: int) -> None: ...
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
+    def stop(self) -> None: ...
+    def facts(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+class Pipe:
+    """Frames to and from the agent; requests are read by a thread of their own."""
+
+    def __init__(self, requests: BinaryIO, events: BinaryIO) -> None:
+        self._events = events
+        self._requests: queue.SimpleQueue[pb.EngineRequest] = queue.SimpleQueue()
+        self._reader = threading.Thread(
+            target=self._read, args=(requests,), name="requests", daemon=True
+        )
+        self._reader.start()
+
+    def _read(self, requests: BinaryIO) -> None:
+        try:
+            while request := read_frame(requests, pb.EngineRequest):
+                self._requests.put(request)
+        except LdapSlamError as error:
+            _log.error("%s", error)
+        # os._exit: the main thread may be in the engine, and nobody is left to tell
+        os._exit(EXIT_ORPHANED)
+
+    def next(self, timeout_s: float | None = None) -> pb.EngineRequest | None:
+        """The next request; None when none came in time."""
+        try:
+            return self._requests.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def send(self, **kind: Any) -> None:
+        try:
+            self._events.write(encode_frame(pb.EngineEvent(**kind)))
+            self._events.flush()
+        except BrokenPipeError:
+            os._exit(EXIT_ORPHANED)
+
+
+class RunProcess:
+    """One run, from the request to prepare to the last snapshot."""
+
+    def __init__(self, pipe: Pipe, request: pb.PrepareEngine) -> None:
+        self._pipe = pipe
+        self._run = request.run
+        self._request = request
+        self._job = load_assignment(request.run, Path(request.files_folder))
+        self._plan = agent_plan(
+            self._job, self._run.agent_index, self._run.agent_count, self._run.seed
+        )
+        self._workers = request.workers or max(1, usable_cores() - 1)
+        self._facts: dict[str, Any] = {}
+
+    def execute(self) -> None:
+        targets = [preflight.preflight(probe) for probe in preflight.probes(self._plan)]
+        self._facts = {
+            "host": host_facts(),
+            "targets": targets,
+            "control_operations": preflight.control_operations(targets),
+            "workers": self._workers,
+        }
+        engine = self._new_engine()
+        try:
+            add_streams(engine, self._plan)
+            try:
+                engine.prepare()
+            except Exception as error:
+                raise typed_error(error, self._plan) from error
+            self._drive(engine)
+        finally:
+            engine.close()
+
+    def _new_engine(self) -> Engine:
+        # imported late: a missing or broken module is then a failure like others
+        module = importlib.import_module("ldapslam.agent._engine")
+        plan = self._plan
+        engine: Engine = module.Engine(
+            agent_index=plan.agent_index,
+            agent_count=plan.agent_count,
+            seed=plan.seed,
+            workers=self._workers,
+            boundaries_ns=plan.boundaries_ns,
+            measure_start_ns=plan.measure_start_ns,
+            measure_end_ns=plan.measure_end_ns,
+            ramp_up_ns=plan.ramp_up_ns,
+            grace_ns=plan.grace_ns,
+            realtime=self._request.realtime,
+        )
+        return engine
+
+    def _drive(self, engine: Engine) -> None:
+        self._pipe.send(
+            ready=pb.EngineReady(
+                facts_json=self._facts_json(engine),
+                interval_count=len(self._plan.boundaries_ns),
+                grace_ns=self._plan.grace_ns,
+            )
+        )
+        request = self._pipe.next()
+        if request is None or request.WhichOneof("kind") != "start":
+            return  # a stop before the start: nothing was measured
+        t0_mono_ns = request.start.t0_mono_ns
+        engine.start(t0_mono_ns)
+        sampler = self._wait_for_start(t0_mono_ns)
+        self._pass_snapshots_on(engine, sampler)
+        self._pipe.send(finished=pb.EngineFinished(facts_json=self._facts_json(engine)))
+
+    def _wait_for_start(self, t0_mono_ns: int) -> HostSampler:
+        while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:
+            time.sleep(left_ns / 1e9)
+        sampler = HostSampler()
+        error_ns = time.monotonic_ns() - t0_mono_ns
+        self._pipe.send(started=pb.EngineStarted(start_error_ns=error_ns))
+        return sampler
+
+    def _pass_snapshots_on(self, engine: Engine, sampler: HostSampler) -> None:
+        names = [
+            (stream.name, [operation.name for operation in stream.operations])
+            for stream in self._plan.streams
+        ]
+        index = 0
+        is_final = False
+        while not is_final:
+            if self._pipe.next(timeout_s=0) is not None:
+                engine.stop()
+            snapshot = engine.snapshot(index, _SNAPSHOT_WAIT_NS)
+            if snapshot is None:
+                continue
+            is_final = snapshot["final"]
+            self._pipe.send(
+                snapshot=snapshot_message(
+                    snapshot,
+                    phase=phase_at(self._plan.phases, snapshot["start_ns"]),
+                    streams=names,
+                    host=sampler.sample(),
+                )
+            )
+            index += 1
+
+    def _facts_json(self, engine: Engine) -> str:
+        return facts_json({**self._facts, "engine": engine.facts()})
+
+
+def load_assignment(run: RunAssignment, folder: Path) -> Job:
+    """The job as delivered; the files it names are written to `folder` first."""
+    files: dict[str, Path] = {}
+    for number, name in enumerate(sorted(run.files)):
+        # never by its name, which is the peer's
+        files[name] = folder / f"file-{number}"
+        files[name].write_bytes(run.files[name])
+    return load_job_text(
+        run.job_text,
+        file=run.job_file,
+        base=None,
+        overrides=list(run.overrides),
+        files=files,
+    )
+
+
+def add_streams(engine: Engine, plan: AgentPlan) -> None:
+    """Hand the plan's streams and operations to the engine."""
+    for stream in plan.streams:
+        index = engine.add_stream(stream.name, **_stream_settings(stream))
+        for operation in stream.operations:
+            template = operation.template
+            engine.add_operation(
+                index,
+                operation.name,
+                response_tag=operation.response_tag,
+                weight=operation.weight,
+                program=template.program,
+                values=[
+                    (v.kind, v.lo, v.hi, v.step, v.width, v.charset)
+                    for v in template.values
+                ],
+            )
+
+
+def _stream_settings(stream: StreamPlan) -> dict[str, Any]:
+    password = stream.bind_password.resolve() if stream.bind_password else None
+    same = (
+        "uris",
+        "start_tls",
+        "ca_file",
+        "verify",
+        "bind_dn",
+        "connect_timeout_ns",
+        "request_timeout_ns",
+        "model",
+        "connections",
+        "first_connection",
+        "connection_stride",
+        "in_flight",
+        "think_time_ns",
+        "rate_events",
+        "rate_per_ns",
+        "poisson",
+        "participant",
+        "participants",
+        "max_backlog",
+    )
+    settings = {name: getattr(stream, name) for name in same}
+    return {**settings, "bind_password": password}
+
+
+def typed_error(error: Exception, plan: AgentPlan) -> Exception:
+    """The engine's ConnectError as the TargetError it stands for; others unchanged."""
+    if type(error).__name__ != "ConnectError":
+        return error
+    uri: str = getattr(error, "uri", "")
+    stage: str = getattr(error, "stage", "")
+    code: int = getattr(error, "code", 0)
+    detail: str = getattr(error, "detail", "")
+    if stage == "tls":
+        return TlsHandshakeFailed(uri, detail)
+    if stage == "bind" and code > 0:
+        users = [stream.bind_dn for stream in plan.streams if uri in stream.uris]
+        return BindRejected(uri, users[0] if users else None, code, detail)
+    return TargetUnreachable(uri, f"{stage}: {detail}")
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the agent's thread that made it ends."""
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        _log.warning("no parent-death signal: errno %d", ctypes.get_errno())
+    if os.getppid() != parent:
+        os._exit(EXIT_ORPHANED)
+
+
+def _own_pipe() -> Pipe:
+    """Frames on the original stdin and stdout, which nothing else can then reach."""
+    requests, events = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return Pipe(os.fdopen(requests, "rb"), os.fdopen(events, "wb"))
+
+
+def main() -> int:
+    # the agent decides what a signal to the terminal's process group means
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    logging.basicConfig(
+        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    _end_with_parent()
+    pipe = _own_pipe()
+    request = pipe.next()
+    if request is None or request.WhichOneof("kind") != "prepare":
+        _log.error("expected a request to prepare")
+        return 1
+    try:
+        RunProcess(pipe, request.prepare).execute()
+    except LdapSlamError as error:
+        _log.error("run %s: %s", request.prepare.run.run_id, error)
+        pipe.send(failed=failure_message(error))
+        return 1
+    except Exception as error:
+        _log.exception("run %s failed", request.prepare.run.run_id)
+        failure = EngineError(f"{type(error).__name__}: {error}")
+        pipe.send(failed=failure_message(failure))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent knows of its host: static facts, and its load interval by interval.
+
+Reads /proc, /sys and the cgroup's files; what a host does not have is None or left out,
+never an error. The sampler runs in the engine's process, so that its intervals are the
+engine's.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import ldap
+import psutil
+
+from ldapslam.proto.common_pb2 import HostInterval
+
+_CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_CGROUP_ROOT = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def host_facts() -> dict[str, Any]:
+    """Facts that do not change while the agent runs; for the run's manifest."""
+    api = ldap.get_option(ldap.OPT_API_INFO)
+    major, minor = divmod(api["vendor_version"], 10000)
+    return {
+        "host_name": socket.gethostname(),
+        "boot_id": _text(_BOOT_ID),
+        "cpu_model": _cpu_model(),
+        "cores": psutil.cpu_count(logical=True),
+        "cores_usable": usable_cores(),
+        "cgroup_cpu_max": _text(_cgroup() / "cpu.max"),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "clock_source": _text(_CLOCK_SOURCE),
+        "python": platform.python_version(),
+        "libldap": f"{api['vendor_name']} {major}.{minor // 100}.{minor % 100}",
+        "python_ldap": ldap.__version__,
+    }
+
+
+class HostSampler:
+    """Figures of the time since the last sample, or since it was made."""
+
+    def __init__(self) -> None:
+        self._cpu = psutil.cpu_times()
+        self._throttled_ns = _throttled_ns()
+        self._process_ns = time.process_time_ns()
+
+    def sample(self) -> HostInterval:
+        """Close an interval. `engine_cpu_ns` is that of the calling process."""
+        cpu, throttled_ns = psutil.cpu_times(), _throttled_ns()
+        process_ns = time.process_time_ns()
+        figures = HostInterval(engine_cpu_ns=process_ns - self._process_ns)
+        # guest time is already in user and nice
+        names = [name for name in cpu._fields if not name.startswith("guest")]
+        spent = {name: getattr(cpu, name) - getattr(self._cpu, name) for name in names}
+        total = sum(spent.values())
+        if total > 0:
+            idle = spent["idle"] + spent.get("iowait", 0.0)
+            figures.cpu_utilisation = _share(1 - idle / total)
+            if "steal" in spent:
+                figures.steal_share = _share(spent["steal"] / total)
+        if throttled_ns is not None and self._throttled_ns is not None:
+            figures.throttled_ns = max(0, throttled_ns - self._throttled_ns)
+        self._cpu, self._throttled_ns = cpu, throttled_ns
+        self._process_ns = process_ns
+        return figures
+
+
+def _share(value: float) -> float:
+    # counters in ticks may step back by one
+    return min(1.0, max(0.0, value))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _cpu_model() -> str | None:
+    for line in (_text(Path("/proc/cpuinfo")) or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model", "cpu model"):
+            return value.strip()
+    return platform.processor() or None
+
+
+def _cgroup() -> Path:
+    """Folder of this process's cgroup: v2, else v1's cpu controller."""
+    for line in (_text(Path("/proc/self/cgroup")) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            return _CGROUP_ROOT / path.lstrip("/")
+        if "cpu" in controllers.split(","):
+            return _CGROUP_ROOT / "cpu" / path.lstrip("/")
+    return _CGROUP_ROOT
+
+
+def _throttled_ns() -> int | None:
+    for line in (_text(_cgroup() / "cpu.stat") or "").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "throttled_usec":
+            return int(value) * 1000
+        if key == "throttled_time":
+            return int(value)
+    return None

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports on disk, from before they are sent until they are acknowledged.
+
+One folder belongs to one agent process at a time (it is locked). One file is one
+report, named by its number; it appears whole or not at all, because it is written
+aside, synced and then renamed. What a killed agent left behind is delivered by the next
+one on the same folder. The folder also keeps the epoch, which tells the incarnations of
+an agent apart. Calls block on the disk; the caller keeps them off the event loop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from types import TracebackType
+
+from google.protobuf.message import DecodeError
+
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.proto.agent_pb2 import SpoolEntry
+
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"(\d{12})\.report")
+_REJECTED = "rejected"
+
+
+class Spool:
+    """The reports that wait in `folder`, oldest first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock_file = (folder / "lock").open("a+b")
+        except OSError as error:
+            raise ConfigError(
+                f"spool {str(folder)!r} cannot be used: {error.strerror}",
+                hint="choose another folder with --spool",
+            ) from error
+        try:
+            self._claim()
+            #: Counts the agent processes that used this folder, from 1.
+            self.epoch = self._next_epoch()
+            self._pending = self._left_behind()
+        except BaseException:
+            self._lock_file.close()
+            raise
+        # reports are appended and removed by different threads
+        self._guard = threading.Lock()
+        self._next_number = max(self._pending, default=0) + 1
+
+    def _claim(self) -> None:
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"spool {str(self.folder)!r} is in use by another agent",
+                hint="give each agent its own --spool",
+            ) from None
+
+    def _next_epoch(self) -> int:
+        path = self.folder / "epoch"
+        try:
+            epoch = int(path.read_text(encoding="ascii")) + 1
+        except FileNotFoundError:
+            epoch = 1
+        except ValueError:
+            raise ConfigError(
+                f"{str(path)!r} is damaged: expected a number",
+                hint="write a number above all that this agent ever used, or give a "
+                "new --spool",
+            ) from None
+        self._write(path, str(epoch).encode())
+        return epoch
+
+    def _left_behind(self) -> OrderedDict[int, SpoolEntry | None]:
+        numbers = sorted(
+            int(match[1])
+            for path in self.folder.iterdir()
+            if (match := _NAME.fullmatch(path.name))
+        )
+        # None: read when it is its turn
+        return OrderedDict.fromkeys(numbers)
+
+    def append(self, entry: SpoolEntry) -> bool:
+        """Add a report. False: the disk refused it, it is kept in memory only."""
+        with self._guard:
+            number = self._next_number
+            self._next_number += 1
+        try:
+            self._write(self._path(number), entry.SerializeToString())
+        except OSError as error:
+            _log.error("report %d was not spooled: %s", number, error)
+            with self._guard:
+                self._pending[number] = entry
+            return False
+        with self._guard:
+            self._pending[number] = None
+        return True
+
+    def first(self) -> tuple[int, SpoolEntry] | None:
+        """The oldest report and its number; one that cannot be read is set aside."""
+        while True:
+            with self._guard:
+                if not self._pending:
+                    return None
+                number, entry = next(iter(self._pending.items()))
+            if entry is not None:
+                return number, entry
+            entry = SpoolEntry()
+            try:
+                entry.ParseFromString(self._path(number).read_bytes())
+            except (OSError, DecodeError) as error:
+                _log.error("report %d cannot be read: %s", number, error)
+                self.reject(number)
+                continue
+            return number, entry
+
+    def remove(self, number: int) -> None:
+        """The report was acknowledged."""
+        self._path(number).unlink(missing_ok=True)
+        with self._guard:
+            self._pending.pop(number, None)
+
+    def reject(self, number: int) -> None:
+        """The report will never be accepted: kept aside for a person to look at."""
+        aside = self.folder / _REJECTED
+        aside.mkdir(exist_ok=True)
+        path = self._path(number)
+        if path.exists():
+            path.replace(aside / path.name)
+        with self._guard:
+            self._pending.pop(number, None)
+
+    def __len__(self) -> int:
+        with self._guard:
+            return len(self._pending)
+
+    def close(self) -> None:
+        self._lock_file.close()
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:012d}.report"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        aside = path.with_suffix(".new")
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why did TLS with a server fail? A second handshake, with Python's ssl, tells.
+
+libldap reports most TLS failures as "Can't contact LDAP server". This module is used
+only after such a failure; the load itself never goes through Python's ssl. It blocks.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+#: StartTLS extended request (RFC 4511 section 4.14.1) with message id 1, as BER.
+_OID = b"1.3.6.1.4.1.1466.20037"
+_EXTENDED = b"\x80" + bytes([len(_OID)]) + _OID
+_START_TLS = (
+    b"\x30"
+    + bytes([len(_EXTENDED) + 5])
+    + b"\x02\x01\x01\x77"
+    + bytes([len(_EXTENDED)])
+    + _EXTENDED
+)
+_MAX_RESPONSE_BYTES = 4096
+
+# Verification errors of OpenSSL's x509_vfy.h.
+_CERT_NOT_YET_VALID = 9
+_CERT_HAS_EXPIRED = 10
+_SELF_SIGNED_LEAF = 18
+_SELF_SIGNED_IN_CHAIN = 19
+_NO_LOCAL_ISSUER = 20
+_UNVERIFIABLE_LEAF = 21
+_HOSTNAME_MISMATCH = 62
+_IP_MISMATCH = 64
+
+_UNKNOWN_CA_HINT = (
+    "`tls.ca_file` must hold the authority that signed the server's certificate; "
+    "without it the agent's system authorities count"
+)
+_NAME_HINT = "use a host name in `targets` that is in the certificate"
+_HINTS = {
+    _CERT_NOT_YET_VALID: "is the agent's clock right?",
+    _CERT_HAS_EXPIRED: "renew the server's certificate; is the agent's clock right?",
+    _SELF_SIGNED_LEAF: _UNKNOWN_CA_HINT,
+    _SELF_SIGNED_IN_CHAIN: _UNKNOWN_CA_HINT,
+    _NO_LOCAL_ISSUER: _UNKNOWN_CA_HINT,
+    _UNVERIFIABLE_LEAF: _UNKNOWN_CA_HINT,
+    _HOSTNAME_MISMATCH: _NAME_HINT,
+    _IP_MISMATCH: _NAME_HINT,
+}
+
+
+def explain_tls_failure(
+    host: str,
+    port: int,
+    *,
+    start_tls: bool,
+    ca_file: str | None,
+    verify: bool,
+    timeout_s: float,
+) -> tuple[str, str | None]:
+    """What is wrong (empty: this handshake succeeded) and the remedy, if known."""
+    try:
+        context = _context(ca_file, verify)
+    except (OSError, ssl.SSLError) as error:
+        return (
+            f"the authorities in {ca_file!r} cannot be read: {error.strerror or error}",
+            "`tls.ca_file` must be a PEM file of certificates",
+        )
+    try:
+        with socket.create_connection((host, port), timeout_s) as raw:
+            if start_tls and not _start_tls(raw):
+                return "StartTLS was refused", "the server has no TLS set up"
+            with context.wrap_socket(raw, server_hostname=host):
+                return "", None
+    except ssl.SSLCertVerificationError as error:
+        text = error.verify_message
+        if error.verify_code == _CERT_HAS_EXPIRED:
+            text = "the server's certificate has expired"
+        elif _HINTS.get(error.verify_code) is _UNKNOWN_CA_HINT:
+            text = f"the server's certificate is of an unknown authority ({text})"
+        return text, _HINTS.get(error.verify_code)
+    except ssl.SSLError as error:
+        return (
+            f"the handshake failed ({error.reason or error})",
+            "is this a TLS port? ldap:// ports need `tls: {start_tls: true}`",
+        )
+    except TimeoutError:
+        return (
+            f"the handshake was not finished within {timeout_s:g} s",
+            "is this a TLS port?",
+        )
+    except OSError as error:
+        return (
+            f"the server broke off the handshake ({error.strerror or error})",
+            "does the server have a certificate, and is this a TLS port?",
+        )
+
+
+def _context(ca_file: str | None, verify: bool) -> ssl.SSLContext:
+    if not verify:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    return ssl.create_default_context(cafile=ca_file)
+
+
+def _start_tls(raw: socket.socket) -> bool:
+    raw.sendall(_START_TLS)
+    response = raw.recv(_MAX_RESPONSE_BYTES)
+    # LDAPMessage, messageID 1, extendedResponse 0x78 whose resultCode is 0
+    head, _, body = response.partition(b"\x02\x01\x01\x78")
+    return head.startswith(b"\x30") and b"\x0a\x01\x00" in body[:8]
