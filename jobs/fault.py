@@ -8,7 +8,8 @@ and makes `jobs.errors.JobError` of it. A `ValueError`, so that pydantic collect
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _SHOWN_CHARACTERS = 60
@@ -38,7 +39,10 @@ def got(value: Any) -> str:
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):
         return "a list" if value else "an empty list"
-    text = repr(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf"
+    # A backslash is shown as it is written: filters and DNs are full of them.
+    text = repr(value).replace("\\\\", "\\")
     if len(text) > _SHOWN_CHARACTERS:
         text = f"{text[:_SHOWN_CHARACTERS]}…"
     return text
@@ -54,3 +58,9 @@ def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
     if close:
         return f"did you mean {folded[close[0]]!r}?"
     return f"known {noun}: {', '.join(words)}"
+
+
+def one_of(words: Sequence[str]) -> str:
+    """'a', 'a or b', 'a, b or c'."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last

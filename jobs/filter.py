@@ -57,8 +57,9 @@ class _Parser:
 
     def fault(self, at: int, problem: str) -> Fault:
         problem = re.sub(f"[{MASK_CLASS}]", "[…]", problem)
+        place = f"character {self.pattern.origins[at] + 1}"
         return Fault(
-            f"expected a filter, got {got(self.text)}: character {at + 1}: {problem}",
+            f"expected a filter, got {got(self.text)}: {place}: {problem}",
             f"such as {EXAMPLE!r} (RFC 4515)",
         )
 
@@ -75,12 +76,13 @@ class _Parser:
         return self.item(self.masked[at + 1 : end], at + 1), end + 1
 
     def combination(self, kind: str, at: int, depth: int) -> tuple[Node, int]:
-        start, at, members = at, at + 2, []
+        start, opened = at, self.pattern.origins[at] + 1
+        at, members = at + 2, []
         while self.masked[at : at + 1] == "(":
             member, at = self.filter(at, depth + 1)
             members.append(member)
         if self.masked[at : at + 1] != ")":
-            raise self.fault(at, f"the '(' of character {start + 1} is not closed here")
+            raise self.fault(at, f"the '(' of character {opened} is not closed here")
         if kind == "!" and len(members) != 1:
             raise self.fault(start, f"'!' takes one filter, got {len(members)}")
         tag = {"&": _AND, "|": _OR, "!": _NOT}[kind]
@@ -101,8 +103,10 @@ class _Parser:
             if comparison == "=" and value == "*":
                 return ber.tlv(_PRESENT, attribute.encode())
             if comparison == "=" and "*" in value:
-                return ber.tlv(_SUBSTRINGS, name, self.substrings(value, at))
-            assertion = ber.octet_string(*self.value(value, at))
+                return ber.tlv(
+                    _SUBSTRINGS, name, self.substrings(value, at + match.start(3))
+                )
+            assertion = ber.octet_string(*self.value(value, at + match.start(3)))
             return ber.tlv(_COMPARISON_TAGS[comparison], name, assertion)
         match = _EXTENSIBLE_ITEM.fullmatch(item)
         if match and (match[1] or match[3]):
@@ -112,18 +116,17 @@ class _Parser:
         raise self.fault(at, f"{got(item)} is not of the form attribute=value")
 
     def substrings(self, value: str, at: int) -> Node:
-        initial, *middle, final = value.split("*")
-        if not all(middle):
+        if "**" in value:
+            at += value.index("**")
             raise self.fault(at, "'**' has nothing between its asterisks")
-        parts = [(_INITIAL, initial), *((_ANY, text) for text in middle)]
-        return ber.tlv(
-            ber.SEQUENCE,
-            *(
-                ber.tlv(tag, *self.value(text, at))
-                for tag, text in [*parts, (_FINAL, final)]
-                if text
-            ),
-        )
+        pieces = value.split("*")
+        tags = [_INITIAL, *[_ANY] * (len(pieces) - 2), _FINAL]
+        parts: list[Node] = []
+        for tag, piece in zip(tags, pieces, strict=True):
+            if piece:
+                parts.append(ber.tlv(tag, *self.value(piece, at)))
+            at += len(piece) + 1
+        return ber.tlv(ber.SEQUENCE, *parts)
 
     def extensible(self, match: re.Match[str], at: int) -> Node:
         attribute, dn, rule, value = match.groups()
@@ -132,7 +135,7 @@ class _Parser:
             parts.append(ber.tlv(_RULE, rule.encode()))
         if attribute:
             parts.append(ber.tlv(_TYPE, attribute.encode()))
-        parts.append(ber.tlv(_MATCH_VALUE, *self.value(value, at)))
+        parts.append(ber.tlv(_MATCH_VALUE, *self.value(value, at + match.start(4))))
         if dn:
             parts.append(ber.boolean(True, _DN_ATTRIBUTES))
         return ber.tlv(_EXTENSIBLE, *parts)
@@ -140,13 +143,15 @@ class _Parser:
     def value(self, value: str, at: int) -> tuple[Node, ...]:
         """Content octets of an assertion value, escapes undone."""
         if "*" in value:
+            at += value.index("*")
             raise self.fault(at, "a '*' inside this value is written \\2a")
         nodes: list[Node] = []
         end = 0
         for escape in _ESCAPE.finditer(value):
             if not _HEX_PAIR.fullmatch(escape[1]):
                 raise self.fault(
-                    at, f"{got(escape[0])} is not an escape: two hex digits follow '\\'"
+                    at + escape.start(),
+                    f"{got(escape[0])} is not an escape: two hex digits follow '\\'",
                 )
             nodes += self.pattern.unmask(value[end : escape.start()])
             nodes.append(bytes.fromhex(escape[1]))

@@ -41,7 +41,9 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
             f"expected a file of at most {MAX_BYTES} bytes, got {size}",
             "is it a job file?",
         )
-        raise JobErrors([JobError(fault.reason, file=str(path), hint=fault.hint)])
+        raise JobErrors(
+            [JobError(fault.reason, file=str(path), line=1, column=1, hint=fault.hint)]
+        )
     return load_job_text(text, file=str(path), base=path.parent, overrides=overrides)
 
 
@@ -120,7 +122,7 @@ def _value_at(data: Any, path: FieldPath) -> Any:
 
 
 def _sorted_errors(tree: Tree) -> list[JobError]:
-    errors: dict[tuple[Any, ...], JobError] = {}
+    errors: dict[tuple[Position, str], JobError] = {}
     for finding in tree.findings:
         path, position = tree.position(finding.path, finding.at_key)
         if finding.position is not None:
@@ -131,16 +133,16 @@ def _sorted_errors(tree: Tree) -> list[JobError]:
             line=position.line,
             column=position.column,
             path=path_text(path),
-            hint=finding.fault.hint,
+            hint=finding.fault.hint or _field_hint(finding.path),
         )
         errors.setdefault((position, str(error)), error)
-    return [errors[key] for key in sorted(errors, key=_order)]
+    return [errors[key] for key in sorted(errors, key=lambda key: _order(key[0]))]
 
 
-def _order(key: tuple[Position, str]) -> tuple[Any, ...]:
-    position, text = key
-    is_override = position.line is None and position.file.startswith("--set:")
-    return is_override, position.line or 0, position.column or 0, position.file, text
+def _order(position: Position) -> tuple[Any, ...]:
+    """The file from its top, then the overrides, which have no lines."""
+    line, column = position.line or 0, position.column or 0
+    return position.line is None, line, column, len(position.file), position.file
 
 
 def _finding(detail: ErrorDetails) -> Finding:
@@ -162,7 +164,7 @@ def _finding(detail: ErrorDetails) -> Finding:
 def _explain(kind: str, value: Any, context: Mapping[str, Any], message: str) -> Fault:
     hint: str | None = None
     if kind == "literal_error":
-        return expected(context["expected"].replace("'", ""), value)
+        return expected(context["expected"].replace("'", "").lower(), value)
     if kind == "string_pattern_mismatch":
         hint = "letters, digits, - and _, beginning with a letter or digit; at most 64"
         return expected("a name", value, hint)
@@ -175,7 +177,7 @@ def _explain(kind: str, value: Any, context: Mapping[str, Any], message: str) ->
         hint = "without quotes" if isinstance(value, str) and value.isdigit() else None
         return expected("a whole number", value, hint)
     if kind in ("too_short", "string_too_short"):
-        return expected("at least one item" if kind == "too_short" else "a text", value)
+        return expected("at least one item" if kind == "too_short" else "text", value)
     limits = {
         "greater_than_equal": ("at least", "ge"),
         "greater_than": ("more than", "gt"),
@@ -199,13 +201,19 @@ def _unknown_key(path: FieldPath, value: Any) -> Fault:
 
 
 def _missing_key(path: FieldPath) -> Fault:
-    section, key = _section_at(path[:-1]), str(path[-1])
-    info = field_of(section, key) if section else None
-    hint = None
-    if info:
-        example = f", such as {info.examples[0]}" if info.examples else ""
-        hint = f"{key}: {info.description}{example}"
-    return Fault(f"the key {key!r} is missing", hint)
+    return Fault(f"the key {str(path[-1])!r} is missing", _field_hint(path))
+
+
+def _field_hint(path: FieldPath) -> str | None:
+    """What the innermost field of a path is for, from its description."""
+    while path:
+        section = _section_at(path[:-1])
+        info = field_of(section, str(path[-1])) if section else None
+        if info:
+            example = f", such as {info.examples[0]}" if info.examples else ""
+            return f"{path[-1]}: {info.description}{example}"
+        path = path[:-1]
+    return None
 
 
 def _section_at(path: FieldPath) -> type[Section] | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ldapslam.jobs.fault import Fault, got
 from ldapslam.jobs.template import (
     MAX_VALUE_BYTES,
+    MAX_VALUES,
     RANDOM_STRING,
     SEQUENCE,
     UNIFORM,
@@ -58,6 +59,8 @@ class Pattern:
 
     masked: str
     sources: tuple[ValueSource, ...]
+    #: Where each character of `masked`, and its end, is in the text.
+    origins: tuple[int, ...]
 
     def unmask(self, masked: str) -> tuple[Node, ...]:
         """Constants (UTF-8) and holes of a piece of `masked`, in order."""
@@ -77,24 +80,31 @@ class Pattern:
 def parse_pattern(text: str) -> Pattern:
     """Splits a text into constants and holes; a Fault says which bracket is wrong."""
     if match := re.search(f"[{MASK_CLASS}]", text):
-        raise Fault(f"expected no private-use character, got U+{ord(match[0]):X}")
+        raise Fault(
+            f"expected no private-use character, got U+{ord(match[0]):X}",
+            "leave it out: patterns are worked on with these characters",
+        )
     sources: list[ValueSource] = []
-
-    def mask(token: re.Match[str]) -> str:
+    masked, end = "", 0
+    origins: list[int] = []
+    for token in _TOKEN.finditer(text):
+        masked += text[end : token.start()]
+        origins += range(end, token.start() + 1)
+        end = token.end()
         if token[0] in ("[[", "]]"):
-            return token[0][0]
-        if token[1] is None:
+            masked += token[0][0]
+        elif token[1] is None:
             raise Fault(
                 f"bracket {token[0]!r} at character {token.start() + 1} has no partner",
                 f"write {token[0] * 2!r} for the character itself",
             )
-        sources.append(_source(token[1]))
-        return chr(_FIRST_MASK + len(sources) - 1)
-
-    masked = _TOKEN.sub(mask, text)
+        else:
+            masked += chr(_FIRST_MASK + len(sources))
+            sources.append(_source(token[1]))
     if len(sources) > _LAST_MASK - _FIRST_MASK:
-        raise Fault(f"too many patterns: {len(sources)}")
-    return Pattern(masked, tuple(sources))
+        raise Fault(f"expected at most {MAX_VALUES} patterns, got {len(sources)}")
+    origins += range(end, len(text) + 1)
+    return Pattern(masked + text[end:], tuple(sources), tuple(origins))
 
 
 def _source(body: str) -> ValueSource:
@@ -119,7 +129,10 @@ def _range(shown: str, match: re.Match[str]) -> ValueSource:
     lo, hi, step = int(match[1]), int(match[3]), int(match[4] or 1)
     kind = UNIFORM if match[2] == "-" else SEQUENCE
     if lo not in _INT64 or hi not in _INT64:
-        raise Fault(f"a number in {got(shown)} does not fit in 64 bits")
+        raise Fault(
+            f"expected numbers of 64 bits, got {got(shown)}",
+            "from -9223372036854775808 to 9223372036854775807",
+        )
     if lo > hi:
         raise Fault(
             f"expected a range from low to high, got {got(shown)}",
@@ -131,7 +144,9 @@ def _range(shown: str, match: re.Match[str]) -> ValueSource:
             f"in turn: [{lo}:{hi}x{step}]",
         )
     if not 0 < step < 1 << 63:
-        raise Fault(f"expected a step above zero, got {got(shown)}")
+        raise Fault(
+            f"expected a step above zero, got {got(shown)}", f"such as [{lo}:{hi}x10]"
+        )
     width = 0
     if match[5] is not None:
         width = len(match[5])
@@ -141,7 +156,7 @@ def _range(shown: str, match: re.Match[str]) -> ValueSource:
                 "four digits: %0000",
             )
         if width > 64:
-            raise Fault(f"expected at most 64 digits, got {width} in {got(shown)}")
+            raise Fault(f"expected at most 64 digits, got {width}", "such as %0000")
     return ValueSource(kind, lo, hi, step, width)
 
 
@@ -149,10 +164,12 @@ def _random(shown: str, match: re.Match[str]) -> ValueSource:
     count, charset = int(match[1]), match[2] or _LETTERS
     if not 0 < count <= MAX_VALUE_BYTES:
         raise Fault(
-            f"expected 1 to {MAX_VALUE_BYTES} random characters, got {got(shown)}"
+            f"expected 1 to {MAX_VALUE_BYTES} random characters, got {got(shown)}",
+            "such as [random:8]",
         )
     if not charset.isascii() or len(charset) > 256:
         raise Fault(
-            f"expected at most 256 ASCII characters to choose from, got {got(shown)}"
+            f"expected at most 256 ASCII characters to choose from, got {got(shown)}",
+            "such as [random:8:0123456789abcdef]",
         )
     return ValueSource(RANDOM_STRING, lo=count, charset=charset.encode())

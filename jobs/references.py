@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ldapslam.jobs import units
-from ldapslam.jobs.fault import Fault, did_you_mean, got
+from ldapslam.jobs.fault import Fault, did_you_mean, got, one_of
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.sections import (
@@ -56,28 +56,22 @@ def _choices(section: type[Section], data: Any, path: Path) -> Iterator[Finding]
     if not isinstance(data, dict):
         return
     given = [key for key in section.exactly_one if data.get(key) is not None]
-    choice = ", ".join(section.exactly_one)
-    noun = section.choice_noun
     known = {key for key, _ in fields_of(section)}
-    if len(given) > 1:
-        yield Finding(
-            path,
-            Fault(
-                f"expected one {noun}, got {' and '.join(given)}",
-                f"give one of {choice}",
-            ),
+    if section.exactly_one and len(given) != 1:
+        reason = (
+            f"expected exactly one of {', '.join(section.exactly_one)}, "
+            f"got {' and '.join(given) or 'none'}"
         )
-    elif section.exactly_one and not given and known.issuperset(data):
-        # An unknown key is its own fault, and likely the one that is missing here.
-        yield Finding(
-            path, Fault(f"expected one {noun}, got none", f"give one of {choice}")
-        )
-    if section.at_least_one and not any(data.get(key) for key in section.at_least_one):
-        if known.issuperset(data):
-            wanted = ", ".join(section.at_least_one)
-            yield Finding(
-                path, Fault("expected at least one change, got none", f"give {wanted}")
-            )
+        # Without any, an unknown key is likely the one that is meant.
+        if given:
+            yield Finding(path, Fault(reason, "keep one"))
+        elif known.issuperset(data):
+            yield Finding(path, Fault(reason, f"add {one_of(section.exactly_one)}"))
+    if section.at_least_one and known.issuperset(data):
+        if not any(data.get(key) for key in section.at_least_one):
+            hint = f"give {one_of(section.at_least_one)}"
+            fault = Fault("expected at least one change, got none", hint)
+            yield Finding(path, fault)
     for key, value in data.items():
         info = field_of(section, key)
         inner = section_in(info.annotation) if info else None

@@ -36,6 +36,7 @@ _FLOAT = re.compile(
 )
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
+_NO_JOB = "is it a job file?"
 _IGNORED = "<ignored>"
 _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map")}
 
@@ -78,7 +79,7 @@ class Tree:
             path = path[:-1]
         if at_key and path in self.keys:
             return path, self.keys[path]
-        return path, self.values.get(path, Position(self.file, None, None))
+        return path, self.values.get(path, Position(self.file, 1, 1))
 
 
 class _Stop(Exception):
@@ -95,9 +96,9 @@ def read_tree(text: bytes | str, file: str) -> Tree:
         tree.data = None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        reason, hint = _syntax(error)
+        position = _position(tree.file, mark)
         tree.findings.append(
-            Finding((), Fault(reason, hint), position=_position(tree.file, mark))
+            Finding((), _syntax_fault(error, text, position), position=position)
         )
         tree.data = None
     except yaml.YAMLError as error:  # a character that YAML does not allow
@@ -111,7 +112,7 @@ def _decode(tree: Tree, text: bytes | str) -> str:
     if size > MAX_BYTES:
         fault = Fault(
             f"expected a file of at most {MAX_BYTES} bytes, got {size}",
-            "is it a job file?",
+            _NO_JOB,
         )
         tree.findings.append(Finding((), fault))
         raise _Stop
@@ -176,7 +177,7 @@ class _Composer:
                 "aliases count as often as they are used",
             )
         if len(path) > MAX_DEPTH:
-            self.stop(event, f"nested more than {MAX_DEPTH} levels deep")
+            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
         first = len(self.order)
         self.record(path, _position(self.tree.file, event.start_mark))
         if isinstance(event, yaml.AliasEvent):
@@ -203,9 +204,15 @@ class _Composer:
 
     def alias(self, event: Any, path: Path) -> Any:
         if event.anchor in self.open_anchors:
-            self.stop(event, f"the alias '*{event.anchor}' contains itself")
+            self.stop(
+                event, f"the alias '*{event.anchor}' contains itself", "write it out"
+            )
         if event.anchor not in self.anchors:
-            self.stop(event, f"the alias '*{event.anchor}' has no anchor before it")
+            self.stop(
+                event,
+                f"the alias '*{event.anchor}' has no anchor",
+                f"write &{event.anchor} before the value, above this line",
+            )
         value, below = self.anchors[event.anchor]
         self.count += len(below)
         if self.count > MAX_VALUES:
@@ -215,7 +222,7 @@ class _Composer:
                 "aliases count as often as they are used",
             )
         if len(path) + max(map(len, below)) > MAX_DEPTH:
-            self.stop(event, f"nested more than {MAX_DEPTH} levels deep")
+            self.stop(event, f"nested more than {MAX_DEPTH} levels deep", _NO_JOB)
         # A fault in an aliased value is shown where the value is written.
         for other, position in below.items():
             if other:
@@ -243,11 +250,12 @@ class _Composer:
                 self.stop(event, "expected a key of text", "quote a text with [ or {")
             key = event.value
             if key in content or key == "<<":
-                reason = "merge keys ('<<') are not supported"
+                fault = Fault("merge keys are not supported", "write the keys out")
                 if key in content:
                     first = self.tree.keys[(*path, key)].line
                     reason = f"the key {key!r} is given twice, first in line {first}"
-                self.find((*path, key), event, Fault(reason))
+                    fault = Fault(reason, "remove one of the two")
+                self.find((*path, key), event, fault)
                 # Read on, below a path that no field has.
                 self.value(next(events), events, (*path, key, _IGNORED))
                 continue
@@ -282,20 +290,24 @@ def _short_tag(tag: str) -> str:
     return tag.replace("tag:yaml.org,2002:", "!!")
 
 
-def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
+def _syntax_fault(
+    error: yaml.MarkedYAMLError, text: bytes | str, position: Position
+) -> Fault:
     problem = error.problem or "not readable"
-    hint = None
-    if "'\\t'" in problem or "tab character" in problem:
-        return "a tab where YAML wants spaces", "indent with spaces"
+    hint = "is the line before indented alike, and every [, { and quote closed?"
     if "mapping values are not allowed" in problem:
-        hint = (
-            "quote a text that contains ': ', and indent the keys of one mapping alike"
-        )
+        hint = "quote a text with ': ' in it, and indent the keys of a mapping alike"
     elif "cannot start any token" in problem:
+        if _is_tab(text, position):
+            return Fault("a tab where YAML wants spaces", "indent with spaces")
         hint = "quote a text that begins with a special character"
-    elif "did not find expected" in problem or "expected" in problem:
-        hint = "is the line before indented alike, and every [, { and quote closed?"
-    return f"not YAML: {problem}", hint
+    return Fault(f"not YAML: {problem}", hint)
+
+
+def _is_tab(text: bytes | str, position: Position) -> bool:
+    lines = text.splitlines()
+    line = lines[(position.line or 1) - 1 :][:1]
+    return bool(line) and line[0][(position.column or 1) - 1 :][:1] in ("\t", b"\t")
 
 
 def _special_character(tree: Tree, text: bytes | str, error: yaml.YAMLError) -> Finding:
@@ -304,12 +316,14 @@ def _special_character(tree: Tree, text: bytes | str, error: yaml.YAMLError) -> 
         r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]", content
     )
     if match is None:
-        return Finding((), Fault(f"not YAML: {str(error).splitlines()[0]}"))
+        return Finding((), Fault(f"not YAML: {str(error).splitlines()[0]}", _NO_JOB))
     before = content[: match.start()]
     position = Position(
         tree.file,
         before.count("\n") + 1,
         match.start() - (before.rfind("\n") + 1) + 1,
     )
-    fault = Fault(f"the character {got(match[0])} is not allowed in a job file")
+    fault = Fault(
+        f"expected text, got the control character {got(match[0])}", "remove it"
+    )
     return Finding((), fault, position=position)

@@ -8,6 +8,7 @@ for every value that parse_x can return.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
@@ -68,7 +69,7 @@ class Rate:
 def parse_duration(value: Any) -> int:
     """Nanoseconds of a text such as '250ms', '1.5s' or '1h30m'."""
     what = "a duration such as '250ms' or '10m'"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if _is_number(value):
         raise expected(what, value, f"write the unit: {value}s, {value}ms or {value}us")
     if not isinstance(value, str):
         raise expected(what, value)
@@ -86,7 +87,7 @@ def parse_duration(value: Any) -> int:
             hint = f"write the unit: {text}s, {text}ms or {text}us"
         raise expected(what, value, hint)
     if total.denominator != 1:
-        raise expected("a whole number of nanoseconds", value)
+        raise expected("whole nanoseconds", value, "nothing is finer than 1ns")
     if total > _MAX_DURATION_NS:
         raise expected("a duration of at most 366d", value)
     return int(total)
@@ -103,7 +104,7 @@ def format_duration(duration_ns: int) -> str:
 def parse_rate(value: Any) -> Rate:
     """The rate of a text such as '500/s', '2.5k/s' or '90/m'."""
     what = "a rate such as '500/s' or '10k/s'"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if _is_number(value):
         raise expected(what, value, f"write the unit: {value}/s")
     if not isinstance(value, str):
         raise expected(what, value)
@@ -138,11 +139,14 @@ def format_rate(rate: Rate) -> str:
 def parse_share(value: Any) -> float:
     """A share between 0 and 1 of a text such as '0.1%'."""
     what = "a percentage such as '98%'"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise expected(what, value, f"write the unit: {value}%")
+    if _is_number(value):
+        hint = f"write the unit: {value}%"
+        if 0 < value < 1:
+            hint = f"write {format_share(value)}, or {value}% if you mean that"
+        raise expected(what, value, hint)
     match = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        raise expected(what, value)
+        raise expected(what, value, "a number from 0 to 100 and a percent sign")
     share = Fraction(match[1]) / 100
     if share > 1:
         raise expected("at most '100%'", value)
@@ -151,6 +155,12 @@ def parse_share(value: Any) -> float:
 
 def format_share(share: float) -> str:
     return f"{_plain_decimal(Decimal(repr(share)) * 100)}%"
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value)
 
 
 def _plain_decimal(number: Decimal) -> str:

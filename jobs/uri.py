@@ -21,7 +21,9 @@ def check_uri(text: str) -> str:
     what = "an LDAP URI such as 'ldap://ds1.example.com:389'"
     match = _URI.fullmatch(text)
     if match is None:
-        hint = f"write 'ldap://{text}'" if _HOST_PORT.fullmatch(text) else None
+        hint = "schemes: ldap, ldaps, ldapi"
+        if _HOST_PORT.fullmatch(text):
+            hint = f"write 'ldap://{text}'"
         raise expected(what, text, hint)
     scheme, rest = match[1], match[2].removesuffix("/")
     if scheme not in ("ldap", "ldaps", "ldapi"):
@@ -39,5 +41,5 @@ def check_uri(text: str) -> str:
             hint = "give host and port only; the base DN belongs to the operation"
         raise expected(what, text, hint)
     if host_port[2] and not 1 <= int(host_port[2]) <= 65535:
-        raise expected("a port from 1 to 65535", text)
+        raise expected("a port from 1 to 65535", text, "such as ldap://host:389")
     return f"{scheme}://{rest}"
