@@ -95,7 +95,7 @@ slam_canned_parse(const uint8_t *bytes, size_t len, struct slam_canned_request *
     const uint8_t *content = bytes + head_len;
     size_t id_len = content_len < 4 ? 0 : content[1];
     if (id_len < 1 || id_len > ID_BYTES_MAX || content[0] != TAG_INTEGER ||
-        content_len < 3 + id_len) {
+        content_len < 4 + id_len) {
         return -1;
     }
     for (size_t i = 0; i < id_len; i++)

@@ -95,6 +95,7 @@ test_requests_are_complete_incomplete_or_malformed(void)
         {"\x30\x03\x02\x01\x07", 5, -1},
         {"\x30\x05\x02\x03\x07\x63\x00", 7, -1},
         {"\x30\x05\x02\x01\x07\x65\x00", 7, -1},
+        {"\x30\x04\x02\x01\x07\x63", 6, -1}, /* no length of the operation */
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
