@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target does the set-up that it needs; a second call is quick (.stamps/).
+
+# A Python of 3.11 or later; name another one with `make PYTHON=/path/to/python3`.
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,\
+	$(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
+# editable: changes of Python code need no installation. CI tests what users install.
+INSTALL ?= $(if $(CI),plain,editable)
+# Seconds that each fuzz target runs in `make check-full`.
+FUZZ_S ?= 60
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .stamps
+PACKAGES := agent cli configs coordinator jobs lab proto reports
+C_SOURCES := $(shell find agent/csrc benchmarks -name '*.[ch]')
+ENGINE_INPUTS := pyproject.toml $(shell find agent/csrc -name '*.[ch]' -o -name CMakeLists.txt)
+PLAIN_INPUTS := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
+INPUTS := $(ENGINE_INPUTS) $(if $(filter plain,$(INSTALL)),$(PLAIN_INPUTS))
+
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check check-full bench proto format clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /    make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: $(STAMPS)/ldapslam-$(INSTALL) ## system packages, .venv, the engine's build
+	@echo "ready: $(BIN)/ldapslam --help"
+
+demo: setup ## a real measurement of a throw-away slapd, and its report
+	$(BIN)/ldapslam demo
+
+test: check ## the checkers and the tests; what CI runs
+	$(BIN)/pytest -m "not accuracy and not long"
+
+check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(PACKAGES) tests $(wildcard benchmarks)
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
+	$(BIN)/python proto/generate.py --check
+
+format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/clang-format -i $(C_SOURCES)
+
+proto: setup $(STAMPS)/dev ## generate the protobuf modules
+	$(BIN)/python proto/generate.py
+
+# -- set-up ---------------------------------------------------------------------------
+
+$(STAMPS)/system: .ci/system-packages
+	@test -n "$(PYTHON)" || { \
+	    echo "ldapslam needs Python 3.11 or later; found: $$(python3 --version 2>&1)"; \
+	    echo "hint: apt-get install python3 on Debian 12 or Ubuntu 24.04, or name" \
+	        "another with make PYTHON=/path/to/python3"; exit 1; } >&2
+	.ci/system-packages $(PYTHON)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/venv: $(STAMPS)/system
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1' 'scikit-build-core>=0.11' ninja
+	@touch $@
+
+# Not isolated: an isolated build would start from nothing each time.
+$(STAMPS)/ldapslam-$(INSTALL): $(STAMPS)/venv $(INPUTS)
+	$(BIN)/python -m pip install -q --no-build-isolation \
+	    $(if $(filter editable,$(INSTALL)),--editable) .
+	@rm -f $(STAMPS)/ldapslam-* && touch $@
+
+$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml
+	$(BIN)/python -m pip install -q --group dev
+	@touch $@
+
+clean: ## remove what was built, not the runs
+	rm -rf $(VENV) $(STAMPS) build dist .mypy_cache .pytest_cache .ruff_cache \
+	    .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.ns/*' -type d -exec rm -rf {} +

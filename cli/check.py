@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`check`: everything that can be known of a job before it puts load on anything.
+
+The file is always checked whole. Then, unless --offline, every server is reached, bound
+to and asked who it is, as the agents will do; from this host, with this user's secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ldapslam.cli.console import complain, error_document, json_option, put, put_json
+from ldapslam.cli.options import job_argument, set_option
+from ldapslam.jobs import units
+from ldapslam.jobs.errors import ExitCode, LdapSlamError
+from ldapslam.jobs.load import load_job
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.phases import phase_spans
+from ldapslam.jobs.plan import agent_plan
+
+
+@click.command("check")
+@job_argument
+@set_option
+@click.option("--offline", is_flag=True, help="The file alone; reach no server.")
+@json_option
+def check_command(
+    job_file: Path, overrides: tuple[str, ...], offline: bool, as_json: bool
+) -> ExitCode:
+    """Check JOB before it runs, and explain what it would do."""
+    job = load_job(job_file, overrides)
+    if not as_json:
+        put("\n".join(_explain(job)))
+    servers, errors = ([], []) if offline else _ask_servers(job, as_json=as_json)
+    if as_json:
+        put_json({"job": job.name, "plan": _plan_document(job), "servers": servers})
+    return errors[0].exit_code if errors else ExitCode.PASS
+
+
+def _ask_servers(
+    job: Job, *, as_json: bool
+) -> tuple[list[dict[str, Any]], list[LdapSlamError]]:
+    """Every server as every stream uses it; all that fail, not the first alone."""
+    from ldapslam.agent.preflight import preflight, probes
+
+    documents: list[dict[str, Any]] = []
+    errors: list[LdapSlamError] = []
+    # One agent for all: it has every connection, so it uses every server.
+    for probe in probes(agent_plan(job, agent_index=0, agent_count=1, seed=0)):
+        try:
+            facts = preflight(probe)
+        except LdapSlamError as error:
+            errors.append(error)
+            complain(error)
+            documents.append({"uri": probe.uri, **error_document(error)})
+        else:
+            documents.append(facts)
+            if not as_json:
+                put(_server_line(facts))
+    return documents, errors
+
+
+def _server_line(facts: dict[str, Any]) -> str:
+    who = facts.get("bind_dn") or "anonymous"
+    transport = "with TLS" if facts["tls"] else "without TLS"
+    vendor = [facts.get("vendor_name"), facts.get("vendor_version")]
+    server = " ".join(filter(None, vendor)) or facts.get("monitor_version") or "unknown"
+    return f"{facts['uri']}: ready, as {who}, {transport}; server: {server}"
+
+
+def _explain(job: Job) -> Sequence[str]:
+    """The job in words: who, how long, how much."""
+    phases = ", ".join(
+        f"{span.name} {units.format_duration(span.end_ns - span.start_ns)}"
+        for span in phase_spans(job.run)
+    )
+    lines = [f"job {job.name}{f': {job.description}' if job.description else ''}"]
+    lines.append(f"phases: {phases}")
+    lines += [_stream_line(job, stream) for stream in job.streams]
+    lines += [f"threshold: {threshold}" for threshold in job.thresholds]
+    return lines
+
+
+def _stream_line(job: Job, stream: Stream) -> str:
+    operations = ", ".join(operation.name for operation in stream.operations)
+    servers = ", ".join(job.targets[stream.target])
+    return f"stream {stream.name}: {operations} on {servers}; {_load_text(stream)}"
+
+
+def _load_text(stream: Stream) -> str:
+    if stream.load.closed is not None:
+        think_ns = stream.load.closed.think_time_ns
+        think = f", think time {units.format_duration(think_ns)}" if think_ns else ""
+        return f"closed loop, {stream.load.closed.clients} clients{think}"
+    load = stream.load.open
+    assert load is not None, "a stream's load is closed or open"
+    return (
+        f"open loop, {units.format_rate(load.rate)} {load.arrivals}, "
+        f"{load.connections} connections"
+    )
+
+
+def _plan_document(job: Job) -> dict[str, Any]:
+    return {
+        "phases": [
+            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
+            for span in phase_spans(job.run)
+        ],
+        "streams": [
+            {
+                "name": stream.name,
+                "servers": list(job.targets[stream.target]),
+                "load": stream.load.model_dump(
+                    mode="json", by_alias=True, exclude_none=True
+                ),
+                "operations": [operation.name for operation in stream.operations],
+            }
+            for stream in job.streams
+        ],
+        "thresholds": list(job.thresholds),
+    }

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator and agents of our own on this host, for the length of one command.
+
+They are the same programs that run on a fleet's machines, as child processes; only
+the address differs: a Unix socket in a temporary folder. They are in sessions of
+their own, so that Ctrl-C reaches us alone, and get SIGTERM from the kernel should we be
+killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ldapslam.cli.client import Client
+from ldapslam.cli.lifeline import lifeline_arguments
+from ldapslam.jobs.errors import FleetError
+from ldapslam.jobs.model import Agents
+
+_START_TIMEOUT_S = 30.0
+# An agent drains before it ends; a second signal, then a kill, end it sooner.
+_END_GRACE_S = 15.0
+_PROBE_INTERVAL_S = 0.05
+_LOG_LINES = 8
+
+
+class LocalFleet:
+    """The children and the address of their coordinator."""
+
+    def __init__(self, address: str, logs: Path) -> None:
+        self.address = address
+        self.logs = logs
+        self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def start(self, name: str, arguments: Sequence[str]) -> None:
+        """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log."""
+        command = [sys.executable, "-m", "ldapslam.cli.main", "--verbose", *arguments]
+        with (self.logs / f"{name}.log").open("ab") as log:
+            child = subprocess.Popen(
+                [*command, *lifeline_arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children.append((name, child))
+
+    def wait_for_agents(self, count: int) -> None:
+        """Return when the coordinator answers and so many agents are registered."""
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        registered, reason = 0, "no answer"
+        with Client(self.address) as client:
+            while time.monotonic() < deadline_s:
+                self.check()
+                try:
+                    registered = len(client.agents())
+                except FleetError as error:
+                    reason = str(error)
+                else:
+                    reason = f"{registered} of {count} agents registered"
+                    if registered >= count:
+                        return
+                time.sleep(_PROBE_INTERVAL_S)
+        raise FleetError(
+            f"the local fleet was not ready within {_START_TIMEOUT_S:g} s: {reason}",
+            hint=f"see {self.logs}",
+        )
+
+    def check(self) -> None:
+        """Raise when a child has ended."""
+        for name, child in self._children:
+            status = child.poll()
+            if status is not None:
+                tail = _last_lines(self.logs / f"{name}.log")
+                raise FleetError(
+                    f"the local {name} ended with status {status}: {tail}",
+                    hint=f"see {self.logs / name}.log",
+                )
+
+    def stop(self) -> None:
+        """End the agents, then the coordinator."""
+        for _, child in reversed(self._children):
+            if child.poll() is None:
+                child.terminate()
+                try:
+                    child.wait(_END_GRACE_S)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()
+
+
+def agent_names(agents: Agents, count: int | None) -> Sequence[str]:
+    """Names of the local agents that satisfy a job's `agents`."""
+    if agents.names and count is None:
+        return agents.names
+    return [f"local-{number + 1}" for number in range(count or agents.count or 1)]
+
+
+@contextlib.contextmanager
+def local_fleet(
+    names: Sequence[str], labels: Mapping[str, str], store: Path, logs: Path
+) -> Iterator[LocalFleet]:
+    """A coordinator that writes to `store` and an agent of each name, all ready."""
+    logs.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ldapslam-fleet-") as folder:
+        address = f"unix:{folder}/coordinator"
+        fleet = LocalFleet(address, logs)
+        try:
+            fleet.start(
+                "coordinator",
+                ["coordinator", "--listen", address, "--store", f"{store}"],
+            )
+            fleet.wait_for_agents(0)
+            for name in names:
+                arguments = ["--coordinator", address, "--name", name]
+                arguments += ["--spool", f"{folder}/{name}"]
+                for key, value in labels.items():
+                    arguments += ["--label", f"{key}={value}"]
+                fleet.start(name, ["agent", *arguments])
+            fleet.wait_for_agents(len(names))
+            yield fleet
+        finally:
+            fleet.stop()
+
+
+def _last_lines(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return " | ".join(lines[-_LOG_LINES:]) or "it said nothing"

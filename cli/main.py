@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entry point: finds the command, runs it, turns its end into an exit code.
+
+Commands are loaded when they are called, so that `ldapslam list` does not pay for
+matplotlib. An expected error is an LdapSlamError and is printed with its hint; any
+other exception is a defect of ours: its trace goes to a file that the message names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from ldapslam.cli.console import Invocation, complain, error_document, put_json, say
+from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
+
+# Command -> module of cli/ that has it, in the order of `ldapslam --help`.
+_COMMANDS = {
+    "demo": "demo",
+    "run": "run",
+    "check": "check",
+    "selfcheck": "selfcheck",
+    "coordinator": "serve",
+    "agent": "serve",
+    "submit": "operate",
+    "list": "operate",
+    "show": "operate",
+    "watch": "operate",
+    "cancel": "operate",
+    "agents": "operate",
+    "report": "report",
+    "job": "job",
+    "completion": "completion",
+}
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class Commands(click.Group):
+    """The commands, each imported from its module when it is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module_name = _COMMANDS.get(cmd_name)
+        if module_name is None:
+            return None
+        module = importlib.import_module(f"ldapslam.cli.{module_name}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+
+def _exit_codes() -> str:
+    lines = (f"{code:>5}  {text}" for code, text in EXIT_CODE_MEANING.items())
+    return "\b\nExit codes:\n" + "\n".join(lines)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_exit_codes(),
+)
+@click.version_option(package_name="ldapslam")
+@click.option("-v", "--verbose", count=True, help="Log more; twice for everything.")
+def cli(verbose: int) -> None:
+    """Load LDAP directories from many machines and report numbers you can sign."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(level=level, format=_LOG_FORMAT)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command line and exit with its code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code."""
+    # SIGTERM takes the way of Ctrl-C: children are ended, temporary files removed.
+    # The commands that serve put handlers of their own in its place.
+    signal.signal(signal.SIGTERM, _interrupt)
+    invocation = Invocation()
+    try:
+        result = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="ldapslam",
+            obj=invocation,
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except LdapSlamError as error:
+        complain(error)
+        if invocation.json:
+            put_json(error_document(error))
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        say("interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our stdout has gone, as in `ldapslam list | head -1`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.PASS
+    except Exception as error:
+        say(f"internal error: {type(error).__name__}: {error}")
+        say(f"hint: this is a defect of ldapslam; {_trace_file()} has the details")
+        return ExitCode.INTERNAL
+    return int(result or ExitCode.PASS)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _trace_file() -> str:
+    """Write the trace of the exception being handled; the file's name."""
+    command = " ".join(sys.argv[1:])
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="ldapslam-error-", suffix=".log", delete=False
+    ) as log:
+        log.write(f"ldapslam {command}\n{sys.version}\n\n{traceback.format_exc()}")
+    return log.name
+
+
+if __name__ == "__main__":
+    main()

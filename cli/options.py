@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments and options that several commands have, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ldapslam.cli.client import (
+    COORDINATOR_VARIABLE,
+    DEFAULT_COORDINATOR,
+    Client,
+    default_coordinator,
+)
+from ldapslam.jobs.errors import ConfigError, LdapSlamError
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Formats of a report, in the order in which they are made.
+FORMATS = ("html", "pdf", "text", "json", "csv", "hlog")
+
+job_argument = click.argument(
+    "job_file", metavar="JOB", type=click.Path(path_type=Path, dir_okay=False)
+)
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Change a field of the job, such as run.duration=30s; repeatable.",
+)
+
+coordinator_option = click.option(
+    "--coordinator",
+    metavar="HOST:PORT",
+    envvar=COORDINATOR_VARIABLE,
+    default=DEFAULT_COORDINATOR,
+    show_default=True,
+    show_envvar=True,
+    help="Where the coordinator listens; also unix:PATH.",
+)
+
+
+def _complete_run(
+    context: click.Context, _: click.Parameter, incomplete: str
+) -> list[str]:
+    """Ids of runs for the shell's completion; none without a coordinator."""
+    address = context.params.get("coordinator") or default_coordinator()
+    try:
+        with Client(address) as client:
+            runs = [status.run_id for status in client.runs(limit=50)]
+    except LdapSlamError:
+        return []
+    return [run for run in ("latest", *runs) if run.startswith(incomplete)]
+
+
+def run_argument(command: _Command) -> _Command:
+    """RUN: an id, the beginning of one, or `latest`."""
+    argument = click.argument("run_id", metavar="RUN", shell_complete=_complete_run)
+    return argument(command)
+
+
+def parse_formats(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    """`html,pdf` as a tuple; None and `all` are all."""
+    if value in (None, "all"):
+        return FORMATS
+    wanted = tuple(part.strip() for part in str(value).split(",") if part.strip())
+    unknown = [part for part in wanted if part not in FORMATS]
+    if unknown or not wanted:
+        raise ConfigError(
+            f"--format: expected formats separated by commas, got {value!r}",
+            hint=f"the formats are {', '.join(FORMATS)}",
+        )
+    return wanted
+
+
+format_option = click.option(
+    "--format",
+    "formats",
+    metavar="FORMAT,…",
+    callback=parse_formats,
+    help=f"Which reports: {', '.join(FORMATS)}. All when left out.",
+)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of a run: its reports, its verdict, and the exit code that follows."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ldapslam.cli.client import Client
+from ldapslam.cli.console import put, put_json, say
+from ldapslam.jobs.errors import ExitCode, RunAborted
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.messages import error_of
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import Summary, summarise
+
+_EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
+    "PASS": ExitCode.PASS,
+    "FAIL": ExitCode.FAIL,
+    "INVALID": ExitCode.INVALID,
+}
+
+
+def raise_if_never_started(status: pb.RunStatus) -> None:
+    """Raise the error of a run that ended before any load: it has no figures."""
+    if status.t0_utc or status.state not in ("failed", "cancelled"):
+        return
+    if status.HasField("failure"):
+        raise error_of(status.failure)
+    raise RunAborted(status.state_detail or f"it was {status.state} before its start")
+
+
+def report(
+    store: Store, run_id: str, *, out: Path, formats: Sequence[str]
+) -> tuple[Summary, list[Path]]:
+    """Write the reports of a run into `out`; their paths."""
+    # matplotlib, jinja2 and typst are loaded here and only when there is something to
+    # render.
+    from ldapslam.reports.render import render
+
+    summary = summarise(store, run_id)
+    out.mkdir(parents=True, exist_ok=True)
+    return summary, render(summary, out, formats)
+
+
+def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
+    """Print the result of a run on stdout; the verdict's exit code."""
+    from ldapslam.reports.text import render_text
+
+    if as_json:
+        put_json(summary.result())
+    else:
+        put(render_text(summary).rstrip("\n"))
+    return _EXIT_OF_VERDICT[summary.verdict]
+
+
+def name_files(out: Path, files: Sequence[Path]) -> None:
+    """Say where the reports are."""
+    say(f"\nreports are in {out}:")
+    for path in files:
+        say(f"  {path}")
+
+
+@contextlib.contextmanager
+def fetched_store(client: Client, run_id: str) -> Iterator[Store]:
+    """A temporary store with one run of a coordinator."""
+    with tempfile.TemporaryDirectory(prefix="ldapslam-report-") as folder:
+        with Store.open(Path(folder) / "results.sqlite") as store:
+            store.import_run(client.fetch(run_id))
+            yield store

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run as it goes: a live table on a terminal, otherwise one plain line per interval.
+
+Both go to stderr. The figures are those of single intervals, merged over the agents by
+the coordinator; the report's are computed afresh from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ldapslam.cli.client import Client
+from ldapslam.cli.console import say, us_text
+from ldapslam.proto import operator_pb2 as pb
+
+_NS_PER_S = 1_000_000_000
+_TABLE_COLUMNS = (
+    "stream",
+    "throughput",
+    "p50",
+    "p99",
+    "errors",
+    "dropped",
+    "in flight",
+    "backlog",
+)
+
+
+class Progress:
+    """Shows the updates of one run; a context manager that ends the live table."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live: Live | None = None
+        self._status = pb.RunStatus()
+        self._figures: pb.IntervalFigures | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, refresh_per_second=4, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, update: pb.RunUpdate) -> None:
+        """Show one update of WatchRun."""
+        match update.WhichOneof("kind"):
+            case "status":
+                self._show_status(update.status)
+            case "figures":
+                self._show_figures(update.figures)
+            case "event":
+                self._line(f"{update.event.kind}: {update.event.text}")
+
+    def _show_status(self, status: pb.RunStatus) -> None:
+        is_news = status.state != self._status.state
+        self._status = status
+        if is_news:
+            detail = f": {status.state_detail}" if status.state_detail else ""
+            self._line(f"run {status.run_id} is {status.state}{detail}")
+        self._refresh()
+
+    def _show_figures(self, figures: pb.IntervalFigures) -> None:
+        self._figures = figures
+        if self._live is None:
+            say(interval_line(figures))
+        self._refresh()
+
+    def _line(self, text: str) -> None:
+        # Lines scroll by above the live table.
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _refresh(self) -> None:
+        if self._live is not None:
+            self._live.update(live_view(self._status, self._figures))
+
+
+def follow(client: Client, run_id: str, progress: Progress) -> pb.RunStatus:
+    """Show a run until it ends; its final status."""
+    for update in client.watch(run_id):
+        progress.show(update)
+    return client.run(run_id)
+
+
+def interval_line(figures: pb.IntervalFigures) -> str:
+    """One interval in one line, for logs."""
+    streams = " | ".join(_stream_text(stream) for stream in figures.streams)
+    missing = figures.agents_planned - figures.agents_reported
+    note = f" | {missing} of {figures.agents_planned} agents missing" if missing else ""
+    return f"{_clock(figures.end_ns)} {figures.phase:<9} {streams}{note}"
+
+
+def _stream_text(stream: pb.StreamFigures) -> str:
+    parts = [
+        f"{stream.stream} {stream.throughput_per_s:,.0f}/s",
+        f"p50 {us_text(_p50(stream))}",
+        f"p99 {us_text(_p99(stream))}",
+        f"errors {stream.errors}",
+    ]
+    parts += [f"dropped {stream.dropped}"] if stream.dropped else []
+    parts += [f"backlog {stream.backlog}"] if stream.backlog else []
+    return " ".join(parts)
+
+
+def live_view(
+    status: pb.RunStatus, figures: pb.IntervalFigures | None
+) -> RenderableType:
+    """What a terminal shows: where the run is, and the last interval's figures."""
+    if figures is None:
+        return Text(f"{status.job_name} {status.run_id}: {status.state}")
+    planned = f" of {_clock(status.planned_ns)}" if status.planned_ns else ""
+    title = (
+        f"{status.job_name} {status.run_id}: {figures.phase}, "
+        f"{_clock(figures.end_ns)}{planned}, "
+        f"{figures.agents_reported} of {figures.agents_planned} agents, "
+        f"busiest worker {figures.busy_share:.0%}"
+    )
+    table = Table(box=None, pad_edge=False)
+    for column in _TABLE_COLUMNS:
+        table.add_column(column, justify="left" if column == "stream" else "right")
+    for row in _rows(figures.streams):
+        table.add_row(*row)
+    return Group(Text(title), table)
+
+
+def _rows(streams: Iterable[pb.StreamFigures]) -> Iterable[tuple[str, ...]]:
+    for stream in streams:
+        yield (
+            stream.stream,
+            f"{stream.throughput_per_s:,.0f}/s",
+            us_text(_p50(stream)),
+            us_text(_p99(stream)),
+            f"{stream.errors:,}",
+            f"{stream.dropped:,}",
+            f"{stream.in_flight:,}",
+            f"{stream.backlog:,}",
+        )
+
+
+def _p50(stream: pb.StreamFigures) -> float | None:
+    has_value = stream.HasField("response_time_p50_us")
+    return stream.response_time_p50_us if has_value else None
+
+
+def _p99(stream: pb.StreamFigures) -> float | None:
+    has_value = stream.HasField("response_time_p99_us")
+    return stream.response_time_p99_us if has_value else None
+
+
+def _clock(time_ns: int) -> str:
+    minutes, seconds = divmod(time_ns // _NS_PER_S, 60)
+    hours, minutes = divmod(minutes, 60)
+    return (
+        f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+    )

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run`: a coordinator and N agents on this host, one job, its reports.
+
+The path is the one of a fleet: submit, watch, report. Ctrl-C cancels the run, which
+then drains, and its reports are written all the same; a second Ctrl-C ends at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from ldapslam.cli.client import Client
+from ldapslam.cli.console import json_option, say
+from ldapslam.cli.local_fleet import LocalFleet, agent_names, local_fleet
+from ldapslam.cli.operate import submit_job
+from ldapslam.cli.options import FORMATS, job_argument, set_option
+from ldapslam.cli.outcome import (
+    name_files,
+    raise_if_never_started,
+    report,
+    show_outcome,
+)
+from ldapslam.cli.progress import Progress, follow
+from ldapslam.jobs.errors import ExitCode
+from ldapslam.jobs.load import load_job
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.reports.results.store import Store
+
+RUNS_FOLDER = Path("ldapslam-runs")
+STORE_NAME = "results.sqlite"
+
+
+@click.command("run")
+@job_argument
+@click.option(
+    "--agents",
+    metavar="N",
+    type=click.IntRange(1, 256),
+    help="Local agents; when left out, as many as the job wants, else one.",
+)
+@set_option
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
+)
+@json_option
+def run_command(
+    job_file: Path,
+    agents: int | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+) -> ExitCode:
+    """Run JOB here and now: a coordinator and N agents on this host.
+
+    The report is printed on stdout and written, in all formats, to a folder, which is
+    named at the end. The exit code is the verdict's.
+    """
+    return run_locally(job_file, agents, overrides, out, as_json=as_json)
+
+
+def run_locally(
+    job_file: Path,
+    agents: int | None,
+    overrides: Sequence[str],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> ExitCode:
+    """Run a job on this host; the exit code."""
+    if agents is not None:
+        overrides = [*overrides, "agents={all: true}"]
+    job = load_job(job_file, overrides)
+    names = agent_names(job.agents, agents)
+    with _results_folder(out) as results:
+        store_file = results.folder / STORE_NAME
+        labels = job.agents.labels or {}
+        with local_fleet(names, labels, store_file, results.folder / "logs") as fleet:
+            status, is_interrupted = _run_on(fleet, job_file, overrides)
+        raise_if_never_started(status)
+        results.keep(status.run_id)
+        with Store.open(results.folder / STORE_NAME) as store:
+            summary, files = report(
+                store, status.run_id, out=results.folder, formats=FORMATS
+            )
+        exit_code = show_outcome(summary, as_json=as_json)
+        name_files(results.folder, files)
+    return ExitCode.INTERRUPTED if is_interrupted else exit_code
+
+
+def _run_on(
+    fleet: LocalFleet, job_file: Path, overrides: Sequence[str]
+) -> tuple[pb.RunStatus, bool]:
+    """Submit and watch; the final status, and whether Ctrl-C ended it."""
+    with Client(fleet.address) as client, Progress() as progress:
+        run_id = submit_job(client, job_file, overrides)
+        try:
+            return follow(client, run_id, progress), False
+        except KeyboardInterrupt:
+            say("interrupted: the run is cancelled and drains; again to end at once")
+            client.cancel(run_id)
+            return follow(client, run_id, progress), True
+
+
+class _Results:
+    """The folder that results go to: the user's, or one that gets the run's name."""
+
+    def __init__(self, out: Path | None) -> None:
+        self._is_named = out is not None
+        #: Until the run's id is known, a name that says so.
+        self.folder = out or RUNS_FOLDER / f"unfinished-{time.time_ns()}"
+        self._has_existed = self.folder.exists()
+        self._is_kept = False
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(self, run_id: str) -> None:
+        """There are results: give the folder its name."""
+        self._is_kept = True
+        if not self._is_named:
+            self.folder = self.folder.rename(RUNS_FOLDER / run_id)
+
+    def discard_if_useless(self) -> None:
+        """Remove what a run left that never started, and no more than that."""
+        if not self._is_kept and not self._has_existed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self._is_named:
+                with contextlib.suppress(OSError):  # other runs are there
+                    RUNS_FOLDER.rmdir()
+
+
+@contextlib.contextmanager
+def _results_folder(out: Path | None) -> Iterator[_Results]:
+    results = _Results(out)
+    try:
+        yield results
+    finally:
+        results.discard_if_useless()
