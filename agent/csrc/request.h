@@ -104,6 +104,8 @@ struct slam_worker {
     struct slam_flow *flows;
     size_t flow_count;
     int epoll_fd;
+    int timer_fd;      /* CLOCK_MONOTONIC */
+    uint64_t armed_ns; /* when it rings; UINT64_MAX: not armed */
     bool draining;
     uint64_t in_flight;      /* over all flows */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
