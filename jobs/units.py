@@ -39,14 +39,15 @@ _RATE_MULTIPLES = {"": 1, "k": 1_000, "M": 1_000_000}
 _MAX_DURATION_NS = 366 * DURATION_UNITS["d"]
 _MAX_RATE_PER_S = 100_000_000
 
-# At most 9 decimals and 15 digits before them: every product stays below 2^127.
-_NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
+_NUMBER = r"\d{1,18}(?:\.\d{1,9})?"
+# Six decimals: both terms of a rate's fraction fit in 63 bits, as the engine wants.
+_RATE_NUMBER = r"\d{1,12}(?:\.\d{1,6})?"
 DURATION_PATTERN = rf"^(?:{_NUMBER}(?:d|h|m|s|ms|us|ns))+$"
-RATE_PATTERN = rf"^{_NUMBER}[kM]?/(?:s|m|h)$"
+RATE_PATTERN = rf"^{_RATE_NUMBER}[kM]?/(?:s|m|h)$"
 SHARE_PATTERN = rf"^{_NUMBER}%$"
 
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|us|ns|d|h|m|s)", re.ASCII)
-_RATE = re.compile(rf"({_NUMBER})([kM]?)/([smh])", re.ASCII)
+_RATE = re.compile(rf"({_RATE_NUMBER})([kM]?)/([smh])", re.ASCII)
 _SHARE = re.compile(rf"({_NUMBER})%", re.ASCII)
 
 
@@ -130,9 +131,9 @@ def format_rate(rate: Rate) -> str:
     """A text that parse_rate turns into the same rate."""
     for period, period_ns in RATE_PERIODS.items():
         number = Fraction(rate.events * period_ns, rate.per_ns)
-        scaled = number * 10**9
+        scaled = number * 10**6
         if scaled.denominator == 1:
-            return f"{_plain_decimal(Decimal(int(scaled)).scaleb(-9))}/{period}"
+            return f"{_plain_decimal(Decimal(int(scaled)).scaleb(-6))}/{period}"
     raise Fault(f"a rate of {rate.per_s}/s has no exact text")
 
 

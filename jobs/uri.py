@@ -36,7 +36,7 @@ def check_uri(text: str) -> str:
         return f"ldapi://{rest}" if rest else "ldapi:///"
     host_port = _HOST_PORT.fullmatch(rest)
     if host_port is None:
-        hint = None
+        hint = "host and port, such as ldap://ds1.example.com:389 or ldap://[::1]:389"
         if "/" in rest or "?" in rest:
             hint = "give host and port only; the base DN belongs to the operation"
         raise expected(what, text, hint)

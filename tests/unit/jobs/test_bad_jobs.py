@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from ldapslam.jobs.errors import ExitCode, JobErrors
 from ldapslam.jobs.load import load_job, load_job_text
 
