@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The floor: the least that a client of the same bytes costs. One thread, one epoll
+ * loop, closed loop over N connections: write a request, wait, read the response,
+ * again. It looks at nothing that it reads but its length, and measures nothing but its
+ * own CPU.
+ *
+ *     floor PORT CONNECTIONS RUN_MS WARM_UP_MS REQUEST_HEX RESPONSE_BYTES
+ *
+ * prints, of the time after the warm-up: completed, cpu_ns, wall_ns. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EVENTS 256
+
+struct connection {
+    int fd;
+    size_t received; /* bytes of the current response */
+};
+
+static uint8_t request[4096];
+static size_t request_len;
+
+static void
+fail(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static uint64_t
+now_ns(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+static void
+read_request(const char *hex)
+{
+    for (; hex[0] && hex[1] && request_len < sizeof(request); hex += 2) {
+        const char digits[3] = {hex[0], hex[1], '\0'};
+
+        request[request_len++] = (uint8_t)strtoul(digits, NULL, 16);
+    }
+}
+
+static void
+send_request(const struct connection *c)
+{
+    if (write(c->fd, request, request_len) != (ssize_t)request_len)
+        fail("write");
+}
+
+static int
+connect_to(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons(port)};
+    const int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+        fail("connect");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return fd;
+}
+
+/* Returns the responses completed in one turn of the loop. */
+static uint64_t
+turn(int epoll_fd, size_t response_len)
+{
+    static uint8_t response[65536];
+    struct epoll_event events[EVENTS];
+    uint64_t completed = 0;
+    int n = epoll_wait(epoll_fd, events, EVENTS, 1000);
+
+    for (int i = 0; i < n; i++) {
+        struct connection *c = events[i].data.ptr;
+        ssize_t got = recv(c->fd, response, sizeof(response), MSG_DONTWAIT);
+
+        if (got <= 0)
+            fail("recv");
+        c->received += (size_t)got;
+        if (c->received >= response_len) {
+            c->received -= response_len;
+            completed++;
+            send_request(c);
+        }
+    }
+    return completed;
+}
+
+int
+main(int argc, char **argv)
+{
+    if (argc != 7) {
+        fprintf(stderr, "usage: floor PORT CONNECTIONS RUN_MS WARM_UP_MS REQUEST_HEX "
+                        "RESPONSE_BYTES\n");
+        return 2;
+    }
+    uint16_t port = (uint16_t)strtoul(argv[1], NULL, 10);
+    size_t count = strtoul(argv[2], NULL, 10);
+    uint64_t run_ns = strtoull(argv[3], NULL, 10) * 1000000;
+    uint64_t warm_up_ns = strtoull(argv[4], NULL, 10) * 1000000;
+    size_t response_len = strtoul(argv[6], NULL, 10);
+    struct connection *connections = calloc(count, sizeof(*connections));
+    int epoll_fd = epoll_create1(0);
+
+    if (!connections || epoll_fd < 0)
+        fail("set-up");
+    read_request(argv[5]);
+    for (size_t i = 0; i < count; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &connections[i]};
+
+        connections[i].fd = connect_to(port);
+        if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, connections[i].fd, &event) < 0)
+            fail("epoll_ctl");
+    }
+    for (size_t i = 0; i < count; i++)
+        send_request(&connections[i]);
+
+    uint64_t warm_ns = now_ns(CLOCK_MONOTONIC) + warm_up_ns;
+    uint64_t start_ns;
+    do {
+        turn(epoll_fd, response_len);
+        start_ns = now_ns(CLOCK_MONOTONIC);
+    } while (start_ns < warm_ns);
+    uint64_t start_cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    uint64_t completed = 0;
+    uint64_t end_ns;
+    do {
+        completed += turn(epoll_fd, response_len);
+        end_ns = now_ns(CLOCK_MONOTONIC);
+    } while (end_ns < start_ns + run_ns);
+    uint64_t cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_ns;
+
+    printf("%llu %llu %llu\n", (unsigned long long)completed,
+           (unsigned long long)cpu_ns, (unsigned long long)(end_ns - start_ns));
+    return 0;
+}
