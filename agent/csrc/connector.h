@@ -48,8 +48,8 @@ void slam_connector_destroy(struct slam_connector *connector);
 void slam_connector_submit(struct slam_connector *connector, struct slam_link *link,
                            uint64_t due_ns);
 
-/* Waits until nothing is queued or under way, or the first attempt failed: then the rest
- * of the queue is given up. Returns 0 or SLAM_ECONNECT with the first failure. */
+/* Waits until nothing is queued or under way, or the first attempt failed: then the
+ * rest of the queue is given up. Returns 0 or SLAM_ECONNECT with the first failure. */
 int slam_connector_wait(struct slam_connector *connector,
                         struct slam_conn_error *error);
 

@@ -493,8 +493,10 @@ slam_engine_locate(const struct slam_engine *e, size_t op, size_t *stream,
 void
 slam_engine_facts(const struct slam_engine *e, struct slam_engine_facts *facts)
 {
+    size_t open_workers = 0;
+    size_t realtime_workers = 0;
+
     *facts = (struct slam_engine_facts){.kernel_stamps = true,
-                                        .realtime = e->worker_count > 0,
                                         .workers = (uint32_t)e->worker_count};
     slam_wire_library(facts->libldap, sizeof(facts->libldap), facts->tls,
                       sizeof(facts->tls));
@@ -502,7 +504,8 @@ slam_engine_facts(const struct slam_engine *e, struct slam_engine_facts *facts)
         facts->connections += slam_worker_connections(e->workers[i]);
         facts->kernel_stamps =
             facts->kernel_stamps && slam_worker_stamps(e->workers[i]);
-        if (slam_worker_is_open(e->workers[i]))
-            facts->realtime = facts->realtime && slam_worker_realtime(e->workers[i]);
+        open_workers += slam_worker_is_open(e->workers[i]);
+        realtime_workers += slam_worker_realtime(e->workers[i]);
     }
+    facts->realtime = open_workers > 0 && realtime_workers == open_workers;
 }

@@ -3,9 +3,9 @@
  *
  *     create, add streams and operations, prepare, start, snapshot…, destroy
  *
- * All calls come from one control thread, but for slam_engine_stop, which any thread may
- * call between start and destroy. Times are ns; "after T0" ones count from the start
- * that slam_engine_start names. Text arguments are copied. */
+ * All calls come from one control thread, but for slam_engine_stop, which any thread
+ * may call between start and destroy. Times are ns; "after T0" ones count from the
+ * start that slam_engine_start names. Text arguments are copied. */
 #ifndef SLAM_ENGINE_H
 #define SLAM_ENGINE_H
 
@@ -120,9 +120,9 @@ struct slam_snapshot {
 /* Waits until every worker closed interval `index`, at most timeout_ns. Indexes must be
  * read in order, each once. Returns 1 and *snapshot (valid until the next call), 0 on
  * time-out, or a negative slam_err. */
-int slam_engine_snapshot(struct slam_engine *engine, uint64_t index, uint64_t timeout_ns,
-                         const struct slam_snapshot **snapshot, char *err,
-                         size_t err_len);
+int slam_engine_snapshot(struct slam_engine *engine, uint64_t index,
+                         uint64_t timeout_ns, const struct slam_snapshot **snapshot,
+                         char *err, size_t err_len);
 
 /* Stream of the operation at `op` in slam_snapshot.ops, and its index there. */
 void slam_engine_locate(const struct slam_engine *engine, size_t op, size_t *stream,
@@ -132,7 +132,7 @@ struct slam_engine_facts {
     char libldap[64];
     char tls[64];
     bool kernel_stamps; /* on every connection */
-    bool realtime;      /* granted to every worker of open streams */
+    bool realtime; /* every worker of open streams has SCHED_FIFO, and there is one */
     uint32_t workers;
     size_t connections;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When requests are due: pure arithmetic, no clock.
  *
- * The run's arrivals are one sequence, cut exactly over the participants (the workers of
- * all agents that carry the stream). With rate R and a linear ramp-up of length T,
+ * The run's arrivals are one sequence, cut exactly over the participants (the workers
+ * of all agents that carry the stream). With rate R and a linear ramp-up of length T,
  *
  *     N(t) = R t^2 / (2 T)      for t < T      expected arrivals by t
  *     N(t) = R (t - T / 2)      for t >= T

@@ -29,8 +29,8 @@ enum slam_pdu_tag {
 };
 
 struct slam_pdu {
-    int32_t message_id; /* 0: unsolicited notification */
-    uint8_t tag;        /* of the operation, an enum slam_pdu_tag */
+    int32_t message_id;  /* 0: unsolicited notification */
+    uint8_t tag;         /* of the operation, an enum slam_pdu_tag */
     int32_t result_code; /* -1 where the operation has none */
     size_t len;          /* of the whole message, in bytes */
 };

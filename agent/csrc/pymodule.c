@@ -139,10 +139,10 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "the engine is initialised");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$IIKIOKKKK|pKK", names,
-                                     &agent_index, &agent_count, &seed, &workers,
-                                     &boundaries, &measure_start, &measure_end,
-                                     &ramp_up, &grace, &realtime, &spin, &max_pdu))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIKIOKKKK|pKK", names, &agent_index,
+                                     &agent_count, &seed, &workers, &boundaries,
+                                     &measure_start, &measure_end, &ramp_up, &grace,
+                                     &realtime, &spin, &max_pdu))
         return -1;
     boundaries_ns = u64_array(boundaries, &boundary_count);
     if (!boundaries_ns)
@@ -676,11 +676,11 @@ static PyType_Spec engine_spec = {.name = "ldapslam.agent._engine.Engine",
                                   .flags = Py_TPFLAGS_DEFAULT,
                                   .slots = engine_slots};
 
-/* -- Responder ---------------------------------------------------------------------- */
+/* -- Responder ----------------------------------------------------------------------
+ */
 
 struct responder_object {
-    PyObject_HEAD
-    struct slam_responder *responder;
+    PyObject_HEAD struct slam_responder *responder;
     char *socket_path;
 };
 
@@ -762,10 +762,8 @@ responder_dealloc(PyObject *self_object)
     PyTypeObject *type = Py_TYPE(self_object);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
-    Py_BEGIN_ALLOW_THREADS
-    slam_responder_destroy(self->responder);
-    Py_END_ALLOW_THREADS
-    free(self->socket_path);
+    Py_BEGIN_ALLOW_THREADS slam_responder_destroy(self->responder);
+    Py_END_ALLOW_THREADS free(self->socket_path);
     release(self_object);
     Py_DECREF(type);
 }
@@ -805,10 +803,8 @@ responder_stop(PyObject *self, PyObject *unused)
     (void)unused;
     if (!responder)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    slam_responder_stop(responder);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS slam_responder_stop(responder);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyObject *
@@ -932,11 +928,11 @@ static PyType_Spec responder_spec = {.name = "ldapslam.agent._engine.Responder",
                                      .flags = Py_TPFLAGS_DEFAULT,
                                      .slots = responder_slots};
 
-    /* -- module
-       --------------------------------------------------------------------------- */
+/* -- module
+   --------------------------------------------------------------------------- */
 
-    static int
-    module_exec(PyObject *module)
+static int
+module_exec(PyObject *module)
 {
     struct module_state *state = PyModule_GetState(module);
 

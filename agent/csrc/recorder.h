@@ -64,9 +64,9 @@ void slam_stream_record_clear(struct slam_stream_record *stream);
 struct slam_interval_record {
     uint64_t start_ns; /* CLOCK_MONOTONIC */
     uint64_t end_ns;
-    uint64_t wait_ns; /* blocked in epoll_pwait2 */
-    uint64_t spin_ns; /* polling for a deadline closer than the spin limit */
-    uint64_t cpu_ns;  /* of the thread */
+    uint64_t wait_ns;      /* blocked in epoll_pwait2 */
+    uint64_t spin_ns;      /* polling for a deadline closer than the spin limit */
+    uint64_t cpu_ns;       /* of the thread */
     uint64_t run_queue_ns; /* runnable but not running */
     uint64_t loops;
     uint64_t clock_step_ns; /* largest step of CLOCK_REALTIME seen */
@@ -107,9 +107,10 @@ bool slam_recorder_close(struct slam_recorder *recorder, uint64_t now_ns, bool f
 /* Control: waits until interval `index` is closed, until the deadline (CLOCK_MONOTONIC)
  * at most. Returns its record, which stays valid until slam_recorder_release; NULL on
  * time-out or, with *finished, when the worker ended before it. */
-const struct slam_interval_record *
-slam_recorder_wait(struct slam_recorder *recorder, uint64_t index, uint64_t deadline_ns,
-                   bool *finished);
+const struct slam_interval_record *slam_recorder_wait(struct slam_recorder *recorder,
+                                                      uint64_t index,
+                                                      uint64_t deadline_ns,
+                                                      bool *finished);
 
 /* Control: hands the record of interval `index` back, cleared. */
 void slam_recorder_release(struct slam_recorder *recorder, uint64_t index);

@@ -39,7 +39,7 @@ struct slam_conn {
     uint32_t free_count;
     uint32_t timed_out; /* slots in that state */
     uint32_t generation;
-    uint32_t offered; /* free slots that the flow counts as usable */
+    uint32_t offered;  /* free slots that the flow counts as usable */
     uint32_t failures; /* attempts since the connection was last up */
     bool up;
     bool queued;          /* in the flow's queue of usable connections */
@@ -69,7 +69,7 @@ struct slam_flow {
     size_t *first_state;                   /* [op_count] */
     struct slam_rng values_rng;
     uint32_t slot_bits;
-    uint64_t in_flight; /* sent, neither done, timed out nor lost */
+    uint64_t in_flight;       /* sent, neither done, timed out nor lost */
     struct slam_slot *oldest; /* sent slots by time of sending */
     struct slam_slot *newest;
 
@@ -87,7 +87,7 @@ struct slam_flow {
     uint64_t usable_since_ns; /* since when there has always been a free slot */
 
     /* closed loop */
-    uint32_t next_start; /* conns[next_start] has not begun */
+    uint32_t next_start;          /* conns[next_start] has not begun */
     struct slam_conn *think_head; /* by due_ns */
     struct slam_conn *think_tail;
 };
@@ -107,10 +107,10 @@ struct slam_worker {
     int timer_fd;      /* CLOCK_MONOTONIC */
     uint64_t armed_ns; /* when it rings; UINT64_MAX: not armed */
     bool draining;
-    uint64_t in_flight;      /* over all flows */
+    uint64_t in_flight;          /* over all flows */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
-    char *scratch;           /* for encoding values */
-    uint8_t *pdu;            /* for encoding requests: ends at pdu + pdu_len */
+    char *scratch;               /* for encoding values */
+    uint8_t *pdu;                /* for encoding requests: ends at pdu + pdu_len */
     size_t pdu_len;
     uint8_t rx[SLAM_RX_BYTES];
     pthread_t thread;
@@ -144,8 +144,9 @@ void slam_request_expire(struct slam_flow *flow, uint64_t now_ns);
 /* Counts everything in flight as unresolved: the run is over. */
 void slam_request_give_up(struct slam_flow *flow);
 
-/* Called by request.c, implemented by worker.c: a client (closed) or a slot (open) became
- * free; since is the time from which it was free. May send, and so break connections. */
+/* Called by request.c, implemented by worker.c: a client (closed) or a slot (open)
+ * became free; since is the time from which it was free. May send, and so break
+ * connections. */
 void slam_worker_client_free(struct slam_conn *conn, uint64_t since_ns);
 void slam_worker_slot_free(struct slam_flow *flow);
 

@@ -351,8 +351,8 @@ handle_event(struct slam_worker *worker, const struct epoll_event *event)
     }
 }
 
-/* Waits for messages until the deadline and handles them. With spin_ns, the last stretch
- * before a paced send is polled instead of slept. */
+/* Waits for messages until the deadline and handles them. With spin_ns, the last
+ * stretch before a paced send is polled instead of slept. */
 static void
 wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_ns,
                 uint64_t pace_ns, uint64_t spin_ns)
@@ -380,12 +380,13 @@ wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_n
         handle_event(worker, &events[i]);
 }
 
-/* -- real time ---------------------------------------------------------------------------- */
+/* -- real time
+ * ---------------------------------------------------------------------------- */
 
-/* A real-time thread that hardly sleeps starves what shares its core, the directory under
- * test perhaps, until the kernel takes the core away for tens of milliseconds. So its CPU
- * share is watched: above the limit it stops spinning, and still above, it gives
- * SCHED_FIFO back, for good. */
+/* A real-time thread that hardly sleeps starves what shares its core, the directory
+ * under test perhaps, until the kernel takes the core away for tens of milliseconds. So
+ * its CPU share is watched: above the limit it stops spinning, and still above, it
+ * gives SCHED_FIFO back, for good. */
 #define BUDGET_WINDOW_NS (SLAM_NS_PER_S / 10)
 #define BUDGET_SHARE 0.80
 #define BUDGET_SPIN_SHARE 0.50 /* below: may spin again */
@@ -403,7 +404,8 @@ watch_budget(struct slam_worker *worker, struct budget *budget, uint64_t now_ns)
     uint64_t cpu_ns;
     double share;
 
-    if (!worker->realtime_granted || now_ns < budget->window_start_ns + BUDGET_WINDOW_NS)
+    if (!worker->realtime_granted ||
+        now_ns < budget->window_start_ns + BUDGET_WINDOW_NS)
         return;
     cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     share = (double)(cpu_ns - budget->window_cpu_ns) /
@@ -666,7 +668,8 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     worker->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (worker->epoll_fd < 0 || worker->timer_fd < 0 ||
-        epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, worker->inbox.event_fd, &inbox) != 0 ||
+        epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, worker->inbox.event_fd, &inbox) !=
+            0 ||
         epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, worker->timer_fd, &timer) != 0) {
         rc = SLAM_ESYS;
         goto out;

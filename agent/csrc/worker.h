@@ -13,8 +13,8 @@
 
 #include <stdatomic.h>
 
-/* The run's time line, CLOCK_MONOTONIC where absolute. Written before the workers start,
- * read only afterwards, but for stop_ns. */
+/* The run's time line, CLOCK_MONOTONIC where absolute. Written before the workers
+ * start, read only afterwards, but for stop_ns. */
 struct slam_timeline {
     uint64_t t0_ns;
     const uint64_t *boundaries_ns; /* interval ends after T0, ascending */
