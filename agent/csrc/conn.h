@@ -69,8 +69,9 @@ ssize_t slam_wire_read(struct slam_wire *wire, uint8_t *buf, size_t len);
 /* Kernel stamp of the last byte read from the socket, CLOCK_REALTIME in ns; 0: none. */
 uint64_t slam_wire_stamp_ns(const struct slam_wire *wire);
 
-/* Writes plain text. Returns the bytes taken; 0 when the socket is full (call again with
- * the same bytes when it is writable: TLS demands it); -1 when the connection broke. */
+/* Writes plain text. Returns the bytes taken; 0 when the socket is full (call again
+ * with the same bytes when it is writable: TLS demands it); -1 when the connection
+ * broke. */
 ssize_t slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len);
 
 /* What libldap is and carries. */
