@@ -9,6 +9,7 @@ INSTALL ?= $(if $(CI),plain,editable)
 # Seconds that each fuzz target runs in `make check-full`.
 FUZZ_S ?= 60
 
+comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
@@ -18,8 +19,14 @@ ENGINE_INPUTS := pyproject.toml $(shell find agent/csrc -name '*.[ch]' -o -name 
 PLAIN_INPUTS := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 INPUTS := $(ENGINE_INPUTS) $(if $(filter plain,$(INSTALL)),$(PLAIN_INPUTS))
 
+# $(call c_build,NAME,OPTIONS): the engine and its C tests in build/c/NAME
+c_build = cmake -S agent/csrc -B build/c/$(1) -DENGINE_TESTS=ON $(2) >/dev/null && \
+	cmake --build build/c/$(1) -j $$(nproc) >/dev/null
+c_tests = $(call c_build,$(1),$(2)) && \
+	ctest --test-dir build/c/$(1) --output-on-failure --no-tests=error
+
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check check-full bench proto format clean
+.PHONY: help setup demo test check check-full ctest bench proto format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /    make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,7 +37,7 @@ setup: $(STAMPS)/ldapslam-$(INSTALL) ## system packages, .venv, the engine's bui
 demo: setup ## a real measurement of a throw-away slapd, and its report
 	$(BIN)/ldapslam demo
 
-test: check ## the checkers and the tests; what CI runs
+test: check ctest ## the checkers and the tests; what CI runs
 	$(BIN)/pytest -m "not accuracy and not long"
 
 check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated code
@@ -40,6 +47,24 @@ check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated c
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
+
+ctest: $(STAMPS)/system ## the tests of the engine in C
+	$(call c_tests,plain)
+
+# The runs of their own: what measures time must not share the machine with the rest.
+check-full: test ## also sanitizers, fuzzing, accuracy, leaks
+	.ci/system-packages $(PYTHON) full
+	$(call c_tests,address,-DENGINE_WERROR=ON -DENGINE_SANITIZE=address$(comma)undefined)
+	CC=clang $(call c_tests,thread,-DENGINE_WERROR=ON -DENGINE_SANITIZE=thread)
+	CC=clang $(call c_build,fuzz,-DENGINE_FUZZ=ON -DENGINE_SANITIZE=address$(comma)undefined)
+	for target in pdu op canned; do \
+	    build/c/fuzz/test/fuzz_$$target -max_total_time=$(FUZZ_S) -max_len=4096 \
+	        -artifact_prefix=build/c/fuzz/ -print_final_stats=1 || exit 1; \
+	done
+	$(BIN)/pytest -m "accuracy or long"
+
+bench: setup ## what the engine costs, against a floor client
+	$(BIN)/python benchmarks/engine_cost.py --json build/bench.json
 
 format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format
 	$(BIN)/ruff format .
