@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The later sections of the report: load generators, method, manifest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ldapslam.reports.document import (
+    BAD,
+    Block,
+    Cell,
+    ChartPlace,
+    Column,
+    Listing,
+    Paragraph,
+    Table,
+)
+from ldapslam.reports.result import manifest_of
+from ldapslam.reports.summary import AgentSummary, Summary
+from ldapslam.reports.typeset import (
+    NOTHING,
+    count,
+    decimal,
+    grouped,
+    microseconds,
+    milliseconds,
+    percent,
+)
+
+_METHOD = (
+    "Response time runs from the moment the schedule intended a request to be sent "
+    "until the kernel had received the last byte of its final response; service time "
+    "runs from the sending. Backlog wait is the time until a connection had a free "
+    "slot, and part of the response time. Send lag and receive lag are the load "
+    "generator's own delays; receive lag is part of no other time.",
+    "Percentiles come from the merged histograms of all agents, never from averaged "
+    "percentiles; their buckets are no wider than 0.1 % of the value. Confidence "
+    "intervals are 95 % order-statistic intervals. They take values for independent; "
+    "response times that follow each other seldom are, so the true interval is wider.",
+    "Percentiles cover the requests whose intended time lies in the measure phase, "
+    "throughput the completions that happened in it.",
+)
+
+_CONNECTIONS = {
+    "connects": "connects",
+    "connect_failures": "failed connects",
+    "disconnects": "lost",
+    "protocol_errors": "protocol errors",
+    "late_responses": "late responses",
+    "unexpected_messages": "unexpected messages",
+    "stamps_missing": "without kernel stamp",
+}
+
+#: Of the manifest's keys, those with a place of their own.
+_ELSEWHERE = ("job_text", "agents", "phases", "planned_agents")
+
+
+def agents(summary: Summary) -> tuple[Block, ...]:
+    figures = Table(
+        "agents",
+        "Agents in the measure phase",
+        (
+            Column("Agent"),
+            Column("throughput", "/s", True),
+            Column("failed", "", True),
+            Column("p50", "ms", True),
+            Column("p99", "ms", True),
+            Column("CPU per op", "µs", True),
+            Column("host CPU", "%", True),
+            Column("workers busy", "%", True),
+            Column("busiest interval", "%", True),
+            Column("CPU wait", "%", True),
+        ),
+        tuple(_agent_row(agent) for agent in summary.agents),
+        (
+            "CPU wait: the largest share of an interval in which a worker was ready "
+            "to run and had no CPU.",
+        ),
+    )
+    clocks = Table(
+        "clocks",
+        "Clocks and completeness",
+        (
+            Column("Agent"),
+            Column("start error", "µs", True),
+            Column("clock offset", "µs", True),
+            Column("known within", "± µs", True),
+            Column("largest step", "µs", True),
+            Column("intervals", "", True),
+            Column("missing", "", True),
+        ),
+        tuple(_clock_row(agent) for agent in summary.agents),
+    )
+    return (
+        ChartPlace(
+            "agents",
+            "Agents compared",
+            "Throughput and response-time percentiles of successes on each agent.",
+        ),
+        figures,
+        ChartPlace(
+            "workers",
+            "Busy share of the workers",
+            "Share of each interval in which the agent's busiest worker thread was "
+            "busy, and in which one waited for a CPU; above the limit the interval "
+            "counts as saturated.",
+        ),
+        clocks,
+        _connections(summary),
+    )
+
+
+def method(summary: Summary) -> tuple[Block, ...]:
+    paragraphs = [Paragraph(grouped(text)) for text in _METHOD]
+    if not summary.notes:
+        return tuple(paragraphs)
+    notes = Table(
+        "notes",
+        "Notes on this run",
+        (Column("Note"),),
+        tuple((Cell(grouped(note)),) for note in summary.notes),
+    )
+    return (*paragraphs, notes)
+
+
+def manifest(summary: Summary) -> tuple[Block, ...]:
+    content = manifest_of(summary)
+    shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
+    blocks: list[Block] = [
+        _facts_table("facts", "Run", shown),
+        *(
+            _facts_table(f"facts-{name}", f"Agent {name}", facts)
+            for name, facts in content["agents"].items()
+        ),
+    ]
+    if summary.events:
+        events = Table(
+            "events",
+            "Events",
+            (Column("Time (UTC)"), Column("Event"), Column("")),
+            tuple(
+                (
+                    Cell(event.at_utc[:19].replace("T", " ")),
+                    Cell(event.kind),
+                    Cell(event.text),
+                )
+                for event in summary.events
+            ),
+        )
+        blocks.append(events)
+    blocks.append(Listing("Job file", summary.run.job_text.rstrip()))
+    return tuple(blocks)
+
+
+def _agent_row(agent: AgentSummary) -> tuple[Cell, ...]:
+    times = agent.response_times.percentiles_us
+    return (
+        Cell(agent.name),
+        Cell(decimal(agent.throughput_per_s)),
+        Cell(count(agent.failed)),
+        Cell(milliseconds(times["p50"])),
+        Cell(milliseconds(times["p99"])),
+        Cell(decimal(agent.cpu_us_per_op)),
+        Cell(percent(agent.cpu_utilisation, 1)),
+        Cell(percent(agent.busy_share, 1)),
+        Cell(percent(agent.highest_busy_share, 1)),
+        Cell(percent(agent.highest_run_queue_share, 1)),
+    )
+
+
+def _clock_row(agent: AgentSummary) -> tuple[Cell, ...]:
+    facts = agent.facts
+    return (
+        Cell(agent.name),
+        *(
+            Cell(microseconds(facts.get(name), NOTHING))
+            for name in ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
+        ),
+        Cell(microseconds(abs(agent.clock_step_ns) / 1000)),
+        Cell(count(agent.intervals)),
+        Cell(count(agent.missing_intervals), BAD if agent.missing_intervals else ""),
+    )
+
+
+def _connections(summary: Summary) -> Table:
+    return Table(
+        "connections",
+        "Connections in the whole run",
+        (
+            Column("Stream"),
+            *(Column(title, "", True) for title in _CONNECTIONS.values()),
+        ),
+        tuple(
+            (
+                Cell(stream.name),
+                *(Cell(count(stream.connections.get(key, 0))) for key in _CONNECTIONS),
+            )
+            for stream in summary.streams
+        ),
+    )
+
+
+def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
+    return Table(
+        name,
+        caption,
+        (Column("Fact"), Column("Value")),
+        tuple((Cell(key), Cell(value)) for key, value in _flattened(facts)),
+    )
+
+
+def _flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in facts.items():
+        name = f"{prefix}{key}".replace("_", " ")
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{name} · ")
+        elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+            numbered = {str(number): one for number, one in enumerate(value, 1)}
+            yield from _flattened(numbered, f"{name} · ")
+        else:
+            yield name, _fact(value)
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(_fact(one) for one in value) or NOTHING
+    return NOTHING if value is None or value == "" else str(value)

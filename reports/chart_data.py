@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the charts draw: points and bars out of the Summary. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ldapslam.reports.codes import code_title
+from ldapslam.reports.summary import OperationSummary
+from ldapslam.reports.timeline import Timeline
+
+
+def causes(one: OperationSummary) -> list[tuple[str, int]]:
+    """What kept the operation's requests from success, and how often."""
+    codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
+    causes = [(code_title(code), amount) for code, amount in codes if code != 0]
+    causes += [
+        (name.replace("_", " "), one.counts[name])
+        for name in ("timed_out", "unresolved", "dropped")
+    ]
+    return [(cause, amount) for cause, amount in causes if amount]
+
+
+def gap_spans(timeline: Timeline) -> list[tuple[float, float]]:
+    """Points that lack an agent, and stretches without any point."""
+    spans = [
+        (start_s, end_s)
+        for start_s, end_s, is_gap in zip(
+            timeline.start_s, timeline.end_s, timeline.is_gap, strict=True
+        )
+        if is_gap
+    ]
+    for end_s, next_s in zip(timeline.end_s, timeline.start_s[1:], strict=False):
+        if next_s - end_s > 1e-6:
+            spans.append((end_s, next_s))
+    return spans
+
+
+def steps(
+    timeline: Timeline, values: Sequence[float | None]
+) -> tuple[list[float], list[float]]:
+    """Edges and levels of a step line that breaks where there is no value."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for start_s, end_s, value in zip(
+        timeline.start_s, timeline.end_s, values, strict=False
+    ):
+        if xs and start_s - xs[-1] > 1e-6:
+            xs.append(xs[-1])
+            ys.append(math.nan)
+        level = math.nan if value is None else value
+        xs += [start_s, end_s]
+        ys += [level, level]
+    return xs, ys
+
+
+def middles(
+    timeline: Timeline, values: Sequence[float | None]
+) -> tuple[list[float], list[float]]:
+    """Middles of the points and their values; broken as `steps`."""
+    xs: list[float] = []
+    ys: list[float] = []
+    last_s: float | None = None
+    for start_s, end_s, value in zip(
+        timeline.start_s, timeline.end_s, values, strict=False
+    ):
+        if last_s is not None and start_s - last_s > 1e-6:
+            xs.append(last_s)
+            ys.append(math.nan)
+        xs.append((start_s + end_s) / 2)
+        ys.append(math.nan if value is None else value)
+        last_s = end_s
+    return xs, ys

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as a document: headings, tables and charts, before any format.
+
+HTML, PDF and text render the same Document, so that a figure cannot differ between
+them. Pure; charts are only named here, `charts` draws them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: What a cell means beyond its text; colour is never the only sign of it.
+GOOD, BAD, MUTED = "good", "bad", "muted"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    title: str
+    unit: str = ""
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    #: '', or one of GOOD, BAD, MUTED.
+    tone: str = ""
+    #: More, where a format has room for it.
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The first cell of a row is its heading."""
+
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    #: Below the table.
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPlace:
+    """Where the chart of this name goes; the text is for those who do not see it."""
+
+    name: str
+    title: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Text with its line breaks: a job file."""
+
+    caption: str
+    text: str
+
+
+Block = Table | ChartPlace | Paragraph | Listing
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One operation in three figures."""
+
+    title: str
+    #: (label, value with its unit)
+    figures: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    title: str
+    verdict: str
+    #: One sentence: what the verdict rests on.
+    statement: str
+    reasons: tuple[str, ...]
+    #: The few figures to read first.
+    glance: tuple[Glance, ...]
+    #: (name, value) of the run.
+    facts: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+
+    def charts(self) -> tuple[ChartPlace, ...]:
+        return tuple(
+            block
+            for section in self.sections
+            for block in section.blocks
+            if isinstance(block, ChartPlace)
+        )

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as PDF, by typst: the same Document and the same charts as the HTML.
+
+The template reads the document as JSON data, so nothing of a job is ever markup.
+Reproducible: typst's own fonts only, no network, and the run's start as the date.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typst
+
+from ldapslam.jobs.errors import ReportError
+from ldapslam.reports.document import (
+    Block,
+    ChartPlace,
+    Document,
+    Listing,
+    Paragraph,
+    Table,
+)
+
+_TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
+#: A column of texts longer than this shares the width that is left.
+_WIDE_TEXT = 24
+
+
+def render_pdf(
+    document: Document, charts: Mapping[str, str], *, started_utc: str
+) -> bytes:
+    """`charts`: name -> SVG; `started_utc` becomes the document's date."""
+    with tempfile.TemporaryDirectory(prefix="ldapslam-") as name:
+        folder = Path(name)
+        (folder / "report.typ").write_text(_TEMPLATE.read_text("utf-8"), "utf-8")
+        (folder / "document.json").write_text(json.dumps(_data(document)), "utf-8")
+        for chart, svg in charts.items():
+            (folder / f"{chart}.svg").write_text(svg, "utf-8")
+        try:
+            pdf: bytes = typst.compile(
+                str(folder / "report.typ"),
+                root=str(folder),
+                format="pdf",
+                ignore_system_fonts=True,
+                timestamp=int(datetime.fromisoformat(started_utc).timestamp()),
+            )
+        except typst.TypstError as error:
+            raise ReportError(f"the PDF could not be made: {error}") from error
+    return pdf
+
+
+def _data(document: Document) -> dict[str, Any]:
+    return {
+        "title": document.title,
+        "verdict": document.verdict,
+        "statement": document.statement,
+        "reasons": document.reasons,
+        "glance": [asdict(one) for one in document.glance],
+        "facts": document.facts,
+        "sections": [
+            {
+                "title": section.title,
+                "blocks": [_block(block) for block in section.blocks],
+            }
+            for section in document.sections
+        ],
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    match block:
+        case Table():
+            return {
+                "kind": "table",
+                "name": block.name.partition("-")[0],
+                "caption": block.caption,
+                "columns": [
+                    {**asdict(column), "is_wide": _is_wide(block, place)}
+                    for place, column in enumerate(block.columns)
+                ],
+                "rows": [[asdict(cell) for cell in row] for row in block.rows],
+                "notes": block.notes,
+            }
+        case ChartPlace():
+            return {"kind": "chart", **asdict(block)}
+        case Paragraph():
+            return {"kind": "paragraph", "text": block.text}
+        case Listing():
+            return {"kind": "listing", **asdict(block)}
+
+
+def _is_wide(table: Table, place: int) -> bool:
+    if table.columns[place].is_number:
+        return False
+    return any(len(row[place].text) > _WIDE_TEXT for row in table.rows)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report for a terminal, a mail or a CI log: the same tables, no charts."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from ldapslam.reports.document import (
+    Cell,
+    ChartPlace,
+    Column,
+    Document,
+    Listing,
+    Paragraph,
+    Section,
+    Table,
+)
+from ldapslam.reports.typeset import plain
+
+_WIDTH = 100
+_WIDEST_CELL = 60
+
+
+def render_text(document: Document) -> str:
+    """The whole report."""
+    lines = [headline(document), ""]
+    width = max(len(one.title) for one in document.glance) if document.glance else 0
+    lines += [
+        f"{one.title:<{width}}  "
+        + ", ".join(f"{label} {value}" for label, value in one.figures)
+        for one in document.glance
+    ]
+    width = max(len(name) for name, _ in document.facts)
+    lines += ["", *(f"{name:<{width}}  {value}" for name, value in document.facts)]
+    for section in document.sections:
+        lines += _section(section)
+    return plain("\n".join(lines)) + "\n"
+
+
+def headline(document: Document) -> str:
+    """The verdict with its reasons: what a run prints when it ends."""
+    lines = [f"{document.verdict}  {document.title}", document.statement]
+    lines += [f"  - {reason}" for reason in document.reasons]
+    return plain("\n".join(lines))
+
+
+def render_table(table: Table) -> str:
+    """One table, its caption above."""
+    return plain("\n".join(_table(table)))
+
+
+def _section(section: Section) -> list[str]:
+    lines = ["", "", section.title, "=" * len(section.title)]
+    for block in section.blocks:
+        match block:
+            case Table():
+                lines += ["", *_table(block)]
+            case Paragraph():
+                lines += ["", *textwrap.wrap(block.text, _WIDTH)]
+            case Listing():
+                lines += ["", block.caption]
+                lines += [f"  {line}".rstrip() for line in block.text.splitlines()]
+            case ChartPlace():
+                pass
+    return lines
+
+
+def _table(table: Table) -> list[str]:
+    titles = [
+        Cell(f"{column.title} ({column.unit})" if column.unit else column.title)
+        for column in table.columns
+    ]
+    widths = [
+        min(max(len(row[place].text) for row in (titles, *table.rows)), _WIDEST_CELL)
+        for place in range(len(titles))
+    ]
+    lines = [table.caption, *_row(titles, table.columns, widths)]
+    lines.append("  ".join("-" * width for width in widths))
+    for row in table.rows:
+        lines += _row(row, table.columns, widths)
+    for note in table.notes:
+        lines += textwrap.wrap(note, _WIDTH)
+    return lines
+
+
+def _row(
+    cells: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int]
+) -> list[str]:
+    """One row; the texts of a cell that is too long go on in the next lines."""
+    wrapped = [
+        textwrap.wrap(cell.text, width) or [""]
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    lines = []
+    for number in range(max(len(parts) for parts in wrapped)):
+        texts = [
+            (f"{part:>{width}}" if column.is_number else f"{part:<{width}}")
+            for parts, column, width in zip(wrapped, columns, widths, strict=True)
+            for part in [parts[number] if number < len(parts) else ""]
+        ]
+        lines.append("  ".join(texts).rstrip())
+    return lines
