@@ -18,12 +18,13 @@ import grpc
 
 from ldapslam.jobs.errors import RunNotFound
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.address import DEFAULT_PORT, grpc_target
 from ldapslam.proto.codec import CHANNEL_OPTIONS, rpc_errors
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 
 COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
-DEFAULT_COORDINATOR = "127.0.0.1:7400"
+DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
 
 _CALL_TIMEOUT_S = 10.0
 
@@ -48,7 +49,9 @@ class Client:
     def __init__(self, address: str) -> None:
         """`address` is HOST:PORT or unix:PATH; nothing is sent yet."""
         self.address = address
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._channel = grpc.insecure_channel(
+            grpc_target(address), options=CHANNEL_OPTIONS
+        )
         self._stub = OperatorServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:

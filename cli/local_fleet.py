@@ -39,7 +39,7 @@ class LocalFleet:
 
     def start(self, name: str, arguments: Sequence[str]) -> None:
         """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log."""
-        command = [sys.executable, "-m", "ldapslam.cli.main", "--verbose", *arguments]
+        command = [sys.executable, "-m", "ldapslam.cli.main", *arguments]
         with (self.logs / f"{name}.log").open("ab") as log:
             child = subprocess.Popen(
                 [*command, *lifeline_arguments()],

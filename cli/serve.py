@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that serve until a signal ends them: `coordinator` and `agent`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from ldapslam.cli.console import say
+from ldapslam.cli.lifeline import lifeline_option
+from ldapslam.cli.options import coordinator_option
+from ldapslam.cli.settings_file import config_option
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.proto.address import DEFAULT_PORT
+
+_insecure_option = click.option(
+    "--insecure",
+    is_flag=True,
+    help="Allow an address that other hosts can reach, although the connection is "
+    "neither encrypted nor authenticated.",
+)
+
+
+def state_folder() -> Path:
+    """Where this user's programs keep what survives them (XDG base directories)."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "ldapslam"
+
+
+@click.command("coordinator")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    multiple=True,
+    default=[f"127.0.0.1:{DEFAULT_PORT}"],
+    show_default=True,
+    help="Where agents and operators connect; also unix:PATH; repeatable.",
+)
+@click.option(
+    "--store",
+    metavar="URL",
+    default=lambda: str(state_folder() / "results.sqlite"),
+    show_default="results.sqlite in the user's state folder",
+    help="Results store: a file, or a URL.",
+)
+@_insecure_option
+@lifeline_option
+@config_option
+def coordinator_command(listen: tuple[str, ...], store: str, insecure: bool) -> None:
+    """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
+    from ldapslam.coordinator.server import run_coordinator
+
+    _log_to_stderr()
+    if "://" not in store:
+        Path(store).parent.mkdir(parents=True, exist_ok=True)
+    say(f"coordinator on {', '.join(listen)}, store {store}")
+    run_coordinator(list(listen), store, insecure=insecure)
+
+
+def _labels(
+    _: click.Context, __: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    labels = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"--label: expected KEY=VALUE, got {value!r}")
+        labels[key] = text
+    return labels
+
+
+@click.command("agent")
+@coordinator_option
+@click.option(
+    "--name",
+    default=socket.gethostname,
+    show_default="this host's name",
+    help="Name in the fleet and in reports; unique.",
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_labels,
+    help="A label that jobs can select by; repeatable.",
+)
+@click.option(
+    "--spool",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for reports that are not yet delivered; one agent each. "
+    "In the user's state folder when left out.",
+)
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1, 1024),
+    help="Engine threads; one less than the CPUs when left out.",
+)
+@click.option(
+    "--realtime/--no-realtime",
+    default=True,
+    show_default=True,
+    help="Ask for SCHED_FIFO in open loops.",
+)
+@_insecure_option
+@lifeline_option
+@config_option
+def agent_command(
+    coordinator: str,
+    name: str,
+    labels: dict[str, str],
+    spool: Path | None,
+    workers: int | None,
+    realtime: bool,
+    insecure: bool,
+) -> None:
+    """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
+    from ldapslam.agent.client import run_agent
+    from ldapslam.agent.session import AgentSettings
+
+    _log_to_stderr()
+    settings = AgentSettings(
+        name=name,
+        spool=spool or state_folder() / "spool" / name,
+        labels=labels,
+        workers=workers,
+        realtime=realtime,
+    )
+    say(f"agent {name} of coordinator {coordinator}, spool {settings.spool}")
+    run_agent(coordinator, settings, insecure=insecure)
+
+
+def _log_to_stderr() -> None:
+    """A server says what it does also without --verbose."""
+    root = logging.getLogger()
+    root.setLevel(min(root.level, logging.INFO))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--config FILE`: the options of a serving command from a TOML file.
+
+Keys are the options' long names; what the command line gives comes first. An unknown
+key is an error, so that a misspelt setting is not silently without effect.
+
+    coordinator = "10.0.0.1:7400"
+    name = "load-7"
+    label = ["site=a", "rack=3"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import click
+
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.fault import did_you_mean
+
+
+def _read(context: click.Context, own: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise ConfigError(
+            f"{path}: {error}", hint='write TOML, such as name = "load-7"'
+        ) from error
+    names = _option_names(context.command, own)
+    for key in settings:
+        if key not in names:
+            raise ConfigError(
+                f"{path}: unknown key {key!r}",
+                hint=did_you_mean(key, list(names)),
+            )
+    context.default_map = {names[key]: value for key, value in settings.items()}
+
+
+def _option_names(command: click.Command, own: click.Parameter) -> dict[str, str]:
+    """Long name without dashes -> parameter, of the visible options but our own."""
+    return {
+        text.removeprefix("--"): option.name or ""
+        for option in command.params
+        if isinstance(option, click.Option) and option is not own and not option.hidden
+        for text in option.opts
+        if text.startswith("--")
+    }
+
+
+config_option = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    callback=_read,
+    help="Take options from this TOML file.",
+)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the design says of the source itself, held on every file of the repository.
+
+The direction of imports is import-linter's (pyproject.toml); this file has the rest.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("agent", "cli", "configs", "coordinator", "jobs", "lab", "proto", "reports")
+MAX_LINES = 500
+
+GRPC_MODULES = {
+    "agent/client.py",
+    "cli/client.py",
+    "coordinator/server.py",
+    "proto/codec.py",
+}
+
+
+def sources(*patterns: str, folders: tuple[str, ...] = PACKAGES) -> list[Path]:
+    """Files that people write: no generated code."""
+    return sorted(
+        path
+        for folder in folders
+        for pattern in patterns
+        for path in (ROOT / folder).rglob(pattern)
+        if "_pb2" not in path.name
+    )
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+PYTHON = sources("*.py")
+TESTS = sources("*.py", folders=("tests", "benchmarks"))
+C = sources("*.[ch]", folders=("agent", "benchmarks"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Top-level names of everything that a module imports, at any depth."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def calls(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and name of every function or method called."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            function = node.func
+            if isinstance(function, ast.Name):
+                yield node.lineno, function.id
+            elif isinstance(function, ast.Attribute):
+                yield node.lineno, function.attr
+
+
+def including(header: str) -> set[str]:
+    pattern = re.compile(rf'^\s*#\s*include\s*[<"]{header}[>"]', re.MULTILINE)
+    return {name(path) for path in C if pattern.search(path.read_text())}
+
+
+def importing(module: str) -> set[str]:
+    return {name(path) for path in PYTHON if module in imports(path)}
+
+
+def test_python_h_is_included_by_one_c_file() -> None:
+    assert including(r"Python\.h") == {"agent/csrc/pymodule.c"}
+
+
+def test_libldap_is_included_by_the_connection_alone() -> None:
+    allowed = {"agent/csrc/conn.c", "agent/csrc/conn.h"}
+    assert including(r"(ldap|lber)\.h") <= allowed
+
+
+def test_grpc_is_imported_by_the_two_clients_the_server_and_the_codec() -> None:
+    assert importing("grpc") == GRPC_MODULES
+
+
+def test_matplotlib_is_imported_by_the_charts_alone() -> None:
+    assert importing("matplotlib") == {"reports/charts.py"}
+
+
+def test_the_engines_process_is_all_that_imports_the_engine() -> None:
+    pattern = re.compile(r"(import|from) ldapslam\.agent\._engine|agent\._engine\"")
+    users = {name(path) for path in PYTHON if pattern.search(path.read_text())}
+    assert users <= {
+        "agent/engine_process.py",
+        "cli/fitness.py",
+        "cli/responder_process.py",
+    }
+
+
+def test_long_files_say_why_in_their_first_lines() -> None:
+    unexplained = []
+    for path in PYTHON + TESTS + C + sources("*.proto"):
+        lines = path.read_text().splitlines()
+        if len(lines) > MAX_LINES and "length" not in "\n".join(lines[:12]):
+            unexplained.append(f"{name(path)}: {len(lines)} lines")
+    assert unexplained == []
+
+
+def test_every_source_begins_with_its_licence_and_what_it_is_for() -> None:
+    missing = []
+    for path in PYTHON + TESTS + C + sources("*.proto"):
+        text = path.read_text()
+        if "SPDX-License-Identifier: Apache-2.0" not in text.partition("\n")[0]:
+            missing.append(f"{name(path)}: SPDX line")
+        if path.suffix == ".py" and not ast.get_docstring(ast.parse(text)):
+            # an empty package file has nothing to explain
+            if path.name != "__init__.py" or len(text.splitlines()) > 1:
+                missing.append(f"{name(path)}: docstring")
+    assert missing == []
+
+
+def identifiers(path: Path) -> Iterator[str]:
+    text = path.read_text()
+    if path.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NAME:
+                yield token.string
+        return
+    without_comments = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    yield from re.findall(r"[A-Za-z_]\w*", without_comments)
+
+
+def test_no_identifier_says_latency_because_it_hides_which_time_is_meant() -> None:
+    found = {
+        f"{name(path)}: {identifier}"
+        for path in PYTHON + TESTS + C + sources("*.proto")
+        for identifier in identifiers(path)
+        if "latency" in identifier.lower() and path != Path(__file__).resolve()
+    }
+    assert found == set()
+
+
+def test_unit_tests_do_not_sleep() -> None:
+    found = [
+        f"{name(path)}:{line}"
+        for path in sources("*.py", folders=("tests/unit",))
+        for line, function in calls(path)
+        if function == "sleep"
+    ]
+    assert found == []
+
+
+def test_only_the_command_line_prints_or_exits() -> None:
+    programs = ("cli/", "lab/keeper_process.py", "proto/generate.py")
+    found = [
+        f"{name(path)}:{line}: {function}"
+        for path in PYTHON
+        if not name(path).startswith(programs)
+        for line, function in calls(path)
+        if function in ("print", "exit")
+    ]
+    assert found == []
+
+
+def test_tests_are_no_package() -> None:
+    # pytest would put the root on sys.path, and `import agent` would work by mistake
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_is_installed_below_the_namespace(package: str) -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert f'"ldapslam/{package}" = "{package}"' in text
