@@ -293,6 +293,14 @@ take_over(struct slam_wire *wire)
     return LDAP_SUCCESS;
 }
 
+void
+slam_wire_init(void)
+{
+    int version;
+
+    ldap_get_option(NULL, LDAP_OPT_PROTOCOL_VERSION, &version);
+}
+
 int
 slam_wire_open(const struct slam_conn_config *config, size_t uri_index,
                struct slam_wire **out, uint64_t *elapsed_ns,

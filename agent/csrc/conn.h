@@ -44,6 +44,10 @@ struct slam_conn_error {
 
 struct slam_wire; /* libldap's handle, the Sockbuf and our layers */
 
+/* Has libldap set its global options up. It does so at first use, and not safely when
+ * several threads come first: to be called before they start. */
+void slam_wire_init(void);
+
 /* Connects, starts TLS, binds and makes the socket non-blocking. Blocks for at most
  * three times connect_timeout_ns. Returns 0 and *wire with the time it took in
  * *elapsed_ns, or SLAM_ECONNECT / SLAM_ENOMEM with *error filled. Any thread. */

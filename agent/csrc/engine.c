@@ -308,6 +308,7 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     e->merged_streams = calloc(e->stream_count, sizeof(*e->merged_streams));
     if (!e->merged_ops || !e->merged_streams)
         return say(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
+    slam_wire_init();
     rc = slam_connector_create(connections < CONNECTOR_THREADS ? connections
                                                                : CONNECTOR_THREADS,
                                connections, &e->connector);
