@@ -186,8 +186,6 @@ class RunProcess:
         index = 0
         is_final = False
         while not is_final:
-            if self._pipe.next(timeout_s=0) is not None:
-                engine.stop()
             snapshot = engine.snapshot(index, _SNAPSHOT_WAIT_NS)
             if snapshot is None:
                 continue
@@ -204,6 +202,28 @@ class RunProcess:
 
     def _facts_json(self, engine: Engine) -> str:
         return facts_json({**self._facts, "engine": engine.facts()})
+
+
+class _StopOnRequest:
+    """Within, a request stops the engine at once, not at the end of an interval."""
+
+    def __init__(self, pipe: Pipe, engine: Engine) -> None:
+        self._pipe = pipe
+        self._engine: Engine | None = engine
+        self._guard = threading.Lock()
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._wait, name="stop", daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        with self._guard:
+            self._engine = None
+
+    def _wait(self) -> None:
+        self._pipe.next()
+        with self._guard:
+            if self._engine is not None:
+                self._engine.stop()
 
 
 def load_assignment(run: RunAssignment, folder: Path) -> Job:

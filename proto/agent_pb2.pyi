@@ -36,14 +36,16 @@ class RegisterRequest(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
-    __slots__ = ("session_id", "build", "heartbeat_interval_ns")
+    __slots__ = ("session_id", "build", "heartbeat_interval_ns", "resumed")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     BUILD_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     build: str
     heartbeat_interval_ns: int
-    def __init__(self, session_id: _Optional[str] = ..., build: _Optional[str] = ..., heartbeat_interval_ns: _Optional[int] = ...) -> None: ...
+    resumed: bool
+    def __init__(self, session_id: _Optional[str] = ..., build: _Optional[str] = ..., heartbeat_interval_ns: _Optional[int] = ..., resumed: bool = ...) -> None: ...
 
 class CommandsRequest(_message.Message):
     __slots__ = ("session_id", "last_command")

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's connection to its coordinator, and the agent as a program.
+
+Dials, registers, takes commands, sends heartbeats with clock samples, and empties the
+spool; when any of it fails, dials again with back-off. Whether load goes on meanwhile
+is the state machine's business (its lease), not this file's. The only module of the
+agent that imports grpc; no grpc.RpcError leaves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator
+
+import grpc
+import grpc.aio
+
+from ldapslam.agent.host import host_facts
+from ldapslam.agent.run import (
+    CoordinatorHeard,
+    LeaveFleet,
+    TerminateRequested,
+)
+from ldapslam.agent.session import AgentSession, AgentSettings
+from ldapslam.agent.spool import Spool
+from ldapslam.jobs.errors import (
+    AgentVersionMismatch,
+    CoordinatorUnreachable,
+    FleetError,
+    LdapSlamError,
+)
+from ldapslam.proto import agent_pb2 as pb
+from ldapslam.proto.address import check_plaintext, grpc_target
+from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
+from ldapslam.proto.codec import CHANNEL_OPTIONS, rpc_errors
+from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, facts_json
+
+_log = logging.getLogger(__name__)
+
+_CALL_TIMEOUT_S = 3.0
+#: A commit may wait for the store's disk.
+_REPORT_TIMEOUT_S = 15.0
+_BACK_OFF_S = (0.1, 5.0)
+#: Exchanges right after registration: the first run must find a good clock estimate.
+_FIRST_SAMPLES = 8
+#: A refusal may be about our own previous connection; persistent, it is final.
+_REFUSED_FOR_S = 10.0
+
+
+async def serve_agent(
+    coordinator: str, settings: AgentSettings, *, insecure: bool = False
+) -> None:
+    """Be an agent of `coordinator` until a signal ends it.
+
+    SIGTERM and SIGINT drain: the run's load stops, its reports are delivered. A second
+    one ends the engine at once and leaves the reports in the spool. Raises FleetError
+    when the coordinator refuses this agent.
+    """
+    check_plaintext(coordinator, insecure=insecure)
+    spool = await asyncio.to_thread(Spool, settings.spool)
+    with spool:
+        session = AgentSession(settings, spool)
+        link = _Link(coordinator, session)
+        serving = asyncio.create_task(session.serve())
+        dialling = asyncio.create_task(link.keep())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            request = TerminateRequested(f"the agent received {number.name}")
+            loop.add_signal_handler(number, session.post, request)
+        try:
+            await asyncio.wait(
+                (serving, dialling, session.leaving),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in (serving, dialling):
+                if task.done():
+                    task.result()
+            await _leave(session, link, session.leaving.result())
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+            for task in (dialling, serving):
+                task.cancel()
+            await asyncio.gather(dialling, serving, return_exceptions=True)
+
+
+def run_agent(
+    coordinator: str, settings: AgentSettings, *, insecure: bool = False
+) -> None:
+    """`serve_agent` as the whole program: with an event loop of its own."""
+    asyncio.run(serve_agent(coordinator, settings, insecure=insecure))
+
+
+async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
+    _log.info("leaving: %s", order.reason)
+    if order.at_once:
+        return
+    if not await session.wait_until_delivered(session.settings.leave_timeout_s):
+        _log.warning(
+            "%d reports stay in the spool %s for the next agent on it",
+            len(session.spool),
+            session.spool.folder,
+        )
+    await link.leave(order.reason)
+
+
+class _Link:
+    """One connection after another."""
+
+    def __init__(self, address: str, session: AgentSession) -> None:
+        self._address = address
+        self._session = session
+        self._instance_id = uuid.uuid4().hex
+        self._session_id: str | None = None
+        self._last_command = 0
+        self._samples: list[pb.ClockSample] = []
+        self._stub: AgentServiceStub | None = None
+
+    async def keep(self) -> None:
+        """Stay connected until cancelled; FleetError when we are refused for good."""
+        back_off_s = _BACK_OFF_S[0]
+        refused_at: float | None = None
+        while True:
+            connected_at = time.monotonic()
+            try:
+                await self._connect_once()
+            except AgentVersionMismatch:
+                raise
+            except CoordinatorUnreachable as error:
+                refused_at = None
+                _log.warning("%s", error)
+            except FleetError as error:
+                now = time.monotonic()
+                refused_at = refused_at or now
+                if now - refused_at > _REFUSED_FOR_S:
+                    raise
+                _log.warning("%s", error)
+            finally:
+                self._session_id = self._stub = None
+            if time.monotonic() - connected_at > _BACK_OFF_S[1]:
+                back_off_s = _BACK_OFF_S[0]
+            # a fleet that lost its coordinator must not come back in step
+            await asyncio.sleep(back_off_s * random.uniform(0.5, 1.0))
+            back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
+
+    async def leave(self, reason: str) -> None:
+        """Tell the coordinator, if it is there."""
+        if self._stub is None or self._session_id is None:
+            return
+        request = pb.LeaveRequest(session_id=self._session_id, reason=reason)
+        try:
+            with rpc_errors(self._address):
+                await self._stub.Leave(request, timeout=_CALL_TIMEOUT_S)
+        except LdapSlamError as error:
+            _log.info("%s", error)
+
+    async def _connect_once(self) -> None:
+        """Register and work over one channel until something breaks."""
+        async with grpc.aio.insecure_channel(
+            grpc_target(self._address), options=list(CHANNEL_OPTIONS)
+        ) as channel:
+            stub = AgentServiceStub(channel)  # type: ignore[no-untyped-call]
+            reply = await self._register(stub)
+            self._stub, self._session_id = stub, reply.session_id
+            self._session.post(CoordinatorHeard())
+            for _ in range(_FIRST_SAMPLES):
+                await self._heartbeat(stub)
+            jobs = (
+                self._take_commands(stub),
+                self._beat(stub, reply.heartbeat_interval_ns / 1e9),
+                self._deliver(stub),
+            )
+            tasks = [asyncio.create_task(job) for job in jobs]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in tasks:
+                    if task.done():
+                        task.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _register(self, stub: AgentServiceStub) -> pb.RegisterReply:
+        session = self._session
+        request = pb.RegisterRequest(
+            protocol_version=PROTOCOL_VERSION,
+            build=build_version(),
+            name=session.settings.name,
+            instance_id=self._instance_id,
+            epoch=session.spool.epoch,
+            labels=session.settings.labels,
+            host_facts_json=facts_json(host_facts()),
+            run_id=session.run_id or "",
+        )
+        with rpc_errors(self._address):
+            reply: pb.RegisterReply = await stub.Register(
+                request, timeout=_CALL_TIMEOUT_S
+            )
+        _log.info("registered with %s", self._address)
+        if not reply.resumed:
+            self._last_command = 0
+        return reply
+
+    async def _take_commands(self, stub: AgentServiceStub) -> None:
+        request = pb.CommandsRequest(
+            session_id=self._session_id or "", last_command=self._last_command
+        )
+        with rpc_errors(self._address):
+            stream: AsyncIterator[pb.Command] = stub.Commands(request)
+            async for command in stream:
+                if command.number <= self._last_command:
+                    continue
+                self._last_command = command.number
+                self._session.take_command(command)
+        raise CoordinatorUnreachable(self._address, "the command stream ended")
+
+    async def _beat(self, stub: AgentServiceStub, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            await self._heartbeat(stub)
+
+    async def _heartbeat(self, stub: AgentServiceStub) -> None:
+        request = pb.HeartbeatRequest(
+            session_id=self._session_id or "",
+            last_command=self._last_command,
+            samples=self._samples,
+        )
+        self._samples = []
+        sent_ns = time.monotonic_ns()
+        with rpc_errors(self._address):
+            reply: pb.HeartbeatReply = await stub.Heartbeat(
+                request, timeout=_CALL_TIMEOUT_S
+            )
+        received_ns = time.monotonic_ns()
+        if not reply.known:
+            raise CoordinatorUnreachable(self._address, "it does not know us any more")
+        self._session.post(CoordinatorHeard())
+        self._samples.append(
+            pb.ClockSample(
+                agent_sent_mono_ns=sent_ns,
+                coordinator_received_mono_ns=reply.received_mono_ns,
+                coordinator_sent_mono_ns=reply.sent_mono_ns,
+                agent_received_mono_ns=received_ns,
+            )
+        )
+
+    async def _deliver(self, stub: AgentServiceStub) -> None:
+        """Empty the spool, oldest report first, each until it is acknowledged."""
+        spool = self._session.spool
+        while True:
+            self._session.has_reports.clear()
+            first = await asyncio.to_thread(spool.first)
+            if first is None:
+                await self._session.has_reports.wait()
+                continue
+            number, entry = first
+            with rpc_errors(self._address):
+                reply = await _send(stub, entry)
+            if reply.status == pb.ReportReply.STATUS_REFUSED:
+                _log.error("report %d was refused: %s", number, reply.detail)
+                await asyncio.to_thread(spool.reject, number)
+            else:
+                await asyncio.to_thread(spool.remove, number)
+
+
+async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply:
+    reply: pb.ReportReply
+    if entry.WhichOneof("kind") == "interval":
+        reply = await stub.ReportInterval(entry.interval, timeout=_REPORT_TIMEOUT_S)
+    else:
+        reply = await stub.ReportProgress(entry.progress, timeout=_REPORT_TIMEOUT_S)
+    return reply

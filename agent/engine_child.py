@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's side of the engine's process: launch, talk, listen, end.
+
+The process gets pipes for stdin and stdout and a log file for stderr. It is always
+reaped, and its folder removed, whatever way it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from ldapslam.jobs.errors import EngineError
+from ldapslam.proto import engine_pb2 as pb
+from ldapslam.proto.frames import encode_frame, read_frame_async
+
+_log = logging.getLogger(__name__)
+
+#: -P: the current folder is not a place to import from.
+ENGINE_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.engine_process")
+
+
+class EngineChild:
+    """One engine process. `launch`, then iterate over `events` to the end."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+
+    @classmethod
+    async def launch(
+        cls,
+        prepare: pb.PrepareEngine,
+        *,
+        work: Path,
+        log_path: Path,
+        command: Sequence[str] = ENGINE_COMMAND,
+    ) -> EngineChild:
+        """Start the process and give it the run; its files go below `work`."""
+        work.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="run-", dir=work))
+        try:
+            with log_path.open("ab") as log:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                )
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise EngineError(f"the engine's process did not start: {error}") from error
+        child = cls(process, folder)
+        request = pb.PrepareEngine()
+        request.CopyFrom(prepare)
+        request.files_folder = str(folder)
+        await child.send(pb.EngineRequest(prepare=request))
+        return child
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def send(self, request: pb.EngineRequest) -> None:
+        """A process that is gone does not read; its end is reported by `events`."""
+        stdin = self._process.stdin
+        if stdin is None:
+            return
+        with contextlib.suppress(ConnectionError):
+            stdin.write(encode_frame(request))
+            await stdin.drain()
+
+    async def events(self) -> AsyncIterator[pb.EngineEvent]:
+        """What the process says, until it ends; a garbled message ends it."""
+        stdout = self._process.stdout
+        if stdout is None:
+            return
+        while event := await read_frame_async(stdout, pb.EngineEvent):
+            yield event
+
+    def kill(self) -> None:
+        """End the process without its doing; `wait` still has to be called."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def wait(self) -> str:
+        """Reap the process and remove its folder; how it ended, in words."""
+        try:
+            status = await self._process.wait()
+        finally:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if status < 0:
+            return f"killed by {signal.Signals(-status).name}"
+        return f"exit status {status}"
+
+
+def remove_left_over(work: Path) -> None:
+    """Folders of runs whose agent was killed."""
+    shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out what the agent's state machine decides: engine process, spool, reports.
+
+Events from the coordinator, the engine's process, signals and the clock go through one
+queue, one at a time, so that commands are carried out in the order in which they were
+decided. No gRPC here: client.py feeds this and empties the spool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ldapslam.agent import run as machine
+from ldapslam.agent.engine_child import ENGINE_COMMAND, EngineChild, remove_left_over
+from ldapslam.agent.run import AgentRun, AgentRunEvent
+from ldapslam.agent.spool import Spool
+from ldapslam.jobs.errors import LdapSlamError, RunAborted
+from ldapslam.proto import agent_pb2, engine_pb2
+from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto.messages import (
+    decode_facts,
+    error_of,
+    facts_json,
+    failure_message,
+)
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What the operator of an agent decides."""
+
+    name: str
+    spool: Path
+    labels: dict[str, str] = field(default_factory=dict)
+    #: Engine threads; None: cores, but one.
+    workers: int | None = None
+    #: Ask for SCHED_FIFO in open loops.
+    realtime: bool = True
+    #: Folder of the engine processes' logs; None: below the spool.
+    logs: Path | None = None
+    #: How long a leaving agent tries to deliver its spool.
+    leave_timeout_s: float = 15.0
+    engine_command: Sequence[str] = ENGINE_COMMAND
+
+
+class AgentSession:
+    """The agent as a whole, without its connection."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        spool: Spool,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.settings = settings
+        self.spool = spool
+        #: Set when the spool has something to deliver.
+        self.has_reports = asyncio.Event()
+        #: Set when the agent is to stop serving.
+        self.leaving: asyncio.Future[machine.LeaveFleet]
+        self.leaving = asyncio.get_running_loop().create_future()
+        self._now_ns = now_ns
+        self._machine = AgentRun()
+        # with an engine process's events, the process: it may not be the current one
+        # any more by the time the event is taken
+        self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
+        self._events = asyncio.Queue()
+        self._assignments: dict[str, RunAssignment] = {}
+        self._child: EngineChild | None = None
+        self._listeners: set[asyncio.Task[None]] = set()
+        if len(spool):
+            self.has_reports.set()
+
+    @property
+    def run_id(self) -> str | None:
+        return self._machine.run_id
+
+    def post(self, event: AgentRunEvent, source: EngineChild | None = None) -> None:
+        """Have the machine take an event, after those already posted."""
+        self._events.put_nowait((event, source))
+
+    def take_command(self, command: agent_pb2.Command) -> None:
+        """An order of the coordinator."""
+        kind = command.WhichOneof("kind")
+        if kind == "prepare":
+            run = command.prepare
+            self._assignments[run.run_id] = run
+            self.post(machine.PrepareReceived(run.run_id, run.orphan_grace_ns))
+        elif kind == "start":
+            start = command.start
+            self.post(machine.StartReceived(start.run_id, start.t0_mono_ns))
+        elif kind == "stop":
+            stop = command.stop
+            self.post(machine.StopReceived(stop.run_id, stop.reason, stop.abandon))
+        else:
+            _log.warning("unknown command %d", command.number)
+
+    async def serve(self) -> None:
+        """Work until cancelled; then nothing of ours is left running."""
+        remove_left_over(self._work)
+        ticker = asyncio.create_task(self._tick())
+        try:
+            while True:
+                event, source = await self._events.get()
+                if source is not None and source is not self._child:
+                    continue
+                for command in self._machine.handle(event, self._now_ns()):
+                    await self._execute(command)
+        finally:
+            ticker.cancel()
+            self._kill()
+            await asyncio.gather(ticker, *self._listeners, return_exceptions=True)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.post(machine.TimePassed())
+
+    @property
+    def _work(self) -> Path:
+        return self.spool.folder / "work"
+
+    async def _execute(self, command: machine.Command) -> None:
+        match command:
+            case machine.LaunchEngine(run_id):
+                await self._launch(run_id)
+            case machine.StartEngine(t0_mono_ns):
+                start = engine_pb2.StartEngine(t0_mono_ns=t0_mono_ns)
+                await self._tell(engine_pb2.EngineRequest(start=start))
+            case machine.DrainEngine():
+                stop = engine_pb2.StopEngine()
+                await self._tell(engine_pb2.EngineRequest(stop=stop))
+            case machine.KillEngine():
+                self._kill()
+            case machine.LeaveFleet():
+                if not self.leaving.done():
+                    self.leaving.set_result(command)
+            case machine.RefuseEvent(event, state):
+                _log.debug("refused in state %s: %r", state, event)
+            case machine.ReportInterval(run_id, sequence, snapshot):
+                interval = agent_pb2.IntervalReport(
+                    run_id=run_id,
+                    agent=self.settings.name,
+                    epoch=self.spool.epoch,
+                    sequence=sequence,
+                    snapshot=snapshot,
+                )
+                await self._spool(agent_pb2.SpoolEntry(interval=interval))
+            case _:
+                progress = self._progress(command)
+                await self._spool(agent_pb2.SpoolEntry(progress=progress))
+
+    def _progress(self, command: machine.Command) -> agent_pb2.ProgressReport:
+        report = agent_pb2.ProgressReport(
+            agent=self.settings.name, epoch=self.spool.epoch
+        )
+        match command:
+            case machine.ReportReady(run_id, facts):
+                report.run_id = run_id
+                report.ready.facts_json = facts_json(facts)
+            case machine.ReportStarted(run_id, start_error_ns):
+                report.run_id = run_id
+                report.started.start_error_ns = start_error_ns
+            case machine.ReportFinished(run_id, early_reason, interval_count, facts):
+                report.run_id = run_id
+                report.finished.early_reason = early_reason
+                report.finished.interval_count = interval_count
+                report.finished.facts_json = facts_json(facts)
+            case machine.ReportFailed(run_id, error):
+                _log.error("run %s: %s", run_id, error)
+                report.run_id = run_id
+                report.failed.CopyFrom(failure_message(error))
+            case _:
+                raise TypeError(f"not a report: {command!r}")
+        return report
+
+    async def _spool(self, entry: agent_pb2.SpoolEntry) -> None:
+        is_on_disk = await asyncio.to_thread(self.spool.append, entry)
+        self.has_reports.set()
+        if not is_on_disk and self._machine.run_id is not None:
+            # what cannot be kept must not be measured: its loss would be silent
+            folder = str(self.spool.folder)
+            error = RunAborted(
+                f"the spool {folder!r} cannot be written",
+                hint="is the disk full? See the agent's log",
+            )
+            self._kill()
+            self.post(machine.EngineFailed(error))
+
+    def _kill(self) -> None:
+        """End the engine's process; its listener reaps it."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    async def _tell(self, request: engine_pb2.EngineRequest) -> None:
+        if self._child is not None:
+            await self._child.send(request)
+
+    async def _launch(self, run_id: str) -> None:
+        settings = self.settings
+        prepare = engine_pb2.PrepareEngine(
+            run=self._assignments.pop(run_id),
+            agent=settings.name,
+            workers=settings.workers or 0,
+            realtime=settings.realtime,
+        )
+        logs = settings.logs or self.spool.folder / "logs"
+        # the name is the operator's own, the run's id the coordinator's: no path parts
+        log_path = logs / f"engine-{Path(settings.name).name}-{Path(run_id).name}.log"
+        try:
+            child = await EngineChild.launch(
+                prepare,
+                work=self._work,
+                log_path=log_path,
+                command=settings.engine_command,
+            )
+        except (LdapSlamError, OSError) as error:
+            failure = error if isinstance(error, LdapSlamError) else None
+            failure = failure or RunAborted(f"the engine's process: {error}")
+            self.post(machine.EngineFailed(failure))
+            return
+        _log.info("run %s: engine process %d", run_id, child.pid)
+        self._child = child
+        listener = asyncio.create_task(self._listen(child))
+        self._listeners.add(listener)
+        listener.add_done_callback(self._listeners.discard)
+
+    async def _listen(self, child: EngineChild) -> None:
+        """Post what a process says, and its end."""
+        try:
+            async for message in child.events():
+                event = _engine_event(message)
+                if event is not None:
+                    self.post(event, child)
+        except LdapSlamError as error:
+            child.kill()
+            self.post(machine.EngineFailed(error), child)
+        finally:
+            how = await child.wait()
+            _log.info("engine process %d: %s", child.pid, how)
+            self.post(machine.EngineExited(how), child)
+
+    async def wait_until_delivered(self, timeout_s: float) -> bool:
+        """False: there are reports that the coordinator has not acknowledged."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while len(self.spool):
+                    await asyncio.sleep(0.02)
+        return not len(self.spool)
+
+
+def _engine_event(message: engine_pb2.EngineEvent) -> AgentRunEvent | None:
+    match message.WhichOneof("kind"):
+        case "ready":
+            ready = message.ready
+            facts = decode_facts(ready.facts_json)
+            return machine.EngineReady(facts, ready.interval_count, ready.grace_ns)
+        case "started":
+            return machine.EngineStarted(message.started.start_error_ns)
+        case "snapshot":
+            return machine.IntervalClosed(message.snapshot.index, message.snapshot)
+        case "finished":
+            return machine.EngineFinished(decode_facts(message.finished.facts_json))
+        case "failed":
+            return machine.EngineFailed(error_of(message.failed))
+        case _:
+            return None

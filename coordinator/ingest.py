@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports of agents, checked, as the records of the store. Pure.
+
+An agent is a peer like any other: what it sends may be damaged or made up. Whatever
+would later break a report is refused here with ProtocolError, so that the store holds
+only what can be read again.
+"""
+
+from __future__ import annotations
+
+from ldapslam.jobs.errors import StoreError
+from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto.agent_pb2 import IntervalReport
+from ldapslam.proto.messages import METRICS, OUTCOMES, ProtocolError
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import (
+    HostInterval,
+    IntervalRecord,
+    OperationInterval,
+    StreamInterval,
+    WorkerInterval,
+)
+
+#: The store's integers are signed: 64 bits for counters, 32 for keys.
+_MAX_COUNTER = (1 << 63) - 1
+_MAX_KEY = (1 << 31) - 1
+_MAX_NAME = 255
+
+
+def interval_record(report: IntervalReport) -> IntervalRecord:
+    """The record of one report."""
+    snapshot = report.snapshot
+    for name, value in (
+        ("epoch", report.epoch),
+        ("sequence", report.sequence),
+        ("index", snapshot.index),
+    ):
+        if value > _MAX_KEY:
+            raise ProtocolError(f"{name} {value} is out of range")
+    if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
+        raise ProtocolError("the interval ends before it begins")
+    _check_name(report.agent, snapshot.phase)
+    return IntervalRecord(
+        agent=report.agent,
+        epoch=report.epoch,
+        sequence=report.sequence,
+        index=snapshot.index,
+        phase=snapshot.phase,
+        start_ns=snapshot.start_ns,
+        end_ns=snapshot.end_ns,
+        final=snapshot.final,
+        operations=tuple(_operation(row) for row in snapshot.operations),
+        streams=tuple(_stream(row) for row in snapshot.streams),
+        workers=tuple(_worker(row) for row in snapshot.workers),
+        host=_host(snapshot.host) if snapshot.HasField("host") else None,
+        clock_step_ns=snapshot.clock_step_ns,
+    )
+
+
+def _operation(row: pb.OperationInterval) -> OperationInterval:
+    _check_name(row.stream, row.operation)
+    histograms: dict[tuple[str, str], bytes] = {}
+    for histogram in row.histograms:
+        metric = METRICS.get(histogram.metric)
+        outcome = OUTCOMES.get(histogram.outcome)
+        if metric is None or outcome is None:
+            raise ProtocolError("a histogram of an unknown metric or outcome")
+        if (metric, outcome) in histograms:
+            raise ProtocolError(f"two histograms of {metric}, {outcome}")
+        histograms[metric, outcome] = _checked_histogram(histogram.packed)
+    return OperationInterval(
+        stream=row.stream,
+        operation=row.operation,
+        measured=row.measured,
+        scheduled=_counter(row.scheduled),
+        sent=_counter(row.sent),
+        completed=_counter(row.completed),
+        succeeded=_counter(row.succeeded),
+        failed=_counter(row.failed),
+        dropped=_counter(row.dropped),
+        unresolved=_counter(row.unresolved),
+        timed_out=_counter(row.timed_out),
+        entries=_counter(row.entries),
+        references=_counter(row.references),
+        result_codes={
+            code: _counter(count) for code, count in sorted(row.result_codes.items())
+        },
+        histograms=histograms,
+    )
+
+
+def _stream(row: pb.StreamInterval) -> StreamInterval:
+    _check_name(row.stream)
+    return StreamInterval(
+        stream=row.stream,
+        connects=_counter(row.connects),
+        connect_failures=_counter(row.connect_failures),
+        disconnects=_counter(row.disconnects),
+        protocol_errors=_counter(row.protocol_errors),
+        late_responses=_counter(row.late_responses),
+        unexpected_messages=_counter(row.unexpected_messages),
+        stamps_missing=_counter(row.stamps_missing),
+        in_flight=_counter(row.in_flight),
+        backlog=_counter(row.backlog),
+        connect_time=(
+            _checked_histogram(row.connect_time) if row.connect_time else None
+        ),
+    )
+
+
+def _worker(row: pb.WorkerInterval) -> WorkerInterval:
+    if row.model not in ("open", "closed"):
+        raise ProtocolError(f"worker of unknown model {row.model!r}")
+    return WorkerInterval(
+        worker=row.worker & _MAX_KEY,
+        model=row.model,
+        wall_ns=_counter(row.wall_ns),
+        busy_ns=_counter(row.busy_ns),
+        spin_ns=_counter(row.spin_ns),
+        cpu_ns=_counter(row.cpu_ns),
+        run_queue_ns=_counter(row.run_queue_ns),
+        loops=_counter(row.loops),
+    )
+
+
+def _host(host: pb.HostInterval) -> HostInterval:
+    has = host.HasField
+    return HostInterval(
+        cpu_utilisation=host.cpu_utilisation if has("cpu_utilisation") else None,
+        steal_share=host.steal_share if has("steal_share") else None,
+        throttled_ns=_counter(host.throttled_ns) if has("throttled_ns") else None,
+    )
+
+
+def _counter(value: int) -> int:
+    if value > _MAX_COUNTER:
+        raise ProtocolError(f"counter {value} is out of range")
+    return value
+
+
+def _check_name(*names: str) -> None:
+    for name in names:
+        if not name or len(name) > _MAX_NAME:
+            raise ProtocolError(f"name {name[:_MAX_NAME]!r} is empty or too long")
+
+
+def _checked_histogram(packed: bytes) -> bytes:
+    try:
+        Histogram.from_packed(packed)
+    except StoreError as error:
+        raise ProtocolError(str(error)) from error
+    return packed

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store as the event loop uses it: one thread, one write after the other.
+
+Writes happen in the order in which they were posted, whether awaited or not: a run's
+final state is never in the store before its last interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from ldapslam.reports.results.store import Store
+
+_log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Journal:
+    """Calls on the store's thread. Close it to have them all done."""
+
+    def __init__(self, url: str) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
+        try:
+            self.store = self._executor.submit(Store.open, url).result()
+        except BaseException:
+            self._executor.shutdown()
+            raise
+
+    async def call(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The function's result, once everything posted before is done."""
+        future = self._executor.submit(function, *args, **kwargs)
+        return await asyncio.wrap_future(future)
+
+    def post(
+        self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Have it done; an error is logged."""
+        self._executor.submit(function, *args, **kwargs).add_done_callback(_log_error)
+
+    async def flush(self) -> None:
+        """Return when everything posted so far is committed."""
+        await self.call(lambda: None)
+
+    async def close(self) -> None:
+        await self.call(self.store.close)
+        self._executor.shutdown()
+
+
+def _log_error(future: Future[object]) -> None:
+    error = future.exception()
+    if error is not None:
+        _log.error("the store: %s", error, exc_info=error)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One agent's session: the commands on their way to it, and its clock.
+
+Commands are numbered from 1 and kept until the agent confirms them by a heartbeat, so
+that a stream which broke loses none. No gRPC here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ldapslam.coordinator.clock import ClockOffset, ClockSample, OffsetEstimator
+from ldapslam.proto import agent_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class AgentIdentity:
+    """What an agent said of itself when it registered."""
+
+    name: str
+    instance: str
+    epoch: int
+    build: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host_facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class AgentLink:
+    """The session of one agent process, over any number of connections."""
+
+    def __init__(self, identity: AgentIdentity) -> None:
+        self.identity = identity
+        self.session_id = uuid.uuid4().hex
+        self._clock = OffsetEstimator()
+        self._commands: list[pb.Command] = []
+        self._last_number = 0
+        self._changed = asyncio.Event()
+        #: The stream that serves the session; an older one ends.
+        self._stream_number = 0
+        self._open_streams = 0
+        self._is_closed = False
+
+    @property
+    def is_streaming(self) -> bool:
+        """True while the agent's process holds its command stream open."""
+        return self._open_streams > 0
+
+    def send(self, command: pb.Command) -> None:
+        """Queue a command; its number is filled in."""
+        self._last_number += 1
+        command.number = self._last_number
+        self._commands.append(command)
+        self._changed.set()
+
+    def confirm(self, number: int) -> None:
+        """The agent has everything up to `number`."""
+        self._commands = [item for item in self._commands if item.number > number]
+
+    def close(self) -> None:
+        """End the session: its command stream ends."""
+        self._is_closed = True
+        self._changed.set()
+
+    async def commands(self, after: int) -> AsyncIterator[pb.Command]:
+        """Commands beyond number `after`, as they come, until the session ends."""
+        self._stream_number += 1
+        own_number = self._stream_number
+        self._changed.set()
+        self._open_streams += 1
+        try:
+            while not self._is_closed and own_number == self._stream_number:
+                pending = [item for item in self._commands if item.number > after]
+                for command in pending:
+                    yield command
+                    after = command.number
+                if not pending:
+                    self._changed.clear()
+                    await self._changed.wait()
+        finally:
+            self._open_streams -= 1
+
+    def add_sample(self, sample: ClockSample) -> None:
+        self._clock.add(sample)
+
+    def clock_offset(self, now_ns: int) -> ClockOffset | None:
+        return self._clock.estimate(now_ns)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a submitted job to the run's record, its limits and what agents are told. Pure.
+
+The job is loaded here as the agents will load it, so that all its faults are found
+before anything starts. Files travel with it; secrets do not, they are references.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import secrets
+import socket
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ldapslam.coordinator.fleet import Selection
+from ldapslam.coordinator.run import RunLimits
+from ldapslam.jobs.errors import AgentVersionMismatch
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.model import Agents, Job, Stream
+from ldapslam.jobs.phases import interval_boundaries_ns, phase_spans
+from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto.messages import (
+    PROTOCOL_VERSION,
+    ProtocolError,
+    build_version,
+    describe_version,
+)
+from ldapslam.proto.operator_pb2 import SubmitJobRequest
+from ldapslam.reports.results.records import RunRecord, utc_text
+
+_NS_PER_S = 1e9
+_SEED_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A run that may be queued."""
+
+    job: Job
+    record: RunRecord
+    #: What every agent gets; index and count are filled in for each.
+    assignment: RunAssignment
+    selection: Selection
+    limits: RunLimits
+    #: URIs of its servers: no two runs at a time.
+    targets: frozenset[str]
+
+
+def load_submission(request: SubmitJobRequest, now_utc: datetime) -> Submission:
+    """The run of a request; JobErrors with all faults of the job."""
+    check_version("the command line", request.protocol_version, request.build)
+    job = load_job_text(
+        request.job_text,
+        file=request.job_file,
+        base=None,
+        overrides=list(request.overrides),
+    )
+    missing = [name for name in job.named_files() if name not in request.files]
+    if missing:
+        raise ProtocolError(f"the job's file {missing[0]!r} was not sent along")
+    run_id = f"{now_utc:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed
+    return Submission(
+        job=job,
+        record=_record(job, request, run_id, seed, now_utc),
+        assignment=RunAssignment(
+            run_id=run_id,
+            job_file=request.job_file,
+            job_text=request.job_text,
+            overrides=request.overrides,
+            files={name: request.files[name] for name in job.named_files()},
+            seed=seed,
+            orphan_grace_ns=job.orphan_grace_ns,
+        ),
+        selection=selection_of(job.agents),
+        limits=limits_of(job),
+        targets=frozenset(
+            uri for stream in job.streams for uri in job.targets[stream.target]
+        ),
+    )
+
+
+def check_version(who: str, protocol_version: int, build: str) -> None:
+    """Both sides must be the same ldapslam: AgentVersionMismatch names both."""
+    ours = build_version()
+    if (protocol_version, build) != (PROTOCOL_VERSION, ours):
+        raise AgentVersionMismatch(
+            who,
+            describe_version(protocol_version, build),
+            describe_version(PROTOCOL_VERSION, ours),
+        )
+
+
+def selection_of(agents: Agents) -> Selection:
+    """The fleet's notion of a job's `agents`."""
+    return Selection(
+        count=agents.count,
+        names=tuple(dict.fromkeys(agents.names or ())),
+        labels=dict(agents.labels or {}),
+    )
+
+
+def limits_of(job: Job) -> RunLimits:
+    """The times that decide the run's transitions."""
+    return RunLimits(
+        planned_ns=phase_spans(job.run)[-1].end_ns,
+        grace_ns=job.run.drain_ns,
+        stop_on_loss=job.on_agent_loss == "stop",
+    )
+
+
+def _record(
+    job: Job, request: SubmitJobRequest, run_id: str, seed: int, now_utc: datetime
+) -> RunRecord:
+    return RunRecord(
+        run_id=run_id,
+        job_name=job.name,
+        job_text=request.job_text.decode(),
+        job_hash=job.canonical_hash(),
+        seed=seed,
+        submitted_utc=utc_text(now_utc),
+        submitted_by=request.submitted_by,
+        plan=_plan(job),
+        manifest={
+            "ldapslam": build_version(),
+            "job_file": request.job_file,
+            "overrides": list(request.overrides),
+            "files": {
+                name: hashlib.sha256(request.files[name]).hexdigest()
+                for name in job.named_files()
+            },
+            "coordinator": {
+                "host_name": socket.gethostname(),
+                "python": platform.python_version(),
+            },
+        },
+    )
+
+
+def _plan(job: Job) -> dict[str, Any]:
+    """What the reports need to know of the job."""
+    return {
+        "phases": [
+            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
+            for span in phase_spans(job.run)
+        ],
+        "boundaries_ns": list(interval_boundaries_ns(job.run)),
+        "streams": [_stream(stream) for stream in job.streams],
+        "validity": job.validity.model_dump(mode="json", by_alias=True),
+        "thresholds": list(job.thresholds),
+    }
+
+
+def _stream(stream: Stream) -> dict[str, Any]:
+    load = stream.load
+    rate = load.open.rate if load.open else None
+    return {
+        "name": stream.name,
+        "target": stream.target,
+        "model": "open" if load.open else "closed",
+        "rate_per_s": rate.events / rate.per_ns * _NS_PER_S if rate else None,
+        "clients": load.closed.clients if load.closed else None,
+        "operations": [
+            {"name": operation.name, "kind": operation.kind}
+            for operation in stream.operations
+        ],
+    }
