@@ -35,8 +35,8 @@ _METHOD = (
     "slot, and part of the response time. Send lag and receive lag are the load "
     "generator's own delays; receive lag is part of no other time.",
     "Percentiles come from the merged histograms of all agents, never from averaged "
-    "percentiles; their buckets are no wider than 0.1 % of the value. Confidence "
-    "intervals are 95 % order-statistic intervals. They take values for independent; "
+    "percentiles; their buckets are no wider than 0.1% of the value. Confidence "
+    "intervals are 95% order-statistic intervals. They take values for independent; "
     "response times that follow each other seldom are, so the true interval is wider.",
     "Percentiles cover the requests whose intended time lies in the measure phase, "
     "throughput the completions that happened in it.",
@@ -51,6 +51,8 @@ _CONNECTIONS = {
     "unexpected_messages": "unexpected messages",
     "stamps_missing": "without kernel stamp",
 }
+
+_AGENTS_SIDE_BY_SIDE = 4
 
 #: Of the manifest's keys, those with a place of their own.
 _ELSEWHERE = ("job_text", "agents", "phases", "planned_agents")
@@ -112,7 +114,7 @@ def agents(summary: Summary) -> tuple[Block, ...]:
 
 
 def method(summary: Summary) -> tuple[Block, ...]:
-    paragraphs = [Paragraph(grouped(text)) for text in _METHOD]
+    paragraphs = [Paragraph(text) for text in _METHOD]
     if not summary.notes:
         return tuple(paragraphs)
     notes = Table(
@@ -129,10 +131,7 @@ def manifest(summary: Summary) -> tuple[Block, ...]:
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
     blocks: list[Block] = [
         _facts_table("facts", "Run", shown),
-        *(
-            _facts_table(f"facts-{name}", f"Agent {name}", facts)
-            for name, facts in content["agents"].items()
-        ),
+        *_agent_facts(content["agents"]),
     ]
     if summary.events:
         events = Table(
@@ -208,6 +207,30 @@ def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
         (Column("Fact"), Column("Value")),
         tuple((Cell(key), Cell(value)) for key, value in _flattened(facts)),
     )
+
+
+def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """What the agents said of themselves, side by side while there is room."""
+    if len(agents) > _AGENTS_SIDE_BY_SIDE:
+        return [
+            _facts_table(f"facts-{name}", f"Agent {name}", facts)
+            for name, facts in agents.items()
+        ]
+    flat = {name: dict(_flattened(facts)) for name, facts in agents.items()}
+    keys = dict.fromkeys(key for facts in flat.values() for key in facts)
+    if not keys:
+        return []
+    return [
+        Table(
+            "facts-agents",
+            "Agents",
+            (Column("Fact"), *(Column(name) for name in flat)),
+            tuple(
+                (Cell(key), *(Cell(facts.get(key, NOTHING)) for facts in flat.values()))
+                for key in keys
+            ),
+        )
+    ]
 
 
 def _flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

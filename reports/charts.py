@@ -304,7 +304,13 @@ def _workers(summary: Summary) -> Figure:
     axes.set_ylim(0, 104)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel("% of the interval")
-    axes.set_title("solid: busy, dotted: waiting for a CPU, red: limit of busy", pad=12)
+    axes.set_title(
+        "solid: busy, dotted: waiting for a CPU, dashed: limit of busy",
+        pad=12,
+        color=MUTED,
+        fontsize=7.5,
+        fontweight="normal",
+    )
     if summary.timeline.agents:
         _legend_outside(axes)
     return _finished_over_time(figure, panels)

@@ -36,7 +36,6 @@ from ldapslam.reports.summary import (
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
-    THIN,
     count,
     decimal,
     grouped,
@@ -107,10 +106,9 @@ def _statement(summary: Summary) -> str:
 
 def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     run = summary.run
-    started = run.t0_utc or run.started_utc or run.submitted_utc
     return (
         ("Run", run.run_id),
-        ("Started", f"{started[:19].replace('T', ' ')} UTC"),
+        ("Started", f"{summary.started_utc[:19].replace('T', ' ')} UTC"),
         ("Measured", seconds(summary.measure_s)),
         ("Interval", seconds(summary.interval_s)),
         ("Agents", count(len(run.agents))),
@@ -126,7 +124,7 @@ def _glance(one: OperationSummary) -> Glance:
             ("throughput", f"{decimal(one.throughput_per_s, 0)}/s"),
             ("p50", _with_ms(times["p50"])),
             ("p99", _with_ms(times["p99"])),
-            ("errors", f"{percent(one.error_share, 2)}{THIN}%"),
+            ("errors", f"{percent(one.error_share, 2)}%"),
         ),
     )
 
@@ -315,7 +313,7 @@ def _times_row(title: str, times: Distribution) -> tuple[Cell, ...]:
 
 def _interval_row(times: Distribution) -> tuple[Cell, ...]:
     cells = [
-        Cell(grouped("95 % confidence interval"), MUTED),
+        Cell("95% confidence interval", MUTED),
         Cell("", MUTED),
         Cell("", MUTED),
     ]

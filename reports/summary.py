@@ -26,12 +26,13 @@ from ldapslam.reports.collect import (
     StreamTotals,
     collect,
 )
+from ldapslam.reports.evidence import Evidence, Gap
 from ldapslam.reports.result import figures_of, result_of
 from ldapslam.reports.results.histogram import Histogram, samples_needed
 from ldapslam.reports.results.records import METRICS, EventRecord, RunRecord
 from ldapslam.reports.results.store import Store
+from ldapslam.reports.rules import Rule
 from ldapslam.reports.timeline import NS_PER_S, Plan, Timeline
-from ldapslam.reports.verdict import Gap, Rule
 
 #: Name -> percentile, in the order of every table.
 PERCENTILES = {
@@ -166,6 +167,11 @@ class Summary:
     def operations(self) -> tuple[OperationSummary, ...]:
         return tuple(one for stream in self.streams for one in stream.operations)
 
+    @property
+    def started_utc(self) -> str:
+        """T0, or what comes nearest to it when the run did not get so far."""
+        return self.run.t0_utc or self.run.started_utc or self.run.submitted_utc
+
     def result(self) -> dict[str, Any]:
         """The content of result.json, schema ldapslam.result/1."""
         return result_of(self)
@@ -190,10 +196,10 @@ def summarise(store: Store, run_id: str) -> Summary:
         busy_share_limit=validity.busy_share,
         run_queue_share_limit=validity.run_queue_share,
     )
-    evidence = verdict.Evidence(run, plan, validity, collected, facts)
-    rules, gaps = verdict.judge(evidence)
+    evidence = Evidence(run, plan, validity, collected, facts)
+    rules = verdict.judge(evidence)
     measure_s = _measure_s(collected)
-    missing = verdict.missing_by_agent(gaps)
+    missing = evidence.missing_intervals()
     summary = Summary(
         run=run,
         verdict="",
@@ -209,13 +215,13 @@ def summarise(store: Store, run_id: str) -> Summary:
                 name,
                 collected.agents[name],
                 facts.get(name, {}),
-                missing.get(name, 0),
+                missing[name],
                 measure_s,
             )
             for name in sorted(collected.agents)
         ),
         timeline=collected.timeline,
-        gaps=gaps,
+        gaps=evidence.gaps,
         events=tuple(store.events(run.run_id)),
     )
     thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))

@@ -12,7 +12,6 @@ NOTHING = "–"
 
 _COMMA_GROUP = re.compile(r"(?<=\d),(?=\d{3})")
 _THIN_GROUP = re.compile(rf"(?<=\d){THIN}(?=\d{{3}})")
-_PERCENT = re.compile(r"(?<=\d) %")
 
 
 def count(value: int | None) -> str:
@@ -39,8 +38,8 @@ def percent(share: float | None, digits: int = 2) -> str:
 
 
 def grouped(text: str) -> str:
-    """A text with narrow spaces in its numbers and before its percent signs."""
-    return _PERCENT.sub(f"{THIN}%", _COMMA_GROUP.sub(THIN, text))
+    """A text with the commas of its numbers made narrow spaces."""
+    return _COMMA_GROUP.sub(THIN, text)
 
 
 def plain(text: str) -> str:

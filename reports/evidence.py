@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verdict rests on: the run, its plan and limits, and what was collected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ldapslam.jobs.validity import Validity
+from ldapslam.reports.collect import Collected, OperationTotals
+from ldapslam.reports.results.records import RunRecord
+from ldapslam.reports.timeline import NS_PER_S, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Intervals that an agent owed and the store does not have."""
+
+    agent: str
+    first_index: int
+    last_index: int
+    start_s: float
+    end_s: float
+
+    @property
+    def count(self) -> int:
+        return self.last_index - self.first_index + 1
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rules look at."""
+
+    run: RunRecord
+    plan: Plan
+    validity: Validity
+    collected: Collected
+    #: Agent -> its facts.
+    facts: Mapping[str, Mapping[str, Any]]
+
+    def operations_of(self, model: str) -> dict[tuple[str, str], OperationTotals]:
+        streams = {
+            stream["name"]
+            for stream in self.run.plan.get("streams", ())
+            if stream.get("model") == model
+        }
+        return {
+            key: totals
+            for key, totals in self.collected.operations.items()
+            if key[0] in streams
+        }
+
+    @cached_property
+    def gaps(self) -> tuple[Gap, ...]:
+        """Runs of missing intervals of each planned agent, the drain included.
+
+        A run that was ended early owes the intervals up to the last that any agent
+        sent.
+        """
+        return tuple(gap for agent in self.run.agents for gap in self._gaps_of(agent))
+
+    def missing_intervals(self) -> Counter[str]:
+        """Agent -> number of its missing intervals."""
+        missing: Counter[str] = Counter()
+        for gap in self.gaps:
+            missing[gap.agent] += gap.count
+        return missing
+
+    def _owed(self) -> int:
+        planned = len(self.plan.intervals)
+        if self.run.state == "finished":
+            return planned
+        agents = self.collected.agents.values()
+        last = max((max(one.seen) for one in agents if one.seen), default=-1)
+        return min(planned, last + 1)
+
+    def _gaps_of(self, name: str) -> Iterator[Gap]:
+        planned = self.plan.intervals
+        agent = self.collected.agents[name]
+        owed = self._owed()
+        first = None
+        for index in range(owed + 1):
+            if index < owed and index not in agent.seen:
+                first = index if first is None else first
+            elif first is not None:
+                start_s = planned[first].start_ns / NS_PER_S
+                end_s = planned[index - 1].end_ns / NS_PER_S
+                yield Gap(name, first, index - 1, start_s, end_s)
+                first = None
+        if agent.seen and not agent.sent_final:
+            end_s = planned[-1].end_ns / NS_PER_S if planned else 0.0
+            yield Gap(name, len(planned), len(planned), end_s, end_s)

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The validity rules: may the numbers be trusted? Pure.
+
+Each rule takes the evidence and gives one line, passed or not, with its limit and what
+was observed. One without anything to check (an open stream's rule in a run without open
+streams) passes and says so. The limits come from the job's `validity` section.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ldapslam.reports.collect import OperationTotals, WorkerTotals
+from ldapslam.reports.evidence import Evidence
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.timeline import NS_PER_S
+
+_NOT_APPLICABLE = "nothing to check"
+_NS_PER_MS = 1_000_000
+#: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
+_CLOCK_STEP_LIMIT_NS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, applied."""
+
+    #: As in the result and the guide: `sent_share`.
+    name: str
+    #: What must hold, and what is wrong when it does not, for people.
+    title: str
+    problem: str
+    limit: str
+    observed: str
+    passed: bool
+
+
+def _run_completed(evidence: Evidence) -> Rule:
+    run = evidence.run
+    detail = f": {run.state_detail}" if run.state_detail else ""
+    return Rule(
+        "run_completed",
+        "the run came to its planned end",
+        "the run did not come to its planned end",
+        "finished",
+        f"{run.state}{detail}",
+        run.state == "finished",
+    )
+
+
+def _data_present(evidence: Evidence) -> Rule:
+    empty = [
+        ".".join(key)
+        for key, totals in evidence.collected.operations.items()
+        if not totals.measured["succeeded"]
+    ]
+    found = len(evidence.collected.operations) - len(empty)
+    return Rule(
+        "data_present",
+        "every operation has successes in the measure phase",
+        "operations without a success in the measure phase",
+        "1 each",
+        f"0 of {_listed(empty)}" if empty else f"all {found}",
+        found > 0 and not empty,
+    )
+
+
+def _agents_present(evidence: Evidence) -> Rule:
+    planned = evidence.run.agents
+    silent = [name for name in planned if not evidence.collected.agents[name].seen]
+    observed = f"{len(planned) - len(silent)} of {len(planned)}"
+    return Rule(
+        "agents_present",
+        "every planned agent reported",
+        "planned agents did not report",
+        f"{len(planned)} agents" if len(planned) != 1 else "1 agent",
+        f"{observed}, not {_listed(silent)}" if silent else observed,
+        bool(planned) and not silent,
+    )
+
+
+def _intervals_complete(evidence: Evidence) -> Rule:
+    missing = evidence.missing_intervals()
+    observed = [f"{count} of {agent}" for agent, count in missing.items()]
+    return Rule(
+        "intervals_complete",
+        "no interval is missing",
+        "intervals are missing",
+        "0 missing",
+        _listed(observed) if observed else "0",
+        not evidence.gaps,
+    )
+
+
+def _sent_share(evidence: Evidence) -> Rule:
+    limit = evidence.validity.sent_share
+    shares = {
+        stream: counts["sent"] / counts["scheduled"]
+        for stream, counts in _by_stream(evidence.operations_of("open")).items()
+        if counts["scheduled"]
+    }
+    lowest, observed = _extreme(shares, min, _percent)
+    return Rule(
+        "sent_share",
+        "open streams sent what was scheduled",
+        "an open stream did not send what was scheduled",
+        f"≥ {_percent(limit)}",
+        observed,
+        lowest is None or lowest >= limit,
+    )
+
+
+def _dropped_arrivals(evidence: Evidence) -> Rule:
+    allowed = evidence.validity.allow_dropped
+    dropped = {
+        stream: counts["dropped"]
+        for stream, counts in _by_stream(evidence.operations_of("open")).items()
+    }
+    total = sum(dropped.values())
+    where = [f"{count:,} of {stream}" for stream, count in dropped.items() if count]
+    return Rule(
+        "dropped_arrivals",
+        "no arrival was dropped",
+        "arrivals were dropped",
+        "allowed" if allowed else "0",
+        _listed(where) if where else "0" if dropped else _NOT_APPLICABLE,
+        allowed or total == 0,
+    )
+
+
+def _send_lag(evidence: Evidence) -> Rule:
+    """Judges the nearest-rank p99 whatever the sample: of a few, the largest."""
+    validity = evidence.validity
+    worst: tuple[float, str] | None = None
+    passed = True
+    for stream, operations in _grouped(evidence.operations_of("open")).items():
+        lag_ns = _union(operations, "send_lag").percentile(99)
+        response_ns = _union(operations, "response_time").percentile(99)
+        if lag_ns is None or response_ns is None:
+            continue
+        limit_ns = max(validity.send_lag_p99_ns, validity.send_lag_share * response_ns)
+        passed &= lag_ns <= limit_ns
+        line = f"{_ms(lag_ns)} of {stream}, limit {_ms(limit_ns)}"
+        worst = max(worst or (0.0, ""), (lag_ns / limit_ns, line))
+    share = _percent(validity.send_lag_share)
+    return Rule(
+        "send_lag",
+        "open streams sent on time (send lag p99)",
+        "an open stream sent too late (send lag p99)",
+        f"≤ {_ms(validity.send_lag_p99_ns)} or {share} of response time p99",
+        worst[1] if worst else _NOT_APPLICABLE,
+        passed,
+    )
+
+
+def _generator_saturated(evidence: Evidence) -> Rule:
+    validity = evidence.validity
+    shares = {
+        f"{agent} {model} worker {number}": _saturated_share(totals)
+        for agent, seen in evidence.collected.agents.items()
+        for (model, number), totals in seen.workers.items()
+        if totals.intervals
+    }
+    highest, observed = _extreme(
+        shares, max, lambda share: f"{_percent(share)} of intervals"
+    )
+    return Rule(
+        "generator_saturated",
+        "workers were not saturated",
+        "a worker was saturated",
+        f"busy > {_percent(validity.busy_share)} or waiting for a CPU > "
+        f"{_percent(validity.run_queue_share)} in ≤ "
+        f"{_percent(validity.saturated_intervals)} of intervals",
+        observed,
+        highest is None or highest <= validity.saturated_intervals,
+    )
+
+
+def _clock_offset(evidence: Evidence) -> Rule:
+    limit_ns = min(
+        evidence.validity.clock_offset_ns, evidence.plan.interval_s * NS_PER_S / 100
+    )
+    bounds = {
+        agent: float(facts["clock_offset_bound_us"]) * 1000
+        for agent, facts in evidence.facts.items()
+        if facts.get("clock_offset_bound_us") is not None
+    }
+    unknown = [name for name in evidence.run.agents if name not in bounds]
+    highest, observed = _extreme(bounds, max, lambda bound_ns: f"±{_ms(bound_ns)}")
+    return Rule(
+        "clock_offset",
+        "agents' clock offsets are known",
+        "an agent's clock offset is not known well enough",
+        f"within ±{_ms(limit_ns)}",
+        f"unknown of {_listed(unknown)}" if unknown else observed,
+        not unknown and (highest is None or highest <= limit_ns),
+    )
+
+
+def _clock_step(evidence: Evidence) -> Rule:
+    steps = {
+        agent: float(abs(totals.clock_step_ns))
+        for agent, totals in evidence.collected.agents.items()
+        if totals.seen
+    }
+    highest, observed = _extreme(steps, max, _ms)
+    return Rule(
+        "clock_step",
+        "no wall clock was stepped within an interval",
+        "a wall clock was stepped within an interval",
+        f"≤ {_ms(_CLOCK_STEP_LIMIT_NS)}",
+        observed,
+        highest is None or highest <= _CLOCK_STEP_LIMIT_NS,
+    )
+
+
+def _histogram_overflow(evidence: Evidence) -> Rule:
+    over = {
+        ".".join(key): totals.overflow
+        for key, totals in evidence.collected.operations.items()
+        if totals.overflow
+    }
+    observed = [f"{count:,} of {name}" for name, count in over.items()]
+    return Rule(
+        "histogram_overflow",
+        "no duration was above one hour",
+        "durations were above one hour",
+        "0",
+        _listed(observed) if observed else "0",
+        not over,
+    )
+
+
+def _identity(
+    name: str, title: str, problem: str, left: Sequence[str], right: Sequence[str]
+) -> Callable[[Evidence], Rule]:
+    """A rule that two sums of counters are equal in each operation of the whole run."""
+
+    def check(evidence: Evidence) -> Rule:
+        wrong = []
+        for key, totals in evidence.collected.operations.items():
+            counts = totals.whole
+            sums = [sum(counts[one] for one in side) for side in (left, right)]
+            if sums[0] != sums[1]:
+                wrong.append(f"{sums[0]:,} ≠ {sums[1]:,} of {'.'.join(key)}")
+        formula = " = ".join(
+            " + ".join(one.replace("_", " ") for one in side) for side in (left, right)
+        )
+        return Rule(name, title, problem, formula, _listed(wrong) or "equal", not wrong)
+
+    return check
+
+
+#: In the order of the report.
+RULES: tuple[Callable[[Evidence], Rule], ...] = (
+    _run_completed,
+    _agents_present,
+    _intervals_complete,
+    _data_present,
+    _sent_share,
+    _dropped_arrivals,
+    _send_lag,
+    _generator_saturated,
+    _clock_offset,
+    _clock_step,
+    _histogram_overflow,
+    _identity(
+        "arrivals_balance",
+        "every scheduled arrival is accounted for",
+        "arrivals are not accounted for",
+        ("scheduled",),
+        ("sent", "dropped"),
+    ),
+    _identity(
+        "requests_balance",
+        "every sent request is accounted for",
+        "requests are not accounted for",
+        ("sent",),
+        ("completed", "timed_out", "unresolved"),
+    ),
+    _identity(
+        "responses_balance",
+        "every response is a success or a failure",
+        "responses are not accounted for",
+        ("completed",),
+        ("succeeded", "failed"),
+    ),
+)
+
+
+def _by_stream(
+    operations: Mapping[tuple[str, str], OperationTotals],
+) -> dict[str, Counter[str]]:
+    """Stream -> counters of the measure phase."""
+    streams: dict[str, Counter[str]] = {}
+    for (stream, _), totals in operations.items():
+        streams.setdefault(stream, Counter()).update(totals.measured)
+    return streams
+
+
+def _grouped(
+    operations: Mapping[tuple[str, str], OperationTotals],
+) -> dict[str, list[OperationTotals]]:
+    streams: dict[str, list[OperationTotals]] = {}
+    for (stream, _), totals in operations.items():
+        streams.setdefault(stream, []).append(totals)
+    return streams
+
+
+def _union(operations: Sequence[OperationTotals], metric: str) -> Histogram:
+    union = Histogram()
+    for totals in operations:
+        for outcome in ("succeeded", "failed"):
+            if (metric, outcome) in totals.histograms:
+                union.add(totals.histograms[metric, outcome])
+    return union
+
+
+def _saturated_share(worker: WorkerTotals) -> float:
+    return worker.saturated_intervals / worker.intervals
+
+
+def _extreme(
+    values: Mapping[str, float],
+    choose: Callable[..., str],
+    show: Callable[[float], str],
+) -> tuple[float | None, str]:
+    """The worst value, and it with its owner as text."""
+    if not values:
+        return None, _NOT_APPLICABLE
+    name = choose(values, key=values.__getitem__)
+    return values[name], f"{show(values[name])} ({name})"
+
+
+def _listed(items: Sequence[str], limit: int = 4) -> str:
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.5g}%"
+
+
+def _ms(value_ns: float) -> str:
+    return f"{value_ns / _NS_PER_MS:,.3f} ms"
