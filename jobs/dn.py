@@ -14,7 +14,7 @@ from ldapslam.jobs.template import RANDOM_STRING
 
 _ATTRIBUTE_TYPE = r"(?:[A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+)"
 _HEX_STRING = r"#(?:[0-9A-Fa-f]{2})+"
-_STRING = r'(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
+_STRING = r'(?!#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
 _AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
 _SPECIAL = frozenset(b',+"\\<>;=#\0')
 
@@ -40,7 +40,7 @@ def parse_dn(text: str) -> Pattern:
 
 
 def _check(masked: str, text: str) -> None:
-    if not masked.strip():
+    if not masked:
         return
     start = 0
     while True:

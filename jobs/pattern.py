@@ -50,6 +50,7 @@ _RANGE = re.compile(r"(-?\d+)([-:])(-?\d+)(?:x(-?\d+))?(?:%(.*))?", re.ASCII)
 _RANDOM = re.compile(r"random:(\d+)(?::(.+))?", re.ASCII | re.DOTALL)
 _OTHER_KIND = re.compile(r"[A-Za-z]+")
 _INT64 = range(-(1 << 63), 1 << 63)
+_MAX_MEMBERS = (1 << 63) - 1
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -146,6 +147,11 @@ def _range(shown: str, match: re.Match[str]) -> ValueSource:
     if not 0 < step < 1 << 63:
         raise Fault(
             f"expected a step above zero, got {got(shown)}", f"such as [{lo}:{hi}x10]"
+        )
+    if (hi - lo) // step >= _MAX_MEMBERS:
+        raise Fault(
+            f"expected a range of less than 2^63 numbers, got {got(shown)}",
+            f"such as [{lo}{match[2]}{lo + 999}]",
         )
     width = 0
     if match[5] is not None:

@@ -31,6 +31,9 @@ MAX_DEPTH = 32
 MAX_REQUEST_BYTES = 1 << 20
 MAX_VALUE_BYTES = 65_536
 
+#: A TLV's tag and length at their longest within MAX_REQUEST_BYTES.
+_HEADER_BYTES = 5
+
 
 @dataclass(frozen=True)
 class ValueSource:
@@ -51,7 +54,11 @@ class ValueSource:
     def max_bytes(self) -> int:
         if self.kind == RANDOM_STRING:
             return self.lo
-        return max(len(str(self.lo)), len(str(self.hi)), self.width)
+        return max(self._digits(self.lo), self._digits(self.hi))
+
+    def _digits(self, number: int) -> int:
+        """Length of a number's text; its sign is not one of the `width` digits."""
+        return max(len(str(abs(number))), self.width) + (number < 0)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,8 @@ class _Program:
     literal: bytearray = field(default_factory=bytearray)
     code: bytearray = field(default_factory=bytearray)
     values: list[ValueSource] = field(default_factory=list)
-    max_bytes: int = 0
+    #: Bound of the whole LDAPMessage: its SEQUENCE and messageID come first.
+    max_bytes: int = _HEADER_BYTES + 6
 
     def flush(self) -> None:
         if self.literal:
@@ -100,7 +108,7 @@ class _Program:
         if depth == MAX_DEPTH:
             raise Fault(f"patterns are nested more than {MAX_DEPTH} levels deep")
         self.code += struct.pack("<BB", OPEN, node.tag)
-        self.max_bytes += 6
+        self.max_bytes += _HEADER_BYTES
         for part in node.parts:
             self.add(part, depth + 1)
         self.flush()

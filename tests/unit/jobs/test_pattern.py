@@ -33,8 +33,8 @@ LETTERS = b"abcdefghijklmnopqrstuvwxyz"
         ("[-5--1]", [ValueSource(UNIFORM, -5, -1)]),
         ("[7-7]", [ValueSource(UNIFORM, 7, 7)]),
         (
-            "[-9223372036854775808:9223372036854775807]",
-            [ValueSource(SEQUENCE, -(1 << 63), (1 << 63) - 1)],
+            "[-9223372036854775808:9223372036854775807x4]",
+            [ValueSource(SEQUENCE, -(1 << 63), (1 << 63) - 1, 4)],
         ),
         ("[random:5]", [ValueSource(RANDOM_STRING, 5, charset=LETTERS)]),
         ("[random:4:0:1f-]", [ValueSource(RANDOM_STRING, 4, charset=b"0:1f-")]),
@@ -61,6 +61,7 @@ def test_pattern_is_split_into_constants_and_holes(
         ("[file:names.txt]", "unknown pattern kind 'file' in '[file:names.txt]'"),
         ("[5]", "expected a pattern, got '[5]'"),
         ("[9-0]", "expected a range from low to high, got '[9-0]'"),
+        ("[-9-9223372036854775807]", "expected a range of less than 2^63 numbers"),
         ("[0-9x2]", "a random range has no step, got '[0-9x2]'"),
         ("[0:9x-1]", "expected a step above zero, got '[0:9x-1]'"),
         ("[0-9%#,##0]", "expected a number format of zeros after '%', got"),
@@ -103,4 +104,6 @@ def test_every_masked_character_knows_where_it_was(text: str) -> None:
 def test_longest_text_of_a_source_is_known() -> None:
     assert ValueSource(UNIFORM, -100, 5).max_bytes == 4
     assert ValueSource(UNIFORM, 0, 5, width=8).max_bytes == 8
+    # The sign is not one of the digits: -00000003.
+    assert ValueSource(UNIFORM, -3, 5, width=8).max_bytes == 9
     assert ValueSource(RANDOM_STRING, 12, charset=b"ab").max_bytes == 12

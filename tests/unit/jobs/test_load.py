@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading good job files: defaults, notation, overrides, files, the canonical form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.jobs.errors import JobErrors
+from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.units import NS_PER_S, Rate
+
+MINIMAL = """\
+job: minimal
+targets: {replica: ldap://ds1.example.com}
+run: {duration: 10s}
+streams:
+  - name: readers
+    target: replica
+    load: {closed: {clients: 4}}
+    operations:
+      - search: {base: "dc=example,dc=com"}
+"""
+
+MIX = """\
+job: directory-mix
+description: ten readers to one writer
+targets:
+  supplier: ldap://ds1.example.com
+  replica: [ldap://ds2.example.com, ldap://ds3.example.com:1389]
+bind: {dn: "cn=admin,dc=example,dc=com", password: {env: LDAP_PASSWORD}}
+tls: {start_tls: true, verify: false}
+run: {duration: 10m, ramp_up: 10s, warm_up: 45s, cool_down: 5s, interval: 5s, drain: 3s}
+agents: {labels: {site: a}}
+streams:
+  - name: readers
+    target: replica
+    load: {closed: {clients: 15, think_time: 1ms}}
+    connection: {connect_timeout: 2s}
+    request_timeout: 5s
+    operations:
+      - weight: 3
+        search:
+          base: "ou=people,dc=example,dc=com"
+          scope: one
+          filter: "(uid=user.[0-5999999])"
+          attributes: [cn, mail]
+          time_limit: 5s
+      - {name: root, search: {base: "", scope: base}}
+  - name: writers
+    target: supplier
+    bind: {dn: "cn=writer", password: {file: /etc/ldapslam/password}}
+    load: {open: {rate: 20/s, arrivals: poisson, connections: 4, max_backlog: 50}}
+    operations:
+      - modify:
+          dn: "uid=user.[0-5999999],ou=people,dc=example,dc=com"
+          replace: {description: "[random:80]"}
+          delete: {mail: null, sn: [a, b]}
+          increment: {uidNumber: 1}
+thresholds: ["readers.search.response_time.p99 < 5ms", "writers.*.errors < 0.1%"]
+validity: {allow_dropped: true, busy_share: 90%}
+seed: 42
+on_agent_loss: continue
+orphan_grace: 5m
+"""
+
+
+def load(text: str, *overrides: str, base: Path | None = None) -> Job:
+    return load_job_text(text, file="job.yaml", base=base, overrides=overrides)
+
+
+def faults(text: str, *overrides: str, base: Path | None = None) -> list[str]:
+    with pytest.raises(JobErrors) as caught:
+        load(text, *overrides, base=base)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_minimal_job_has_every_default() -> None:
+    job = load(MINIMAL)
+    (stream,) = job.streams
+    assert job.bind is None
+    assert job.agents.all is True
+    assert job.seed is None
+    assert (job.on_agent_loss, job.orphan_grace_ns) == ("stop", 60 * NS_PER_S)
+    assert (job.run.interval_ns, job.run.drain_ns) == (NS_PER_S, 10 * NS_PER_S)
+    assert stream.connection.connect_timeout_ns == 10 * NS_PER_S
+    assert stream.request_timeout_ns == 30 * NS_PER_S
+    assert stream.operations[0].name == "search"
+    assert stream.operations[0].weight == 1
+
+
+def test_every_field_of_a_full_job_is_read() -> None:
+    job = load(MIX)
+    readers, writers = job.streams
+    assert job.targets["supplier"] == ["ldap://ds1.example.com"]
+    assert job.run.warm_up_ns == 45 * NS_PER_S
+    assert job.agents.labels == {"site": "a"}
+    assert readers.load.closed is not None
+    assert readers.load.closed.think_time_ns == 1_000_000
+    assert [operation.name for operation in readers.operations] == ["search", "root"]
+    assert writers.load.open is not None
+    assert writers.load.open.rate == Rate(1, 50_000_000)
+    assert writers.load.open.max_backlog_arrivals == 50
+    assert writers.bind is not None
+    assert writers.bind.password.ref.file == "/etc/ldapslam/password"
+    assert job.validity.busy_share == 0.9
+    assert job.seed == 42
+
+
+def test_default_backlog_is_ten_seconds_of_arrivals() -> None:
+    job = load(MINIMAL, "streams.readers.load={open: {rate: 90/m}}")
+    assert job.streams[0].load.open is not None
+    assert job.streams[0].load.open.max_backlog_arrivals == 15
+
+
+@pytest.mark.parametrize("text", [MINIMAL, MIX], ids=["minimal", "mix"])
+def test_canonical_text_loads_as_the_same_job(text: str) -> None:
+    job = load(text)
+    again = load(job.canonical_text())
+    assert again == job
+    assert again.canonical_hash() == job.canonical_hash()
+
+
+def test_canonical_hash_is_blind_to_form_and_sees_content() -> None:
+    job = load(MINIMAL)
+    assert load("# the same\n" + MINIMAL.replace("10s", "10000ms")) == job
+    assert load(MINIMAL, "run.duration=11s").canonical_hash() != job.canonical_hash()
+
+
+def test_order_of_changes_survives_the_canonical_text() -> None:
+    job = load(load(MIX).canonical_text())
+    changes = job.model_dump(mode="json", by_alias=True)["streams"][1]["operations"]
+    assert list(changes[0]["modify"])[:4] == ["dn", "replace", "delete", "increment"]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("yes", "yes"),
+        ("12:30", "12:30"),
+        ("007", "007"),
+        ("+49", "+49"),
+        ("0x1F", "0x1F"),
+        ("1000", "1000"),
+        ("2001-01-01", "2001-01-01"),
+        ("'true'", "true"),
+        ("1e3x", "1e3x"),
+    ],
+)
+def test_scalar_means_what_its_writer_sees(written: str, value: str) -> None:
+    job = load(
+        MINIMAL,
+        "streams.0.operations.0="
+        f'{{modify: {{dn: "uid=a,dc=b", replace: {{description: {written}}}}}}}',
+    )
+    body = job.streams[0].operations[0].body
+    assert body.model_dump()["replace"] == {"description": [value]}
+
+
+def test_aliases_stand_for_their_values() -> None:
+    text = MINIMAL.replace("duration: 10s", "duration: &long 10s, drain: *long")
+    assert load(text).run.drain_ns == 10 * NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        ("run.duration=30s", lambda job: job.run.duration_ns == 30 * NS_PER_S),
+        ("run.warm_up=5s", lambda job: job.run.warm_up_ns == 5 * NS_PER_S),
+        ("tls.verify=false", lambda job: job.tls.verify is False),
+        ("streams.0.name=a", lambda job: job.streams[0].name == "a"),
+        ("streams[0].name=a", lambda job: job.streams[0].name == "a"),
+        (
+            "streams.readers.load.closed.clients=9",
+            lambda job: job.streams[0].load.closed.clients == 9,
+        ),
+        (
+            "targets.replica=[ldap://a, ldap://b]",
+            lambda job: len(job.targets["replica"]),
+        ),
+        ("description=a=b", lambda job: job.description == "a=b"),
+        ("seed=", lambda job: job.seed is None),
+    ],
+)
+def test_override_changes_one_field(override: str, read: Any) -> None:
+    assert read(load(MINIMAL, override))
+
+
+def test_later_override_wins() -> None:
+    job = load(MINIMAL, "run.duration=30s", "run.duration=40s")
+    assert job.run.duration_ns == 40 * NS_PER_S
+
+
+def test_override_mends_a_fault_of_the_file() -> None:
+    assert load(MINIMAL.replace("duration: 10s", "duration: 10"), "run.duration=10s")
+
+
+@pytest.mark.parametrize(
+    ("override", "fault"),
+    [
+        ("run.duration", "--set:1: expected path=value, got 'run.duration'"),
+        ("=5s", "--set:1: expected path=value, got '=5s'"),
+        ("run..duration=5s", "--set:1: expected a path such as 'run.duration'"),
+        ("run.duration=5", "--set:1: run.duration: expected a duration such as"),
+        ("run.duraton=5s", "--set:1: run.duraton: unknown key 'duraton'"),
+        ("job.name=x", "--set:1: job is 'minimal', it has no 'name'"),
+        ("streams.7.name=x", "--set:1: streams has 1 items, it has no number 7"),
+        ("streams.reader.name=x", "--set:1: streams is a list, it has no item named"),
+        ("run={duration: 5s", "--set:1: not YAML: "),
+        ("streams.0.target=x", "--set:1: streams[0].target: unknown target role 'x'"),
+    ],
+)
+def test_fault_of_an_override_has_its_number(override: str, fault: str) -> None:
+    (only,) = faults(MINIMAL, override)
+    assert only.startswith(fault)
+
+
+def test_faults_of_the_file_come_before_those_of_overrides() -> None:
+    places = [
+        fault.split(": ")[0]
+        for fault in faults(
+            MINIMAL.replace("job: minimal", "jbo: minimal"),
+            "seed=x",
+            "run.duration=1",
+        )
+    ]
+    assert places == ["job.yaml:1:1", "job.yaml:1:1", "--set:1", "--set:2"]
+
+
+def test_named_files_are_found_relative_to_the_job_file(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    (tmp_path / "job.yaml").write_text(MINIMAL + "tls: {ca_file: ca.pem}\n")
+    job = load_job(tmp_path / "job.yaml")
+    assert job.files == {"ca.pem": tmp_path / "ca.pem"}
+
+
+def test_missing_named_file_is_a_fault(tmp_path: Path) -> None:
+    (fault,) = faults(MINIMAL + "tls: {ca_file: ca.pem}\n", base=tmp_path)
+    assert fault == "job.yaml:10:16: tls.ca_file: expected a file, got 'ca.pem'"
+
+
+def test_delivered_files_stand_for_those_of_the_job(tmp_path: Path) -> None:
+    (tmp_path / "0").touch()
+    job = load_job_text(
+        MINIMAL + "tls: {ca_file: ../ca.pem}\n",
+        file="job.yaml",
+        base=None,
+        files={"../ca.pem": tmp_path / "0"},
+    )
+    assert job.files == {"../ca.pem": tmp_path / "0"}
+
+
+def test_without_a_base_named_files_are_not_looked_for() -> None:
+    job = load(MINIMAL + "tls: {ca_file: ca.pem}\n")
+    assert job.named_files() == ("ca.pem",)
+    assert job.files == {}
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_give_faults_and_nothing_else(content: bytes) -> None:
+    with pytest.raises(JobErrors):
+        load_job_text(content, file="job.yaml", base=None)
+
+
+@given(
+    start=st.integers(0, len(MIX)),
+    length=st.integers(0, 12),
+    text=st.text("{}[]:,&*!|>'\"%@-? \n\tab01s/._<", max_size=6),
+)
+def test_any_damage_gives_faults_and_nothing_else(
+    start: int, length: int, text: str
+) -> None:
+    damaged = MIX[:start] + text + MIX[start + length :]
+    try:
+        job = load(damaged)
+    except JobErrors as errors:
+        assert errors.faults  # noqa: PT017
+    else:
+        assert load(job.canonical_text()) == job
