@@ -292,8 +292,8 @@ def judge(pacing: Load, host: Host) -> tuple[Remark, ...]:
     if not pacing.engine_facts.get("realtime"):
         remarks.append(
             Remark(
-                "SCHED_FIFO was not granted, or given back for want of rest: open loops "
-                "depend on the other processes",
+                "SCHED_FIFO was not granted, or given back for want of rest: open "
+                "loops depend on the other processes",
                 "run the agent with CAP_SYS_NICE, or set LimitRTPRIO=1 in its unit",
             )
         )

@@ -13,8 +13,12 @@ from ldapslam.cli.console import put, put_json, say
 from ldapslam.jobs.errors import ExitCode, RunAborted
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import error_of
+from ldapslam.reports.content import document
+from ldapslam.reports.document import Table
+from ldapslam.reports.render import render
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.text import headline, render_table
 
 _EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
     "PASS": ExitCode.PASS,
@@ -36,24 +40,30 @@ def report(
     store: Store, run_id: str, *, out: Path, formats: Sequence[str]
 ) -> tuple[Summary, list[Path]]:
     """Write the reports of a run into `out`; their paths."""
-    # matplotlib, jinja2 and typst are loaded here and only when there is something to
-    # render.
-    from ldapslam.reports.render import render
-
     summary = summarise(store, run_id)
-    out.mkdir(parents=True, exist_ok=True)
-    return summary, render(summary, out, formats)
+    return summary, render(summary, out, formats, store=store)
 
 
 def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
     """Print the result of a run on stdout; the verdict's exit code."""
-    from ldapslam.reports.text import render_text
-
     if as_json:
         put_json(summary.result())
     else:
-        put(render_text(summary).rstrip("\n"))
+        put(_digest(summary))
     return _EXIT_OF_VERDICT[summary.verdict]
+
+
+def _digest(summary: Summary) -> str:
+    """The verdict and the main figures; the report has the rest."""
+    whole = document(summary)
+    tables = [
+        render_table(block)
+        for section in whole.sections
+        if section.name == "results"
+        for block in section.blocks
+        if isinstance(block, Table)
+    ]
+    return "\n\n".join([headline(whole), *tables])
 
 
 def name_files(out: Path, files: Sequence[Path]) -> None:

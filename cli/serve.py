@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -57,8 +58,11 @@ def coordinator_command(listen: tuple[str, ...], store: str, insecure: bool) -> 
     _log_to_stderr()
     if "://" not in store:
         Path(store).parent.mkdir(parents=True, exist_ok=True)
-    say(f"coordinator on {', '.join(listen)}, store {store}")
-    run_coordinator(list(listen), store, insecure=insecure)
+
+    def on_ready(addresses: Sequence[str]) -> None:
+        say(f"coordinator on {', '.join(addresses)}, store {store}")
+
+    run_coordinator(list(listen), store, insecure=insecure, on_ready=on_ready)
 
 
 def _labels(
