@@ -24,8 +24,8 @@ from ldapslam.jobs.template import (
 
 #: For `ldapslam job describe`.
 NOTATION = """\
-Value patterns, in the notation of the UnboundID LDAP SDK. They may stand in DNs,
-in the assertion values of filters and in attribute values.
+Value patterns, in the notation of the UnboundID LDAP SDK. They may stand in
+DNs, in the assertion values of filters and in attribute values.
 
     [lo-hi]            a number from lo to hi at random
     [lo:hi]            the numbers lo to hi in turn, then again; the fleet as a

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job file's documentation and JSON Schema follow from the model, completely."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from ldapslam.jobs.describe import describe
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.load import load_job
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.schema import job_schema, job_schema_text
+from ldapslam.jobs.sections import Section, fields_of, section_in
+
+READY_JOBS = sorted((Path(__file__).parents[3] / "configs" / "jobs").glob("*.yaml"))
+BAD_JOBS = Path(__file__).with_name("bad_jobs")
+
+
+def sections(section: type[Section] = Job) -> Iterator[type[Section]]:
+    yield section
+    for _, info in fields_of(section):
+        inner = section_in(info.annotation)
+        if inner is not None:
+            yield from sections(inner)
+
+
+ALL = sorted(set(sections()), key=lambda section: section.__name__)
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = job_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("section", ALL, ids=lambda section: section.__name__)
+def test_every_field_is_described(section: type[Section]) -> None:
+    assert section.summary()
+    for key, info in fields_of(section):
+        assert info.description, key
+        if info.is_required():
+            assert info.examples, f"{key} is required and has no example"
+
+
+def test_description_names_every_field_and_fits_a_terminal() -> None:
+    text = describe()
+    for section in ALL:
+        for key, _ in fields_of(section):
+            assert f"  {key}: " in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_one_section_is_described_with_those_inside_it() -> None:
+    titles = [
+        line
+        for line, rule in zip(
+            describe("streams.load").splitlines(),
+            describe("streams.load").splitlines()[1:],
+            strict=False,
+        )
+        if rule and set(rule) == {"-"}
+    ]
+    assert titles == [
+        "streams[].load",
+        "streams[].load.closed",
+        "streams[].load.open",
+    ]
+
+
+def test_notations_are_described() -> None:
+    assert "[random:N:chars]" in describe("patterns")
+    assert "p99_99" in describe("thresholds")
+
+
+def test_unknown_section_names_the_nearest() -> None:
+    with pytest.raises(ConfigError) as caught:
+        describe("stream")
+    assert caught.value.hint == "did you mean 'streams'?"
+
+
+@pytest.mark.parametrize("path", READY_JOBS, ids=lambda path: path.stem)
+def test_ready_job_loads_and_meets_the_schema(
+    path: Path, validator: jsonschema.Draft202012Validator
+) -> None:
+    validator.validate(yaml.safe_load(path.read_text()))
+    validator.validate(json.loads(load_job(path).canonical_text()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unknown-key",
+        "unknown-key-nested",
+        "missing-duration",
+        "missing-unit-of-duration",
+        "wrong-type-of-streams",
+        "zero-clients",
+        "closed-and-open",
+        "neither-closed-nor-open",
+        "unknown-operation",
+        "two-operations-in-one",
+        "bad-scope",
+        "rate-without-unit",
+        "literal-password",
+        "validity-without-percent",
+        "job-name-with-spaces",
+        "modify-without-changes",
+    ],
+)
+def test_schema_finds_what_an_editor_should_mark(
+    name: str, validator: jsonschema.Draft202012Validator
+) -> None:
+    content: Any = yaml.safe_load((BAD_JOBS / f"{name}.yaml").read_text())
+    assert not validator.is_valid(content)
+
+
+def test_schema_has_defaults_in_the_notation_of_the_file() -> None:
+    definitions = job_schema()["$defs"]
+    assert definitions["Run"]["properties"]["interval"]["default"] == "1s"
+    assert definitions["Validity"]["properties"]["busy_share"]["default"] == "95%"
+    assert definitions["Open"]["properties"]["max_backlog"]["default"] == "10s"
+
+
+def test_schema_text_is_the_schema() -> None:
+    assert json.loads(job_schema_text()) == job_schema()

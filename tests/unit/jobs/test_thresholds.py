@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thresholds: what they say, and whether figures meet them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.thresholds import error_share, evaluate, parse_threshold
+
+
+def figures(**changes: Any) -> dict[str, Any]:
+    return {
+        "completed": 100,
+        "succeeded": 100,
+        "failed": 0,
+        "throughput_per_s": 10.0,
+        "response_time_us": {"p99": 4000.0, "mean": 500.0, "p99_99": None},
+        **changes,
+    }
+
+
+RESULT = {
+    "streams": {
+        "readers": {
+            "search": figures(),
+            "root": figures(response_time_us={"p99": 9000.0}, throughput_per_s=3.0),
+        },
+        "writers": {
+            "modify": figures(completed=90, failed=9, timed_out=8, unresolved=2),
+            "idle": figures(completed=0, throughput_per_s=0.0, response_time_us={}),
+        },
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "passed"),
+    [
+        ("readers.search.response_time.p99 < 5ms", 4000.0, True),
+        ("readers.search.response_time.p99 < 4ms", 4000.0, False),
+        ("readers.search.response_time.p99 <= 4ms", 4000.0, True),
+        ("readers.search.response_time.p99 > 3999us", 4000.0, True),
+        ("readers.search.response_time.p99 >= 4000001ns", 4000.0, False),
+        ("readers.search.response_time.mean<1ms", 500.0, True),
+        # The worst of both: the largest for <, the smallest for >.
+        ("readers.*.response_time.p99 < 5ms", 9000.0, False),
+        ("*.search.response_time.p99 < 5ms", 4000.0, True),
+        ("readers.*.throughput > 5/s", 3.0, False),
+        ("readers.*.throughput >= 180/m", 3.0, True),
+        # (9 + 8 + 2) of 90 + 8 + 2 sent
+        ("writers.modify.errors < 20%", 0.19, True),
+        ("writers.modify.errors < 19%", 0.19, False),
+        ("readers.*.errors <= 0%", 0.0, True),
+        # No figure: not met, whichever way the comparison goes.
+        ("readers.search.response_time.p99_99 < 5ms", None, False),
+        ("readers.search.service_time.p99 < 5ms", None, False),
+        ("writers.idle.response_time.p99 < 5ms", None, False),
+        ("writers.idle.errors <= 100%", None, False),
+        ("writers.*.errors < 100%", None, False),
+        ("nobody.search.errors < 1%", None, False),
+        ("writers.idle.throughput > 0.1/s", 0.0, False),
+    ],
+)
+def test_threshold_is_met_or_not(text: str, value: float | None, passed: bool) -> None:
+    assert evaluate(parse_threshold(text), RESULT) == (value, passed)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("a.b.response_time.p99 < 5ms", 4000.0, "4.000ms"),
+        ("a.b.throughput > 5/s", 4000.0, "4,000.0/s"),
+        ("a.b.errors < 5%", 0.00012, "0.012%"),
+        ("a.b.errors < 5%", 0.0, "0%"),
+    ],
+)
+def test_value_is_shown_with_its_unit(text: str, value: float, shown: str) -> None:
+    assert parse_threshold(text).format(value) == shown
+
+
+def test_value_that_is_missing_is_said_to_be() -> None:
+    assert parse_threshold("a.b.errors < 5%").format(None) == "no data"
+
+
+def test_parts_of_a_threshold_are_known() -> None:
+    threshold = parse_threshold(" readers.*.send_lag.p99_9 <= 1ms ")
+    assert threshold.expression == "readers.*.send_lag.p99_9 <= 1ms"
+    assert (threshold.stream, threshold.operation) == ("readers", "*")
+    assert (threshold.metric, threshold.statistic) == ("send_lag", "p99_9")
+    assert (threshold.comparison, threshold.limit, threshold.unit) == (
+        "<=",
+        1000.0,
+        "us",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "it has no comparison"),
+        ("a.b.errors 1%", "it has no comparison"),
+        ("a.b.errors = 1%", "unknown comparison '='"),
+        ("a.b.errors == 1%", "unknown comparison '=='"),
+        ("a.b < 1%", "'a.b' does not name a stream, operation and metric"),
+        ("a.b.latency.p99 < 1ms", "unknown metric 'latency'"),
+        ("a.b.response_time < 1ms", "response_time needs one statistic"),
+        ("a.b.response_time.p99.9 < 1ms", "response_time needs one statistic"),
+        ("a.b.response_time.p98 < 1ms", "unknown statistic 'p98'"),
+        ("a.b.errors.p99 < 1%", "errors has no statistic 'p99'"),
+        ("a*.b.errors < 1%", "'a*' is not a name"),
+        ("a.b.errors < 1ms", "expected a percentage such as '98%', got '1ms'"),
+        ("a.b.throughput > 5", "expected a rate such as '500/s' or '10k/s', got '5'"),
+        ("a.b.response_time.p99 < ", "expected a duration such as"),
+        ("a.b.errors < 1% and more", "expected a percentage"),
+    ],
+)
+def test_broken_threshold_says_what_is_wrong(text: str, problem: str) -> None:
+    with pytest.raises(Fault) as caught:
+        parse_threshold(text)
+    assert problem in caught.value.reason
+    assert caught.value.hint
+
+
+def test_share_of_errors_counts_what_was_sent_and_did_not_succeed() -> None:
+    assert error_share({"completed": 0, "failed": 0}) is None
+    assert error_share({"completed": 10, "failed": 1}) == 0.1
+    assert error_share({"completed": 8, "failed": 0, "timed_out": 2}) == 0.2
