@@ -271,9 +271,11 @@ def _one_or_more(value: Any) -> Any:
 
 
 def _distinct(uris: list[str]) -> list[str]:
-    for index, uri in enumerate(uris):
-        if uri in uris[:index]:
+    seen: set[str] = set()
+    for uri in uris:
+        if uri in seen:
             raise Fault(f"{uri!r} is given twice", "name each server once")
+        seen.add(uri)
     return uris
 
 

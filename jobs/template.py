@@ -17,7 +17,7 @@ compiles there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ldapslam.jobs.fault import Fault
@@ -133,12 +133,18 @@ def compile_template(node: Node) -> Template:
     return Template(bytes(program.code), tuple(program.values))
 
 
-def fold(parts: Iterator[Node] | tuple[Node, ...]) -> tuple[Node, ...]:
-    """Parts with neighbouring constants joined."""
+def fold(parts: Iterable[Node]) -> tuple[Node, ...]:
+    """Parts with neighbouring constants joined, and empty ones left out."""
     folded: list[Node] = []
+    constant = bytearray()
     for part in parts:
-        if isinstance(part, bytes) and folded and isinstance(folded[-1], bytes):
-            folded[-1] += part
-        else:
-            folded.append(part)
+        if isinstance(part, bytes):
+            constant += part
+            continue
+        if constant:
+            folded.append(bytes(constant))
+            constant.clear()
+        folded.append(part)
+    if constant:
+        folded.append(bytes(constant))
     return tuple(folded)

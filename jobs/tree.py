@@ -22,7 +22,7 @@ from ldapslam.jobs.fault import Fault, got
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
-MAX_VALUES = 100_000
+MAX_VALUES = 20_000
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
