@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that happens to a request is counted, once, under its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from ldapslam.agent import _engine
+from ldapslam.agent._engine import Responder
+from support.engine import (
+    BACKLOG_WAIT,
+    FAILED,
+    MS,
+    RECEIVE_LAG,
+    RESPONSE_TIME,
+    SEND_LAG,
+    SERVICE_TIME,
+    S,
+    modify,
+    open_stream,
+    run,
+    search,
+    sleep_until,
+    stream,
+)
+from support.fake_ldap import (
+    INTERMEDIATE,
+    FakeLdap,
+    Peer,
+    Request,
+    answer,
+    answer_with,
+    entry,
+    message,
+    never,
+    reference,
+    result,
+)
+
+
+@pytest.fixture
+def responder() -> Responder:
+    server = Responder(record_capacity=1_000_000)
+    server.start()
+    return server
+
+
+def test_searches_of_a_closed_loop_equal_those_the_server_counted(
+    responder: Responder,
+) -> None:
+    result = run(stream(responder.uri))
+    completed = result.count("completed")
+    assert completed > 100
+    assert responder.counts()["search"] == completed
+    assert responder.counts()["bind"] == 0  # anonymous: none is sent
+    assert result.count("succeeded") == result.count("entries") == completed
+    assert result.result_codes() == {0: completed}
+    for metric in (RESPONSE_TIME, SERVICE_TIME, SEND_LAG, RECEIVE_LAG):
+        assert result.histogram(metric).total == completed
+    assert result.histogram(BACKLOG_WAIT).total == 0  # there is none in a closed loop
+    assert result.stream_count("connects") == 4
+    result.assert_balanced()
+
+
+def test_open_loop_has_all_five_histograms(responder: Responder) -> None:
+    result = run(open_stream(responder.uri, 2000, poisson=True))
+    completed = result.count("completed")
+    assert completed == responder.counts()["search"] > 100
+    for metric in range(5):
+        assert result.histogram(metric).total == completed
+    result.assert_balanced()
+
+
+def test_response_time_is_never_less_than_service_time(responder: Responder) -> None:
+    result = run(open_stream(responder.uri, 2000, poisson=True))
+    response = result.histogram(RESPONSE_TIME)
+    service = result.histogram(SERVICE_TIME)
+    assert response.sum_ns >= service.sum_ns
+    # response = backlog wait + send lag + service, summed over all requests
+    parts = (
+        service.sum_ns
+        + result.histogram(SEND_LAG).sum_ns
+        + result.histogram(BACKLOG_WAIT).sum_ns
+    )
+    assert response.sum_ns == parts
+
+
+def test_operations_of_a_stream_are_drawn_by_weight(responder: Responder) -> None:
+    operations = [{**search(), "weight": 3}, modify()]
+    result = run(stream(responder.uri, operations=operations))
+    searches = result.count("completed", operation=0)
+    modifies = result.count("completed", operation=1)
+    assert searches == responder.counts()["search"]
+    assert modifies == responder.counts()["modify"]
+    # a share of 3 / 4, six standard deviations of the draw
+    n = searches + modifies
+    assert abs(searches - 0.75 * n) < 6 * (0.75 * 0.25 * n) ** 0.5
+    assert result.count("entries", operation=1) == 0
+
+
+def test_streams_are_counted_apart(responder: Responder) -> None:
+    result = run(
+        stream(responder.uri, think_time_ns=MS),
+        open_stream(responder.uri, 500, operations=[modify()]),
+    )
+    assert result.count("completed", stream=0) == responder.counts()["search"]
+    assert result.count("completed", stream=1) == responder.counts()["modify"]
+    assert result.count("scheduled", stream=1) == 150  # 500/s for 0.3 s
+    models = {worker["model"] for worker in result.snapshots[0]["workers"]}
+    assert models == {"open", "closed"}
+
+
+@pytest.mark.parametrize("code", [1, 32, 50, 127])
+def test_result_code_other_than_success_is_a_failure_and_data(code: int) -> None:
+    with FakeLdap(answer_with(code)) as server:
+        result = run(stream(server.uri))
+    failed = result.count("failed")
+    assert failed == result.count("completed") > 0
+    assert result.count("succeeded") == 0
+    assert result.result_codes() == {code: failed}
+    assert result.histogram(SERVICE_TIME, FAILED).total == failed
+    assert result.histogram(SERVICE_TIME).total == 0
+    assert result.stream_count("disconnects") == 0
+
+
+def test_result_codes_beyond_the_standard_share_a_counter() -> None:
+    with FakeLdap(answer_with(4096)) as server:
+        result = run(stream(server.uri))
+    assert result.result_codes() == {-1: result.count("failed")}
+
+
+def test_entries_and_references_are_counted_and_intermediates_passed_over() -> None:
+    def behaviour(peer: Peer, request: Request) -> bool:
+        return peer.send(
+            entry(request) * 3
+            + message(request.message_id, INTERMEDIATE, b"")
+            + reference(request) * 2
+            + result(request)
+        )
+
+    with FakeLdap(behaviour) as server:
+        outcome = run(stream(server.uri))
+    completed = outcome.count("succeeded")
+    assert completed > 0
+    assert outcome.count("entries") == 3 * completed
+    assert outcome.count("references") == 2 * completed
+
+
+def test_late_answer_is_counted_apart_from_the_time_out_before_it() -> None:
+    withheld: list[tuple[Peer, Request]] = []
+
+    def withhold_first(peer: Peer, request: Request) -> bool:
+        if not withheld:
+            withheld.append((peer, request))
+            return True
+        return answer(peer, request)
+
+    def answer_late(engine: _engine.Engine, t0_ns: int) -> None:
+        sleep_until(t0_ns + 200 * MS)
+        answer(*withheld[0])
+
+    with FakeLdap(withhold_first) as server:
+        outcome = run(
+            open_stream(server.uri, 100, connections=1, request_timeout_ns=50 * MS),
+            duration_ns=400 * MS,
+            during=answer_late,
+        )
+    assert outcome.count("timed_out") == 1
+    assert outcome.stream_count("late_responses") == 1
+    assert outcome.count("completed") == 39
+    assert outcome.count("entries") == 39  # the late one's is not
+    assert outcome.stream_count("disconnects") == 0
+    outcome.assert_balanced()
+
+
+def test_connection_on_which_nothing_answers_is_replaced() -> None:
+    with FakeLdap(never) as server:
+        outcome = run(
+            stream(server.uri, connections=1, request_timeout_ns=50 * MS),
+            duration_ns=1000 * MS,
+            grace_ns=200 * MS,
+        )
+        assert server.connections >= 3
+    assert outcome.count("timed_out") >= 3
+    assert outcome.stream_count("disconnects") >= 3
+    assert outcome.count("completed") == 0
+    outcome.assert_balanced()
+
+
+def test_requests_in_flight_at_the_end_of_the_grace_are_unresolved() -> None:
+    with FakeLdap(never) as server:
+        outcome = run(stream(server.uri), duration_ns=100 * MS, grace_ns=100 * MS)
+    assert outcome.count("sent") == outcome.count("unresolved") == 4
+    assert outcome.snapshots[0]["streams"][0]["in_flight"] == 4
+    assert outcome.snapshots[-1]["final"]
+    outcome.assert_balanced()
+
+
+def test_answers_within_the_grace_count_in_the_drain() -> None:
+    server = Responder(delays=[(1, 200 * MS)])
+    server.start()
+    outcome = run(stream(server.uri), duration_ns=100 * MS, grace_ns=5 * S)
+    assert outcome.count("completed") == 4
+    drain = outcome.snapshots[-1]
+    assert drain["final"]
+    assert [row["completed"] for row in drain["operations"]] == [4]
+    outcome.assert_balanced()
+
+
+def test_worker_figures_add_up(responder: Responder) -> None:
+    outcome = run(stream(responder.uri, connections=6), workers=2)
+    for snapshot in outcome.snapshots[:-1]:
+        assert [worker["worker"] for worker in snapshot["workers"]] == [0, 1]
+        for worker in snapshot["workers"]:
+            assert 0 < worker["cpu_ns"] <= worker["wall_ns"] * 1.05
+            assert 0 < worker["busy_ns"] <= worker["wall_ns"] * 1.05
+            assert worker["loops"] > 0
+    assert outcome.facts["workers"] == 2
+    assert outcome.facts["connections"] == 6
+    assert outcome.facts["libldap"].startswith("OpenLDAP")
+    assert outcome.facts["kernel_stamps"] is True
+
+
+def test_unix_socket_has_no_kernel_stamps_and_the_facts_say_so(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    server = Responder(socket_path=str(tmp_path_factory.mktemp("s") / "ldapi"))
+    server.start()
+    outcome = run(stream(server.uri))
+    completed = outcome.count("completed")
+    assert completed == server.counts()["search"] > 0
+    assert outcome.facts["kernel_stamps"] is False
+    assert outcome.stream_count("stamps_missing") == completed
+    assert outcome.histogram(RECEIVE_LAG).max_ns == 0  # received = done

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs `_engine` for tests: short runs, all snapshots read, counters summed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from ldapslam.agent import _engine
+from ldapslam.reports.results.histogram import Histogram
+
+MS = 1_000_000
+S = 1_000_000_000
+
+RESPONSE_TIME, SERVICE_TIME, SEND_LAG, RECEIVE_LAG, BACKLOG_WAIT = range(5)
+SUCCEEDED, FAILED = 0, 1
+UNIFORM, SEQUENCE, STRING = range(3)
+
+#: A hole's source, as add_operation takes it.
+Source = tuple[int, int, int, int, int, bytes]
+#: Long enough for a slow machine, short enough to end a test that hangs.
+_SNAPSHOT_TIMEOUT_NS = 30 * S
+_START_AHEAD_NS = 30 * MS
+
+COUNTERS = (
+    "scheduled",
+    "sent",
+    "completed",
+    "succeeded",
+    "failed",
+    "dropped",
+    "unresolved",
+    "timed_out",
+    "entries",
+    "references",
+)
+
+
+def literal(data: bytes) -> bytes:
+    return b"\x01" + len(data).to_bytes(4, "little") + data
+
+
+def value(index: int) -> bytes:
+    return b"\x02" + index.to_bytes(2, "little")
+
+
+def nested(tag: int, *parts: bytes) -> bytes:
+    return b"\x03" + bytes([tag]) + b"".join(parts) + b"\x04"
+
+
+def sequence_of(lo: int, hi: int) -> Source:
+    return (SEQUENCE, lo, hi, 1, 0, b"")
+
+
+def uniform(lo: int, hi: int) -> Source:
+    return (UNIFORM, lo, hi, 1, 0, b"")
+
+
+_ANY_OF_1000 = uniform(0, 999)
+
+
+def search(source: Source = _ANY_OF_1000) -> dict[str, Any]:
+    """(uid=<value>) below dc=example,dc=com, as add_operation takes it."""
+    program = nested(
+        0x63,
+        literal(b"\x04\x11dc=example,dc=com\x0a\x01\x02\x0a\x01\x00"),
+        literal(b"\x02\x01\x00\x02\x01\x00\x01\x01\x00"),
+        nested(0xA3, literal(b"\x04\x03uid"), nested(0x04, value(0))),
+        literal(b"\x30\x00"),
+    )
+    return {
+        "name": "search",
+        "response_tag": 0x65,
+        "weight": 1,
+        "program": program,
+        "values": [source],
+    }
+
+
+def searched_value(content: bytes) -> int:
+    """The number that a request made by `search` asked for."""
+    assertion = content.partition(b"\x04\x03uid\x04")[2]
+    return int(assertion[1 : 1 + assertion[0]])
+
+
+def modify() -> dict[str, Any]:
+    """Replaces one description by eight random letters."""
+    change = nested(
+        0x30,
+        literal(b"\x04\x0bdescription"),
+        nested(0x31, nested(0x04, value(0))),
+    )
+    program = nested(
+        0x66,
+        literal(b"\x04\x05uid=a"),
+        nested(0x30, nested(0x30, literal(b"\x0a\x01\x02"), change)),
+    )
+    return {
+        "name": "modify",
+        "response_tag": 0x67,
+        "weight": 1,
+        "program": program,
+        "values": [(STRING, 8, 0, 0, 0, b"abc")],
+    }
+
+
+def stream(uri: str, **changes: Any) -> dict[str, Any]:
+    """A closed stream of four clients, unless changed, as add_stream takes it."""
+    settings: dict[str, Any] = {
+        "name": "load",
+        "uris": [uri],
+        "start_tls": False,
+        "ca_file": None,
+        "verify": True,
+        "bind_dn": None,
+        "bind_password": None,
+        "connect_timeout_ns": 5 * S,
+        "request_timeout_ns": 10 * S,
+        "model": "closed",
+        "connections": 4,
+        "first_connection": 0,
+        "connection_stride": 1,
+        "in_flight": 1,
+        "think_time_ns": 0,
+        "rate_events": 0,
+        "rate_per_ns": 1,
+        "poisson": False,
+        "participant": 0,
+        "participants": 1,
+        "max_backlog": 0,
+        "operations": [search()],
+    }
+    return {**settings, **changes}
+
+
+def open_stream(uri: str, rate_per_s: int, **changes: Any) -> dict[str, Any]:
+    """Constant arrivals over four connections with four requests in flight each."""
+    settings: dict[str, Any] = {
+        "model": "open",
+        "in_flight": 4,
+        "rate_events": rate_per_s,
+        "rate_per_ns": S,
+        "max_backlog": 10 * rate_per_s,
+    }
+    return stream(uri, **{**settings, **changes})
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that an engine said of a run."""
+
+    snapshots: list[dict[str, Any]]
+    facts: dict[str, Any]
+
+    def rows(
+        self, stream: int = 0, operation: int = 0, measured: bool | None = None
+    ) -> list[dict[str, Any]]:
+        return [
+            row
+            for snapshot in self.snapshots
+            for row in snapshot["operations"]
+            if (row["stream"], row["operation"]) == (stream, operation)
+            and measured in (None, row["measured"])
+        ]
+
+    def count(self, counter: str, **which: Any) -> int:
+        return sum(row[counter] for row in self.rows(**which))
+
+    def result_codes(self, **which: Any) -> dict[int, int]:
+        codes: dict[int, int] = {}
+        for row in self.rows(**which):
+            for code, count in row["result_codes"].items():
+                codes[code] = codes.get(code, 0) + count
+        return codes
+
+    def stream_count(self, counter: str, stream: int = 0) -> int:
+        return sum(snapshot["streams"][stream][counter] for snapshot in self.snapshots)
+
+    def histogram(
+        self, metric: int, outcome: int = SUCCEEDED, **which: Any
+    ) -> Histogram:
+        return Histogram.merge(
+            packed
+            for row in self.rows(**which)
+            for row_metric, row_outcome, packed in row["histograms"]
+            if (row_metric, row_outcome) == (metric, outcome)
+        )
+
+    def assert_balanced(self) -> None:
+        """The identities that hold for every operation over a whole run."""
+        keys = {
+            (row["stream"], row["operation"])
+            for snapshot in self.snapshots
+            for row in snapshot["operations"]
+        }
+        for stream, operation in keys:
+            n = {
+                name: self.count(name, stream=stream, operation=operation)
+                for name in COUNTERS
+            }
+            assert n["scheduled"] == n["sent"] + n["dropped"], n
+            assert n["sent"] == n["completed"] + n["timed_out"] + n["unresolved"], n
+            assert n["completed"] == n["succeeded"] + n["failed"], n
+
+
+def new_engine(
+    streams: Sequence[dict[str, Any]],
+    *,
+    duration_ns: int = 300 * MS,
+    interval_ns: int = 100 * MS,
+    measure_ns: tuple[int, int] | None = None,
+    **changes: Any,
+) -> _engine.Engine:
+    """An engine with its streams, not yet prepared."""
+    boundaries = [*range(interval_ns, duration_ns, interval_ns), duration_ns]
+    start_ns, end_ns = measure_ns or (0, duration_ns)
+    settings: dict[str, Any] = {
+        "agent_index": 0,
+        "agent_count": 1,
+        "seed": 1,
+        "workers": 1,
+        "boundaries_ns": boundaries,
+        "measure_start_ns": start_ns,
+        "measure_end_ns": end_ns,
+        "ramp_up_ns": 0,
+        "grace_ns": 5 * S,
+        "realtime": False,
+        **changes,
+    }
+    engine = _engine.Engine(**settings)
+    for settings in streams:
+        settings = dict(settings)
+        operations = settings.pop("operations")
+        index = engine.add_stream(settings.pop("name"), **settings)
+        for operation in operations:
+            operation = dict(operation)
+            engine.add_operation(index, operation.pop("name"), **operation)
+    return engine
+
+
+def collect(engine: _engine.Engine) -> Result:
+    """Reads every snapshot of a started engine, and closes it."""
+    snapshots: list[dict[str, Any]] = []
+    while not snapshots or not snapshots[-1]["final"]:
+        snapshot = engine.snapshot(len(snapshots), _SNAPSHOT_TIMEOUT_NS)
+        assert snapshot is not None, f"interval {len(snapshots)} was never closed"
+        snapshots.append(snapshot)
+    facts = engine.facts()
+    engine.close()
+    return Result(snapshots, facts)
+
+
+def start(engine: _engine.Engine) -> int:
+    """Prepares and starts; T0 in ns of CLOCK_MONOTONIC."""
+    engine.prepare()
+    t0_ns = time.monotonic_ns() + _START_AHEAD_NS
+    engine.start(t0_ns)
+    return t0_ns
+
+
+def run(
+    *streams: dict[str, Any],
+    during: Callable[[_engine.Engine, int], None] | None = None,
+    **settings: Any,
+) -> Result:
+    """A whole run; `during` is called with the engine and T0 while it goes on."""
+    engine = new_engine(streams, **settings)
+    t0_ns = start(engine)
+    if during is None:
+        return collect(engine)
+    with ThreadPoolExecutor(1) as executor:
+        result = executor.submit(collect, engine)
+        during(engine, t0_ns)
+        return result.result()
+
+
+def sleep_until(mono_ns: int) -> None:
+    time.sleep(max(0, mono_ns - time.monotonic_ns()) / S)
