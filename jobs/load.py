@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from ldapslam.jobs.errors import JobError, JobErrors
+from ldapslam.jobs.explain import explain, field_hint
 from ldapslam.jobs.fault import Fault, did_you_mean, expected, got
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.overrides import apply_overrides, path_text
 from ldapslam.jobs.references import check_references
-from ldapslam.jobs.sections import Section, field_of, fields_of, section_in
 from ldapslam.jobs.tree import MAX_BYTES, Finding, Position, Tree, read_tree
 from ldapslam.jobs.tree import Path as FieldPath
 
@@ -64,13 +63,12 @@ def load_job_text(
     if isinstance(tree.data, dict):
         apply_overrides(tree, overrides)
         findings += check_references(tree.data)
+        places = _places(tree, base, files or {})
         try:
             job = Job.model_validate(tree.data)
         except ValidationError as error:
-            findings += (_finding(detail) for detail in error.errors())
-        if job is not None:
-            places = _places(job, base, files or {})
-            findings += _missing_files(tree, places)
+            findings += (explain(detail) for detail in error.errors())
+        else:
             job.set_files(places)
     elif not findings:
         what = "a mapping with the keys job, targets, run and streams"
@@ -96,29 +94,36 @@ def _path_hint(path: Path) -> str | None:
     return None
 
 
-def _places(job: Job, base: Path | None, files: Mapping[str, Path]) -> dict[str, Path]:
+def _places(
+    tree: Tree, base: Path | None, files: Mapping[str, Path]
+) -> dict[str, Path]:
+    """Where the files are that the tree names; one that is missing is a finding."""
     places: dict[str, Path] = {}
-    for name in job.named_files():
+    for path, name in _named_files(tree.data):
         if name in files:
             places[name] = files[name]
         elif base is not None:
             places[name] = (base / name).absolute()
+        else:
+            continue
+        if not places[name].is_file():
+            hint = f"paths are relative to the job file: {str(places[name])!r}"
+            fault = Fault(f"expected a file, got {got(name)}", hint)
+            tree.findings.append(Finding(path, fault))
     return places
 
 
-def _missing_files(tree: Tree, places: Mapping[str, Path]) -> Iterator[Finding]:
-    for path in [path for path in tree.values if path[-2:] == ("tls", "ca_file")]:
-        value = _value_at(tree.data, path)
-        place = places.get(value) if isinstance(value, str) else None
-        if place is not None and not place.is_file():
-            hint = f"paths are relative to the job file: {str(place)!r}"
-            yield Finding(path, Fault(f"expected a file, got {got(value)}", hint))
-
-
-def _value_at(data: Any, path: FieldPath) -> Any:
-    for step in path:
-        data = data[step]
-    return data
+def _named_files(data: dict[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+    """The files that a raw tree names, and the fields that do."""
+    streams = data.get("streams")
+    parts: list[tuple[FieldPath, Any]] = [((), data)]
+    if isinstance(streams, list):
+        parts += ((("streams", index), stream) for index, stream in enumerate(streams))
+    for path, part in parts:
+        tls = part.get("tls") if isinstance(part, dict) else None
+        name = tls.get("ca_file") if isinstance(tls, dict) else None
+        if isinstance(name, str):
+            yield (*path, "tls", "ca_file"), name
 
 
 def _sorted_errors(tree: Tree) -> list[JobError]:
@@ -133,7 +138,7 @@ def _sorted_errors(tree: Tree) -> list[JobError]:
             line=position.line,
             column=position.column,
             path=path_text(path),
-            hint=finding.fault.hint or _field_hint(finding.path),
+            hint=finding.fault.hint or field_hint(finding.path),
         )
         errors.setdefault((position, str(error)), error)
     return [errors[key] for key in sorted(errors, key=lambda key: _order(key[0]))]
@@ -143,83 +148,3 @@ def _order(position: Position) -> tuple[Any, ...]:
     """The file from its top, then the overrides, which have no lines."""
     line, column = position.line or 0, position.column or 0
     return position.line is None, line, column, len(position.file), position.file
-
-
-def _finding(detail: ErrorDetails) -> Finding:
-    """A finding of one of pydantic's complaints."""
-    path = tuple(step for step in detail["loc"] if step != "[key]")
-    at_key = "[key]" in detail["loc"]
-    value, kind = detail["input"], detail["type"]
-    context: dict[str, Any] = detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        return Finding(path, _unknown_key(path, value), at_key=True)
-    if kind == "missing":
-        return Finding(path[:-1], _missing_key(path), at_key=True)
-    raised = context.get("error")
-    if isinstance(raised, Fault):
-        return Finding(path, raised, at_key)
-    return Finding(path, _explain(kind, value, context, detail["msg"]), at_key)
-
-
-def _explain(kind: str, value: Any, context: Mapping[str, Any], message: str) -> Fault:
-    hint: str | None = None
-    if kind == "literal_error":
-        return expected(context["expected"].replace("'", "").lower(), value)
-    if kind == "string_pattern_mismatch":
-        hint = "letters, digits, - and _, beginning with a letter or digit; at most 64"
-        return expected("a name", value, hint)
-    if kind in ("model_type", "dict_type", "model_attributes_type"):
-        return expected("a mapping", value)
-    if kind == "list_type":
-        hint = "write [ ] around it" if isinstance(value, str) else None
-        return expected("a list", value, hint)
-    if kind.startswith("int_"):
-        hint = "without quotes" if isinstance(value, str) and value.isdigit() else None
-        return expected("a whole number", value, hint)
-    if kind in ("too_short", "string_too_short"):
-        return expected("at least one item" if kind == "too_short" else "text", value)
-    limits = {
-        "greater_than_equal": ("at least", "ge"),
-        "greater_than": ("more than", "gt"),
-        "less_than_equal": ("at most", "le"),
-        "less_than": ("less than", "lt"),
-    }
-    if kind in limits:
-        words, bound = limits[kind]
-        return expected(f"{words} {context[bound]}", value)
-    return expected(message[:1].lower() + message[1:], value)
-
-
-def _unknown_key(path: FieldPath, value: Any) -> Fault:
-    section, key = _section_at(path[:-1]), str(path[-1])
-    known = [name for name, _ in fields_of(section)] if section else []
-    if section and section.choice_noun != "key" and isinstance(value, dict):
-        noun = section.choice_noun
-        hint = did_you_mean(key, section.exactly_one, f"{noun}s")
-        return Fault(f"unknown {noun} {key!r}", hint)
-    return Fault(f"unknown key {key!r}", did_you_mean(key, known))
-
-
-def _missing_key(path: FieldPath) -> Fault:
-    return Fault(f"the key {str(path[-1])!r} is missing", _field_hint(path))
-
-
-def _field_hint(path: FieldPath) -> str | None:
-    """What the innermost field of a path is for, from its description."""
-    while path:
-        section = _section_at(path[:-1])
-        info = field_of(section, str(path[-1])) if section else None
-        if info:
-            example = f", such as {info.examples[0]}" if info.examples else ""
-            return f"{path[-1]}: {info.description}{example}"
-        path = path[:-1]
-    return None
-
-
-def _section_at(path: FieldPath) -> type[Section] | None:
-    section: type[Section] | None = Job
-    for step in path:
-        if isinstance(step, str) and section is not None:
-            info = field_of(section, step)
-            section = section_in(info.annotation) if info else None
-    return section

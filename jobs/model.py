@@ -350,7 +350,7 @@ class Job(Section):
         description="how long agents keep up the load without their coordinator",
     )
 
-    #: Where the files that the job names are, by name as written; set by load.py.
+    #: Where the files that the job names are; set by load.py, not part of the model.
     _files: dict[str, Path] = PrivateAttr(default_factory=dict)
 
     @property
@@ -361,11 +361,6 @@ class Job(Section):
     def set_files(self, files: dict[str, Path]) -> None:
         """For load.py."""
         self._files = files
-
-    def named_files(self) -> tuple[str, ...]:
-        """Names of the files that agents need, as written, each once."""
-        tls = (self.tls, *(stream.tls for stream in self.streams if stream.tls))
-        return tuple(dict.fromkeys(part.ca_file for part in tls if part.ca_file))
 
     def canonical_text(self) -> str:
         """The job with overrides and defaults filled in, as JSON, which is a job file

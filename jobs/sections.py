@@ -117,13 +117,10 @@ def is_sequence(annotation: Any) -> bool:
     )
 
 
-def _not_negative(what: str) -> AfterValidator:
-    def check(value: int) -> int:
-        if value <= 0:
-            raise expected(f"{what} above zero", units.format_duration(value))
-        return value
-
-    return AfterValidator(check)
+def _above_zero(duration_ns: int) -> int:
+    if duration_ns == 0:
+        raise expected("a duration above zero", units.format_duration(duration_ns))
+    return duration_ns
 
 
 def _flag(value: Any) -> bool:
@@ -157,7 +154,7 @@ Duration = Annotated[
     Kind("duration", units.format_duration),
 ]
 #: Nanoseconds; above zero.
-PositiveDuration = Annotated[Duration, _not_negative("a duration")]
+PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
 
 RateField = Annotated[
     units.Rate,

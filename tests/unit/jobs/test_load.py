@@ -244,6 +244,13 @@ def test_missing_named_file_is_a_fault(tmp_path: Path) -> None:
     assert fault == "job.yaml:10:16: tls.ca_file: expected a file, got 'ca.pem'"
 
 
+def test_missing_named_file_is_found_beside_other_faults(tmp_path: Path) -> None:
+    text = MINIMAL.replace("duration: 10s", "duration: 10") + "tls: {ca_file: ca.pem}\n"
+    duration, ca_file = faults(text, base=tmp_path)
+    assert duration.startswith("job.yaml:3:17: run.duration: ")
+    assert ca_file.startswith("job.yaml:10:16: tls.ca_file: ")
+
+
 def test_delivered_files_stand_for_those_of_the_job(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
     job = load_job_text(
@@ -257,7 +264,7 @@ def test_delivered_files_stand_for_those_of_the_job(tmp_path: Path) -> None:
 
 def test_without_a_base_named_files_are_not_looked_for() -> None:
     job = load(MINIMAL + "tls: {ca_file: ca.pem}\n")
-    assert job.named_files() == ("ca.pem",)
+    assert job.tls.ca_file == "ca.pem"
     assert job.files == {}
 
 
