@@ -362,6 +362,11 @@ class Job(Section):
         """For load.py."""
         self._files = files
 
+    def named_files(self) -> tuple[str, ...]:
+        """Names of the files that agents need, as written, each once; not secrets."""
+        tls = (self.tls, *(stream.tls for stream in self.streams if stream.tls))
+        return tuple(dict.fromkeys(part.ca_file for part in tls if part.ca_file))
+
     def canonical_text(self) -> str:
         """The job with overrides and defaults filled in, as JSON, which is a job file
         too: it loads as an equal job."""

@@ -264,7 +264,7 @@ def test_delivered_files_stand_for_those_of_the_job(tmp_path: Path) -> None:
 
 def test_without_a_base_named_files_are_not_looked_for() -> None:
     job = load(MINIMAL + "tls: {ca_file: ca.pem}\n")
-    assert job.tls.ca_file == "ca.pem"
+    assert job.named_files() == ("ca.pem",)
     assert job.files == {}
 
 
