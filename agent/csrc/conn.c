@@ -25,12 +25,16 @@
 /* A TLS library reads a record's five-byte header first; one recvmsg serves both. */
 #define READ_AHEAD_BYTES 16384u
 
+/* A peer that sends faster than we read must leave the other connections their turn. */
+#define READS_PER_TURN 16u
+
 struct slam_wire {
     LDAP *ld;
     Sockbuf_IO_Desc *tap;
     int fd;
     bool has_stamps;
-    bool drained; /* the last recvmsg took all there was: do not ask again */
+    bool drained;       /* nothing more to read in this turn: do not ask again */
+    unsigned int reads; /* in this turn */
     bool at_eof;
     uint64_t stamp_ns;
     uint8_t *ahead; /* TLS only */
@@ -120,8 +124,8 @@ socket_read(struct slam_wire *wire, void *buf, ber_len_t len)
         return 0;
     }
     wire->stamp_ns = wire->has_stamps ? stamp_of(&msg) : 0;
-    /* a short read emptied the socket; what comes later wakes epoll again */
-    wire->drained = (size_t)n < len;
+    /* a short read emptied the socket; what is left or comes later wakes epoll again */
+    wire->drained = (size_t)n < len || ++wire->reads == READS_PER_TURN;
     return n;
 }
 
@@ -380,6 +384,7 @@ void
 slam_wire_readable(struct slam_wire *wire)
 {
     wire->drained = false;
+    wire->reads = 0;
 }
 
 ssize_t
