@@ -107,7 +107,7 @@ class AgentTotals:
     throttled_ns: int = 0
     #: Whole run: the largest, by amount.
     clock_step_ns: int = 0
-    #: Whole run: the numbers of the intervals that arrived.
+    #: Whole run: the numbers of the intervals that arrived, without the drain.
     seen: set[int] = field(default_factory=set)
     sent_final: bool = False
 
@@ -176,8 +176,10 @@ class _Collector:
             self._measure_start_ns = _least(self._measure_start_ns, record.start_ns)
             self._measure_end_ns = max(self._measure_end_ns or 0, record.end_ns)
         agent = self._agents.setdefault(record.agent, AgentTotals())
-        agent.seen.add(record.index)
-        agent.sent_final |= record.final
+        if record.final:
+            agent.sent_final = True
+        else:
+            agent.seen.add(record.index)
         if abs(record.clock_step_ns) > abs(agent.clock_step_ns):
             agent.clock_step_ns = record.clock_step_ns
         for operation in record.operations:
@@ -207,6 +209,7 @@ class _Collector:
     ) -> None:
         key = operation.stream, operation.operation
         totals = self._operations.setdefault(key, OperationTotals())
+        self._streams.setdefault(operation.stream, StreamTotals())
         counts = {name: getattr(operation, name) for name in COUNTERS}
         totals.whole.update(counts)
         if in_measure:

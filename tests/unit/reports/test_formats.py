@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The formats: golden files of what is text, structure of what is drawn."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from ldapslam.jobs.errors import ReportError
+from ldapslam.reports import charts
+from ldapslam.reports.chart_data import gap_spans, middles, steps
+from ldapslam.reports.content import document
+from ldapslam.reports.html import render_html
+from ldapslam.reports.intervals_csv import columns
+from ldapslam.reports.pdf import render_pdf
+from ldapslam.reports.render import FILES, render, result_json
+from ldapslam.reports.result import result_schema
+from ldapslam.reports.results.histogram import MAX_US
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.text import headline, render_text
+from ldapslam.reports.timeline import Timeline
+from support.golden import Compare, without_drawings
+from support.store import RUN_ID, Scenario, fill, intervals
+
+SPOILT = Scenario(lost=frozenset({("load2", 5)}), dropped=1, failing=0.05)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario())
+        yield store
+
+
+@pytest.fixture(scope="module")
+def summary(store: Store) -> Summary:
+    return summarise(store, RUN_ID)
+
+
+@pytest.fixture(scope="module")
+def spoilt() -> Summary:
+    with Store.open("sqlite://") as store:
+        return summarise(store, fill(store, SPOILT))
+
+
+@pytest.fixture(scope="module")
+def drawn(spoilt: Summary) -> dict[str, str]:
+    return charts.draw(spoilt, document(spoilt).charts())
+
+
+@pytest.fixture(scope="module")
+def html(spoilt: Summary, drawn: dict[str, str]) -> str:
+    return render_html(document(spoilt), drawn)
+
+
+def test_text_is_as_reviewed(summary: Summary, golden: Compare) -> None:
+    golden("report.txt", render_text(document(summary)))
+
+
+def test_text_of_an_invalid_run_is_as_reviewed(
+    spoilt: Summary, golden: Compare
+) -> None:
+    golden("report_invalid.txt", render_text(document(spoilt)))
+
+
+def test_result_is_as_reviewed(summary: Summary, golden: Compare) -> None:
+    golden("result.json", result_json(summary))
+
+
+def test_html_is_as_reviewed(html: str, golden: Compare) -> None:
+    golden("report_invalid.html", without_drawings(html))
+
+
+def test_the_schema_is_one_and_results_follow_it(
+    summary: Summary, spoilt: Summary
+) -> None:
+    schema = result_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for one in (summary, spoilt):
+        jsonschema.validate(json.loads(result_json(one)), schema)
+
+
+def test_the_result_of_a_run_without_data_follows_the_schema() -> None:
+    scenario = Scenario(run={"state": "failed", "t0_utc": None, "agents": ()})
+    with Store.open("sqlite://") as store:
+        fill(store, replace(scenario, agents=()))
+        result = summarise(store, RUN_ID).result()
+    jsonschema.validate(result, result_schema())
+    figures = result["streams"]["readers"]["search"]
+    assert figures["response_time_us"]["p50"] is None
+    assert figures["throughput_per_s"] is None
+
+
+def test_the_verdict_comes_first(spoilt: Summary) -> None:
+    lines = render_text(document(spoilt)).splitlines()
+    assert lines[0] == "INVALID  directory-mix"
+    assert lines[1].startswith("These numbers cannot be certified")
+    assert lines[2] == "  - intervals are missing: 1 of load2"
+    assert headline(document(spoilt)).splitlines()[0] == lines[0]
+
+
+def test_a_percentile_with_too_few_values_is_explained(
+    html: str, spoilt: Summary
+) -> None:
+    assert 'title="n/a, needs n ≥ 1\u202f000">n/a<' in html
+    assert "p99 n ≥ 1,000" in render_text(document(spoilt))
+
+
+class _Page(HTMLParser):
+    """What a page is made of."""
+
+    VOID = frozenset({"meta", "link", "img", "br", "hr", "input"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.tables = self.captions = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tables += tag == "table"
+        self.captions += tag == "caption"
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href") and value:
+                self.references.append(value)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_html_is_well_formed_and_needs_nothing_else(html: str) -> None:
+    page = _Page()
+    page.feed(html)
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert all(one.startswith("#") for one in page.references)
+    assert {one[1:] for one in page.references} <= set(page.ids)
+    assert page.tables == page.captions > 5
+    assert "<script" not in html
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_names_and_texts_of_a_job_are_never_markup() -> None:
+    nasty = "<script>alert('x')</script> & $\\frac{1}{2}$ #let"
+    scenario = Scenario(agents=("<b>&$x$",), run={"job_name": nasty, "job_text": nasty})
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, scenario))
+    content = document(summary)
+    drawings = charts.draw(summary, content.charts())
+    page = render_html(content, drawings)
+    assert "<script>" not in page
+    assert "<b>" not in page
+    pdf = render_pdf(content, drawings, started_utc=summary.started_utc)
+    assert pdf.startswith(b"%PDF-")
+
+
+def test_pdf_is_the_same_bytes_each_time(
+    spoilt: Summary, drawn: dict[str, str]
+) -> None:
+    content = document(spoilt)
+    again = charts.draw(spoilt, content.charts())
+    assert again == drawn
+    first, second = (
+        render_pdf(content, one, started_utc=spoilt.started_utc)
+        for one in (drawn, again)
+    )
+    assert first == second
+
+
+def test_every_chart_has_a_title_and_a_description(
+    drawn: dict[str, str], spoilt: Summary
+) -> None:
+    places = document(spoilt).charts()
+    assert [place.name for place in places] == list(drawn)
+    for place in places:
+        svg = drawn[place.name]
+        assert f">{place.title}</title>" in svg
+        assert f'aria-labelledby="{place.name}-title {place.name}-description"' in svg
+        assert "<metadata" not in svg
+        assert "<text" not in svg, "text is drawn as paths, the same everywhere"
+
+
+def test_a_run_without_errors_has_no_chart_of_errors() -> None:
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, Scenario(failing=0.0)))
+    content = document(summary)
+    assert "errors" not in {place.name for place in content.charts()}
+    assert "Every request of the measure phase succeeded." in render_text(content)
+
+
+def test_charts_of_a_run_without_any_data_can_be_drawn() -> None:
+    scenario = Scenario(run={"state": "failed", "agents": ()}, agents=())
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, scenario))
+    content = document(summary)
+    drawings = charts.draw(summary, content.charts())
+    assert set(drawings) == {place.name for place in content.charts()}
+    assert "INVALID" in render_html(content, drawings)
+
+
+def _timeline() -> Timeline:
+    """Four points; the second is a gap, and a second is missing before the last."""
+    return Timeline(
+        phases=(),
+        intervals_per_point=1,
+        start_s=[0.0, 1.0, 2.0, 4.0],
+        end_s=[1.0, 2.0, 3.0, 5.0],
+        is_gap=[False, True, False, False],
+    )
+
+
+def test_a_gap_breaks_the_line_and_is_never_bridged() -> None:
+    timeline = _timeline()
+    assert gap_spans(timeline) == [(1.0, 2.0), (3.0, 4.0)]
+    values = [10.0, None, 30.0, 40.0]
+    xs, ys = middles(timeline, values)
+    assert xs == [0.5, 1.5, 2.5, 3.0, 4.5]
+    assert [str(y) for y in ys] == ["10.0", "nan", "30.0", "nan", "40.0"]
+    xs, ys = steps(timeline, values)
+    assert xs == [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 5.0]
+    assert [str(y) for y in ys[2:4]] == ["nan", "nan"]
+    assert str(ys[6]) == "nan"
+
+
+def test_all_formats_are_written_and_nothing_else(
+    summary: Summary, store: Store, tmp_path: Path
+) -> None:
+    paths = render(summary, tmp_path / "out", store=store)
+    assert [path.name for path in paths] == list(FILES.values())
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        FILES.values()
+    )
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(
+    summary: Summary, store: Store, tmp_path: Path
+) -> None:
+    with pytest.raises(ReportError, match="'docx'") as refused:
+        render(summary, tmp_path / "out", ["text", "docx"], store=store)
+    assert "html, pdf" in str(refused.value.hint)
+    assert not (tmp_path / "out").exists()
+
+
+def test_csv_has_each_interval_of_each_agent_and_operation(
+    summary: Summary, store: Store, tmp_path: Path
+) -> None:
+    (path,) = render(summary, tmp_path, ["csv"], store=store)
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == columns()
+    expected = [
+        (record.agent, str(record.index), one.operation, str(one.completed))
+        for record in intervals(Scenario())
+        for one in record.operations
+    ]
+    assert expected == [
+        (row["agent"], row["index"], row["operation"], row["completed"]) for row in rows
+    ]
+    measured = sum(int(row["completed"]) for row in rows if row["measured"] == "1")
+    assert measured == sum(one.counts["completed"] for one in summary.operations)
+
+
+def test_hdrhistogram_reads_the_log_and_its_sum_is_the_run(
+    summary: Summary, store: Store, tmp_path: Path
+) -> None:
+    (path,) = render(summary, tmp_path, ["hlog"], store=store)
+    reader = HistogramLogReader(str(path), HdrHistogram(1, MAX_US, 3))
+    counts: dict[str, int] = {}
+    while (histogram := reader.get_next_interval_histogram()) is not None:
+        tag = histogram.get_tag()
+        counts[tag] = counts.get(tag, 0) + histogram.get_total_count()
+    reader.input_file.close()
+    assert counts == {
+        f"{one.title}.{metric}": one.totals["succeeded"]
+        for one in summary.operations
+        for metric in ("response_time", "service_time")
+    }

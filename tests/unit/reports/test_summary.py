@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a run, against the same figures computed another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ldapslam.reports import timeline as timeline_module
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import (
+    IntervalRecord,
+    OperationInterval,
+    RunRecord,
+)
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import OperationSummary, Summary, summarise
+from ldapslam.reports.timeline import Plan
+from support.store import (
+    NS_PER_S,
+    RUN_ID,
+    Scenario,
+    fill,
+    intervals,
+    run_record,
+)
+
+Summarise = Callable[[Scenario], Summary]
+
+
+@pytest.fixture
+def summary_of() -> Summarise:
+    def make(scenario: Scenario) -> Summary:
+        with Store.open("sqlite://") as store:
+            return summarise(store, fill(store, scenario))
+
+    return make
+
+
+def operation(summary: Summary, title: str) -> OperationSummary:
+    return next(one for one in summary.operations if one.title == title)
+
+
+def test_percentiles_are_those_of_all_agents_measured_requests(
+    summary_of: Summarise,
+) -> None:
+    scenario = Scenario()
+    union = Histogram.merge(
+        one.histograms["response_time", "succeeded"]
+        for record in intervals(scenario)
+        for one in record.operations
+        if one.stream == "readers" and one.measured
+    )
+    times = operation(summary_of(scenario), "readers.search").times["response_time"]
+    assert times.count == union.total
+    for name, p in (("p50", 50), ("p90", 90), ("p99", 99)):
+        value_ns = union.percentile(p)
+        assert value_ns is not None
+        assert times.percentiles_us[name] == value_ns / 1000
+        low_us, high_us = times.ci95_us[name] or (0, 0)
+        assert low_us <= value_ns / 1000 <= high_us
+
+
+def test_a_percentile_with_too_few_values_is_none_never_zero(
+    summary_of: Summarise,
+) -> None:
+    times = operation(summary_of(Scenario()), "writers.modify").times["response_time"]
+    assert 200 <= times.count < 1000
+    assert times.percentiles_us["p95"] is not None
+    assert times.percentiles_us["p99"] is None
+    assert times.ci95_us["p99"] is None
+
+
+def test_counters_are_sums_of_what_was_measured(summary_of: Summarise) -> None:
+    scenario = Scenario(failing=0.05)
+    rows = [
+        one
+        for record in intervals(scenario)
+        for one in record.operations
+        if one.stream == "writers"
+    ]
+    writers = operation(summary_of(scenario), "writers.modify")
+    for name in ("scheduled", "sent", "completed", "succeeded", "failed"):
+        measured = sum(getattr(row, name) for row in rows if row.measured)
+        assert writers.counts[name] == measured
+        assert writers.totals[name] == sum(getattr(row, name) for row in rows)
+    assert writers.counts["failed"] > 0
+    assert writers.error_share == writers.counts["failed"] / writers.counts["sent"]
+    assert sum(writers.result_codes.values()) == writers.counts["completed"]
+    assert writers.failure_times["response_time"].count == writers.counts["failed"]
+
+
+def _record(index: int, phase: str, *operations: OperationInterval) -> IntervalRecord:
+    return IntervalRecord(
+        "load1",
+        1,
+        index,
+        index,
+        phase,
+        index * NS_PER_S,
+        (index + 1) * NS_PER_S,
+        final=phase == "drain",
+        operations=operations,
+    )
+
+
+def _completed(count: int, *, measured: bool) -> OperationInterval:
+    packed = Histogram.of_values([1_000_000] * count).packed()
+    return OperationInterval(
+        "readers",
+        "search",
+        measured,
+        scheduled=count,
+        sent=count,
+        completed=count,
+        succeeded=count,
+        result_codes={0: count},
+        histograms={("response_time", "succeeded"): packed},
+    )
+
+
+def _plan(measure_s: int) -> dict[str, object]:
+    return {
+        "phases": [
+            {"name": "warm_up", "start_ns": 0, "end_ns": NS_PER_S},
+            {
+                "name": "measure",
+                "start_ns": NS_PER_S,
+                "end_ns": (1 + measure_s) * NS_PER_S,
+            },
+        ],
+        "boundaries_ns": [n * NS_PER_S for n in range(1, measure_s + 2)],
+        "streams": [],
+    }
+
+
+def test_throughput_counts_what_completed_in_the_phase_percentiles_what_was_due(
+    summary_of: Summarise,
+) -> None:
+    run = replace(run_record(Scenario()), agents=("load1",), plan=_plan(2))
+    with Store.open("sqlite://") as store:
+        store.create_run(run)
+        for record in (
+            _record(0, "warm_up", _completed(5, measured=False)),
+            # 3 of these were due in the warm-up, but completed in the phase
+            _record(
+                1,
+                "measure",
+                _completed(3, measured=False),
+                _completed(40, measured=True),
+            ),
+            _record(2, "measure", _completed(37, measured=True)),
+            # 2 were due in the phase, but completed in the drain
+            _record(3, "drain", _completed(2, measured=True)),
+        ):
+            store.add_interval(run.run_id, record)
+        (search,) = summarise(store, run.run_id).operations
+    assert search.throughput_per_s == (3 + 40 + 37) / 2
+    assert search.counts["completed"] == 40 + 37 + 2
+    assert search.times["response_time"].count == 40 + 37 + 2
+    assert search.totals["completed"] == 5 + 3 + 40 + 37 + 2
+
+
+def test_a_missing_interval_is_a_gap_in_every_series(summary_of: Summarise) -> None:
+    summary = summary_of(Scenario(lost=frozenset({("load2", 5)})))
+    timeline = summary.timeline
+    assert [n for n, is_gap in enumerate(timeline.is_gap) if is_gap] == [5]
+    for series in timeline.operations.values():
+        assert series.throughput_per_s[5] is None
+        assert series.p50_us[5] is None
+        assert None not in series.throughput_per_s[:5]
+    assert timeline.agents["load1"].throughput_per_s[5] is not None
+    assert timeline.agents["load2"].throughput_per_s[5] is None
+    (gap,) = summary.gaps
+    assert (gap.agent, gap.first_index, gap.last_index) == ("load2", 5, 5)
+    assert (gap.start_s, gap.end_s) == (5.0, 6.0)
+
+
+def test_a_long_run_is_merged_to_what_a_chart_can_show(
+    summary_of: Summarise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 12)
+    summary = summary_of(Scenario(agents=("load1",), measure_s=26))
+    timeline = summary.timeline
+    # 1 + 2 + 26 + 1 intervals; points never span two phases; one more for the drain
+    assert timeline.intervals_per_point == 3
+    assert len(timeline.start_s) == 1 + 1 + 9 + 1 + 1
+    assert not any(timeline.is_gap)
+    edges = set(timeline.start_s) | set(timeline.end_s)
+    assert {phase.start_s for phase in timeline.phases} <= edges
+    assert any("3 intervals merged" in note for note in summary.notes)
+    completed = sum(
+        (rate or 0) * (end_s - start_s)
+        for rate, start_s, end_s in zip(
+            timeline.operations["readers", "search"].throughput_per_s,
+            timeline.start_s,
+            timeline.end_s,
+            strict=True,
+        )
+    )
+    search = operation(summary, "readers.search")
+    assert completed == pytest.approx(search.totals["completed"])
+
+
+def test_a_short_drain_has_no_rate(summary_of: Summarise) -> None:
+    timeline = summary_of(Scenario()).timeline
+    assert timeline.end_s[-1] - timeline.start_s[-1] == pytest.approx(0.003)
+    for series in timeline.operations.values():
+        assert series.throughput_per_s[-1] is None
+
+
+def test_agents_have_their_own_figures(summary_of: Summarise) -> None:
+    summary = summary_of(Scenario())
+    assert [agent.name for agent in summary.agents] == ["load1", "load2"]
+    per_agent = sum(agent.throughput_per_s or 0 for agent in summary.agents)
+    per_operation = sum(one.throughput_per_s or 0 for one in summary.operations)
+    assert per_agent == pytest.approx(per_operation)
+    for agent in summary.agents:
+        assert agent.cpu_us_per_op is not None
+        assert agent.highest_busy_share is not None
+        assert agent.busy_share is not None
+        assert agent.highest_busy_share > agent.busy_share
+        assert agent.intervals == 10
+        assert agent.facts["kernel"] == "6.1.0-18-amd64"
+
+
+def test_a_run_without_any_interval_has_a_summary() -> None:
+    with Store.open("sqlite://") as store:
+        run: RunRecord = replace(
+            run_record(Scenario()), state="failed", state_detail="no agents", plan={}
+        )
+        store.create_run(run)
+        summary = summarise(store, RUN_ID)
+    assert summary.verdict == "INVALID"
+    assert summary.measure_s is None
+    assert summary.operations == ()
+
+
+def test_intervals_belong_to_the_phase_they_lie_in() -> None:
+    plan = Plan(_plan(2))
+    assert [one.phase for one in plan.intervals] == ["warm_up", "measure", "measure"]
+    assert plan.measure_ns() == (NS_PER_S, 3 * NS_PER_S)
+    # the drain has a point of its own after the last
+    assert [plan.point(index) for index in range(4)] == [0, 1, 2, 3]

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every validity rule, broken by a run that has just that fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import IntervalRecord, OperationInterval
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.rules import RULES
+from ldapslam.reports.summary import Summary, summarise
+from support.store import RUN_ID, Scenario, fill, intervals, run_record
+
+HOUR_NS = 3_600_000_000_000
+Edit = Callable[[IntervalRecord], IntervalRecord]
+
+
+def summary_of(
+    scenario: Scenario,
+    edit: Edit = lambda record: record,
+    **plan: Any,
+) -> Summary:
+    with Store.open("sqlite://") as store:
+        fill(store, replace(scenario, lost=_all(scenario)))
+        run = run_record(scenario)
+        edited = replace(run, run_id="edited", plan={**run.plan, **plan})
+        store.create_run(edited)
+        for agent, facts in store.agents(RUN_ID).items():
+            store.put_agent("edited", agent, facts)
+        for record in intervals(scenario):
+            store.add_interval("edited", edit(record))
+        return summarise(store, "edited")
+
+
+def _all(scenario: Scenario) -> frozenset[tuple[str, int]]:
+    count = len(scenario.boundaries_ns)
+    return frozenset((agent, n) for agent in scenario.agents for n in range(count))
+
+
+def broken(summary: Summary) -> dict[str, str]:
+    return {rule.name: rule.observed for rule in summary.rules if not rule.passed}
+
+
+def on_operations(
+    stream: str, change: Callable[[OperationInterval], OperationInterval]
+) -> Edit:
+    def edit(record: IntervalRecord) -> IntervalRecord:
+        operations = tuple(
+            change(one) if one.stream == stream else one for one in record.operations
+        )
+        return replace(record, operations=operations)
+
+    return edit
+
+
+def on_workers(**shares: float) -> Edit:
+    """Workers whose figures are shares of the interval."""
+
+    def edit(record: IntervalRecord) -> IntervalRecord:
+        changed: Any = {f"{name}_ns": int(v * 1e9) for name, v in shares.items()}
+        workers = tuple(replace(worker, **changed) for worker in record.workers)
+        return replace(record, workers=workers)
+
+    return edit
+
+
+def count_more(**more: int) -> Callable[[OperationInterval], OperationInterval]:
+    def change(one: OperationInterval) -> OperationInterval:
+        changed: Any = {name: getattr(one, name) + n for name, n in more.items()}
+        return replace(one, **changed)
+
+    return change
+
+
+def with_histogram(
+    metric: str, values_ns: list[int]
+) -> Callable[[OperationInterval], OperationInterval]:
+    packed = Histogram.of_values(values_ns).packed()
+
+    def change(one: OperationInterval) -> OperationInterval:
+        histograms = {**one.histograms, (metric, "succeeded"): packed}
+        return replace(one, histograms=histograms)
+
+    return change
+
+
+def test_a_healthy_run_passes_and_every_rule_has_its_line() -> None:
+    summary = summary_of(Scenario())
+    assert broken(summary) == {}
+    assert (summary.verdict, summary.reasons) == ("PASS", ())
+    assert len(summary.rules) == len(RULES)
+    assert len({rule.name for rule in summary.rules}) == len(RULES)
+    assert all(rule.limit and rule.observed for rule in summary.rules)
+
+
+CASES = [
+    pytest.param(
+        Scenario(run={"state": "cancelled", "state_detail": "by ana"}),
+        None,
+        {"run_completed": "cancelled: by ana"},
+        id="cancelled",
+    ),
+    pytest.param(
+        Scenario(run={"state": "failed", "state_detail": "engine crashed"}),
+        None,
+        {"run_completed": "failed: engine crashed"},
+        id="engine crash",
+    ),
+    pytest.param(
+        Scenario(run={"agents": ("load1", "load2", "load3")}),
+        None,
+        {
+            "agents_present": "2 of 3, not load3",
+            "intervals_complete": "10 of load3",
+            "clock_offset": "unknown of load3",
+        },
+        id="an agent never reported",
+    ),
+    pytest.param(
+        Scenario(lost=frozenset({("load1", 4), ("load2", 4), ("load2", 7)})),
+        None,
+        {"intervals_complete": "1 of load1, 2 of load2"},
+        id="intervals lost",
+    ),
+    pytest.param(
+        Scenario(),
+        lambda record: replace(record, final=False),
+        {"intervals_complete": "1 of load1, 1 of load2"},
+        id="drain never reported",
+    ),
+    pytest.param(
+        Scenario(failing=1.0, thresholds=()),
+        None,
+        {"data_present": "0 of writers.modify"},
+        id="no success",
+    ),
+    pytest.param(
+        Scenario(dropped=20),  # 20 of some 95 arrivals in each interval
+        None,
+        {"sent_share": None, "dropped_arrivals": "240 of writers"},
+        id="dropped arrivals",
+    ),
+    pytest.param(
+        Scenario(),
+        on_operations("writers", with_histogram("send_lag", [4_000_000] * 100)),
+        {"send_lag": "4.000 ms of writers, limit 3.707 ms"},
+        id="send lag above a tenth of the response time",
+    ),
+    pytest.param(
+        Scenario(busy_share=0.99),
+        None,
+        {"generator_saturated": None},
+        id="busy workers",
+    ),
+    pytest.param(
+        Scenario(),
+        on_workers(run_queue=0.4),
+        {"generator_saturated": "100% of intervals (load1 closed worker 0)"},
+        id="workers waited for a CPU",
+    ),
+    pytest.param(
+        Scenario(facts={"clock_offset_bound_us": 6_000.0}),
+        None,
+        {"clock_offset": "±6.000 ms (load1)"},
+        id="clock offset known too roughly",
+    ),
+    pytest.param(
+        Scenario(facts={"clock_offset_bound_us": None}),
+        None,
+        {"clock_offset": "unknown of load1, load2"},
+        id="clock offset unknown",
+    ),
+    pytest.param(
+        Scenario(),
+        lambda record: replace(record, clock_step_ns=-2_000_000),
+        {"clock_step": "2.000 ms (load1)"},
+        id="clock stepped back",
+    ),
+    pytest.param(
+        Scenario(),
+        on_operations(
+            "readers", with_histogram("response_time", [1_000_000, 2 * HOUR_NS])
+        ),
+        {"histogram_overflow": "20 of readers.search"},
+        id="longer than an hour",
+    ),
+    pytest.param(
+        Scenario(),
+        on_operations("writers", count_more(scheduled=1)),
+        {"arrivals_balance": None},
+        id="an arrival unaccounted for",
+    ),
+    pytest.param(
+        Scenario(),
+        on_operations("readers", count_more(scheduled=1, sent=1)),
+        {"requests_balance": None},
+        id="a request unaccounted for",
+    ),
+    pytest.param(
+        Scenario(),
+        on_operations("readers", count_more(scheduled=1, sent=1, completed=1)),
+        {"responses_balance": None},
+        id="a response unaccounted for",
+    ),
+]
+
+
+@pytest.mark.parametrize(("scenario", "edit", "expected"), CASES)
+def test_a_fault_breaks_its_rule_and_makes_the_run_invalid(
+    scenario: Scenario, edit: Edit | None, expected: dict[str, str | None]
+) -> None:
+    summary = summary_of(scenario, edit or (lambda record: record))
+    found = broken(summary)
+    assert found.keys() == expected.keys()
+    for name, observed in expected.items():
+        assert observed is None or found[name] == observed
+    assert summary.verdict == "INVALID"
+    assert len(summary.reasons) >= len(expected)
+
+
+def test_every_rule_has_a_run_that_breaks_it() -> None:
+    names = {name for case in CASES for name in case.values[2]}  # type: ignore[union-attr]
+    assert names == {rule.name for rule in summary_of(Scenario()).rules}
+
+
+@pytest.mark.parametrize(
+    ("validity", "scenario", "edit"),
+    [
+        pytest.param(
+            {"allow_dropped": True, "sent_share": "50%"},
+            Scenario(dropped=20),
+            None,
+            id="drops allowed",
+        ),
+        pytest.param({"busy_share": "100%"}, Scenario(busy_share=1.0), None, id="busy"),
+        pytest.param(
+            {"send_lag_p99": "5ms"},
+            Scenario(),
+            on_operations("writers", with_histogram("send_lag", [4_000_000] * 100)),
+            id="send lag",
+        ),
+        pytest.param(
+            {"run_queue_share": "50%"},
+            Scenario(),
+            on_workers(run_queue=0.4),
+            id="queue",
+        ),
+        pytest.param(
+            {"clock_offset": "7ms"},
+            Scenario(facts={"clock_offset_bound_us": 6_000.0}),
+            None,
+            id="clock offset",
+        ),
+    ],
+)
+def test_the_job_sets_the_limits(
+    validity: dict[str, Any], scenario: Scenario, edit: Edit | None
+) -> None:
+    relaxed = summary_of(scenario, edit or (lambda record: record), validity=validity)
+    assert broken(relaxed) == {}
+
+
+def test_some_saturated_intervals_are_tolerated() -> None:
+    def busy_in(indexes: set[int]) -> Edit:
+        busy = on_workers(busy=0.99)
+        return lambda record: busy(record) if record.index in indexes else record
+
+    # The measure phase has 20 intervals, 3 to 22: two are a tenth of them.
+    scenario = Scenario(measure_s=20)
+    assert broken(summary_of(scenario, busy_in({5, 6}))) == {}
+    assert "generator_saturated" in broken(summary_of(scenario, busy_in({5, 6, 7})))
+
+
+def test_saturation_outside_of_the_measure_phase_does_not_count() -> None:
+    busy = on_workers(busy=0.99)
+    summary = summary_of(
+        Scenario(), lambda record: busy(record) if record.index < 3 else record
+    )
+    assert broken(summary) == {}
+
+
+def test_a_run_that_ended_early_owes_only_what_was_reached() -> None:
+    scenario = Scenario(run={"state": "cancelled"})
+    lost = frozenset((agent, n) for agent in scenario.agents for n in range(6, 10))
+    assert "intervals_complete" not in broken(summary_of(replace(scenario, lost=lost)))
+
+
+def test_rules_of_open_streams_have_nothing_to_check_in_a_closed_loop() -> None:
+    run = run_record(Scenario())
+    readers = [one for one in run.plan["streams"] if one["name"] == "readers"]
+
+    def only_readers(record: IntervalRecord) -> IntervalRecord:
+        kept = tuple(one for one in record.operations if one.stream == "readers")
+        return replace(record, operations=kept)
+
+    summary = summary_of(Scenario(thresholds=()), only_readers, streams=readers)
+    observed = {rule.name: rule.observed for rule in summary.rules}
+    for name in ("sent_share", "dropped_arrivals", "send_lag"):
+        assert observed[name] == "nothing to check"
+    assert summary.verdict == "PASS"
+
+
+def _threshold_run(*thresholds: str) -> Iterator[Any]:
+    summary = summary_of(Scenario(thresholds=thresholds))
+    yield summary.verdict
+    yield [(one.shown, one.passed) for one in summary.thresholds]
+    yield summary.reasons
+
+
+def test_a_missed_threshold_fails_a_valid_run() -> None:
+    verdict, results, reasons = _threshold_run(
+        "readers.search.throughput > 1/s", "readers.search.throughput > 1000000/s"
+    )
+    assert verdict == "FAIL"
+    assert [passed for _, passed in results] == [True, False]
+    assert len(reasons) == 1
+    assert reasons[0].startswith(
+        "threshold missed: readers.search.throughput > 1000000/s, was "
+    )
+
+
+def test_a_threshold_without_enough_data_is_missed() -> None:
+    verdict, results, _ = _threshold_run("writers.modify.response_time.p99_9 < 1h")
+    assert (verdict, results) == ("FAIL", [("no data", False)])
+
+
+def test_invalid_outranks_fail() -> None:
+    summary = summary_of(
+        Scenario(dropped=1, thresholds=("readers.search.throughput > 1000000/s",))
+    )
+    assert summary.verdict == "INVALID"
+    assert summary.reasons[0].startswith("arrivals were dropped")
+    assert summary.reasons[-1].startswith("threshold missed")
