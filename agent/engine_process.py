@@ -166,8 +166,9 @@ class RunProcess:
             return  # a stop before the start: nothing was measured
         t0_mono_ns = request.start.t0_mono_ns
         engine.start(t0_mono_ns)
-        sampler = self._wait_for_start(t0_mono_ns)
-        self._pass_snapshots_on(engine, sampler)
+        with _StopOnRequest(self._pipe, engine):
+            sampler = self._wait_for_start(t0_mono_ns)
+            self._pass_snapshots_on(engine, sampler)
         self._pipe.send(finished=pb.EngineFinished(facts_json=self._facts_json(engine)))
 
     def _wait_for_start(self, t0_mono_ns: int) -> HostSampler:
