@@ -113,7 +113,9 @@ slot_release(struct slam_slot *slot)
     struct slam_conn *conn = slot->conn;
 
     slot->state = SLAM_SLOT_FREE;
-    conn->free_slots[conn->free_count++] = (uint32_t)(slot - conn->slots);
+    slot->next_free = conn->free_head;
+    conn->free_head = (uint32_t)(slot - conn->slots);
+    conn->free_count++;
 }
 
 /* A slot is free again: the open loop sends what waits, the closed loop's client goes
@@ -249,12 +251,14 @@ slam_request_send(struct slam_conn *conn, uint32_t op, uint64_t intended_ns,
 {
     struct slam_flow *flow = conn->flow;
     struct slam_worker *worker = flow->worker;
-    uint32_t slot_index = conn->free_slots[--conn->free_count];
+    uint32_t slot_index = conn->free_head;
     struct slam_slot *slot = &conn->slots[slot_index];
     uint8_t *end = worker->pdu + worker->pdu_len;
     size_t len;
     ssize_t written;
 
+    conn->free_head = slot->next_free;
+    conn->free_count--;
     slot->state = SLAM_SLOT_SENT;
     slot->op = op;
     slot->measured = slam_request_measured(worker, intended_ns);
@@ -452,6 +456,18 @@ receive(struct slam_conn *conn)
             lose(conn);
             return;
         }
+    }
+}
+
+void
+slam_request_prefetch(const struct slam_conn *conn, bool near)
+{
+    if (!near) {
+        for (size_t line = 0; line < sizeof(*conn); line += SLAM_CACHE_LINE)
+            __builtin_prefetch((const char *)conn + line, 1);
+    } else if (conn->up) {
+        __builtin_prefetch(conn->link.wire, 1);
+        __builtin_prefetch(conn->slots, 1);
     }
 }
 

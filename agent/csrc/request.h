@@ -17,25 +17,28 @@ enum slam_slot_state {
     SLAM_SLOT_TIMED_OUT /* counted; its late response is still awaited */
 };
 
+/* One cache line: an array of them is aligned. */
 struct slam_slot {
     struct slam_slot *newer; /* sent: the flow's list by time of sending */
     struct slam_slot *older;
     struct slam_conn *conn;
-    int32_t message_id;
-    uint32_t op; /* index in the stream */
-    enum slam_slot_state state;
-    bool measured; /* intended in the measure phase */
     uint64_t intended_ns;
     uint64_t slot_free_ns;
     uint64_t sent_ns;
+    int32_t message_id;
+    uint32_t op;        /* index in the stream */
+    uint32_t next_free; /* free: index of the next one in the connection */
+    bool measured;      /* intended in the measure phase */
+    uint8_t state;      /* enum slam_slot_state */
 };
 
 struct slam_conn {
-    struct slam_link link; /* the connector's while !up and submitted */
+    _Alignas(SLAM_CACHE_LINE) struct slam_link
+        link; /* the connector's while !up and submitted */
     struct slam_flow *flow;
     struct slam_pdu_parser parser;
     struct slam_slot *slots; /* in_flight of the stream */
-    uint32_t *free_slots;    /* stack of indices */
+    uint32_t free_head;      /* free slots, linked by next_free */
     uint32_t free_count;
     uint32_t timed_out; /* slots in that state */
     uint32_t generation;
@@ -63,7 +66,6 @@ struct slam_flow {
     struct slam_conn *conns;
     uint32_t conn_count;
     struct slam_slot *slots;
-    uint32_t *free_slots;
     uint8_t *tx;
     struct slam_value_state *value_states; /* of all operations, in their order */
     size_t *first_state;                   /* [op_count] */
@@ -134,6 +136,11 @@ void slam_request_send(struct slam_conn *conn, uint32_t op, uint64_t intended_ns
 
 /* A connection was set up (link->wire) or failed to be. */
 void slam_request_connected(struct slam_conn *conn, uint64_t now_ns);
+
+/* Asks for what slam_request_io will touch: with thousands of connections nothing of
+ * the next one is in the cache. `near` comes one step before the call, after `!near`.
+ */
+void slam_request_prefetch(const struct slam_conn *conn, bool near);
 
 /* The socket is readable, writable or broken. */
 void slam_request_io(struct slam_conn *conn, uint32_t epoll_events);

@@ -13,11 +13,17 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #define EPOLL_EVENTS 256
+#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+
+/* How many connections ahead memory is asked for. */
+#define PREFETCH_FAR 6
+#define PREFETCH_NEAR 3
 
 /* Two readings of CLOCK_REALTIME - CLOCK_MONOTONIC differ by less than this unless the
  * wall clock was stepped: both clocks are slewed alike. */
@@ -336,6 +342,22 @@ arm_timer(struct slam_worker *worker, uint64_t deadline_ns)
     worker->armed_ns = deadline_ns;
 }
 
+static bool
+is_connection(const struct slam_worker *worker, const struct epoll_event *event)
+{
+    return event->data.ptr != &worker->timer_fd && event->data.ptr != &worker->inbox;
+}
+
+static void
+prefetch(const struct slam_worker *worker, const struct epoll_event *events, int n,
+         int i)
+{
+    if (i + PREFETCH_FAR < n && is_connection(worker, &events[i + PREFETCH_FAR]))
+        slam_request_prefetch(events[i + PREFETCH_FAR].data.ptr, false);
+    if (i + PREFETCH_NEAR < n && is_connection(worker, &events[i + PREFETCH_NEAR]))
+        slam_request_prefetch(events[i + PREFETCH_NEAR].data.ptr, true);
+}
+
 static void
 handle_event(struct slam_worker *worker, const struct epoll_event *event)
 {
@@ -376,8 +398,10 @@ wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_n
         record->wait_ns += after_ns - now_ns;
     else if (n == 0)
         record->spin_ns += after_ns - now_ns;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        prefetch(worker, events, n, i);
         handle_event(worker, &events[i]);
+    }
 }
 
 /* -- real time
@@ -564,6 +588,24 @@ share(uint64_t total, uint32_t index, uint32_t count)
     return (uint32_t)(total / count + (index < total % count ? 1 : 0));
 }
 
+/* Zeroed memory for a table that is walked at random: on cache lines, and on huge pages
+ * where it is large, because a miss of the TLB costs as much as one of the cache. */
+static void *
+alloc_table(size_t count, size_t size)
+{
+    size_t bytes = count * size;
+    size_t align = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SLAM_CACHE_LINE;
+    void *table;
+
+    bytes = (bytes + align - 1) / align * align;
+    table = aligned_alloc(align, bytes);
+    if (!table)
+        return NULL;
+    if (align == HUGE_PAGE_BYTES)
+        madvise(table, bytes, MADV_HUGEPAGE);
+    return memset(table, 0, bytes);
+}
+
 /* Everything a flow needs, allocated once. */
 static int
 flow_init(struct slam_worker *worker, struct slam_flow *flow, size_t stream_index)
@@ -590,16 +632,15 @@ flow_init(struct slam_worker *worker, struct slam_flow *flow, size_t stream_inde
     if (stream->open)
         flow->backlog_cap = share(stream->max_backlog, config->index, carriers);
 
-    flow->conns = calloc(flow->conn_count, sizeof(*flow->conns));
-    flow->slots = calloc(slots, sizeof(*flow->slots));
-    flow->free_slots = calloc(slots, sizeof(*flow->free_slots));
+    flow->conns = alloc_table(flow->conn_count, sizeof(*flow->conns));
+    flow->slots = alloc_table(slots, sizeof(*flow->slots));
     flow->tx = malloc(flow->conn_count * stream->max_pdu);
     flow->value_states = calloc(states ? states : 1, sizeof(*flow->value_states));
     flow->first_state = calloc(stream->op_count, sizeof(*flow->first_state));
     flow->backlog =
         calloc(flow->backlog_cap ? flow->backlog_cap : 1, sizeof(*flow->backlog));
-    if (!flow->conns || !flow->slots || !flow->free_slots || !flow->tx ||
-        !flow->value_states || !flow->first_state || !flow->backlog)
+    if (!flow->conns || !flow->slots || !flow->tx || !flow->value_states ||
+        !flow->first_state || !flow->backlog)
         return SLAM_ENOMEM;
 
     slam_rng_seed(&flow->values_rng, config->seed,
@@ -630,11 +671,12 @@ flow_init(struct slam_worker *worker, struct slam_flow *flow, size_t stream_inde
         conn->link.uri_index = (size_t)(number % stream->conn.uri_count);
         conn->link.inbox = &worker->inbox;
         conn->slots = flow->slots + (size_t)i * stream->in_flight;
-        conn->free_slots = flow->free_slots + (size_t)i * stream->in_flight;
         conn->tx = flow->tx + (size_t)i * stream->max_pdu;
         for (uint32_t slot = stream->in_flight; slot-- > 0;) {
             conn->slots[slot].conn = conn;
-            conn->free_slots[conn->free_count++] = slot;
+            conn->slots[slot].next_free = conn->free_head;
+            conn->free_head = slot;
+            conn->free_count++;
         }
     }
     return SLAM_OK;
@@ -717,7 +759,6 @@ slam_worker_destroy(struct slam_worker *worker)
             slam_wire_close(flow->conns[j].link.wire, true);
         free(flow->conns);
         free(flow->slots);
-        free(flow->free_slots);
         free(flow->tx);
         free(flow->value_states);
         free(flow->first_state);
