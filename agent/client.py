@@ -120,26 +120,20 @@ class _Link:
         self._last_command = 0
         self._samples: list[pb.ClockSample] = []
         self._stub: AgentServiceStub | None = None
+        self._is_away = False
+        self._refused_at_s: float | None = None
 
     async def keep(self) -> None:
         """Stay connected until cancelled; FleetError when we are refused for good."""
         back_off_s = _BACK_OFF_S[0]
-        refused_at: float | None = None
         while True:
             connected_at = time.monotonic()
             try:
                 await self._connect_once()
             except AgentVersionMismatch:
                 raise
-            except CoordinatorUnreachable as error:
-                refused_at = None
-                _log.warning("%s", error)
-            except FleetError as error:
-                now = time.monotonic()
-                refused_at = refused_at or now
-                if now - refused_at > _REFUSED_FOR_S:
-                    raise
-                _log.warning("%s", error)
+            except LdapSlamError as error:
+                self._note(error)
             finally:
                 self._session_id = self._stub = None
             if time.monotonic() - connected_at > _BACK_OFF_S[1]:
@@ -147,6 +141,21 @@ class _Link:
             # a fleet that lost its coordinator must not come back in step
             await asyncio.sleep(back_off_s * random.uniform(0.5, 1.0))
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
+
+    def _note(self, error: LdapSlamError) -> None:
+        """Log why the connection ended; raise when trying again is useless."""
+        # once for each time the coordinator goes away, not for each attempt
+        _log.log(logging.DEBUG if self._is_away else logging.WARNING, "%s", error)
+        self._is_away = True
+        if not isinstance(error, FleetError) or isinstance(
+            error, CoordinatorUnreachable
+        ):
+            self._refused_at_s = None
+            return
+        now_s = time.monotonic()
+        self._refused_at_s = self._refused_at_s or now_s
+        if now_s - self._refused_at_s > _REFUSED_FOR_S:
+            raise error
 
     async def leave(self, reason: str) -> None:
         """Tell the coordinator, if it is there."""
@@ -203,6 +212,7 @@ class _Link:
                 request, timeout=_CALL_TIMEOUT_S
             )
         _log.info("registered with %s", self._address)
+        self._is_away, self._refused_at_s = False, None
         if not reply.resumed:
             self._last_command = 0
         return reply

@@ -28,7 +28,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from ldapslam.agent import preflight
-from ldapslam.agent.host import HostSampler, host_facts, usable_cores
+from ldapslam.agent.host import (
+    HostSampler,
+    host_facts,
+    shares_host,
+    usable_cores,
+)
 from ldapslam.jobs.errors import (
     BindRejected,
     EngineError,
@@ -122,7 +127,9 @@ class RunProcess:
             "host": host_facts(),
             "targets": targets,
             "control_operations": preflight.control_operations(targets),
-            "workers": self._workers,
+            "shares_host_with_target": shares_host(
+                address for target in targets for address in target["addresses"]
+            ),
         }
         engine = self._new_engine()
         try:
@@ -202,7 +209,7 @@ class RunProcess:
             index += 1
 
     def _facts_json(self, engine: Engine) -> str:
-        return facts_json({**self._facts, "engine": engine.facts()})
+        return facts_json({**self._facts, **engine.facts()})
 
 
 class _StopOnRequest:
@@ -353,4 +360,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    status = main()
+    logging.shutdown()
+    # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
+    os._exit(status)

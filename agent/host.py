@@ -8,10 +8,12 @@ engine's.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import platform
 import socket
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,21 @@ def host_facts() -> dict[str, Any]:
         "libldap": f"{api['vendor_name']} {major}.{minor // 100}.{minor % 100}",
         "python_ldap": ldap.__version__,
     }
+
+
+def shares_host(addresses: Iterable[str]) -> bool:
+    """True when one of these addresses, or socket paths, is this host's own."""
+    own = {
+        address.address.partition("%")[0]
+        for interface in psutil.net_if_addrs().values()
+        for address in interface
+    }
+    return any(
+        address.startswith("/")
+        or address in own
+        or ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        for address in addresses
+    )
 
 
 class HostSampler:

@@ -118,7 +118,8 @@ class Coordinator:
             case fleet_machine.AssignRun(run_id, agents):
                 self._runs[run_id].feed(run_machine.AgentsAssigned(agents))
             case fleet_machine.ReportLoss(name, run_id, silent_ns, reason):
-                _log.warning("agent %s: %s", name, reason)
+                level = logging.INFO if run_id is None else logging.WARNING
+                _log.log(level, "agent %s is gone: %s", name, reason)
                 link = self._links.pop(name, None)
                 if link is not None:
                     self._sessions.pop(link.session_id, None)
