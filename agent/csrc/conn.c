@@ -43,6 +43,7 @@ struct slam_wire {
     uint8_t *ahead; /* TLS only */
     size_t ahead_pos;
     size_t ahead_len;
+    uint64_t ahead_taken; /* bytes, ever */
 };
 
 /* -- provider: the socket ---------------------------------------------------------- */
@@ -152,6 +153,7 @@ provider_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
     n = n < len ? n : len;
     memcpy(buf, wire->ahead + wire->ahead_pos, n);
     wire->ahead_pos += n;
+    wire->ahead_taken += n;
     return (ber_slen_t)n;
 }
 
@@ -397,20 +399,31 @@ slam_wire_readable(struct slam_wire *wire)
     wire->reads = 0;
 }
 
+/* TLS layers return 0 or -1 with EWOULDBLOCK set for "not yet". */
+static bool
+would_block(const struct slam_wire *wire)
+{
+    return !wire->at_eof && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
+
 ssize_t
 slam_wire_read(struct slam_wire *wire, uint8_t *buf, size_t len)
 {
     ber_slen_t n;
+    uint64_t taken;
 
-    errno = 0;
-    n = wire->plain ? socket_read(wire, buf, len)
-                    : LBER_SBIOD_READ_NEXT(wire->tap, buf, len);
+    /* A TLS library says "not yet" after a record that holds no data, such as a session
+     * ticket. What it left of the bytes read ahead will not wake epoll: ask again. */
+    do {
+        taken = wire->ahead_taken;
+        errno = 0;
+        n = wire->plain ? socket_read(wire, buf, len)
+                        : LBER_SBIOD_READ_NEXT(wire->tap, buf, len);
+    } while (n <= 0 && would_block(wire) && wire->ahead_pos < wire->ahead_len &&
+             wire->ahead_taken != taken);
     if (n > 0)
         return n;
-    /* TLS layers return 0 or -1 with EWOULDBLOCK set for "not yet" */
-    if (!wire->at_eof && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return 0;
-    return -1;
+    return would_block(wire) ? 0 : -1;
 }
 
 uint64_t
