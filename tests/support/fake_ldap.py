@@ -131,14 +131,15 @@ class FakeLdap:
             self._start(self._serve, stream, self.connections - 1)
 
     def _serve(self, stream: socket.socket, number: int) -> None:
+        peer = Peer(stream, number)
         try:
-            with stream:
-                self._serve_peer(Peer(stream, number))
+            self._serve_peer(peer)
         except (OSError, ssl.SSLError):
             pass  # the client is gone
         finally:
             with self._lock:
-                self._peers.remove(stream)
+                self._peers.remove(peer.stream)
+            peer.stream.close()
 
     def _serve_peer(self, peer: Peer) -> None:
         if self._tls is not None and self._tls_at_once:
@@ -152,7 +153,6 @@ class FakeLdap:
             while (parsed := parse_request(pending)) is not None:
                 request, pending = parsed
                 if not self._handle(peer, request):
-                    peer.stream.close()
                     return
 
     def _handle(self, peer: Peer, request: Request) -> bool:
@@ -173,11 +173,14 @@ class FakeLdap:
 
     def _secure(self, peer: Peer) -> None:
         assert self._tls is not None
-        plain = peer.stream
-        peer.stream = self._tls.wrap_socket(plain, server_side=True)
         with self._lock:
-            self._peers.append(peer.stream)
-            self._peers.remove(plain)
+            self._peers.remove(peer.stream)
+            secured = self._tls.wrap_socket(
+                peer.stream, server_side=True, do_handshake_on_connect=False
+            )
+            peer.stream = secured
+            self._peers.append(secured)
+        secured.do_handshake()
 
 
 # -- bytes -----------------------------------------------------------------------------

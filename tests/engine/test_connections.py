@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections: set up before the load, refused with the reason, replaced when lost."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ldapslam.agent import _engine
+from ldapslam.agent._engine import ConnectError, Responder
+from ldapslam.lab.certificates import Authority
+from support.engine import (
+    MS,
+    RECEIVE_LAG,
+    S,
+    collect,
+    new_engine,
+    open_stream,
+    run,
+    sleep_until,
+    start,
+    stream,
+)
+from support.fake_ldap import AfterSome, FakeLdap, answer, never, send_and_stay
+
+LDAP_INVALID_CREDENTIALS = 49
+LDAP_PROTOCOL_ERROR = 2
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+# -- refusals --------------------------------------------------------------------------
+
+
+def connect_error(settings: dict[str, object]) -> ConnectError:
+    engine = new_engine([settings])
+    with pytest.raises(ConnectError) as caught:
+        engine.prepare()
+    engine.close()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ldap://127.0.0.1:{port}",
+        "ldap://no-such-host.invalid:{port}",
+        "ldapi://%2Fnonexistent%2Fldapi",
+    ],
+)
+def test_unreachable_server_fails_prepare_with_its_uri(uri: str) -> None:
+    uri = uri.format(port=free_port())
+    error = connect_error(stream(uri))
+    assert (error.uri, error.stage) == (uri, "connect")
+    assert "Can't contact LDAP server" in error.detail
+
+
+def test_refused_bind_fails_prepare_with_the_result_code() -> None:
+    with FakeLdap(answer, bind_code=LDAP_INVALID_CREDENTIALS) as server:
+        error = connect_error(
+            stream(server.uri, bind_dn="cn=admin", bind_password=b"wrong")
+        )
+    assert (error.uri, error.stage) == (server.uri, "bind")
+    assert error.code == LDAP_INVALID_CREDENTIALS
+    assert "wrong" not in str(error)
+
+
+def test_one_server_of_many_that_is_down_fails_prepare() -> None:
+    with FakeLdap(answer) as server:
+        down = f"ldap://127.0.0.1:{free_port()}"
+        error = connect_error(stream("", uris=[server.uri, down]))
+    assert error.uri == down
+
+
+def test_server_that_accepts_and_is_silent_fails_the_bind_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"ldap://127.0.0.1:{silent.getsockname()[1]}"
+        before = time.monotonic()
+        error = connect_error(
+            stream(
+                uri,
+                connections=1,
+                bind_dn="cn=admin",
+                bind_password=b"secret",
+                connect_timeout_ns=S,
+            )
+        )
+    assert error.stage == "bind"
+    assert time.monotonic() - before < 5
+
+
+def test_bind_is_sent_once_on_each_connection() -> None:
+    server = Responder()
+    server.start()
+    run(stream(server.uri, bind_dn="cn=admin", bind_password=b"a\0b"))
+    assert server.counts()["bind"] == 4
+
+
+# -- TLS -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def server_context(authority: Authority, lifetime: timedelta) -> ssl.SSLContext:
+    pair = authority.issue("server", lifetime)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate_file, pair.key_file)
+    return context
+
+
+@pytest.fixture
+def tls(authority: Authority) -> ssl.SSLContext:
+    return server_context(authority, timedelta(hours=1))
+
+
+@pytest.mark.parametrize("start_tls", [False, True], ids=["ldaps", "start_tls"])
+def test_load_runs_over_tls_with_kernel_stamps(
+    tls: ssl.SSLContext, authority: Authority, start_tls: bool
+) -> None:
+    with FakeLdap(answer, tls=tls, tls_at_once=not start_tls) as server:
+        outcome = run(
+            stream(
+                server.uri,
+                start_tls=start_tls,
+                ca_file=str(authority.ca_file),
+                bind_dn="cn=admin",
+                bind_password=b"secret",
+            )
+        )
+    completed = outcome.count("succeeded")
+    assert completed == outcome.count("entries") > 10
+    assert outcome.facts["kernel_stamps"] is True
+    assert outcome.stream_count("stamps_missing") == 0
+    assert outcome.histogram(RECEIVE_LAG).max_ns > 0
+    outcome.assert_balanced()
+
+
+@pytest.mark.parametrize("start_tls", [False, True], ids=["ldaps", "start_tls"])
+def test_unknown_authority_fails_prepare(
+    tls: ssl.SSLContext, tmp_path: Path, start_tls: bool
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = Authority(folder).ca_file
+    with FakeLdap(answer, tls=tls, tls_at_once=not start_tls) as server:
+        error = connect_error(
+            stream(server.uri, start_tls=start_tls, ca_file=str(other), connections=1)
+        )
+    assert error.stage in ("tls", "connect")
+
+
+def test_expired_certificate_fails_prepare(authority: Authority) -> None:
+    tls = server_context(authority, timedelta(hours=-1))
+    with FakeLdap(answer, tls=tls, tls_at_once=True) as server:
+        error = connect_error(
+            stream(server.uri, ca_file=str(authority.ca_file), connections=1)
+        )
+    assert error.stage in ("tls", "connect")
+
+
+def test_unknown_authority_is_taken_when_the_job_says_so(tls: ssl.SSLContext) -> None:
+    with FakeLdap(answer, tls=tls, tls_at_once=True) as server:
+        assert run(stream(server.uri, verify=False)).count("succeeded") > 10
+
+
+def test_server_that_refuses_start_tls_fails_prepare() -> None:
+    with FakeLdap(answer) as server:
+        error = connect_error(stream(server.uri, start_tls=True, connections=1))
+    assert (error.stage, error.code) == ("tls", LDAP_PROTOCOL_ERROR)
+
+
+def test_garbage_within_tls_is_a_protocol_error(
+    tls: ssl.SSLContext, authority: Authority
+) -> None:
+    garbage = send_and_stay(lambda request: b"\xff" * 50)
+    with FakeLdap(AfterSome(5, then=garbage), tls=tls, tls_at_once=True) as server:
+        outcome = run(stream(server.uri, ca_file=str(authority.ca_file)))
+    errors = outcome.stream_count("protocol_errors")
+    assert errors >= 4
+    # one lost with each connection, none forgotten in what was read ahead
+    assert outcome.count("unresolved") == errors
+    assert outcome.snapshots[-1]["end_ns"] < S
+    outcome.assert_balanced()
+
+
+# -- loss and return -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
+def test_lost_connections_are_replaced_and_the_load_goes_on(is_open: bool) -> None:
+    with FakeLdap(AfterSome(20, then=lambda peer, request: False)) as server:
+        load = open_stream(server.uri, 500) if is_open else stream(server.uri)
+        outcome = run(load, duration_ns=1000 * MS)
+    lost = outcome.stream_count("disconnects")
+    assert lost > 4
+    # all but those that were down at the end
+    assert lost <= outcome.stream_count("connects") <= 4 + lost
+    assert outcome.count("succeeded") > 100
+    outcome.assert_balanced()
+
+
+def test_server_that_is_away_for_a_while_is_met_again() -> None:
+    first = FakeLdap(answer)
+    with first as server:
+        port = server.port
+        engine = new_engine(
+            [open_stream(server.uri, 200)], duration_ns=2500 * MS, grace_ns=S
+        )
+        t0_ns = start(engine)
+        sleep_until(t0_ns + 300 * MS)
+    sleep_until(t0_ns + 900 * MS)
+    with FakeLdap(answer, port=port):
+        outcome = collect(engine)
+    assert outcome.stream_count("connect_failures") >= 4
+    assert outcome.stream_count("disconnects") == 4
+    assert outcome.stream_count("connects") == 8
+    # nothing was due and not sent: the backlog held it, with its intended times
+    assert outcome.count("dropped") == 0
+    assert outcome.count("scheduled") == 500
+    assert outcome.count("completed") >= 490
+    assert outcome.histogram(0).max_ns > 500 * MS
+    outcome.assert_balanced()
+
+
+def test_attempts_to_reconnect_back_off() -> None:
+    server = FakeLdap(answer)
+    with server:
+        engine = new_engine([stream(server.uri, connections=1)], duration_ns=1500 * MS)
+        t0_ns = start(engine)
+        sleep_until(t0_ns + 100 * MS)
+    outcome = collect(engine)
+    # waits of 50 to 100, 100 to 200, 200 to 400, 400 to 800 ms …
+    assert 2 <= outcome.stream_count("connect_failures") <= 5
+
+
+# -- leftovers -------------------------------------------------------------------------
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_runs_leave_no_descriptor_and_no_thread_behind() -> None:
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    server = Responder()
+    server.start()
+    with FakeLdap(AfterSome(5, then=lambda peer, request: False)) as flaky:
+
+        def use() -> None:
+            run(stream(server.uri, think_time_ns=MS), duration_ns=50 * MS, workers=2)
+            run(open_stream(flaky.uri, 500), duration_ns=50 * MS)
+            connect_error(stream(f"ldap://127.0.0.1:{free_port()}"))
+            engine = new_engine([stream(server.uri)])
+            start(engine)
+            engine.close()  # in mid-run
+            new_engine([stream(server.uri)]).prepare()  # never started nor closed
+
+        use()  # what libraries keep for good
+        deadline = time.monotonic() + 10
+        before = open_descriptors(), threads()
+        for _ in range(5):
+            use()
+        # the flaky server's threads end when they see the clients gone
+        while time.monotonic() < deadline:
+            after = open_descriptors(), threads()
+            if after <= before:
+                break
+            time.sleep(0.05)
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
+
+
+def test_connections_are_closed_with_an_unbind() -> None:
+    server = Responder()
+    server.start()
+    run(stream(server.uri, think_time_ns=MS), duration_ns=50 * MS)
+    deadline = time.monotonic() + 5
+    while server.counts()["unbind"] < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert server.counts()["unbind"] == 4
+
+
+def test_closing_an_engine_with_requests_in_flight_is_quick() -> None:
+    with FakeLdap(never) as server:
+        engine: _engine.Engine = new_engine([stream(server.uri)], duration_ns=60 * S)
+        start(engine)
+        before = time.monotonic()
+        engine.close()
+        assert time.monotonic() - before < 2
