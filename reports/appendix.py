@@ -210,27 +210,27 @@ def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
 
 
 def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """What the agents said of themselves, side by side while there is room."""
-    if len(agents) > _AGENTS_SIDE_BY_SIDE:
-        return [
-            _facts_table(f"facts-{name}", f"Agent {name}", facts)
-            for name, facts in agents.items()
-        ]
+    """What the agents said of themselves: side by side while there is room."""
     flat = {name: dict(_flattened(facts)) for name, facts in agents.items()}
     keys = dict.fromkeys(key for facts in flat.values() for key in facts)
     if not keys:
         return []
-    return [
-        Table(
-            "facts-agents",
-            "Agents",
-            (Column("Fact"), *(Column(name) for name in flat)),
-            tuple(
-                (Cell(key), *(Cell(facts.get(key, NOTHING)) for facts in flat.values()))
-                for key in keys
-            ),
-        )
-    ]
+    side_by_side = len(flat) <= _AGENTS_SIDE_BY_SIDE
+    columns = [Column(name) for name in flat] if side_by_side else [Column("Value")]
+    rows = []
+    for key in keys:
+        values = [facts.get(key, NOTHING) for facts in flat.values()]
+        if not side_by_side:
+            values = [_joined(dict(zip(flat, values, strict=True)))]
+        rows.append((Cell(key), *(Cell(value) for value in values)))
+    return [Table("facts-agents", "Agents", (Column("Fact"), *columns), tuple(rows))]
+
+
+def _joined(values: Mapping[str, str]) -> str:
+    """One value when all agents agree, else each agent's."""
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    return ", ".join(f"{agent}: {value}" for agent, value in values.items())
 
 
 def _flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

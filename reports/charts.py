@@ -117,6 +117,8 @@ def _throughput(summary: Summary) -> Figure:
         _over_time(axes, summary.timeline, is_first=number == 0)
         colour = SERIES[number % len(SERIES)]
         xs, ys = steps(summary.timeline, series.throughput_per_s)
+        if all(math.isnan(y) for y in ys):
+            _no_data(axes)
         axes.plot(xs, ys, color=colour, drawstyle="steps-post")
         axes.fill_between(xs, ys, step="post", color=colour, alpha=0.10, linewidth=0)
         axes.set_ylim(bottom=0)
@@ -244,7 +246,7 @@ def _errors(summary: Summary) -> Figure:
 
 def _agents(summary: Summary) -> Figure:
     shown = summary.agents[:_AGENTS]
-    figure = _figure(0.27 * len(shown) + 0.95)
+    figure = _figure(0.27 * max(len(shown), 2) + 0.7)
     left, right = figure.subplots(1, 2, sharey=True)
     rows = range(len(shown))
     rates = [agent.throughput_per_s or 0.0 for agent in shown]
@@ -255,7 +257,7 @@ def _agents(summary: Summary) -> Figure:
     left.set_xlim(0, max([*rates, 1.0]) * 1.15)
     left.set_yticks(rows, [agent.name for agent in shown])
     left.tick_params(axis="y", labelcolor=INK)
-    left.invert_yaxis()
+    left.set_ylim(max(len(shown), 2) - 0.5, -0.5)
     left.set_title("throughput, completions/s")
     left.xaxis.set_visible(False)
     left.spines["bottom"].set_visible(False)
@@ -289,7 +291,6 @@ def _workers(summary: Summary) -> Figure:
     figure, panels = _panels(1)
     axes = panels[0]
     _over_time(axes, summary.timeline, is_first=True)
-    limit = 95.0
     for number, (agent, series) in enumerate(summary.timeline.agents.items()):
         colour = SERIES[number % len(SERIES)]
         label = agent if number < _PANELS else None
@@ -300,7 +301,12 @@ def _workers(summary: Summary) -> Figure:
             shares = [None if value is None else value * 100 for value in values]
             xs, ys = middles(summary.timeline, shares)
             axes.plot(xs, ys, color=colour, linestyle=style, linewidth=1.1, label=name)
-    axes.axhline(limit, color=ALARM, linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.axhline(
+        summary.busy_share_limit * 100,
+        color=ALARM,
+        linewidth=0.8,
+        linestyle=(0, (4, 2)),
+    )
     axes.set_ylim(0, 104)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel("% of the interval")

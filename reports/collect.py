@@ -61,7 +61,9 @@ class OperationTotals:
     completed_in_measure: int = 0
     succeeded_in_measure: int = 0
     #: (metric, outcome) -> durations of the measured requests.
-    histograms: dict[tuple[str, str], Histogram] = field(default_factory=dict)
+    histograms: defaultdict[tuple[str, str], Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
     #: Values above the range of the histograms, in any phase.
     overflow: int = 0
 
@@ -94,7 +96,9 @@ class AgentTotals:
     completed_in_measure: int = 0
     measured: Counter[str] = field(default_factory=Counter)
     #: (stream, operation) -> response times of measured successes.
-    response_times: dict[tuple[str, str], Histogram] = field(default_factory=dict)
+    response_times: defaultdict[tuple[str, str], Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
     #: (model, worker) -> its figures.
     workers: dict[tuple[str, int], WorkerTotals] = field(default_factory=dict)
     worker_cpu_ns: int = 0
@@ -155,7 +159,7 @@ class _Collector:
         self._busy_share_limit = busy_share_limit
         self._run_queue_share_limit = run_queue_share_limit
         self._operations = {key: OperationTotals() for key in operations}
-        self._streams = {stream: StreamTotals() for stream, _ in operations}
+        self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
         self._agents = {agent: AgentTotals() for agent in agents}
         self._planned_agents = tuple(agents)
         self._measure_start_ns: int | None = None
@@ -194,10 +198,12 @@ class _Collector:
     def finish(self) -> Collected:
         self._flush()
         _pad(self._timeline)
+        of_operations = (stream for stream, _ in self._operations)
+        streams = dict.fromkeys([*of_operations, *self._streams])
         return Collected(
             timeline=self._timeline,
             operations=self._operations,
-            streams=self._streams,
+            streams={stream: self._streams[stream] for stream in streams},
             agents=self._agents,
             measure_start_ns=self._measure_start_ns,
             measure_end_ns=self._measure_end_ns,
@@ -209,7 +215,6 @@ class _Collector:
     ) -> None:
         key = operation.stream, operation.operation
         totals = self._operations.setdefault(key, OperationTotals())
-        self._streams.setdefault(operation.stream, StreamTotals())
         counts = {name: getattr(operation, name) for name in COUNTERS}
         totals.whole.update(counts)
         if in_measure:
@@ -225,12 +230,12 @@ class _Collector:
         totals.result_codes.update(operation.result_codes)
         for name, packed in operation.histograms.items():
             totals.overflow += Histogram.overflow_of(packed)
-            totals.histograms.setdefault(name, Histogram()).add_packed(packed)
+            totals.histograms[name].add_packed(packed)
             if name == ("response_time", "succeeded"):
-                agent.response_times.setdefault(key, Histogram()).add_packed(packed)
+                agent.response_times[key].add_packed(packed)
 
     def _add_stream(self, stream: StreamInterval) -> None:
-        totals = self._streams.setdefault(stream.stream, StreamTotals())
+        totals = self._streams[stream.stream]
         totals.counters.update(
             {name: getattr(stream, name) for name in CONNECTION_COUNTERS}
         )

@@ -121,12 +121,16 @@ def _glance(one: OperationSummary) -> Glance:
     return Glance(
         one.title,
         (
-            ("throughput", f"{decimal(one.throughput_per_s, 0)}/s"),
+            ("throughput", _with_unit(one.throughput_per_s, 0, "/s")),
             ("p50", _with_ms(times["p50"])),
             ("p99", _with_ms(times["p99"])),
-            ("errors", f"{percent(one.error_share, 2)}%"),
+            ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
         ),
     )
+
+
+def _with_unit(value: float | None, digits: int, unit: str) -> str:
+    return NOTHING if value is None else f"{decimal(value, digits)}{unit}"
 
 
 def _with_ms(value_us: float | None) -> str:
@@ -371,7 +375,12 @@ def _errors(summary: Summary) -> tuple[Block, ...]:
         ),
     )
     if not any(one.error_share or one.counts["dropped"] for one in summary.operations):
-        text = "Every request of the measure phase succeeded."
+        has_sent = any(one.counts["sent"] for one in summary.operations)
+        text = (
+            "Every request of the measure phase succeeded."
+            if has_sent
+            else "Nothing was sent in the measure phase."
+        )
         return requests, Paragraph(text), codes
     chart = ChartPlace(
         "errors",

@@ -163,9 +163,7 @@ def _generator_saturated(evidence: Evidence) -> Rule:
         for (model, number), totals in seen.workers.items()
         if totals.intervals
     }
-    highest, observed = _extreme(
-        shares, max, lambda share: f"{_percent(share)} of intervals"
-    )
+    highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
     return Rule(
         "generator_saturated",
         "workers were not saturated",

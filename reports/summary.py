@@ -157,6 +157,8 @@ class Summary:
     #: Length of the measure phase as it was run; None without any interval of it.
     measure_s: float | None
     interval_s: float
+    #: Above it an interval of a worker counts as saturated.
+    busy_share_limit: float
     streams: tuple[StreamSummary, ...]
     agents: tuple[AgentSummary, ...]
     timeline: Timeline
@@ -209,6 +211,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         notes=verdict.notes(evidence),
         measure_s=measure_s,
         interval_s=plan.interval_s,
+        busy_share_limit=validity.busy_share,
         streams=_streams(run, collected, measure_s),
         agents=tuple(
             _agent(
@@ -368,11 +371,11 @@ def _thresholds(
     for expression in expressions:
         threshold: Threshold = parse_threshold(expression)
         value, passed = evaluate(threshold, figures)
-        results.append(
-            ThresholdResult(
-                threshold.expression, value, threshold.format(value), passed
-            )
-        )
+        shown = threshold.format(value)
+        if value is None and threshold.statistic in PERCENTILES:
+            needed = samples_needed(PERCENTILES[threshold.statistic])
+            shown = f"n/a, needs n ≥ {needed:,}"
+        results.append(ThresholdResult(threshold.expression, value, shown, passed))
     return tuple(results)
 
 

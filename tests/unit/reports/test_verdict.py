@@ -160,7 +160,7 @@ CASES = [
     pytest.param(
         Scenario(),
         on_workers(run_queue=0.4),
-        {"generator_saturated": "100% of intervals (load1 closed worker 0)"},
+        {"generator_saturated": "100.0% of intervals (load1 closed worker 0)"},
         id="workers waited for a CPU",
     ),
     pytest.param(
@@ -326,7 +326,7 @@ def test_a_missed_threshold_fails_a_valid_run() -> None:
 
 def test_a_threshold_without_enough_data_is_missed() -> None:
     verdict, results, _ = _threshold_run("writers.modify.response_time.p99_9 < 1h")
-    assert (verdict, results) == ("FAIL", [("no data", False)])
+    assert (verdict, results) == ("FAIL", [("n/a, needs n ≥ 10,000", False)])
 
 
 def test_invalid_outranks_fail() -> None:
