@@ -22,7 +22,6 @@ from ldapslam.reports.typeset import (
     NOTHING,
     count,
     decimal,
-    grouped,
     microseconds,
     milliseconds,
     percent,
@@ -52,7 +51,8 @@ _CONNECTIONS = {
     "stamps_missing": "without kernel stamp",
 }
 
-_AGENTS_SIDE_BY_SIDE = 4
+#: Facts of agents that are long, and of interest to programs only.
+_IN_RESULT = ("control_operations", "targets")
 
 #: Of the manifest's keys, those with a place of their own.
 _ELSEWHERE = ("job_text", "agents", "phases", "planned_agents")
@@ -113,17 +113,8 @@ def agents(summary: Summary) -> tuple[Block, ...]:
     )
 
 
-def method(summary: Summary) -> tuple[Block, ...]:
-    paragraphs = [Paragraph(text) for text in _METHOD]
-    if not summary.notes:
-        return tuple(paragraphs)
-    notes = Table(
-        "notes",
-        "Notes on this run",
-        (Column("Note"),),
-        tuple((Cell(grouped(note)),) for note in summary.notes),
-    )
-    return (*paragraphs, notes)
+def method() -> tuple[Block, ...]:
+    return tuple(Paragraph(text) for text in _METHOD)
 
 
 def manifest(summary: Summary) -> tuple[Block, ...]:
@@ -210,20 +201,19 @@ def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
 
 
 def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """What the agents said of themselves: side by side while there is room."""
-    flat = {name: dict(_flattened(facts)) for name, facts in agents.items()}
+    """What the agents said of themselves: once, where they agree."""
+    flat = {
+        name: dict(_flattened({k: v for k, v in facts.items() if k not in _IN_RESULT}))
+        for name, facts in agents.items()
+    }
     keys = dict.fromkeys(key for facts in flat.values() for key in facts)
-    if not keys:
-        return []
-    side_by_side = len(flat) <= _AGENTS_SIDE_BY_SIDE
-    columns = [Column(name) for name in flat] if side_by_side else [Column("Value")]
     rows = []
     for key in keys:
-        values = [facts.get(key, NOTHING) for facts in flat.values()]
-        if not side_by_side:
-            values = [_joined(dict(zip(flat, values, strict=True)))]
-        rows.append((Cell(key), *(Cell(value) for value in values)))
-    return [Table("facts-agents", "Agents", (Column("Fact"), *columns), tuple(rows))]
+        values = {name: facts.get(key, NOTHING) for name, facts in flat.items()}
+        rows.append((Cell(key), Cell(_joined(values))))
+    note = "What each agent found out about its targets is in result.json."
+    columns = (Column("Fact"), Column("Value"))
+    return [Table("facts-agents", "Agents", columns, tuple(rows), (note,))]
 
 
 def _joined(values: Mapping[str, str]) -> str:

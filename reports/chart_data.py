@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 
 from ldapslam.reports.codes import code_title
+from ldapslam.reports.results.histogram import samples_needed
 from ldapslam.reports.summary import OperationSummary
-from ldapslam.reports.timeline import Timeline
+from ldapslam.reports.timeline import Series, Timeline
+from ldapslam.reports.typeset import count
 
 
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
@@ -72,3 +74,28 @@ def middles(
         ys.append(math.nan if value is None else value)
         last_s = end_s
     return xs, ys
+
+
+def lonely(ys: Sequence[float]) -> list[int]:
+    """Places of values without a neighbour: no line shows them, a marker has to."""
+    shown = [False, *(not math.isnan(y) for y in ys), False]
+    return [
+        place
+        for place in range(len(ys))
+        if shown[place + 1] and not (shown[place] or shown[place + 2])
+    ]
+
+
+def too_few(series: Series) -> str:
+    """The percentiles that some points had too few successes for; empty without any."""
+    missing = [
+        (name, p)
+        for name, p in (("p50", 50), ("p90", 90), ("p99", 99))
+        if any(
+            value is None and highest is not None
+            for value, highest in zip(
+                getattr(series, f"{name}_us"), series.max_us, strict=True
+            )
+        )
+    ]
+    return ", ".join(f"{name} ≥ {count(samples_needed(p))}" for name, p in missing)

@@ -14,7 +14,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.reports.chart_data import causes, gap_spans, middles, steps
+from ldapslam.reports.chart_data import (
+    causes,
+    gap_spans,
+    lonely,
+    middles,
+    steps,
+    too_few,
+)
 from ldapslam.reports.document import ChartPlace
 from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.svg import embeddable
@@ -143,14 +150,16 @@ def _response_times(summary: Summary) -> Figure:
             times_ms = [None if value is None else value / 1000 for value in values]
             xs, ys = middles(summary.timeline, times_ms)
             width = 0.8 if label == "max" else 1.3
-            axes.plot(xs, ys, color=colour, linewidth=width)
+            axes.plot(
+                xs, ys, color=colour, linewidth=width, marker=".", markevery=lonely(ys)
+            )
             last = next(value for value in reversed(ys) if not math.isnan(value))
             ends.append((last, label, colour))
         if not ends:
             _no_data(axes)
-        elif all(value is None for value in series.p99_us):
+        elif missing := too_few(series):
             axes.set_title(
-                f"p99 needs 1{THIN}000 successes in a point",
+                f"needs n in a point: {missing}",
                 loc="right",
                 color=MUTED,
                 fontsize=6.5,

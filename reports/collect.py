@@ -270,7 +270,7 @@ class _Collector:
         is_gap = any(
             expected - point.indexes_of[agent] for agent in self._planned_agents
         )
-        # The drain may last a millisecond: a rate over it would be noise.
+        # The drain may last a millisecond: rates and shares of it would be noise.
         is_short = point.is_drain and length_s < self._plan.interval_s / 2
         before = len(timeline.start_s)
         timeline.start_s.append(point.start_ns / NS_PER_S)
@@ -282,12 +282,12 @@ class _Collector:
                 _append_operation(series, done, None if is_short else length_s)
         for agent, seen in point.agents.items():
             of_agent = timeline.agents.setdefault(agent, _padded(AgentSeries(), before))
-            of_agent.throughput_per_s.append(
-                None if is_short else seen.completed * NS_PER_S / seen.wall_ns
-            )
-            of_agent.busy_share.append(seen.busy_share)
-            of_agent.run_queue_share.append(seen.run_queue_share)
-            of_agent.cpu_utilisation.append(seen.cpu_utilisation)
+            if not is_short:
+                rate = seen.completed * NS_PER_S / seen.wall_ns
+                of_agent.throughput_per_s.append(rate)
+                of_agent.busy_share.append(seen.busy_share)
+                of_agent.run_queue_share.append(seen.run_queue_share)
+                of_agent.cpu_utilisation.append(seen.cpu_utilisation)
         _pad(timeline)
 
 

@@ -80,7 +80,7 @@ def document(summary: Summary) -> Document:
             Section("times", "Times in detail", _times(summary)),
             Section("errors", "Requests and errors", _errors(summary)),
             Section("agents", "Load generators", appendix.agents(summary)),
-            Section("method", "How this was measured", appendix.method(summary)),
+            Section("method", "How this was measured", appendix.method()),
             Section("manifest", "Manifest", appendix.manifest(summary)),
         ),
     )
@@ -181,7 +181,8 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
             for rule in summary.rules
         ),
     )
-    return thresholds, rules
+    notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
+    return thresholds, rules, *notes
 
 
 def _results(summary: Summary) -> tuple[Block, ...]:
@@ -281,6 +282,8 @@ def _times(summary: Summary) -> tuple[Block, ...]:
 def _times_table(stream: StreamSummary, one: OperationSummary) -> Table:
     rows = []
     for metric, times in one.times.items():
+        if metric == "backlog_wait" and not times.count:
+            continue  # a closed loop has no backlog
         rows.append(_times_row(_METRIC_TITLES[metric], times))
         if metric == "response_time":
             rows.append(_interval_row(times))

@@ -39,7 +39,8 @@ def render_pdf(
     with tempfile.TemporaryDirectory(prefix="ldapslam-") as name:
         folder = Path(name)
         (folder / "report.typ").write_text(_TEMPLATE.read_text("utf-8"), "utf-8")
-        (folder / "document.json").write_text(json.dumps(_data(document)), "utf-8")
+        data = {**_data(document), "date": _date(started_utc)}
+        (folder / "document.json").write_text(json.dumps(data), "utf-8")
         for chart, svg in charts.items():
             (folder / f"{chart}.svg").write_text(svg, "utf-8")
         try:
@@ -48,11 +49,16 @@ def render_pdf(
                 root=str(folder),
                 format="pdf",
                 ignore_system_fonts=True,
-                timestamp=int(datetime.fromisoformat(started_utc).timestamp()),
             )
         except typst.TypstError as error:
             raise ReportError(f"the PDF could not be made: {error}") from error
     return pdf
+
+
+def _date(at_utc: str) -> dict[str, int]:
+    at = datetime.fromisoformat(at_utc)
+    names = ("year", "month", "day", "hour", "minute", "second")
+    return {name: getattr(at, name) for name in names}
 
 
 def _data(document: Document) -> dict[str, Any]:

@@ -14,6 +14,24 @@ from ldapslam.reports.rules import RULES, Rule
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
+#: Fact of an agent, its value, and what that means for the figures.
+_AGENT_NOTES = (
+    (
+        "shares_host_with_target",
+        True,
+        "the load was made on a target's host: these are figures of the pair",
+    ),
+    (
+        "kernel_stamps",
+        False,
+        "without kernel receive stamps, receive lag is part of the response time",
+    ),
+    (
+        "realtime",
+        False,
+        "without real-time priority, send lag depends on what else runs on the host",
+    ),
+)
 _CONNECTION_NOTES = {
     "connect_failures": "connection attempts failed",
     "disconnects": "connections were lost",
@@ -51,21 +69,14 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         lines.append(
             f"charts show {per_point} intervals merged into one point; tables are exact"
         )
-    for agent, facts in sorted(evidence.facts.items()):
-        if facts.get("kernel_stamps") is False:
-            lines.append(
-                f"agent {agent}: no kernel receive stamps, receive lag is part of "
-                "the response time"
-            )
-        if facts.get("realtime") is False and evidence.operations_of("open"):
-            lines.append(
-                f"agent {agent}: no real-time priority, send lag depends on what "
-                "else runs there"
-            )
-        if facts.get("shares_host_with_target"):
-            lines.append(
-                f"agent {agent} runs on a target's host: these are figures of the pair"
-            )
+    for fact, value, text in _AGENT_NOTES:
+        named = [
+            agent
+            for agent, facts in sorted(evidence.facts.items())
+            if facts.get(fact) is value
+        ]
+        if named:
+            lines.append(f"{text} ({', '.join(named)})")
     for name, totals in evidence.collected.streams.items():
         lines += [
             f"stream {name}: {totals.counters[counter]:,} {words}"

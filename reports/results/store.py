@@ -406,5 +406,5 @@ def _server_engine(address: URL, shown: str) -> Engine:
     except ModuleNotFoundError as error:
         raise StoreError(
             f"store {shown!r} needs the Python package {error.name!r}",
-            hint=f"pip install {error.name}",
+            hint="pip install 'ldapslam[postgresql]'",
         ) from error

@@ -18,7 +18,7 @@ from hdrh.log import HistogramLogReader
 
 from ldapslam.jobs.errors import ReportError
 from ldapslam.reports import charts
-from ldapslam.reports.chart_data import gap_spans, middles, steps
+from ldapslam.reports.chart_data import gap_spans, lonely, middles, steps, too_few
 from ldapslam.reports.content import document
 from ldapslam.reports.html import render_html
 from ldapslam.reports.intervals_csv import columns
@@ -29,7 +29,7 @@ from ldapslam.reports.results.histogram import MAX_US
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import Summary, summarise
 from ldapslam.reports.text import headline, render_text
-from ldapslam.reports.timeline import Timeline
+from ldapslam.reports.timeline import Series, Timeline
 from support.golden import Compare, without_drawings
 from support.store import RUN_ID, Scenario, fill, intervals
 
@@ -241,6 +241,28 @@ def test_a_gap_breaks_the_line_and_is_never_bridged() -> None:
     assert xs == [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 5.0]
     assert [str(y) for y in ys[2:4]] == ["nan", "nan"]
     assert str(ys[6]) == "nan"
+
+
+def test_a_value_without_neighbours_gets_a_marker() -> None:
+    nan = float("nan")
+    assert lonely([1.0, nan, 2.0, 3.0, nan, 4.0]) == [0, 5]
+    assert lonely([]) == []
+
+
+def test_a_chart_says_which_percentiles_its_points_are_too_small_for() -> None:
+    series = Series(
+        p50_us=[1.0, None], p90_us=[2.0, None], p99_us=[None, None], max_us=[3.0, None]
+    )
+    # the second point is a gap: it has no values at all
+    assert too_few(series) == "p99 ≥ 1\u202f000"
+
+
+def test_facts_that_agents_share_are_written_once() -> None:
+    scenario = Scenario(agents=("load1", "load2", "load3"))
+    with Store.open("sqlite://") as store:
+        text = render_text(document(summarise(store, fill(store, scenario))))
+    assert re.search(r"^kernel +6.1.0-18-amd64$", text, re.MULTILINE)
+    assert "load1: 38.0, load2: 49.0, load3: 60.0" in text
 
 
 def test_all_formats_are_written_and_nothing_else(
