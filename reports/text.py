@@ -51,6 +51,8 @@ def render_table(table: Table) -> str:
 
 
 def _section(section: Section) -> list[str]:
+    if all(isinstance(block, ChartPlace) for block in section.blocks):
+        return []
     lines = ["", "", section.title, "=" * len(section.title)]
     for block in section.blocks:
         match block:
