@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -275,6 +278,17 @@ def run(
         result = executor.submit(collect, engine)
         during(engine, t0_ns)
         return result.result()
+
+
+@contextlib.contextmanager
+def in_process(
+    *streams: dict[str, Any], **settings: Any
+) -> Iterator[tuple[int, Future[Result]]]:
+    """`run` in a process of its own: its pid, and the result to come."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        pid = executor.submit(os.getpid).result()
+        yield pid, executor.submit(run, *streams, **settings)
 
 
 def sleep_until(mono_ns: int) -> None:
