@@ -53,19 +53,20 @@ class LocalFleet:
     def wait_for_agents(self, count: int) -> None:
         """Return when the coordinator answers and so many agents are registered."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
-        registered, reason = 0, "no answer"
-        with Client(self.address) as client:
-            while time.monotonic() < deadline_s:
-                self.check()
-                try:
+        reason = "no answer"
+        while time.monotonic() < deadline_s:
+            self.check()
+            try:
+                # A new channel each time: a failed one waits before it dials again.
+                with Client(self.address) as client:
                     registered = len(client.agents())
-                except FleetError as error:
-                    reason = str(error)
-                else:
-                    reason = f"{registered} of {count} agents registered"
-                    if registered >= count:
-                        return
-                time.sleep(_PROBE_INTERVAL_S)
+            except FleetError as error:
+                reason = str(error)
+            else:
+                reason = f"{registered} of {count} agents registered"
+                if registered >= count:
+                    return
+            time.sleep(_PROBE_INTERVAL_S)
         raise FleetError(
             f"the local fleet was not ready within {_START_TIMEOUT_S:g} s: {reason}",
             hint=f"see {self.logs}",
@@ -115,6 +116,7 @@ def local_fleet(
                 "coordinator",
                 ["coordinator", "--listen", address, "--store", f"{store}"],
             )
+            # An agent that dials too early waits before it dials again.
             fleet.wait_for_agents(0)
             for name in names:
                 arguments = ["--coordinator", address, "--name", name]

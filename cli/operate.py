@@ -16,6 +16,7 @@ from rich.table import Table
 
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.follow import follow
 from ldapslam.cli.options import (
     coordinator_option,
     job_argument,
@@ -23,7 +24,7 @@ from ldapslam.cli.options import (
     set_option,
 )
 from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
-from ldapslam.cli.progress import Progress, follow
+from ldapslam.cli.progress import Progress
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.jobs.load import load_job
 from ldapslam.proto import operator_pb2 as pb

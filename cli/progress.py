@@ -16,7 +16,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ldapslam.cli.client import Client
 from ldapslam.cli.console import say, us_text
 from ldapslam.proto import operator_pb2 as pb
 
@@ -92,19 +91,12 @@ class Progress:
             self._live.update(live_view(self._status, self._figures))
 
 
-def follow(client: Client, run_id: str, progress: Progress) -> pb.RunStatus:
-    """Show a run until it ends; its final status."""
-    for update in client.watch(run_id):
-        progress.show(update)
-    return client.run(run_id)
-
-
 def interval_line(figures: pb.IntervalFigures) -> str:
     """One interval in one line, for logs."""
     streams = " | ".join(_stream_text(stream) for stream in figures.streams)
     missing = figures.agents_planned - figures.agents_reported
     note = f" | {missing} of {figures.agents_planned} agents missing" if missing else ""
-    return f"{_clock(figures.end_ns)} {figures.phase:<9} {streams}{note}"
+    return f"{_clock(figures.end_ns)} {figures.phase:<9} {streams}{note}".rstrip()
 
 
 def _stream_text(stream: pb.StreamFigures) -> str:

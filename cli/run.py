@@ -17,6 +17,7 @@ import click
 
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, say
+from ldapslam.cli.follow import follow
 from ldapslam.cli.local_fleet import LocalFleet, agent_names, local_fleet
 from ldapslam.cli.operate import submit_job
 from ldapslam.cli.options import FORMATS, job_argument, set_option
@@ -26,7 +27,7 @@ from ldapslam.cli.outcome import (
     report,
     show_outcome,
 )
-from ldapslam.cli.progress import Progress, follow
+from ldapslam.cli.progress import Progress
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.jobs.load import load_job
 from ldapslam.proto import operator_pb2 as pb
@@ -100,14 +101,18 @@ def _run_on(
     fleet: LocalFleet, job_file: Path, overrides: Sequence[str]
 ) -> tuple[pb.RunStatus, bool]:
     """Submit and watch; the final status, and whether Ctrl-C ended it."""
+    is_interrupted = False
+
+    def cancel() -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        say("interrupted: the run is cancelled and drains; again to end at once")
+        client.cancel(run_id)
+
     with Client(fleet.address) as client, Progress() as progress:
         run_id = submit_job(client, job_file, overrides)
-        try:
-            return follow(client, run_id, progress), False
-        except KeyboardInterrupt:
-            say("interrupted: the run is cancelled and drains; again to end at once")
-            client.cancel(run_id)
-            return follow(client, run_id, progress), True
+        status = follow(client, run_id, progress, on_interrupt=cancel)
+    return status, is_interrupted
 
 
 class _Results:

@@ -144,3 +144,4 @@ def _log_to_stderr() -> None:
     """A server says what it does also without --verbose."""
     root = logging.getLogger()
     root.setLevel(min(root.level, logging.INFO))
+    logging.getLogger("alembic").setLevel(max(root.level, logging.WARNING))

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam run` and `check` against real slapds: verdicts, exit codes, remedies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ldapslam.lab import Lab
+from ldapslam.lab.certificates import Authority
+from support.command_line import Running, ldapslam
+
+REPORTS = {
+    "report.html",
+    "report.pdf",
+    "report.txt",
+    "result.json",
+    "intervals.csv",
+    "histograms.hlog",
+    "results.sqlite",
+    "logs",
+}
+
+JOB = """\
+job: lookups
+targets: {{directory: "{uri}"}}
+bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
+{tls}
+run: {{duration: {duration}, interval: 500ms}}
+streams:
+  - name: readers
+    target: directory
+    load: {load}
+    operations:
+      - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
+{rest}
+"""
+
+
+def write_job(
+    folder: Path,
+    lab: Lab,
+    *,
+    uri: str | None = None,
+    password_file: Path | None = None,
+    tls: str = "",
+    duration: str = "1s",
+    load: str = "{closed: {clients: 2, think_time: 2ms}}",
+    rest: str = "",
+) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(
+        JOB.format(
+            uri=uri or lab.supplier.uri,
+            dn=lab.admin_dn,
+            password_file=password_file or lab.admin_password_file,
+            tls=tls,
+            duration=duration,
+            load=load,
+            rest=rest,
+        )
+    )
+    return path
+
+
+def children_of(folder: Path) -> list[str]:
+    """Command lines of processes that mention a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in command and int(process.name) != os.getpid():
+            found.append(command)
+    return found
+
+
+# -- verdicts --------------------------------------------------------------------------
+
+
+def test_a_good_run_ends_with_0_and_all_reports(lab: Lab, tmp_path: Path) -> None:
+    job = write_job(tmp_path, lab, rest="thresholds: [readers.search.errors < 1%]")
+    ended = ldapslam("run", job, "--agents", "2", cwd=tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("PASS  lookups")
+    [folder] = (tmp_path / "ldapslam-runs").iterdir()
+    assert {path.name for path in folder.iterdir()} == REPORTS
+    assert str(Path("ldapslam-runs") / folder.name / "report.html") in ended.stderr
+    logs = {path.stem for path in (folder / "logs").iterdir()}
+    assert logs >= {"coordinator", "local-1", "local-2"}
+
+
+def test_json_makes_stdout_one_document(lab: Lab, tmp_path: Path) -> None:
+    job = write_job(tmp_path, lab)
+    ended = ldapslam("run", job, "--json", "--out", "here", cwd=tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert result["verdict"] == "PASS"
+    assert result == json.loads((tmp_path / "here" / "result.json").read_text())
+    assert not (tmp_path / "ldapslam-runs").exists()
+
+
+def test_plain_progress_has_one_line_per_interval(lab: Lab, tmp_path: Path) -> None:
+    ended = ldapslam("run", write_job(tmp_path, lab), "--out", "o", cwd=tmp_path)
+    lines = [line for line in ended.stderr.splitlines() if " measure " in line]
+    # 1 s in intervals of 500 ms
+    assert len(lines) == 2, ended.stderr
+    assert "readers" in lines[0]
+    assert "p99" in lines[0]
+
+
+def test_a_missed_threshold_ends_with_1(lab: Lab, tmp_path: Path) -> None:
+    rest = 'thresholds: ["readers.search.response_time.p50 < 1us"]'
+    ended = ldapslam("run", write_job(tmp_path, lab, rest=rest), cwd=tmp_path)
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stdout.startswith("FAIL")
+
+
+def test_dropped_arrivals_end_with_3(lab: Lab, tmp_path: Path) -> None:
+    # 20,000/s over one connection with one request at a time: 50 us each do not do
+    load = "{open: {rate: 20000/s, connections: 1, in_flight: 1, max_backlog: 1}}"
+    ended = ldapslam("run", write_job(tmp_path, lab, load=load), cwd=tmp_path)
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stdout.startswith("INVALID")
+    assert "dropped" in ended.stdout
+
+
+# -- usage -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bogus"],
+        ["run"],
+        ["run", "no-such-file.yaml"],
+        ["run", "job.yaml", "--agents", "none"],
+        ["run", "job.yaml", "--set", "run.duration=5"],
+        ["check", "job.yaml", "--set", "no.such.field=1", "--offline"],
+        ["report", "latest", "--format", "docx"],
+        ["job", "describe", "no-such-section"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_2_and_starts_nothing(
+    lab: Lab, tmp_path: Path, arguments: list[str]
+) -> None:
+    write_job(tmp_path, lab)
+    ended = ldapslam(*arguments, cwd=tmp_path)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr
+    assert not ended.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+
+
+def test_every_fault_of_a_job_is_named_with_its_place_and_a_hint(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "job.yaml").write_text("job: x\nrun: {duration: 5}\nstrems: []\n")
+    ended = ldapslam("run", "job.yaml", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "job.yaml:2:17: run.duration: " in ended.stderr
+    assert "job.yaml:3:1: strems: unknown key 'strems'" in ended.stderr
+    assert ended.stderr.count("hint: ") >= 2
+
+
+def test_json_errors_are_a_document_too(tmp_path: Path) -> None:
+    ended = ldapslam("run", "--json", "missing.yaml", cwd=tmp_path)
+    assert ended.returncode == 2
+    error = json.loads(ended.stdout)["error"]
+    assert error["class"] == "JobErrors"
+    assert error["exit_code"] == 2
+
+
+# -- targets ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def expired_lab(slapd_installed: None) -> Iterator[Lab]:
+    with Lab(entries=1, certificate_lifetime=timedelta(days=-1)) as lab:
+        yield lab
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize(
+    ("case", "said", "remedy"),
+    [
+        ("wrong password", "result code 49", "`bind.password`"),
+        ("unknown authority", "TLS with target", "tls.ca_file"),
+        ("expired certificate", "expired", "certificate"),
+        ("closed port", "connection refused", "is the directory running"),
+        ("unresolvable name", "does not resolve", "check the host name"),
+    ],
+)
+def test_an_unusable_target_ends_with_6_and_the_remedy_before_any_load(
+    lab: Lab,
+    expired_lab: Lab,
+    tmp_path: Path,
+    command: str,
+    case: str,
+    said: str,
+    remedy: str,
+) -> None:
+    wrong = tmp_path / "wrong-password"
+    wrong.write_text("not the password")
+    stranger = Authority(tmp_path).ca_file
+    start_tls = "tls: {{start_tls: true, ca_file: {}}}"
+    job = {
+        "wrong password": lambda: write_job(tmp_path, lab, password_file=wrong),
+        "unknown authority": lambda: write_job(
+            tmp_path, lab, tls=start_tls.format(stranger)
+        ),
+        "expired certificate": lambda: write_job(
+            tmp_path, expired_lab, tls=start_tls.format(expired_lab.ca_file)
+        ),
+        "closed port": lambda: write_job(
+            tmp_path, lab, uri=f"ldap://127.0.0.1:{free_port()}"
+        ),
+        "unresolvable name": lambda: write_job(
+            tmp_path, lab, uri="ldap://no-such-host.invalid"
+        ),
+    }[case]()
+    before = lab.monitor_counts(lab.supplier)["search"]
+
+    ended = ldapslam(command, job, cwd=tmp_path)
+
+    assert ended.returncode == 6, ended.stderr
+    assert said in ended.stderr
+    hints = [x for x in ended.stderr.splitlines() if x.startswith("hint: ")]
+    assert len(hints) == 1
+    assert remedy in hints[0]
+    assert lab.monitor_counts(lab.supplier)["search"] == before
+    assert not (tmp_path / "ldapslam-runs").exists()
+
+
+def test_check_names_the_server_that_answers(lab: Lab, tmp_path: Path) -> None:
+    tls = f"tls: {{start_tls: true, ca_file: {lab.ca_file}}}"
+    ended = ldapslam("check", write_job(tmp_path, lab, tls=tls))
+    assert ended.returncode == 0, ended.stderr
+    assert f"{lab.supplier.uri}: ready, as {lab.admin_dn}, with TLS" in ended.stdout
+    assert "OpenLDAP" in ended.stdout
+
+
+@pytest.mark.parametrize("transport", ["starttls", "ldaps", "ldapi"])
+def test_load_goes_over_every_transport(
+    lab: Lab, tmp_path: Path, transport: str
+) -> None:
+    uri = {"ldaps": lab.supplier.ldaps_uri, "ldapi": lab.supplier.ldapi_uri}
+    options = "start_tls: true, " if transport == "starttls" else ""
+    tls = f"tls: {{{options}ca_file: {lab.ca_file}}}"
+    job = write_job(tmp_path, lab, uri=uri.get(transport), tls=tls)
+    ended = ldapslam("run", job, "--json", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    search = json.loads(ended.stdout)["streams"]["readers"]["search"]
+    assert search["succeeded"] == search["entries_returned"] > 0
+
+
+# -- interruption ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_run_drains_reports_and_ends_with_130(
+    lab: Lab, tmp_path: Path, how: str
+) -> None:
+    job = write_job(tmp_path, lab, duration="60s")
+    with Running("run", job, "--out", "here", cwd=tmp_path) as run:
+        run.wait_for_text(" measure ")
+        if how == "Ctrl-C":
+            run.interrupt()
+        else:
+            run.process.terminate()
+        assert run.wait() == 130, run.stderr
+    result = json.loads((tmp_path / "here" / "result.json").read_text())
+    assert result["verdict"] == "INVALID"
+    assert result["totals"]["readers.search"]["succeeded"] > 0
+    assert {path.name for path in (tmp_path / "here").iterdir()} == REPORTS
+    assert children_of(tmp_path) == []
+
+
+def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> None:
+    job = write_job(tmp_path, lab, duration="60s")
+    with Running("run", job, "--out", "here", cwd=tmp_path) as run:
+        run.wait_for_text(" measure ")
+        pids = descendants(run.process.pid)
+        assert len(pids) >= 3  # coordinator, agent, engine
+        run.process.send_signal(signal.SIGKILL)
+        run.wait()
+        for pid in pids:
+            wait_until_gone(pid)
+
+
+def descendants(pid: int) -> list[int]:
+    children = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True
+    )
+    found = [int(word) for word in children.stdout.split()]
+    return found + [inner for child in found for inner in descendants(child)]
+
+
+def wait_until_gone(pid: int, timeout_s: float = 30) -> None:
+    try:
+        pid_fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        import select
+
+        readable, _, _ = select.select([pid_fd], [], [], timeout_s)
+        assert readable, f"process {pid} is still there"
+    finally:
+        os.close(pid_fd)
