@@ -35,6 +35,12 @@ class Validity(Section):
         default=0.10,
         description="largest send lag p99 as a share of the response time p99",
     )
+    stall_ns: PositiveDuration = Field(
+        alias="stall",
+        default=200_000_000,
+        description="longest that the generator may delay one request of the measure "
+        "phase (send lag or receive lag)",
+    )
     busy_share: Share = Field(
         default=0.95,
         description="share of an interval that a worker may be busy before the "

@@ -19,6 +19,7 @@ from ldapslam.reports.timeline import NS_PER_S
 
 _NOT_APPLICABLE = "nothing to check"
 _NS_PER_MS = 1_000_000
+_GENERATOR_LAGS = ("send_lag", "receive_lag")
 #: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
 _CLOCK_STEP_LIMIT_NS = 1_000_000
 
@@ -155,6 +156,29 @@ def _send_lag(evidence: Evidence) -> Rule:
     )
 
 
+def _generator_stalled(evidence: Evidence) -> Rule:
+    """Percentiles forgive a generator that stood still for a moment; maxima do not."""
+    limit_ns = evidence.validity.stall_ns
+    delays_ns = {
+        ".".join(key): max(_longest_ns([totals], lag) for lag in _GENERATOR_LAGS)
+        for key, totals in evidence.collected.operations.items()
+    }
+    longest_ns, observed = _extreme(delays_ns, max, _ms)
+    return Rule(
+        "generator_stalled",
+        "the generator never stood still",
+        "the generator stood still",
+        f"≤ {_ms(limit_ns)} of send lag and of receive lag",
+        observed,
+        longest_ns is None or longest_ns <= limit_ns,
+    )
+
+
+def _longest_ns(operations: Sequence[OperationTotals], metric: str) -> float:
+    union = _union(operations, metric)
+    return float(union.max_ns) if union.total else 0.0
+
+
 def _generator_saturated(evidence: Evidence) -> Rule:
     validity = evidence.validity
     shares = {
@@ -260,6 +284,7 @@ RULES: tuple[Callable[[Evidence], Rule], ...] = (
     _sent_share,
     _dropped_arrivals,
     _send_lag,
+    _generator_stalled,
     _generator_saturated,
     _clock_offset,
     _clock_step,

@@ -152,6 +152,14 @@ CASES = [
         id="send lag above a tenth of the response time",
     ),
     pytest.param(
+        Scenario(),
+        on_operations(
+            "readers", with_histogram("receive_lag", [5_000] * 10**5 + [300_000_000])
+        ),
+        {"generator_stalled": "300.000 ms (readers.search)"},
+        id="a stall that no percentile shows",
+    ),
+    pytest.param(
         Scenario(busy_share=0.99),
         None,
         {"generator_saturated": None},
@@ -238,6 +246,12 @@ def test_every_rule_has_a_run_that_breaks_it() -> None:
             id="drops allowed",
         ),
         pytest.param({"busy_share": "100%"}, Scenario(busy_share=1.0), None, id="busy"),
+        pytest.param(
+            {"stall": "1s"},
+            Scenario(),
+            on_operations("readers", with_histogram("receive_lag", [300_000_000])),
+            id="stall",
+        ),
         pytest.param(
             {"send_lag_p99": "5ms"},
             Scenario(),
