@@ -24,6 +24,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -122,7 +123,7 @@ class RunProcess:
         self._facts: dict[str, Any] = {}
 
     def execute(self) -> None:
-        targets = [preflight.preflight(probe) for probe in preflight.probes(self._plan)]
+        targets = self._ask_targets()
         self._facts = {
             "host": host_facts(),
             "targets": targets,
@@ -141,6 +142,9 @@ class RunProcess:
             self._drive(engine)
         finally:
             engine.close()
+
+    def _ask_targets(self) -> list[dict[str, Any]]:
+        return [preflight.preflight(probe) for probe in preflight.probes(self._plan)]
 
     def _new_engine(self) -> Engine:
         # imported late: a missing or broken module is then a failure like others
@@ -332,7 +336,8 @@ def _own_pipe() -> Pipe:
     return Pipe(os.fdopen(requests, "rb"), os.fdopen(events, "wb"))
 
 
-def main() -> int:
+def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
+    """Serve one run; the exit status. `make_run` is another one's in tests."""
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -346,7 +351,7 @@ def main() -> int:
         _log.error("expected a request to prepare")
         return 1
     try:
-        RunProcess(pipe, request.prepare).execute()
+        make_run(pipe, request.prepare).execute()
     except LdapSlamError as error:
         _log.error("run %s: %s", request.prepare.run.run_id, error)
         pipe.send(failed=failure_message(error))

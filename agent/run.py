@@ -30,6 +30,8 @@ from typing import Any
 
 from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted
 
+#: Heartbeats come every second: silence that is shorter says nothing.
+LEAST_ORPHAN_GRACE_NS = 3_000_000_000
 #: A run that is being drained gets its job's grace and this much more.
 DRAIN_SLACK_NS = 20_000_000_000
 
@@ -273,7 +275,7 @@ class AgentRun:
             return [ReportFailed(event.run_id, FleetError(f"the agent is {doing}"))]
         self.state = AgentRunState.PREPARING
         self.run_id = event.run_id
-        self._orphan_grace_ns = event.orphan_grace_ns
+        self._orphan_grace_ns = max(event.orphan_grace_ns, LEAST_ORPHAN_GRACE_NS)
         self._grace_ns = 0
         self._planned_intervals = self._reported_intervals = 0
         self._heard_ns = now_ns

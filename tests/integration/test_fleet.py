@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet of real processes: the way of a run, and what may go wrong on it.
+
+The engines are fake ones where only the fleet is of interest, or where one has to do
+what a real one does not on request.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from ldapslam.jobs.errors import (
+    AgentLost,
+    ExitCode,
+    JobErrors,
+    NotEnoughAgents,
+    RunAborted,
+    RunNotFound,
+    TargetUnreachable,
+)
+from ldapslam.proto.messages import error_of
+from support.fake_engine import PER_INTERVAL
+from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
+
+#: 1 s in intervals of 200 ms, and the drain.
+PLANNED = list(range(6))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_every_interval_of_every_agent_arrives_once(
+    lasting_fleet: FleetOfProcesses,
+) -> None:
+    fleet = lasting_fleet
+    run_id = fleet.submit(job_text())
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "finished", fleet.logs()
+    assert list(status.agents) == ["a", "b"]
+    assert fleet.reported(run_id) == {"a": PLANNED, "b": PLANNED}
+
+
+def test_clocks_of_one_host_differ_by_nearly_nothing(
+    lasting_fleet: FleetOfProcesses,
+) -> None:
+    fleet = lasting_fleet
+    run_id = fleet.submit(job_text(duration="400ms"))
+    fleet.wait_for(run_id, "finished")
+    with fleet.opened_store() as store:
+        for facts in store.agents(run_id).values():
+            # one clock: the estimate is wrong by what it admits, at most
+            assert abs(facts["clock_offset_us"]) <= facts["clock_offset_bound_us"]
+            assert facts["clock_offset_bound_us"] < 5_000
+            assert 0 <= facts["start_error_us"] < 250_000
+
+
+def test_watchers_see_states_and_merged_figures(
+    lasting_fleet: FleetOfProcesses,
+) -> None:
+    fleet = lasting_fleet
+    run_id = fleet.submit(job_text())
+    with fleet.client() as client:
+        updates = list(client.watch(run_id))
+    states = [u.status.state for u in updates if u.HasField("status")]
+    # the drain of so short a run may be over before the coordinator's clock ticks
+    seen = [state for state in dict.fromkeys(states) if state != "draining"]
+    assert seen == ["preparing", "ready", "running", "finished"]
+    figures = [update.figures for update in updates if update.HasField("figures")]
+    assert [one.index for one in figures] == PLANNED
+    for one in figures:
+        assert one.streams[0].completed == 2 * PER_INTERVAL
+        assert (one.agents_reported, one.agents_planned) == (2, 2)
+
+
+def test_a_killed_agent_is_lost_within_five_seconds(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="30s"))
+    fleet.wait_for_load(run_id)
+    (engine,) = fleet.engine_pids("a")
+    killed_at_s = time.monotonic()
+    fleet.end("a", signal.SIGKILL)
+    fleet.wait_until(lambda: not is_alive(engine), "the engine's process ends", 1.0)
+    fleet.wait_until(lambda: fleet.run(run_id).state != "running", "loss", 6.0)
+    assert time.monotonic() - killed_at_s < 5.0
+    status = fleet.wait_for(run_id, "failed")
+    assert "agent 'a' was lost" in status.state_detail
+    assert isinstance(error_of(status.failure), AgentLost)
+    # what was measured is kept, and b's drain is in it
+    reported = fleet.reported(run_id)
+    assert reported["a"]
+    assert len(reported["b"]) > len(reported["a"])
+    assert fleet.agents()["a"].state == "lost"
+    fleet.wait_for_agents("b")
+
+
+def test_with_continue_the_other_agent_finishes_the_plan(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="6s", on_agent_loss="continue"))
+    fleet.wait_for(run_id, "running")
+    fleet.end("a", signal.SIGKILL)
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "finished"
+    assert [event.kind for event in status.events] == ["agent_lost"]
+    assert len(fleet.reported(run_id)["b"]) == 31
+
+
+@pytest.mark.parametrize("behaviour", ["crash", "crash_early"])
+def test_a_crash_of_an_engine_fails_the_run_not_the_agent(
+    fleet: FleetOfProcesses, behaviour: str
+) -> None:
+    fleet.start_coordinator()
+    fleet.start_agent("a", fake_engine(behaviour))
+    fleet.start_agent("b", fake_engine())
+    fleet.wait_for_agents("a", "b")
+    run_id = fleet.submit(job_text(duration="30s"))
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "failed"
+    assert "killed by SIGSEGV" in status.state_detail
+    assert isinstance(error_of(status.failure), RunAborted)
+    fleet.wait_for_agents("a", "b")
+    # the agent serves the next run, and its engine process fails that too
+    assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "failed"
+
+
+def test_a_killed_engine_process_fails_the_run_with_the_reason(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="30s"))
+    fleet.wait_for(run_id, "running")
+    (engine,) = fleet.engine_pids("a")
+    os.kill(engine, signal.SIGKILL)
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "failed"
+    assert "killed by SIGKILL" in status.state_detail
+    assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "finished"
+
+
+def test_sigterm_drains_an_agent(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="30s"))
+    fleet.wait_for(run_id, "running")
+    assert fleet.end("a") == 0
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "failed"
+    assert "agent 'a' ended early: the agent received SIGTERM" in status.state_detail
+    with fleet.opened_store() as store:
+        last = {record.agent: record for record in store.intervals(run_id)}
+    assert last["a"].final
+    assert last["b"].final
+    assert not list((fleet.folder / "spool" / "a").glob("*.report"))
+    assert fleet.agents()["a"].state == "left"
+
+
+def test_a_second_sigterm_ends_an_agent_at_once(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", engine=fake_engine("deaf"))
+    run_id = fleet.submit(job_text(duration="30s"))
+    fleet.wait_for(run_id, "running")
+    (engine,) = fleet.engine_pids("a")
+    fleet.processes["a"].send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert fleet.processes["a"].poll() is None  # it waits for its engine
+    assert fleet.end("a") == 0
+    assert not is_alive(engine)
+
+
+@pytest.mark.parametrize("behaviour", ["run", "hang"])
+def test_a_cancelled_run_ends_soon_and_keeps_its_data(
+    fleet: FleetOfProcesses, behaviour: str
+) -> None:
+    fleet.start("a", "b", engine=fake_engine(behaviour))
+    run_id = fleet.submit(job_text(duration="30s"))
+    if behaviour == "run":
+        fleet.wait_for_load(run_id)
+    with fleet.client() as client:
+        client.cancel(run_id)
+    status = fleet.wait_for(run_id, *FINAL, timeout_s=5.0)
+    assert status.state == "cancelled"
+    assert status.state_detail.startswith("cancelled by ")
+    assert bool(fleet.reported(run_id)) == (behaviour == "run")
+    fleet.wait_for_agents("a", "b")
+
+
+def test_lost_acknowledgements_do_not_count_twice(fleet: FleetOfProcesses) -> None:
+    fleet.start_coordinator(lose_acknowledgements=True)
+    fleet.start_agent("a", fake_engine())
+    fleet.wait_for_agents("a")
+    run_id = fleet.submit(job_text(duration="400ms"))
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": [0, 1, 2]}
+
+
+def test_a_restarted_coordinator_closes_the_run_and_takes_the_agents_back(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="30s"))
+    fleet.wait_for(run_id, "running")
+    before = len(fleet.reported(run_id).get("a", ()))
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.start_coordinator()
+    status = fleet.run(run_id)
+    assert status.state == "failed"
+    assert "the coordinator was restarted" in status.state_detail
+    # the agent is told to stop, delivers what it has, and is free again
+    fleet.wait_for_agents("a")
+    indexes = fleet.reported(run_id)["a"]
+    assert len(indexes) > before
+    assert indexes == list(range(len(indexes)))
+    assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "finished"
+
+
+def test_without_a_coordinator_load_ends_after_the_orphan_grace(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="30s", orphan_grace="1s"))
+    fleet.wait_for(run_id, "running")
+    (engine,) = fleet.engine_pids("a")
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.wait_until(lambda: not is_alive(engine), "the engine ends", 5.0)
+    spool = fleet.folder / "spool" / "a"
+    assert list(spool.glob("*.report"))
+    fleet.start_coordinator()
+    fleet.wait_until(lambda: not list(spool.glob("*.report")), "the spool is delivered")
+    with fleet.opened_store() as store:
+        assert list(store.intervals(run_id))[-1].final
+
+
+def test_runs_on_one_target_wait_for_each_other(
+    lasting_fleet: FleetOfProcesses,
+) -> None:
+    fleet = lasting_fleet
+    first = fleet.submit(job_text(agents={"names": ["a"]}))
+    second = fleet.submit(job_text(agents={"names": ["b"]}))
+    assert fleet.run(second).state == "queued"
+    with fleet.client() as client:
+        list(client.watch(first))
+    status = fleet.wait_for(second, *FINAL)
+    assert status.state == "finished"
+    assert fleet.run(first).finished_utc <= status.t0_utc
+
+
+def test_a_queued_run_can_be_cancelled(lasting_fleet: FleetOfProcesses) -> None:
+    fleet = lasting_fleet
+    first = fleet.submit(job_text(duration="30s"))
+    second = fleet.submit(job_text())
+    with fleet.client() as client:
+        assert client.cancel(second).state == "cancelled"
+        client.cancel(first)
+    fleet.wait_for(first, "cancelled")
+    fleet.wait_for_agents("a", "b")
+    assert fleet.reported(second) == {}
+
+
+def test_refusals_arrive_as_our_errors(lasting_fleet: FleetOfProcesses) -> None:
+    fleet = lasting_fleet
+    with pytest.raises(
+        NotEnoughAgents, match="the job wants 3 agents, available: a, b"
+    ):
+        fleet.submit(job_text(agents={"count": 3}))
+    with pytest.raises(JobErrors) as caught:
+        fleet.submit('{"job": "x"}')
+    assert caught.value.exit_code is ExitCode.USAGE
+    with pytest.raises(RunNotFound):
+        fleet.run("nosuch")
+
+
+def test_a_second_agent_of_the_same_name_is_refused(
+    lasting_fleet: FleetOfProcesses,
+) -> None:
+    fleet = lasting_fleet
+    other = FleetOfProcesses()
+    other.address = fleet.address
+    try:
+        other.start_agent("a")
+        fleet.wait_until(
+            lambda: "an agent named 'a' is already registered" in other.logs(),
+            "the refusal",
+        )
+        assert fleet.agents()["a"].state == "idle"
+    finally:
+        other.close()
+
+
+def test_an_unusable_target_fails_the_run_before_any_load(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", "b")
+    run_id = fleet.submit(job_text("ldap://127.0.0.1:1"))
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "failed"
+    assert not status.t0_utc
+    error = error_of(status.failure)
+    assert isinstance(error, TargetUnreachable)
+    assert error.exit_code is ExitCode.TARGET
+    assert error.uri == "ldap://127.0.0.1:1"
+    assert "connection refused" in str(error)
+    assert error.hint is not None
+    assert str(error) == status.state_detail
+    fleet.wait_for_agents("a", "b")

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's process with an engine that does on request what a real one does not.
+
+    python fake_engine.py BEHAVIOUR
+
+It answers no server and makes up its counts: 100 requests in each interval. It may
+`run`, `crash` (in the second interval), `crash_early` (while it prepares), `hang`
+(while it prepares), or be `deaf` (not hear that it is to stop).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from ldapslam.agent.engine_process import Engine, Pipe, RunProcess, main
+from ldapslam.proto.engine_pb2 import PrepareEngine
+
+PER_INTERVAL = 100
+
+_NEVER_S = 3600.0
+_COUNTERS = (
+    "scheduled",
+    "sent",
+    "completed",
+    "succeeded",
+    "failed",
+    "dropped",
+    "unresolved",
+    "timed_out",
+    "entries",
+    "references",
+)
+_GAUGES = (
+    "connects",
+    "connect_failures",
+    "disconnects",
+    "protocol_errors",
+    "late_responses",
+    "unexpected_messages",
+    "stamps_missing",
+    "in_flight",
+    "backlog",
+)
+
+
+class FakeEngine:
+    """Keeps the engine's contract (agent/_engine.pyi) without doing its work."""
+
+    def __init__(self, boundaries_ns: tuple[int, ...], behaviour: str) -> None:
+        self._boundaries_ns = boundaries_ns
+        self._behaviour = behaviour
+        self._stopped = threading.Event()
+        self._streams: list[int] = []
+        self._t0_ns = 0
+        self._start_ns = 0
+
+    def add_stream(self, name: str, **settings: Any) -> int:
+        self._streams.append(0)
+        return len(self._streams) - 1
+
+    def add_operation(self, stream: int, name: str, **settings: Any) -> int:
+        self._streams[stream] += 1
+        return self._streams[stream] - 1
+
+    def prepare(self) -> None:
+        if self._behaviour == "crash_early":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self._behaviour == "hang":
+            time.sleep(_NEVER_S)
+
+    def start(self, t0_mono_ns: int) -> None:
+        self._t0_ns = t0_mono_ns
+
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None:
+        if index == 1 and self._behaviour == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        is_final = index == len(self._boundaries_ns)
+        if not is_final:
+            due_ns = self._t0_ns + self._boundaries_ns[index]
+            left_ns = due_ns - time.monotonic_ns()
+            is_final = self._stopped.wait(max(0, min(left_ns, timeout_ns)) / 1e9)
+            if not is_final and left_ns > timeout_ns:
+                return None
+        end_ns = time.monotonic_ns() - self._t0_ns
+        start_ns, self._start_ns = self._start_ns, end_ns
+        return {
+            "index": index,
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "final": is_final,
+            "clock_step_ns": 0,
+            "operations": [
+                self._counts(stream, operation)
+                for stream, count in enumerate(self._streams)
+                for operation in range(count)
+            ],
+            "streams": [
+                {**dict.fromkeys(_GAUGES, 0), "stream": stream, "connect_time": b""}
+                for stream in range(len(self._streams))
+            ],
+            "workers": [],
+        }
+
+    def _counts(self, stream: int, operation: int) -> dict[str, Any]:
+        done = ("scheduled", "sent", "completed", "succeeded")
+        return {
+            **dict.fromkeys(_COUNTERS, 0),
+            **dict.fromkeys(done, PER_INTERVAL),
+            "stream": stream,
+            "operation": operation,
+            "measured": True,
+            "result_codes": {0: PER_INTERVAL},
+            "histograms": [],
+        }
+
+    def stop(self) -> None:
+        if self._behaviour != "deaf":
+            self._stopped.set()
+
+    def facts(self) -> dict[str, Any]:
+        return {"kernel_stamps": True, "realtime": False}
+
+    def close(self) -> None:
+        pass
+
+
+class FakeRun(RunProcess):
+    """A run on a FakeEngine, whose targets need not exist."""
+
+    def _ask_targets(self) -> list[dict[str, Any]]:
+        return []
+
+    def _new_engine(self) -> Engine:
+        return FakeEngine(self._plan.boundaries_ns, sys.argv[1])
+
+
+def make_run(pipe: Pipe, request: PrepareEngine) -> RunProcess:
+    return FakeRun(pipe, request)
+
+
+if __name__ == "__main__":
+    # os._exit as the real one does
+    os._exit(main(make_run))

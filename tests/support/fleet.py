@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet of real processes on this host: one coordinator, any number of agents.
+
+Everything it starts is ended, and its folder removed, when the test is over. What the
+processes logged is part of the message when something does not happen in time.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.cli.client import Client
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.reports.results.store import Store
+
+_HERE = Path(__file__).parent
+_PROGRAM = _HERE / "fleet_program.py"
+_TIMEOUT_S = 20.0
+_LOOK_EVERY_S = 0.02
+_LOG_CHARACTERS = 4000
+
+FINAL = ("finished", "failed", "cancelled")
+
+
+def fake_engine(behaviour: str = "run") -> list[str]:
+    """The command of an engine process that needs no server (fake_engine.py)."""
+    return [sys.executable, str(_HERE / "fake_engine.py"), behaviour]
+
+
+def job_text(
+    uri: str = "ldap://127.0.0.1:1",
+    *,
+    duration: str = "1s",
+    clients: int = 4,
+    **fields: Any,
+) -> str:
+    """A job that searches; more fields of the job as keywords."""
+    return json.dumps(
+        {
+            "job": "fleet-test",
+            "targets": {"replica": uri},
+            "run": {"duration": duration, "interval": "200ms", "drain": "1s"},
+            "streams": [
+                {
+                    "name": "readers",
+                    "target": "replica",
+                    "load": {"closed": {"clients": clients}},
+                    "operations": [
+                        {
+                            "search": {
+                                "base": "dc=example,dc=com",
+                                "filter": "(uid=user.[0-99])",
+                            }
+                        }
+                    ],
+                }
+            ],
+            **fields,
+        }
+    )
+
+
+class FleetOfProcesses:
+    """Start what the test needs; `close` ends it all."""
+
+    def __init__(self) -> None:
+        # not pytest's tmp_path: a Unix socket's path is short
+        self.folder = Path(tempfile.mkdtemp(prefix="ldapslam-test-"))
+        self.address = f"unix:{self.folder}/coordinator"
+        self.store = self.folder / "results.sqlite"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start_coordinator(self, **options: Any) -> None:
+        """On the same address and store each time."""
+        chosen = {"listen": self.address, "store": str(self.store), **options}
+        process = self._start("coordinator", role="coordinator", **chosen)
+        assert process.stdout is not None
+        address = process.stdout.readline().decode().strip()
+        assert address, self.logs()
+        self.address = address
+
+    def start_agent(
+        self, name: str, engine: Sequence[str] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """An agent; the same name has the same spool."""
+        return self._start(
+            name,
+            role="agent",
+            coordinator=self.address,
+            name=name,
+            spool=str(self.folder / "spool" / name),
+            engine=engine,
+            **options,
+        )
+
+    def _start(self, key: str, **options: Any) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{key}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "error", str(_PROGRAM), json.dumps(options)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self.processes[key] = process
+        return process
+
+    def start(self, *names: str, engine: Sequence[str] | None = None) -> None:
+        """A coordinator and these agents, registered and idle."""
+        self.start_coordinator()
+        for name in names:
+            self.start_agent(name, engine)
+        self.wait_for_agents(*names)
+
+    def end(self, key: str, number: signal.Signals = signal.SIGTERM) -> int:
+        """Signal a process and wait for its end; its status."""
+        process = self.processes[key]
+        process.send_signal(number)
+        return self.wait_for_end(key)
+
+    def wait_for_end(self, key: str, timeout_s: float = _TIMEOUT_S) -> int:
+        process = self.processes[key]
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{key} did not end within {timeout_s} s\n{self.logs()}")
+        if process.stdout is not None:
+            process.stdout.close()
+        return status
+
+    def client(self) -> Client:
+        return Client(self.address)
+
+    def submit(self, text: str) -> str:
+        with self.client() as client:
+            return client.submit(
+                text.encode(), job_file="job.json", overrides=(), files={}
+            )
+
+    def run(self, run_id: str) -> pb.RunStatus:
+        with self.client() as client:
+            return client.run(run_id)
+
+    def agents(self) -> dict[str, pb.AgentStatus]:
+        with self.client() as client:
+            return {agent.name: agent for agent in client.agents()}
+
+    def wait_for_agents(self, *names: str, state: str = "idle") -> None:
+        def are_there() -> bool:
+            agents = self.agents()
+            return all(name in agents and agents[name].state == state for name in names)
+
+        self.wait_until(are_there, f"agents {names} {state}")
+
+    def wait_for(
+        self, run_id: str, *states: str, timeout_s: float = _TIMEOUT_S
+    ) -> pb.RunStatus:
+        """The run's status once it is in one of these states."""
+        status = self.run(run_id)
+
+        def is_there() -> bool:
+            nonlocal status
+            status = self.run(run_id)
+            return status.state in states
+
+        self.wait_until(is_there, f"run in {states}", timeout_s)
+        return status
+
+    def wait_for_load(self, run_id: str) -> None:
+        """Return when each agent of the run has an interval in the store."""
+        agents = set(self.wait_for(run_id, "running").agents)
+        self.wait_until(
+            lambda: self.reported(run_id).keys() >= agents, "an interval of each agent"
+        )
+
+    def wait_until(
+        self, holds: Callable[[], bool], what: str, timeout_s: float = _TIMEOUT_S
+    ) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not holds():
+            if time.monotonic() > deadline_s:
+                pytest.fail(f"not within {timeout_s} s: {what}\n{self.logs()}")
+            time.sleep(_LOOK_EVERY_S)
+
+    def engine_pids(self, agent: str) -> list[int]:
+        """Engine processes that this agent is the parent of."""
+        children = Path(f"/proc/{self.processes[agent].pid}/task")
+        return [
+            int(pid)
+            for task in children.glob("*/children")
+            for pid in task.read_text().split()
+        ]
+
+    def opened_store(self) -> Store:
+        """The results, read beside the coordinator or after it."""
+        return Store.open(self.store)
+
+    def reported(self, run_id: str) -> dict[str, list[int]]:
+        """Agent -> indexes of its intervals in the store."""
+        found: dict[str, list[int]] = {}
+        with self.opened_store() as store:
+            for record in store.intervals(run_id):
+                found.setdefault(record.agent, []).append(record.index)
+        return found
+
+    def logs(self) -> str:
+        parts = []
+        for path in sorted(self.folder.rglob("*.log")):
+            parts.append(f"--- {path.name}\n{path.read_text()[-_LOG_CHARACTERS:]}")
+        return "\n".join(parts)
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def lasting_fleet() -> Iterator[FleetOfProcesses]:
+    """Agents a and b with fake engines, for all tests of a module: leave them idle."""
+    fleet = FleetOfProcesses()
+    try:
+        fleet.start("a", "b", engine=fake_engine())
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.fixture
+def fleet() -> Iterator[FleetOfProcesses]:
+    """Nothing is running in it yet."""
+    fleet = FleetOfProcesses()
+    try:
+        yield fleet
+    finally:
+        fleet.close()

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator or an agent as a process of its own, with settings only tests need.
+
+python fleet_program.py '{"role": "coordinator", "listen": …, "store": …}'
+python fleet_program.py '{"role": "agent", "coordinator": …, "name": …, …}'
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ldapslam.agent.client import run_agent
+from ldapslam.agent.engine_child import ENGINE_COMMAND
+from ldapslam.agent.session import AgentSettings
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.server import run_coordinator
+from ldapslam.jobs.errors import StoreError
+from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
+
+
+def _lose_acknowledgements() -> None:
+    """Commit every report, but fail to answer the first time it comes."""
+    take = Coordinator.take_interval
+    seen: set[tuple[str, int]] = set()
+
+    async def take_and_forget(self: Coordinator, report: IntervalReport) -> ReportReply:
+        reply = await take(self, report)
+        key = report.agent, report.sequence
+        if key not in seen:
+            seen.add(key)
+            raise StoreError("the answer is lost, for the test")
+        return reply
+
+    Coordinator.take_interval = take_and_forget  # type: ignore[method-assign]
+
+
+def _coordinate(options: dict[str, Any]) -> None:
+    if options.get("lose_acknowledgements"):
+        _lose_acknowledgements()
+
+    def on_ready(addresses: Sequence[str]) -> None:
+        sys.stdout.write(f"{addresses[0]}\n")
+        sys.stdout.flush()
+
+    run_coordinator([options["listen"]], options["store"], on_ready=on_ready)
+
+
+def _serve(options: dict[str, Any]) -> None:
+    settings = AgentSettings(
+        name=options["name"],
+        spool=Path(options["spool"]),
+        labels=options.get("labels", {}),
+        workers=1,
+        realtime=False,
+        engine_command=options.get("engine") or ENGINE_COMMAND,
+    )
+    run_agent(options["coordinator"], settings)
+
+
+if __name__ == "__main__":
+    chosen = json.loads(sys.argv[1])
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    if chosen["role"] == "coordinator":
+        _coordinate(chosen)
+    else:
+        _serve(chosen)

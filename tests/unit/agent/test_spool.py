@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The spool: what is in it survives, what was acknowledged does not come back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ldapslam.agent.spool import Spool
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.proto.agent_pb2 import IntervalReport, SpoolEntry
+
+
+def entry(sequence: int) -> SpoolEntry:
+    return SpoolEntry(interval=IntervalReport(run_id="r", sequence=sequence))
+
+
+def sequences(spool: Spool) -> list[int]:
+    """Take everything out, oldest first."""
+    found = []
+    while first := spool.first():
+        number, item = first
+        found.append(item.interval.sequence)
+        spool.remove(number)
+    return found
+
+
+def test_reports_come_out_in_the_order_they_went_in(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        for sequence in range(12):
+            assert spool.append(entry(sequence))
+        assert len(spool) == 12
+        assert sequences(spool) == list(range(12))
+
+
+def test_the_first_report_stays_the_first_until_it_is_removed(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        spool.append(entry(7))
+        assert spool.first() == spool.first()
+
+
+def test_what_was_not_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        for sequence in range(3):
+            spool.append(entry(sequence))
+        first = spool.first()
+        assert first is not None
+        spool.remove(first[0])
+    with Spool(tmp_path) as spool:
+        spool.append(entry(3))
+        assert sequences(spool) == [1, 2, 3]
+
+
+def test_the_epoch_counts_the_agents_on_the_folder(tmp_path: Path) -> None:
+    for expected in (1, 2, 3):
+        with Spool(tmp_path) as spool:
+            assert spool.epoch == expected
+
+
+def test_a_damaged_epoch_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "epoch").write_text("once")
+    with pytest.raises(ConfigError, match="epoch"):
+        Spool(tmp_path)
+
+
+def test_a_second_agent_on_the_folder_is_refused(tmp_path: Path) -> None:
+    with Spool(tmp_path), pytest.raises(ConfigError, match="in use"):
+        Spool(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be used"):
+        Spool(tmp_path / "file" / "spool")
+
+
+def test_a_half_written_report_is_not_a_report(tmp_path: Path) -> None:
+    (tmp_path / "000000000001.new").write_bytes(b"\x0a")
+    with Spool(tmp_path) as spool:
+        assert spool.first() is None
+
+
+def test_a_damaged_report_is_set_aside(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        spool.append(entry(0))
+        spool.append(entry(1))
+    (tmp_path / "000000000001.report").write_bytes(b"\xff\xff")
+    with Spool(tmp_path) as spool:
+        assert sequences(spool) == [1]
+    assert (tmp_path / "rejected" / "000000000001.report").exists()
+
+
+def test_a_rejected_report_does_not_come_back(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        spool.append(entry(0))
+        first = spool.first()
+        assert first is not None
+        spool.reject(first[0])
+        assert spool.first() is None
+    with Spool(tmp_path) as spool:
+        assert len(spool) == 0
+
+
+def test_a_report_that_the_disk_refuses_is_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Spool(tmp_path) as spool:
+        monkeypatch.setattr(os, "fsync", full)
+        assert not spool.append(entry(5))
+        assert sequences(spool) == [5]
+
+
+def test_a_report_is_synced_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def watch(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    with Spool(tmp_path) as spool:
+        monkeypatch.setattr(os, "fsync", watch)
+        spool.append(entry(0))
+    # the content, then the folder that has its name
+    assert synced == [f"{tmp_path}/000000000001.new", f"{tmp_path}"]

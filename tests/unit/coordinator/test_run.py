@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run's state machine: every edge, and every pair of state and event."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from ldapslam.coordinator.run import (
+    AgentFailed,
+    AgentFinished,
+    AgentPrepared,
+    AgentsAssigned,
+    AgentStarted,
+    AgentVanished,
+    CancelRequested,
+    Command,
+    ConcludeRun,
+    PrepareAgents,
+    RecordEvent,
+    RecordState,
+    RefuseEvent,
+    Run,
+    RunEvent,
+    RunLimits,
+    RunState,
+    StartAgents,
+    StopAgents,
+    TimePassed,
+)
+from ldapslam.jobs.errors import AgentLost, AgentUnreachable, BindRejected, RunAborted
+
+S = 1_000_000_000
+LIMITS = RunLimits(
+    planned_ns=30 * S,
+    grace_ns=10 * S,
+    prepare_ns=60 * S,
+    start_lead_ns=1 * S,
+    slack_ns=5 * S,
+)
+CONTINUE = RunLimits(30 * S, 10 * S, stop_on_loss=False, slack_ns=5 * S)
+ERROR = BindRejected("ldap://ds1", "cn=admin", 49, "")
+
+# The clock of the walks below: assigned at 0, ready at 1 s, T0 at 2 s.
+ASSIGNED_NS, READY_NS, STARTED_NS, PLAN_OVER_NS = 0, 1 * S, 2 * S, 32 * S
+
+
+def run_in(state: RunState, limits: RunLimits = LIMITS) -> Run:
+    """A run of agents a and b that has come to `state` on the straight way."""
+    run = Run(limits)
+    ways: dict[RunState, list[tuple[RunEvent, int]]] = {
+        RunState.PREPARING: [(AgentsAssigned(("a", "b")), ASSIGNED_NS)],
+        RunState.READY: [
+            (AgentPrepared("a"), READY_NS),
+            (AgentPrepared("b"), READY_NS),
+        ],
+        RunState.RUNNING: [
+            (AgentStarted("a"), STARTED_NS),
+            (AgentStarted("b"), STARTED_NS),
+        ],
+        RunState.DRAINING: [(TimePassed(), PLAN_OVER_NS)],
+        RunState.FINISHED: [
+            (AgentFinished("a"), PLAN_OVER_NS),
+            (AgentFinished("b"), PLAN_OVER_NS),
+        ],
+    }
+    if state is RunState.CANCELLED:
+        run.handle(CancelRequested("me"), 0)
+        return run
+    if state is RunState.FAILED:
+        run.handle(AgentsAssigned(("a",)), ASSIGNED_NS)
+        run.handle(AgentFailed("a", ERROR), ASSIGNED_NS)
+        return run
+    for step, events in ways.items():
+        if run.state is state:
+            break
+        for event, now_ns in events:
+            run.handle(event, now_ns)
+        assert run.state is step
+    assert run.state is state
+    return run
+
+
+#: One event of each kind; what it leads to from each state. A pair that is not here is
+#: refused. Two agents: what one of them says rarely moves the run by itself.
+EVENTS: tuple[RunEvent, ...] = (
+    AgentsAssigned(("a", "b")),
+    AgentPrepared("a"),
+    AgentStarted("a"),
+    AgentFinished("a"),
+    AgentFailed("a", ERROR),
+    AgentVanished("a", 4 * S, "silent"),
+    CancelRequested("me"),
+    TimePassed(),
+)
+LEADS_TO: dict[tuple[RunState, type], RunState] = {
+    (RunState.QUEUED, AgentsAssigned): RunState.PREPARING,
+    (RunState.QUEUED, CancelRequested): RunState.CANCELLED,
+    (RunState.PREPARING, AgentPrepared): RunState.PREPARING,
+    (RunState.PREPARING, AgentFinished): RunState.DRAINING,
+    (RunState.PREPARING, AgentFailed): RunState.DRAINING,
+    (RunState.PREPARING, AgentVanished): RunState.DRAINING,
+    (RunState.PREPARING, CancelRequested): RunState.DRAINING,
+    (RunState.PREPARING, TimePassed): RunState.PREPARING,
+    (RunState.READY, AgentPrepared): RunState.READY,
+    (RunState.READY, AgentStarted): RunState.READY,
+    (RunState.READY, AgentFinished): RunState.DRAINING,
+    (RunState.READY, AgentFailed): RunState.DRAINING,
+    (RunState.READY, AgentVanished): RunState.DRAINING,
+    (RunState.READY, CancelRequested): RunState.DRAINING,
+    (RunState.READY, TimePassed): RunState.READY,
+    (RunState.RUNNING, AgentPrepared): RunState.RUNNING,
+    (RunState.RUNNING, AgentStarted): RunState.RUNNING,
+    (RunState.RUNNING, AgentFinished): RunState.RUNNING,
+    (RunState.RUNNING, AgentFailed): RunState.DRAINING,
+    (RunState.RUNNING, AgentVanished): RunState.DRAINING,
+    (RunState.RUNNING, CancelRequested): RunState.DRAINING,
+    (RunState.RUNNING, TimePassed): RunState.RUNNING,
+    (RunState.DRAINING, AgentPrepared): RunState.DRAINING,
+    (RunState.DRAINING, AgentStarted): RunState.DRAINING,
+    (RunState.DRAINING, AgentFinished): RunState.DRAINING,
+    (RunState.DRAINING, AgentFailed): RunState.DRAINING,
+    (RunState.DRAINING, AgentVanished): RunState.DRAINING,
+    (RunState.DRAINING, TimePassed): RunState.DRAINING,
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    list(itertools.product(RunState, EVENTS)),
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_every_event_in_every_state_does_what_the_table_says(
+    state: RunState, event: RunEvent
+) -> None:
+    run = run_in(state)
+    commands = run.handle(event, PLAN_OVER_NS - 1 if state is RunState.RUNNING else 3)
+    expected = LEADS_TO.get((state, type(event)))
+    if expected is None:
+        assert commands == [RefuseEvent(event, state)]
+        assert run.state is state
+    else:
+        assert not any(isinstance(command, RefuseEvent) for command in commands)
+        assert run.state is expected
+
+
+def test_the_straight_way_from_queue_to_finish() -> None:
+    run = Run(LIMITS)
+    agents = ("a", "b")
+    assert run.handle(AgentsAssigned(agents), 0) == [
+        RecordState(RunState.PREPARING),
+        PrepareAgents(agents),
+    ]
+    assert run.handle(AgentPrepared("b"), 5) == []
+    # T0 is start_lead (1 s) after the last agent is ready
+    assert run.handle(AgentPrepared("a"), 7) == [
+        RecordState(RunState.READY),
+        StartAgents(agents, 7 + S),
+    ]
+    assert run.t0_ns == 7 + S
+    assert run.handle(AgentStarted("a"), 8 + S) == []
+    assert run.handle(AgentStarted("b"), 8 + S) == [RecordState(RunState.RUNNING)]
+    assert run.handle(TimePassed(), 7 + 31 * S - 1) == []
+    assert run.handle(TimePassed(), 7 + 31 * S) == [RecordState(RunState.DRAINING)]
+    assert run.handle(AgentFinished("a"), 32 * S) == []
+    assert run.handle(AgentFinished("b"), 32 * S) == [
+        ConcludeRun(RunState.FINISHED, "", None)
+    ]
+
+
+def test_a_run_whose_agents_end_before_the_clock_says_so_finishes_too() -> None:
+    run = run_in(RunState.RUNNING)
+    run.handle(AgentFinished("a"), 31 * S)
+    assert run.handle(AgentFinished("b"), 31 * S) == [
+        ConcludeRun(RunState.FINISHED, "", None)
+    ]
+
+
+REPEATED: list[tuple[RunState, Callable[[Run], RunEvent]]] = [
+    (RunState.READY, lambda run: AgentPrepared("a")),
+    (RunState.RUNNING, lambda run: AgentStarted("b")),
+    (RunState.DRAINING, lambda run: AgentFinished("a")),
+]
+
+
+@pytest.mark.parametrize(("state", "event"), REPEATED)
+def test_a_repeated_report_changes_nothing(
+    state: RunState, event: Callable[[Run], RunEvent]
+) -> None:
+    run = run_in(state)
+    run.handle(event(run), 40 * S)
+    assert run.handle(event(run), 40 * S) == []
+    assert run.state is state
+
+
+def test_what_an_agent_of_another_run_says_is_refused() -> None:
+    run = run_in(RunState.RUNNING)
+    event = AgentFinished("stranger")
+    assert run.handle(event, 3 * S) == [RefuseEvent(event, RunState.RUNNING)]
+
+
+@pytest.mark.parametrize("state", [RunState.PREPARING, RunState.READY])
+@pytest.mark.parametrize("limits", [LIMITS, CONTINUE], ids=["stop", "continue"])
+def test_a_target_error_before_the_load_fails_the_run_with_that_error(
+    state: RunState, limits: RunLimits
+) -> None:
+    run = run_in(state, limits)
+    assert run.handle(AgentFailed("a", ERROR), S) == [
+        RecordEvent("agent_failed", str(ERROR)),
+        RecordState(RunState.DRAINING, str(ERROR)),
+        StopAgents(("b",), str(ERROR)),
+    ]
+    assert run.handle(AgentFinished("b", "stopped"), 2 * S) == [
+        ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
+    ]
+
+
+def test_the_first_of_two_failures_is_the_reason() -> None:
+    run = run_in(RunState.PREPARING)
+    run.handle(AgentFailed("a", ERROR), S)
+    second = RunAborted("also")
+    assert run.handle(AgentFailed("b", second), S) == [
+        RecordEvent("agent_failed", str(second)),
+        ConcludeRun(RunState.FAILED, str(ERROR), ERROR),
+    ]
+
+
+@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.DRAINING])
+def test_loss_of_an_agent_stops_the_others(state: RunState) -> None:
+    run = run_in(state)
+    commands = run.handle(AgentVanished("a", 4 * S, "silent"), 33 * S)
+    error = AgentLost("a", 4.0)
+    assert commands == [
+        RecordEvent("agent_lost", f"{error}: silent"),
+        RecordState(RunState.DRAINING, str(error)),
+        StopAgents(("b",), str(error)),
+    ]
+    (end,) = run.handle(AgentFinished("b", "stopped"), 34 * S)
+    assert isinstance(end, ConcludeRun)
+    assert (end.state, end.detail) == (RunState.FAILED, str(error))
+    assert isinstance(end.error, AgentLost)
+
+
+def test_with_continue_the_others_go_on_after_a_loss() -> None:
+    run = run_in(RunState.RUNNING, CONTINUE)
+    (event,) = run.handle(AgentVanished("a", 4 * S, "silent"), 3 * S)
+    assert isinstance(event, RecordEvent)
+    assert run.state is RunState.RUNNING
+    run.handle(TimePassed(), PLAN_OVER_NS)
+    assert run.handle(AgentFinished("b"), 33 * S) == [
+        ConcludeRun(RunState.FINISHED, "", None)
+    ]
+
+
+def test_with_continue_a_loss_after_the_others_finished_ends_the_run() -> None:
+    run = run_in(RunState.DRAINING, CONTINUE)
+    run.handle(AgentFinished("b"), 33 * S)
+    commands = run.handle(AgentVanished("a", 4 * S, "silent"), 34 * S)
+    assert commands[-1] == ConcludeRun(RunState.FINISHED, "", None)
+
+
+def test_with_continue_the_loss_of_all_agents_fails_the_run() -> None:
+    run = run_in(RunState.RUNNING, CONTINUE)
+    run.handle(AgentVanished("a", 4 * S, "silent"), 3 * S)
+    commands = run.handle(AgentFailed("b", ERROR), 3 * S)
+    assert commands[-1] == ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
+
+
+def test_an_agent_that_ends_early_unasked_is_a_loss() -> None:
+    run = run_in(RunState.RUNNING)
+    commands = run.handle(AgentFinished("a", "the agent received SIGTERM"), 3 * S)
+    assert isinstance(commands[0], RecordEvent)
+    assert commands[0].kind == "agent_early"
+    assert "SIGTERM" in commands[0].text
+    assert isinstance(commands[2], StopAgents)
+    assert run.state is RunState.DRAINING
+
+
+def test_an_agent_that_claims_to_be_done_before_the_start_fails_the_run() -> None:
+    run = run_in(RunState.READY)
+    run.handle(AgentFinished("a"), S)
+    (end,) = run.handle(AgentFinished("b", "stopped"), S)
+    assert isinstance(end, ConcludeRun)
+    assert end.state is RunState.FAILED
+
+
+@pytest.mark.parametrize(
+    "state", [RunState.PREPARING, RunState.READY, RunState.RUNNING]
+)
+def test_cancel_stops_the_agents_and_ends_in_cancelled(state: RunState) -> None:
+    run = run_in(state)
+    commands = run.handle(CancelRequested("me@here"), 3 * S)
+    detail = "cancelled by me@here"
+    assert commands == [
+        RecordEvent("cancel", detail),
+        RecordState(RunState.DRAINING, detail),
+        StopAgents(("a", "b"), detail),
+    ]
+    assert run.handle(AgentFinished("a", detail), 4 * S) == []
+    # a loss on the way down changes nothing about why it ends
+    commands = run.handle(AgentVanished("b", 4 * S, "silent"), 5 * S)
+    assert commands[-1] == ConcludeRun(RunState.CANCELLED, detail, None)
+
+
+def test_cancel_in_the_queue_ends_at_once() -> None:
+    detail = "cancelled by me"
+    assert Run(LIMITS).handle(CancelRequested("me"), 0) == [
+        RecordEvent("cancel", detail),
+        ConcludeRun(RunState.CANCELLED, detail, None),
+    ]
+
+
+def unreachable_in(commands: list[Command]) -> bool:
+    return any(
+        isinstance(command, StopAgents) and "did not answer" in command.reason
+        for command in commands
+    )
+
+
+def test_an_agent_that_is_not_ready_in_time_fails_the_run() -> None:
+    run = run_in(RunState.PREPARING)
+    run.handle(AgentPrepared("a"), S)
+    assert run.handle(TimePassed(), LIMITS.prepare_ns - 1) == []
+    commands = run.handle(TimePassed(), LIMITS.prepare_ns)
+    assert unreachable_in(commands)
+    assert "'b'" in str(commands[0])
+    assert run.state is RunState.DRAINING
+
+
+def test_an_agent_that_does_not_start_in_time_fails_the_run() -> None:
+    run = run_in(RunState.READY)
+    # T0 is 1 s after READY_NS, and messages get slack_ns (5 s) on their way
+    deadline_ns = READY_NS + LIMITS.start_lead_ns + LIMITS.slack_ns
+    assert run.handle(TimePassed(), deadline_ns - 1) == []
+    assert unreachable_in(run.handle(TimePassed(), deadline_ns))
+
+
+def test_agents_overdue_in_the_drain_are_abandoned() -> None:
+    run = run_in(RunState.DRAINING)
+    run.handle(AgentFinished("a"), 33 * S)
+    deadline_ns = PLAN_OVER_NS + LIMITS.grace_ns + LIMITS.slack_ns
+    assert run.handle(TimePassed(), deadline_ns - 1) == []
+    event, stop, end = run.handle(TimePassed(), deadline_ns)
+    assert isinstance(event, RecordEvent)
+    assert stop == StopAgents(("b",), "the drain took too long", abandon=True)
+    assert isinstance(end, ConcludeRun)
+    assert end.state is RunState.FAILED
+    assert isinstance(end.error, AgentUnreachable)
+
+
+def test_a_cancelled_run_with_an_overdue_agent_stays_cancelled() -> None:
+    run = run_in(RunState.RUNNING)
+    run.handle(CancelRequested("me"), 3 * S)
+    commands = run.handle(TimePassed(), 3 * S + LIMITS.grace_ns + LIMITS.slack_ns)
+    assert commands[-1] == ConcludeRun(RunState.CANCELLED, "cancelled by me", None)
