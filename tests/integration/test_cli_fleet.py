@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands for a fleet, as users call them: one coordinator, agents, operators."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ldapslam.lab import Lab
+from support.command_line import Running, ldapslam
+
+JOB = """\
+job: fleet
+targets: {{directory: "{uri}"}}
+run: {{duration: {duration}, interval: 500ms}}
+agents: {{labels: {{site: a}}}}
+streams:
+  - name: readers
+    target: directory
+    load: {{closed: {{clients: 4, think_time: 2ms}}}}
+    operations:
+      - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
+"""
+
+
+@dataclass
+class Fleet:
+    """A coordinator and two agents, all of them `ldapslam` processes."""
+
+    address: str
+    folder: Path
+    job: Path
+    long_job: Path
+    agents: list[Running]
+
+    def call(self, *arguments: str | Path) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of one operator's command."""
+        ended = ldapslam(
+            *arguments,
+            cwd=self.folder,
+            variables={"LDAPSLAM_COORDINATOR": self.address},
+        )
+        return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.fixture(scope="module")
+def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    folder = tmp_path_factory.mktemp("fleet")
+    job, long_job = folder / "job.yaml", folder / "long.yaml"
+    job.write_text(JOB.format(uri=lab.supplier.uri, duration="1s"))
+    long_job.write_text(JOB.format(uri=lab.supplier.uri, duration="60s"))
+    (folder / "agent.toml").write_text('label = ["site=a"]\nrealtime = false\n')
+    with ExitStack() as stack:
+
+        def start(name: str, *arguments: str | Path) -> Running:
+            running = Running(*arguments, cwd=folder, name=name)
+            return stack.enter_context(running)
+
+        coordinator = start(
+            "coordinator",
+            *("coordinator", "--listen", "127.0.0.1:0"),
+            *("--store", folder / "results.sqlite"),
+        )
+        coordinator.wait_for_text("coordinator on ")
+        found = re.search(r"coordinator on (\S+),", coordinator.stderr)
+        assert found is not None
+        agents = []
+        for name in ("one", "two"):
+            agent = start(
+                name,
+                *("agent", "--coordinator", found[1], "--name", name),
+                *("--spool", folder / f"spool-{name}", "--config", "agent.toml"),
+            )
+            agent.wait_for_text("registered")
+            agents.append(agent)
+        yield Fleet(found[1], folder, job, long_job, agents)
+
+
+def test_submit_prints_the_run_id_alone_on_stdout(fleet: Fleet) -> None:
+    code, out, _ = fleet.call("submit", fleet.job)
+    assert code == 0
+    run_id = out.removesuffix("\n")
+    assert re.fullmatch(r"[0-9a-z-]+", run_id)
+
+    code, out, _ = fleet.call("watch", run_id)
+    assert code == 0
+    assert out.startswith("PASS  fleet")
+
+
+def test_submit_and_wait_ends_with_the_verdict(fleet: Fleet) -> None:
+    code, out, err = fleet.call("submit", fleet.job, "--wait", "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["verdict"] == "PASS"
+    assert set(result["agents"]) == {"one", "two"}
+
+    code, out, err = fleet.call(
+        "submit",
+        fleet.job,
+        "--wait",
+        "--set",
+        "thresholds=[readers.search.response_time.p50 < 1us]",
+    )
+    assert code == 1, err
+    assert out.startswith("FAIL")
+
+
+def test_runs_are_listed_newest_first_and_shown_by_prefix_or_latest(
+    fleet: Fleet,
+) -> None:
+    code, out, err = fleet.call("submit", fleet.job, "--wait", "--json")
+    assert code == 0, err
+    run_id = json.loads(out)["run_id"]
+
+    code, out, _ = fleet.call("list", "--json")
+    runs = json.loads(out)
+    assert code == 0
+    assert runs[0]["run_id"] == run_id
+    assert runs[0]["state"] == "finished"
+    assert isinstance(runs[0]["planned_ns"], int)
+
+    code, out, _ = fleet.call("list", "-n", "1")
+    assert code == 0
+    assert run_id in out
+    for name in (run_id, run_id[:-1], "latest"):
+        code, out, _ = fleet.call("show", name)
+        assert code == 0
+        assert re.search(rf"^run +{run_id}$", out, re.MULTILINE)
+        assert re.search(r"^agents +one, two$", out, re.MULTILINE)
+
+
+def test_a_run_that_is_not_there_ends_with_2(fleet: Fleet) -> None:
+    code, out, err = fleet.call("show", "no-such-run")
+    assert (code, out) == (2, "")
+    assert "no run 'no-such-run'" in err
+    assert "hint: " in err
+
+
+def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
+    code, out, _ = fleet.call("agents", "--json")
+    assert code == 0
+    agents = {agent["name"]: agent for agent in json.loads(out)}
+    assert agents["one"]["labels"] == {"site": "a"}
+    assert agents["two"]["host_facts"]["cores"] >= 1
+    assert isinstance(agents["two"]["clock_offset_bound_ns"], int)
+
+    code, out, _ = fleet.call("agents")
+    assert code == 0
+    assert "site=a" in out
+
+
+def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:
+    _, out, _ = fleet.call("submit", fleet.long_job)
+    run_id = out.strip()
+    with Running(
+        "watch", run_id, "--coordinator", fleet.address, cwd=fleet.folder, name="watch"
+    ) as watch:
+        watch.wait_for_text(" measure ")
+        assert fleet.call("cancel", run_id)[0] == 0
+        assert watch.wait() == 3, watch.stderr
+    assert watch.stdout.startswith("INVALID")
+    assert "cancelled" in watch.stdout
+    _, out, _ = fleet.call("show", run_id, "--json")
+    assert json.loads(out)["state"] == "cancelled"
+
+
+def test_report_writes_the_formats_asked_for_and_prints_their_paths(
+    fleet: Fleet,
+) -> None:
+    assert fleet.call("submit", fleet.job, "--wait")[0] == 0
+    code, out, err = fleet.call("report", "latest", "--format", "json,text")
+    assert code == 0, err
+    paths = [Path(line) for line in out.splitlines()]
+    assert [path.name for path in paths] == ["report.txt", "result.json"]
+    assert all((fleet.folder / path).is_file() for path in paths)
+
+    # the same from the store itself, without a coordinator
+    code, out, err = fleet.call(
+        "report", "latest", "--store", "results.sqlite", "--format", "csv", "--out", "x"
+    )
+    assert code == 0, err
+    assert out == "x/intervals.csv\n"
+
+
+def test_too_few_agents_end_with_5(fleet: Fleet) -> None:
+    code, _, err = fleet.call("submit", fleet.job, "--set", "agents={count: 3}")
+    assert code == 5
+    assert "hint: " in err
+
+
+def test_an_unreachable_coordinator_ends_with_5(tmp_path: Path) -> None:
+    ended = ldapslam("list", "--coordinator", f"unix:{tmp_path}/none", "--json")
+    assert ended.returncode == 5
+    assert "did not answer" in ended.stderr
+    assert json.loads(ended.stdout)["error"]["class"] == "CoordinatorUnreachable"
+
+
+@pytest.mark.parametrize(
+    "command", [["coordinator", "--listen", "0.0.0.0:0"], ["agent", "--coordinator"]]
+)
+def test_an_address_that_others_reach_wants_insecure(
+    tmp_path: Path, command: list[str]
+) -> None:
+    address = ["192.0.2.1:7400"] if command[0] == "agent" else []
+    ended = ldapslam(
+        *command, *address, cwd=tmp_path, variables={"HOME": f"{tmp_path}"}
+    )
+    assert ended.returncode == 2
+    assert "--insecure" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('nmae = "x"', "did you mean 'name'"),
+        ("name = ", "write TOML"),
+        ('label = ["site"]', "KEY=VALUE"),
+    ],
+)
+def test_a_faulty_settings_file_ends_with_2(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "agent.toml").write_text(text)
+    ended = ldapslam("agent", "--config", "agent.toml", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_agent_leaves_the_fleet_on_a_signal(
+    fleet: Fleet, number: signal.Signals
+) -> None:
+    arguments = ["--coordinator", fleet.address, "--name", "guest"]
+    spool = fleet.folder / "spool-guest"
+    with Running(
+        "agent", *arguments, "--spool", spool, cwd=fleet.folder, name=f"guest{number}"
+    ) as guest:
+        guest.wait_for_text("registered")
+        guest.process.send_signal(number)
+        assert guest.wait() == 0, guest.stderr
+    code, out, _ = fleet.call("agents", "--json")
+    assert code == 0
+    assert "guest" not in [
+        agent["name"] for agent in json.loads(out) if agent["state"] != "left"
+    ]
