@@ -43,7 +43,8 @@ test: check ctest ## the checkers and the tests; what CI runs
 check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy $(PACKAGES) tests $(wildcard benchmarks)
+	$(BIN)/mypy $(PACKAGES:%=-p ldapslam.%)
+	$(BIN)/mypy tests benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(C_SOURCES)
 	$(BIN)/python proto/generate.py --check
