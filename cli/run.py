@@ -78,7 +78,7 @@ def run_locally(
 ) -> ExitCode:
     """Run a job on this host; the exit code."""
     if agents is not None:
-        overrides = [*overrides, "agents={all: true}"]
+        overrides = [*overrides, f"agents={{count: {agents}}}"]
     job = load_job(job_file, overrides)
     names = agent_names(job.agents, agents)
     with _results_folder(out) as results:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ldapslam.jobs import units
+from ldapslam.jobs.arrivals import Open
 from ldapslam.jobs.fault import Fault, did_you_mean, got, one_of
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.operations import OPERATIONS
@@ -34,6 +35,7 @@ def check_references(data: Any) -> Iterator[Finding]:
     """The faults between fields of a job's raw tree."""
     yield from _choices(Job, data, ())
     yield from _streams(data)
+    yield from _idle_agents(_mapping(data))
     yield from _start_tls(data)
     yield from _intervals(_mapping(_mapping(data).get("run")))
     yield from _thresholds(data)
@@ -123,6 +125,38 @@ def _operation_name(operation: dict[str, Any]) -> str | None:
     if isinstance(name, str):
         return name
     return next((kind for kind in OPERATIONS if kind in operation), None)
+
+
+def _idle_agents(job: dict[str, Any]) -> Iterator[Finding]:
+    """More agents than any stream has connections to give them."""
+    agents = _mapping(job.get("agents"))
+    names, count = agents.get("names"), agents.get("count")
+    wanted = len(names) if isinstance(names, list) else count
+    connections = [_connections(stream) for stream in _streams_of(job)]
+    if not isinstance(wanted, int) or not connections or None in connections:
+        return
+    most = max(number for number in connections if number is not None)
+    if 0 < most < wanted:
+        yield Finding(
+            ("agents", "names" if isinstance(names, list) else "count"),
+            Fault(
+                f"expected at most {most}, the clients or connections of the largest "
+                f"stream, got {wanted}",
+                "an agent without any has nothing to do: take fewer agents, or add "
+                "clients or connections",
+            ),
+        )
+
+
+def _connections(stream: dict[str, Any]) -> int | None:
+    load = _mapping(stream.get("load"))
+    closed, opened = load.get("closed"), load.get("open")
+    if isinstance(closed, dict):
+        number = closed.get("clients")
+    else:
+        default = Open.model_fields["connections"].default
+        number = _mapping(opened).get("connections", default)
+    return number if isinstance(number, int) else None
 
 
 def _start_tls(data: Any) -> Iterator[Finding]:
