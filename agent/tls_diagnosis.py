@@ -23,6 +23,7 @@ _START_TLS = (
 _MAX_RESPONSE_BYTES = 4096
 
 # Verification errors of OpenSSL's x509_vfy.h.
+_SIGNATURE_FAILURE = 7
 _CERT_NOT_YET_VALID = 9
 _CERT_HAS_EXPIRED = 10
 _SELF_SIGNED_LEAF = 18
@@ -38,6 +39,8 @@ _UNKNOWN_CA_HINT = (
 )
 _NAME_HINT = "use a host name in `targets` that is in the certificate"
 _HINTS = {
+    # an authority of the right name, with another key
+    _SIGNATURE_FAILURE: _UNKNOWN_CA_HINT,
     _CERT_NOT_YET_VALID: "is the agent's clock right?",
     _CERT_HAS_EXPIRED: "renew the server's certificate; is the agent's clock right?",
     _SELF_SIGNED_LEAF: _UNKNOWN_CA_HINT,

@@ -132,6 +132,16 @@ class ActiveRun:
                 servers=self._servers, control_operations=self._control_operations
             )
 
+    def add_event(self, kind: str, text: str) -> None:
+        """Add a line to the run's log."""
+        _log.warning("run %s: %s: %s", self.run_id, kind, text)
+        event = EventRecord(utc_text(datetime.now(UTC)), kind, text)
+        self._events.append(event)
+        self._journal.post(
+            self._journal.store.add_event, self.run_id, kind, text, event.at_utc
+        )
+        self._notify(event=event_message(event))
+
     # Commands of the machine.
 
     def _execute(self, command: machine.Command) -> None:
@@ -151,7 +161,7 @@ class ActiveRun:
                 self._set_state(state, detail)
                 self._notify(status=self.status())
             case machine.RecordEvent(kind, text):
-                self._add_event(kind, text)
+                self.add_event(kind, text)
             case machine.ConcludeRun(state, detail, error):
                 self._conclude(state, detail, error)
             case machine.RefuseEvent(event, state):
@@ -247,15 +257,6 @@ class ActiveRun:
         self._journal.post(
             self._journal.store.put_agent, self.run_id, agent, dict(facts)
         )
-
-    def _add_event(self, kind: str, text: str) -> None:
-        _log.warning("run %s: %s: %s", self.run_id, kind, text)
-        event = EventRecord(utc_text(datetime.now(UTC)), kind, text)
-        self._events.append(event)
-        self._journal.post(
-            self._journal.store.add_event, self.run_id, kind, text, event.at_utc
-        )
-        self._notify(event=event_message(event))
 
 
 _SERVER_FACTS = (

@@ -115,8 +115,12 @@ class Coordinator:
 
     def _execute(self, command: fleet_machine.Command) -> None:
         match command:
-            case fleet_machine.AssignRun(run_id, agents):
+            case fleet_machine.AssignRun(run_id, agents, left_out):
                 self._runs[run_id].feed(run_machine.AgentsAssigned(agents))
+                if left_out:
+                    names = ", ".join(left_out)
+                    text = f"more agents than connections: {names} have no share"
+                    self._runs[run_id].add_event("agents_left_out", text)
             case fleet_machine.ReportLoss(name, run_id, silent_ns, reason):
                 level = logging.INFO if run_id is None else logging.WARNING
                 _log.log(level, "agent %s is gone: %s", name, reason)

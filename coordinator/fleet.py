@@ -64,6 +64,8 @@ class Selection:
     names: tuple[str, ...] = ()
     #: Those that carry all of these labels.
     labels: Mapping[str, str] = field(default_factory=dict)
+    #: The load can be spread over so many at most; None: over any number.
+    most: int | None = None
 
     def fits(self, name: str, labels: Mapping[str, str]) -> bool:
         if self.names and name not in self.names:
@@ -159,6 +161,8 @@ class AssignRun:
     run_id: str
     #: In the order of their index in the run.
     agents: tuple[str, ...]
+    #: Wanted and idle, but without a share of the load.
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,12 +386,13 @@ class Fleet:
                 if record.state is AgentState.IDLE and record.name not in reserved
             ]
             if len(idle) >= needed and not entry.targets & taken_targets:
-                chosen = idle[:needed]
+                chosen = idle[:needed][: entry.selection.most]
                 entry.state = QueueState.HOLDING
                 for record in chosen:
                     record.state, record.run_id = AgentState.ASSIGNED, run_id
-                names = tuple(record.name for record in chosen)
-                commands.append(AssignRun(run_id, names))
+                names = tuple(record.name for record in idle[:needed])
+                used = len(chosen)
+                commands.append(AssignRun(run_id, names[:used], names[used:]))
             else:
                 reserved |= {record.name for record in fitting}
             taken_targets |= entry.targets

@@ -19,7 +19,7 @@ from ldapslam.coordinator.fleet import Selection
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.jobs.errors import AgentVersionMismatch
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.model import Agents, Job, Stream
+from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.phases import interval_boundaries_ns, phase_spans
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.messages import (
@@ -75,7 +75,7 @@ def load_submission(request: SubmitJobRequest, now_utc: datetime) -> Submission:
             seed=seed,
             orphan_grace_ns=job.orphan_grace_ns,
         ),
-        selection=selection_of(job.agents),
+        selection=selection_of(job),
         limits=limits_of(job),
         targets=frozenset(
             uri for stream in job.streams for uri in job.targets[stream.target]
@@ -94,12 +94,14 @@ def check_version(who: str, protocol_version: int, build: str) -> None:
         )
 
 
-def selection_of(agents: Agents) -> Selection:
-    """The fleet's notion of a job's `agents`."""
+def selection_of(job: Job) -> Selection:
+    """The fleet's notion of a job's `agents`: each has a connection of some stream."""
+    agents = job.agents
     return Selection(
         count=agents.count,
         names=tuple(dict.fromkeys(agents.names or ())),
         labels=dict(agents.labels or {}),
+        most=max(stream.load.connections for stream in job.streams),
     )
 
 

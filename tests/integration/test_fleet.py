@@ -82,38 +82,79 @@ def test_watchers_see_states_and_merged_figures(
         assert (one.agents_reported, one.agents_planned) == (2, 2)
 
 
-def test_a_killed_agent_is_lost_within_five_seconds(fleet: FleetOfProcesses) -> None:
-    fleet.start("a", "b", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="30s"))
-    fleet.wait_for_load(run_id)
+def test_killed_agents_are_lost_within_five_seconds(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", "b", "c", "d", engine=fake_engine())
+    stopping = fleet.submit(
+        job_text("ldap://x", duration="30s", agents={"names": ["a", "b"]})
+    )
+    continuing = fleet.submit(
+        job_text(
+            "ldap://y",
+            duration="6s",
+            agents={"names": ["c", "d"]},
+            on_agent_loss="continue",
+        )
+    )
+    fleet.wait_for_load(stopping)
+    fleet.wait_for_load(continuing)
     (engine,) = fleet.engine_pids("a")
     killed_at_s = time.monotonic()
     fleet.end("a", signal.SIGKILL)
+    fleet.end("c", signal.SIGKILL)
     fleet.wait_until(lambda: not is_alive(engine), "the engine's process ends", 1.0)
-    fleet.wait_until(lambda: fleet.run(run_id).state != "running", "loss", 6.0)
+    fleet.wait_until(lambda: fleet.run(stopping).state != "running", "loss", 6.0)
     assert time.monotonic() - killed_at_s < 5.0
-    status = fleet.wait_for(run_id, "failed")
+
+    status = fleet.wait_for(stopping, *FINAL)
+    assert status.state == "failed"
     assert "agent 'a' was lost" in status.state_detail
     assert isinstance(error_of(status.failure), AgentLost)
     # what was measured is kept, and b's drain is in it
-    reported = fleet.reported(run_id)
+    reported = fleet.reported(stopping)
     assert reported["a"]
     assert len(reported["b"]) > len(reported["a"])
     assert fleet.agents()["a"].state == "lost"
-    fleet.wait_for_agents("b")
 
-
-def test_with_continue_the_other_agent_finishes_the_plan(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start("a", "b", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="6s", on_agent_loss="continue"))
-    fleet.wait_for(run_id, "running")
-    fleet.end("a", signal.SIGKILL)
-    status = fleet.wait_for(run_id, *FINAL)
+    status = fleet.wait_for(continuing, *FINAL)
     assert status.state == "finished"
     assert [event.kind for event in status.events] == ["agent_lost"]
-    assert len(fleet.reported(run_id)["b"]) == 31
+    assert fleet.reported(continuing)["d"] == list(range(31))
+    fleet.wait_for_agents("b", "d")
+
+
+def test_agents_outlive_their_coordinator(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    patient = fleet.submit(
+        job_text("ldap://x", duration="30s", agents={"names": ["a"]})
+    )
+    impatient = fleet.submit(
+        job_text("ldap://y", duration="30s", agents={"names": ["b"]}, orphan_grace="3s")
+    )
+    fleet.wait_for_load(patient)
+    fleet.wait_for_load(impatient)
+    before = len(fleet.reported(patient)["a"])
+    (engine_a,), (engine_b,) = fleet.engine_pids("a"), fleet.engine_pids("b")
+    fleet.end("coordinator", signal.SIGKILL)
+    # the load goes on for as long as the job allows
+    fleet.wait_until(lambda: not is_alive(engine_b), "b's engine ends", 8.0)
+    assert is_alive(engine_a)
+
+    fleet.start_coordinator()
+    for run_id in (patient, impatient):
+        status = fleet.run(run_id)
+        assert status.state == "failed"
+        assert "the coordinator was restarted" in status.state_detail
+    # the agents deliver what they have, are told to stop, and are free again
+    fleet.wait_for_agents("a", "b")
+    fleet.wait_for_delivery("a", "b")
+    with fleet.opened_store() as store:
+        for run_id in (patient, impatient):
+            records = list(store.intervals(run_id))
+            assert [record.index for record in records] == list(range(len(records)))
+            assert records[-1].final
+            # at least two seconds of the three without a coordinator: ten intervals
+            assert len(records) > before + 10
+    assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "finished"
 
 
 @pytest.mark.parametrize("behaviour", ["crash", "crash_early"])
@@ -160,7 +201,7 @@ def test_sigterm_drains_an_agent(fleet: FleetOfProcesses) -> None:
         last = {record.agent: record for record in store.intervals(run_id)}
     assert last["a"].final
     assert last["b"].final
-    assert not list((fleet.folder / "spool" / "a").glob("*.report"))
+    assert fleet.undelivered("a") == 0
     assert fleet.agents()["a"].state == "left"
 
 
@@ -201,43 +242,6 @@ def test_lost_acknowledgements_do_not_count_twice(fleet: FleetOfProcesses) -> No
     status = fleet.wait_for(run_id, *FINAL)
     assert status.state == "finished", fleet.logs()
     assert fleet.reported(run_id) == {"a": [0, 1, 2]}
-
-
-def test_a_restarted_coordinator_closes_the_run_and_takes_the_agents_back(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start("a", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="30s"))
-    fleet.wait_for(run_id, "running")
-    before = len(fleet.reported(run_id).get("a", ()))
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.start_coordinator()
-    status = fleet.run(run_id)
-    assert status.state == "failed"
-    assert "the coordinator was restarted" in status.state_detail
-    # the agent is told to stop, delivers what it has, and is free again
-    fleet.wait_for_agents("a")
-    indexes = fleet.reported(run_id)["a"]
-    assert len(indexes) > before
-    assert indexes == list(range(len(indexes)))
-    assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "finished"
-
-
-def test_without_a_coordinator_load_ends_after_the_orphan_grace(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start("a", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="30s", orphan_grace="1s"))
-    fleet.wait_for(run_id, "running")
-    (engine,) = fleet.engine_pids("a")
-    fleet.end("coordinator", signal.SIGKILL)
-    fleet.wait_until(lambda: not is_alive(engine), "the engine ends", 5.0)
-    spool = fleet.folder / "spool" / "a"
-    assert list(spool.glob("*.report"))
-    fleet.start_coordinator()
-    fleet.wait_until(lambda: not list(spool.glob("*.report")), "the spool is delivered")
-    with fleet.opened_store() as store:
-        assert list(store.intervals(run_id))[-1].final
 
 
 def test_runs_on_one_target_wait_for_each_other(

@@ -183,6 +183,15 @@ class FleetOfProcesses:
             lambda: self.reported(run_id).keys() >= agents, "an interval of each agent"
         )
 
+    def undelivered(self, agent: str) -> int:
+        """Reports in the agent's spool."""
+        return len(list((self.folder / "spool" / agent).glob("*.report")))
+
+    def wait_for_delivery(self, *agents: str) -> None:
+        self.wait_until(
+            lambda: not any(self.undelivered(agent) for agent in agents), "delivery"
+        )
+
     def wait_until(
         self, holds: Callable[[], bool], what: str, timeout_s: float = _TIMEOUT_S
     ) -> None:

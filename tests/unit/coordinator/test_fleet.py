@@ -237,6 +237,12 @@ def test_a_run_that_wants_all_of_no_agents_is_refused() -> None:
     ]
 
 
+def test_agents_that_would_have_no_share_are_left_out() -> None:
+    fleet = fleet_of("a", "b", "c")
+    assert submit(fleet, "r", Selection(most=2)) == [AssignRun("r", ("a", "b"), ("c",))]
+    assert fleet.agent_state("c") is AgentState.IDLE
+
+
 def test_names_and_labels_select() -> None:
     fleet = fleet_of("a")
     fleet.handle(AgentRegistered("b", "b-1", {"site": "x", "disk": "ssd"}), 0)
