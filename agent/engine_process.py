@@ -15,6 +15,7 @@ thread that notices be stuck, the kernel's parent-death signal does it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import logging
@@ -24,7 +25,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -93,12 +94,9 @@ class Pipe:
         # os._exit: the main thread may be in the engine, and nobody is left to tell
         os._exit(EXIT_ORPHANED)
 
-    def next(self, timeout_s: float | None = None) -> pb.EngineRequest | None:
-        """The next request; None when none came in time."""
-        try:
-            return self._requests.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
+    def next(self) -> pb.EngineRequest:
+        """The next request, once there is one."""
+        return self._requests.get()
 
     def send(self, **kind: Any) -> None:
         try:
@@ -173,11 +171,11 @@ class RunProcess:
             )
         )
         request = self._pipe.next()
-        if request is None or request.WhichOneof("kind") != "start":
+        if request.WhichOneof("kind") != "start":
             return  # a stop before the start: nothing was measured
         t0_mono_ns = request.start.t0_mono_ns
         engine.start(t0_mono_ns)
-        with _StopOnRequest(self._pipe, engine):
+        with stop_on_request(self._pipe, engine):
             sampler = self._wait_for_start(t0_mono_ns)
             self._pass_snapshots_on(engine, sampler)
         self._pipe.send(finished=pb.EngineFinished(facts_json=self._facts_json(engine)))
@@ -216,26 +214,25 @@ class RunProcess:
         return facts_json({**self._facts, **engine.facts()})
 
 
-class _StopOnRequest:
+@contextlib.contextmanager
+def stop_on_request(pipe: Pipe, engine: Engine) -> Iterator[threading.Thread]:
     """Within, a request stops the engine at once, not at the end of an interval."""
+    guard = threading.Lock()
+    is_over = False
 
-    def __init__(self, pipe: Pipe, engine: Engine) -> None:
-        self._pipe = pipe
-        self._engine: Engine | None = engine
-        self._guard = threading.Lock()
+    def wait() -> None:
+        pipe.next()
+        with guard:
+            if not is_over:
+                engine.stop()
 
-    def __enter__(self) -> None:
-        threading.Thread(target=self._wait, name="stop", daemon=True).start()
-
-    def __exit__(self, *_: object) -> None:
-        with self._guard:
-            self._engine = None
-
-    def _wait(self) -> None:
-        self._pipe.next()
-        with self._guard:
-            if self._engine is not None:
-                self._engine.stop()
+    thread = threading.Thread(target=wait, name="stop", daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        with guard:
+            is_over = True
 
 
 def load_assignment(run: RunAssignment, folder: Path) -> Job:
@@ -347,7 +344,7 @@ def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) 
     _end_with_parent()
     pipe = _own_pipe()
     request = pipe.next()
-    if request is None or request.WhichOneof("kind") != "prepare":
+    if request.WhichOneof("kind") != "prepare":
         _log.error("expected a request to prepare")
         return 1
     try:

@@ -10,16 +10,10 @@ from __future__ import annotations
 import socket
 import ssl
 
-#: StartTLS extended request (RFC 4511 section 4.14.1) with message id 1, as BER.
-_OID = b"1.3.6.1.4.1.1466.20037"
-_EXTENDED = b"\x80" + bytes([len(_OID)]) + _OID
-_START_TLS = (
-    b"\x30"
-    + bytes([len(_EXTENDED) + 5])
-    + b"\x02\x01\x01\x77"
-    + bytes([len(_EXTENDED)])
-    + _EXTENDED
-)
+_START_TLS_OID = b"1.3.6.1.4.1.1466.20037"
+#: The request of RFC 4511 section 4.14.1 as BER: SEQUENCE { messageID 1, [APPLICATION
+#: 23] { [0] OID } }.
+START_TLS_REQUEST = b"\x30\x1d\x02\x01\x01\x77\x18\x80\x16" + _START_TLS_OID
 _MAX_RESPONSE_BYTES = 4096
 
 # Verification errors of OpenSSL's x509_vfy.h.
@@ -109,7 +103,7 @@ def _context(ca_file: str | None, verify: bool) -> ssl.SSLContext:
 
 
 def _start_tls(raw: socket.socket) -> bool:
-    raw.sendall(_START_TLS)
+    raw.sendall(START_TLS_REQUEST)
     response = raw.recv(_MAX_RESPONSE_BYTES)
     # LDAPMessage, messageID 1, extendedResponse 0x78 whose resultCode is 0
     head, _, body = response.partition(b"\x02\x01\x01\x78")

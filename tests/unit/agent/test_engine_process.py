@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the assignment to the engine's calls, and from its errors to ours."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.agent.engine_process import (
+    add_streams,
+    load_assignment,
+    stop_on_request,
+    typed_error,
+)
+from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import AgentPlan, agent_plan
+from ldapslam.proto.common_pb2 import RunAssignment
+from support.fleet import job_text
+
+
+def plan_of(text: str, index: int = 0, count: int = 1) -> AgentPlan:
+    return agent_plan(load_job_text(text, file="job", base=None), index, count, 7)
+
+
+class RecordingEngine:
+    """Remembers its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.stopped = threading.Event()
+
+    def add_stream(self, name: str, **settings: Any) -> int:
+        self.calls.append(("add_stream", (name,), settings))
+        return len(self.calls) + 10
+
+    def add_operation(self, stream: int, name: str, **settings: Any) -> int:
+        self.calls.append(("add_operation", (stream, name), settings))
+        return 0
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_the_plan_reaches_the_engine_whole(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("s3cret\n")
+    bind = {"dn": "cn=admin", "password": {"file": str(secret)}}
+    plan = plan_of(job_text("ldap://ds1", clients=5, bind=bind), index=1, count=2)
+    engine = RecordingEngine()
+    add_streams(engine, plan)  # type: ignore[arg-type]
+    (_, stream_name, settings), (_, operation, template) = engine.calls
+    assert stream_name == ("readers",)
+    assert settings["uris"] == ("ldap://ds1",)
+    assert settings["bind_password"] == b"s3cret"
+    # clients 1 and 3 of 0 … 4
+    assert (settings["connections"], settings["first_connection"]) == (2, 1)
+    assert settings["connection_stride"] == 2
+    assert operation == (11, "search")
+    assert template["response_tag"] == 0x65
+    assert template["values"] == [(0, 0, 99, 1, 0, b"")]
+    assert template["program"]
+
+
+def test_files_are_written_under_names_of_our_own(tmp_path: Path) -> None:
+    name = "../../../etc/ca.pem"
+    run = RunAssignment(
+        run_id="r",
+        job_file="job.json",
+        job_text=job_text(tls={"ca_file": name}).encode(),
+        overrides=["run.duration=3s"],
+        files={name: b"certificate"},
+    )
+    job = load_assignment(run, tmp_path)
+    assert job.run.duration_ns == 3_000_000_000
+    (file,) = tmp_path.iterdir()
+    assert file.read_bytes() == b"certificate"
+    (stream,) = agent_plan(job, 0, 1, 0).streams
+    assert stream.ca_file == str(file)
+
+
+class ConnectError(Exception):
+    """As the engine raises it."""
+
+    def __init__(self, uri: str, stage: str, code: int, detail: str) -> None:
+        super().__init__(uri, stage, code, detail)
+        self.uri, self.stage, self.code, self.detail = uri, stage, code, detail
+
+
+CONNECT_ERRORS = [
+    ("resolve", 0, TargetUnreachable),
+    ("connect", 111, TargetUnreachable),
+    ("tls", -11, TlsHandshakeFailed),
+    ("bind", 49, BindRejected),
+    ("bind", -5, TargetUnreachable),
+]
+
+
+@pytest.mark.parametrize(("stage", "code", "expected"), CONNECT_ERRORS)
+def test_a_connection_that_fails_is_the_targets_error(
+    stage: str, code: int, expected: type[Exception]
+) -> None:
+    error = typed_error(
+        ConnectError("ldap://ds1", stage, code, "some detail"),
+        plan_of(job_text("ldap://ds1")),
+    )
+    assert isinstance(error, expected)
+    assert "ldap://ds1" in str(error)
+    assert "some detail" in str(error)
+
+
+def test_another_error_stays_what_it_is() -> None:
+    error = ValueError("x")
+    assert typed_error(error, plan_of(job_text())) is error
+
+
+class FakePipe:
+    """Gives one request when it is released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def next(self) -> None:
+        self.released.wait()
+
+
+def test_a_request_stops_the_engine_from_beside() -> None:
+    pipe, engine = FakePipe(), RecordingEngine()
+    with stop_on_request(pipe, engine):  # type: ignore[arg-type]
+        pipe.released.set()
+        assert engine.stopped.wait(5.0)
+
+
+def test_an_engine_that_is_done_is_not_stopped_any_more() -> None:
+    pipe, engine = FakePipe(), RecordingEngine()
+    with stop_on_request(pipe, engine) as thread:  # type: ignore[arg-type]
+        pass
+    pipe.released.set()
+    thread.join(5.0)
+    assert not engine.stopped.is_set()

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pre-flight derives without asking anybody; the rest is in tests/integration."""
+
+from __future__ import annotations
+
+import pytest
+
+from ldapslam.agent.preflight import Probe, host_and_port, probes
+from ldapslam.agent.tls_diagnosis import START_TLS_REQUEST
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import agent_plan
+from support.fleet import job_text
+
+HOSTS = [
+    ("ldap://ds1", ("ds1", 389)),
+    ("ldaps://ds1", ("ds1", 636)),
+    ("ldap://ds1:1389", ("ds1", 1389)),
+    ("ldap://[::1]", ("::1", 389)),
+    ("ldap://[::1]:1389", ("::1", 1389)),
+    ("ldap://[fe80::1%25eth0]:1", ("fe80::1%eth0", 1)),
+]
+
+
+@pytest.mark.parametrize(("uri", "expected"), HOSTS)
+def test_host_and_port_of_a_uri(uri: str, expected: tuple[str, int]) -> None:
+    assert host_and_port(uri) == expected
+
+
+def test_each_way_to_use_a_server_is_tried_once() -> None:
+    stream = {
+        "target": "replica",
+        "load": {"closed": {"clients": 2}},
+        "operations": [{"search": {"base": ""}}],
+    }
+    text = job_text(
+        targets={"replica": ["ldap://x", "ldap://y"]},
+        streams=[
+            {**stream, "name": "one"},
+            {**stream, "name": "two"},
+            {**stream, "name": "three", "tls": {"start_tls": True}},
+        ],
+    )
+    job = load_job_text(text, file="job", base=None)
+    assert probes(agent_plan(job, 0, 1, 0)) == [
+        Probe("ldap://x"),
+        Probe("ldap://y"),
+        Probe("ldap://x", start_tls=True),
+        Probe("ldap://y", start_tls=True),
+    ]
+
+
+def test_the_start_tls_request_is_the_rfcs() -> None:
+    # SEQUENCE { messageID 1, [APPLICATION 23] { [0] 1.3.6.1.4.1.1466.20037 } }
+    assert START_TLS_REQUEST.hex() == (
+        "301d020101" + "7718" + "8016" + b"1.3.6.1.4.1.1466.20037".hex()
+    )

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands to an agent: in order, again after a broken stream, never twice at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ldapslam.coordinator.link import AgentIdentity, AgentLink
+from ldapslam.proto.agent_pb2 import Command, StopRun
+
+
+def new_link() -> AgentLink:
+    return AgentLink(AgentIdentity("a", "a-1", 1, "0"))
+
+
+def stop(reason: str) -> Command:
+    return Command(stop=StopRun(run_id="r", reason=reason))
+
+
+async def take(link: AgentLink, count: int, after: int = 0) -> list[tuple[int, str]]:
+    """The next commands of a new stream, which then breaks."""
+    found: list[tuple[int, str]] = []
+    stream = link.commands(after)
+    async for command in stream:
+        found.append((command.number, command.stop.reason))
+        if len(found) == count:
+            break
+    await stream.aclose()  # type: ignore[attr-defined]
+    return found
+
+
+def test_commands_are_numbered_and_come_in_order() -> None:
+    async def scenario() -> None:
+        link = new_link()
+        link.send(stop("x"))
+        link.send(stop("y"))
+        assert await take(link, 2) == [(1, "x"), (2, "y")]
+
+    asyncio.run(scenario())
+
+
+def test_a_command_reaches_a_stream_that_waits() -> None:
+    async def scenario() -> None:
+        link = new_link()
+        waiting = asyncio.create_task(take(link, 1))
+        await asyncio.sleep(0)
+        assert link.is_streaming
+        link.send(stop("x"))
+        assert await waiting == [(1, "x")]
+        assert not link.is_streaming
+
+    asyncio.run(scenario())
+
+
+def test_what_was_not_confirmed_comes_again() -> None:
+    async def scenario() -> None:
+        link = new_link()
+        for reason in "xyz":
+            link.send(stop(reason))
+        await take(link, 3)
+        link.confirm(1)
+        # the agent saw two of them before its stream broke
+        assert await take(link, 1, after=2) == [(3, "z")]
+        assert await take(link, 2, after=0) == [(2, "y"), (3, "z")]
+
+    asyncio.run(scenario())
+
+
+def test_a_new_stream_ends_the_old_one() -> None:
+    async def scenario() -> None:
+        link = new_link()
+        old = asyncio.create_task(take(link, 1))
+        await asyncio.sleep(0)
+        new = asyncio.create_task(take(link, 1))
+        assert await old == []
+        link.send(stop("x"))
+        assert await new == [(1, "x")]
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_session_ends_its_stream() -> None:
+    async def scenario() -> None:
+        link = new_link()
+        waiting = asyncio.create_task(take(link, 1))
+        await asyncio.sleep(0)
+        link.close()
+        assert await waiting == []
+
+    asyncio.run(scenario())

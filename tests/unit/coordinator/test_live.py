@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live figures: merged over agents, each interval once, in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from ldapslam.coordinator.live import LiveFigures
+from ldapslam.proto import common_pb2 as pb
+from ldapslam.reports.results.histogram import Histogram
+
+S = 1_000_000_000
+
+
+def snapshot(
+    index: int,
+    completed: int = 10,
+    times_ns: tuple[int, ...] = (),
+    *,
+    final: bool = False,
+) -> pb.Snapshot:
+    """One second of one stream."""
+    packed = Histogram.of_values(times_ns).packed()
+    return pb.Snapshot(
+        index=index,
+        phase="measure",
+        start_ns=index * S,
+        end_ns=(index + 1) * S,
+        operations=[
+            pb.OperationInterval(
+                stream="readers",
+                operation="search",
+                completed=completed,
+                failed=1,
+                timed_out=2,
+                unresolved=3,
+                dropped=4,
+                histograms=[
+                    pb.Histogram(
+                        metric=pb.METRIC_RESPONSE_TIME,
+                        outcome=pb.OUTCOME_SUCCEEDED,
+                        packed=packed,
+                    ),
+                    # of no interest to who watches
+                    pb.Histogram(
+                        metric=pb.METRIC_SERVICE_TIME,
+                        outcome=pb.OUTCOME_SUCCEEDED,
+                        packed=b"not looked at",
+                    ),
+                ],
+            )
+        ],
+        streams=[pb.StreamInterval(stream="readers", in_flight=5, backlog=6)],
+        workers=[
+            pb.WorkerInterval(wall_ns=100, busy_ns=completed, model="closed"),
+            pb.WorkerInterval(wall_ns=0, busy_ns=0, model="closed"),
+        ],
+        final=final,
+    )
+
+
+def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
+    live = LiveFigures(["a", "b"])
+    assert live.add("a", snapshot(0, completed=10, times_ns=(1_000_000,))) == []
+    (figures,) = live.add("b", snapshot(0, completed=30, times_ns=(3_000_000,)))
+    (stream,) = figures.streams
+    assert (figures.agents_reported, figures.agents_planned) == (2, 2)
+    assert figures.busy_share == 0.3
+    assert stream.throughput_per_s == 40.0
+    assert stream.completed == 40
+    assert stream.errors == 2 * (1 + 2 + 3)
+    assert (stream.dropped, stream.in_flight, stream.backlog) == (8, 10, 12)
+    assert stream.response_time_p50_us == pytest.approx(1000, rel=0.001)
+    assert stream.response_time_p99_us == pytest.approx(3000, rel=0.001)
+
+
+def test_without_samples_there_are_no_percentiles() -> None:
+    (figures,) = LiveFigures(["a"]).add("a", snapshot(0))
+    assert not figures.streams[0].HasField("response_time_p50_us")
+
+
+def test_intervals_come_in_order() -> None:
+    live = LiveFigures(["a", "b"])
+    assert live.add("a", snapshot(0)) == []
+    assert live.add("a", snapshot(1)) == []
+    assert [one.index for one in live.add("b", snapshot(0))] == [0]
+    assert [one.index for one in live.add("b", snapshot(1))] == [1]
+
+
+def test_nobody_waits_for_an_agent_that_is_gone() -> None:
+    live = LiveFigures(["a", "b"])
+    live.add("a", snapshot(0))
+    live.add("a", snapshot(1))
+    figures = live.drop("b")
+    assert [one.index for one in figures] == [0, 1]
+    assert [one.agents_reported for one in figures] == [1, 1]
+    assert [one.agents_planned for one in figures] == [2, 2]
+
+
+def test_a_late_report_of_a_shown_interval_is_not_shown_again() -> None:
+    live = LiveFigures(["a", "b"])
+    live.add("a", snapshot(0))
+    live.drop("b")
+    assert live.add("b", snapshot(0)) == []
+
+
+def test_an_agent_that_drained_is_not_waited_for() -> None:
+    live = LiveFigures(["a", "b"])
+    live.add("a", snapshot(0, final=True))
+    live.add("b", snapshot(0))
+    assert [one.index for one in live.add("b", snapshot(1))] == [1]

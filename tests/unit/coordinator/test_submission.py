@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a request to a run: record, limits, what agents get, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ldapslam.coordinator.fleet import Selection
+from ldapslam.coordinator.run import RunLimits
+from ldapslam.coordinator.submission import load_submission
+from ldapslam.jobs.errors import AgentVersionMismatch, JobErrors
+from ldapslam.jobs.validity import Validity
+from ldapslam.proto.messages import PROTOCOL_VERSION, ProtocolError, build_version
+from ldapslam.proto.operator_pb2 import SubmitJobRequest
+from support.fleet import job_text
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+S = 1_000_000_000
+
+
+def request(text: str, **fields: Any) -> SubmitJobRequest:
+    return SubmitJobRequest(
+        **{
+            "protocol_version": PROTOCOL_VERSION,
+            "build": build_version(),
+            "job_file": "job.yaml",
+            "job_text": text.encode(),
+            "submitted_by": "me@here",
+            **fields,
+        }
+    )
+
+
+def test_a_job_becomes_a_run() -> None:
+    text = job_text("ldap://ds1", duration="1s", clients=3, seed=7)
+    submission = load_submission(request(text), NOW)
+    record = submission.record
+    assert record.run_id.startswith("20260301-120000-")
+    assert (record.job_name, record.seed, record.state) == ("fleet-test", 7, "queued")
+    assert record.plan["phases"] == [
+        {"name": "measure", "start_ns": 0, "end_ns": 1_000_000_000}
+    ]
+    assert record.plan["boundaries_ns"][-1] == S
+    assert record.plan["streams"] == [
+        {
+            "name": "readers",
+            "target": "replica",
+            "model": "closed",
+            "rate_per_s": None,
+            "clients": 3,
+            "operations": [{"name": "search", "kind": "search"}],
+        }
+    ]
+    assert Validity.model_validate(record.plan["validity"]) == Validity()
+    assert submission.limits == RunLimits(planned_ns=S, grace_ns=S)
+    assert submission.selection == Selection(most=3)
+    assert submission.targets == {"ldap://ds1"}
+    assert submission.assignment.seed == 7
+    assert submission.assignment.job_text.decode() == text
+
+
+def test_the_plan_is_json() -> None:
+    record = load_submission(request(job_text()), NOW).record
+    assert json.loads(json.dumps(record.plan)) == record.plan
+    assert json.loads(json.dumps(record.manifest)) == record.manifest
+
+
+def test_a_run_without_a_seed_gets_one() -> None:
+    seeds = {load_submission(request(job_text()), NOW).record.seed for _ in range(3)}
+    assert len(seeds) == 3
+
+
+def test_overrides_count() -> None:
+    submission = load_submission(
+        request(job_text(), overrides=["run.duration=5s", "on_agent_loss=continue"]),
+        NOW,
+    )
+    assert submission.limits.planned_ns == 5 * S
+    assert not submission.limits.stop_on_loss
+    assert list(submission.assignment.overrides) == [
+        "run.duration=5s",
+        "on_agent_loss=continue",
+    ]
+
+
+def test_an_open_loops_rate_is_per_second() -> None:
+    text = job_text(
+        streams=[
+            {
+                "name": "w",
+                "target": "replica",
+                "load": {"open": {"rate": "20/s", "connections": 2}},
+                "operations": [{"search": {"base": ""}}],
+            }
+        ]
+    )
+    (stream,) = load_submission(request(text), NOW).record.plan["streams"]
+    assert (stream["model"], stream["rate_per_s"]) == ("open", 20.0)
+
+
+def test_a_file_that_was_not_sent_along_is_refused() -> None:
+    text = job_text(tls={"ca_file": "ca.pem"})
+    with pytest.raises(ProtocolError, match=r"ca\.pem"):
+        load_submission(request(text), NOW)
+    submission = load_submission(request(text, files={"ca.pem": b"x", "y": b"z"}), NOW)
+    # only what the job names goes on to the agents
+    assert dict(submission.assignment.files) == {"ca.pem": b"x"}
+    assert list(submission.record.manifest["files"]) == ["ca.pem"]
+
+
+def test_all_faults_of_a_job_are_told() -> None:
+    with pytest.raises(JobErrors) as caught:
+        load_submission(request('{"job": "x", "colour": 1}'), NOW)
+    assert len(caught.value.faults) >= 3
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"protocol_version": 99}, {"build": "0.0.1"}],
+    ids=["protocol", "build"],
+)
+def test_another_version_is_refused_with_both_named(fields: dict[str, Any]) -> None:
+    with pytest.raises(AgentVersionMismatch) as caught:
+        load_submission(request(job_text(), **fields), NOW)
+    text = str(caught.value)
+    assert str(next(iter(fields.values()))) in text
+    assert f"protocol {PROTOCOL_VERSION} (ldapslam {build_version()})" in text
