@@ -177,6 +177,7 @@ class AgentSession:
                 report.finished.facts_json = facts_json(facts)
             case machine.ReportFailed(run_id, error):
                 _log.error("run %s: %s", run_id, error)
+                self._assignments.pop(run_id, None)
                 report.run_id = run_id
                 report.failed.CopyFrom(failure_message(error))
             case _:

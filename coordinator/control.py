@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime
 
 from ldapslam.coordinator import fleet as fleet_machine
@@ -201,7 +201,7 @@ class Coordinator:
 
     def commands(
         self, request: agent_pb2.CommandsRequest
-    ) -> AsyncIterator[agent_pb2.Command]:
+    ) -> AsyncGenerator[agent_pb2.Command, None]:
         """What an agent is told, until its session ends."""
         link = self._sessions.get(request.session_id)
         if link is None:
@@ -337,7 +337,7 @@ class Coordinator:
             status.events.add(at_utc=event.at_utc, kind=event.kind, text=event.text)
         return status
 
-    async def watch(self, name: str) -> AsyncIterator[pb.RunUpdate]:
+    async def watch(self, name: str) -> AsyncGenerator[pb.RunUpdate, None]:
         """The run's state now, and what happens until its end."""
         run_id = await self._full_id(name)
         run = self._runs.get(run_id)
@@ -386,7 +386,7 @@ class Coordinator:
                 status.clock_offset_bound_ns = offset.bound_ns
         return reply
 
-    async def fetch(self, name: str) -> AsyncIterator[bytes]:
+    async def fetch(self, name: str) -> AsyncGenerator[bytes, None]:
         """The archive of a run, in chunks."""
         run_id = await self._full_id(name)
         chunks = iter(self._journal.store.export_run(run_id))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,7 @@ class AgentLink:
         self._is_closed = True
         self._changed.set()
 
-    async def commands(self, after: int) -> AsyncIterator[pb.Command]:
+    async def commands(self, after: int) -> AsyncGenerator[pb.Command, None]:
         """Commands beyond number `after`, as they come, until the session ends."""
         self._stream_number += 1
         own_number = self._stream_number

@@ -273,8 +273,8 @@ class Run:
             reason = reason or "no load was started"
         if not reason or self._outcome is not RunState.FINISHED:
             return self._end_part(event.agent)
-        text = f"agent {event.agent!r} ended early: {reason}"
-        return self._lose(event.agent, "agent_early", RunAborted(text), now_ns)
+        error = RunAborted(f"agent {event.agent!r} ended early: {reason}")
+        return self._lose(event.agent, "agent_early", error, now_ns, reason)
 
     def _on_failed(self, event: AgentFailed, now_ns: int) -> list[Command]:
         return self._lose(event.agent, "agent_failed", event.error, now_ns)
@@ -317,7 +317,7 @@ class Run:
         reason: str = "",
     ) -> list[Command]:
         """The agent's part is over before its time."""
-        noted = RecordEvent(kind, f"{error}: {reason}" if reason else str(error))
+        noted = RecordEvent(kind, f"agent {agent!r}: {reason or error}")
         self.parts[agent] = Part.LOST
         has_others = any(part is not Part.LOST for part in self.parts.values())
         is_fatal = self._limits.stop_on_loss or self.state in _BEFORE_LOAD

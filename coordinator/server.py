@@ -14,6 +14,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -76,8 +77,10 @@ class _AgentService(AgentServiceServicer):
         self, request: agent_pb2.CommandsRequest, context: Context
     ) -> AsyncIterator[agent_pb2.Command]:
         async with _errors_to(context):
-            async for command in self._coordinator.commands(request):
-                yield command
+            # closed with the call, not when it is collected as garbage
+            async with aclosing(self._coordinator.commands(request)) as commands:
+                async for command in commands:
+                    yield command
 
     async def Heartbeat(
         self, request: agent_pb2.HeartbeatRequest, context: Context
@@ -129,8 +132,9 @@ class _OperatorService(OperatorServiceServicer):
         self, request: pb.WatchRunRequest, context: Context
     ) -> AsyncIterator[pb.RunUpdate]:
         async with _errors_to(context):
-            async for update in self._coordinator.watch(request.run_id):
-                yield update
+            async with aclosing(self._coordinator.watch(request.run_id)) as updates:
+                async for update in updates:
+                    yield update
 
     async def CancelRun(
         self, request: pb.CancelRunRequest, context: Context
@@ -148,8 +152,9 @@ class _OperatorService(OperatorServiceServicer):
         self, request: pb.FetchRunRequest, context: Context
     ) -> AsyncIterator[pb.FetchRunChunk]:
         async with _errors_to(context):
-            async for content in self._coordinator.fetch(request.run_id):
-                yield pb.FetchRunChunk(content=content)
+            async with aclosing(self._coordinator.fetch(request.run_id)) as chunks:
+                async for content in chunks:
+                    yield pb.FetchRunChunk(content=content)
 
 
 class ServedCoordinator:

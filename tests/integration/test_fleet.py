@@ -23,7 +23,7 @@ from ldapslam.jobs.errors import (
     RunNotFound,
     TargetUnreachable,
 )
-from ldapslam.proto.messages import error_of
+from ldapslam.proto.messages import build_version, error_of
 from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
@@ -235,6 +235,7 @@ def test_a_cancelled_run_ends_soon_and_keeps_its_data(
 
 
 def test_lost_acknowledgements_do_not_count_twice(fleet: FleetOfProcesses) -> None:
+    fleet.address = "127.0.0.1:0"
     fleet.start_coordinator(lose_acknowledgements=True)
     fleet.start_agent("a", fake_engine())
     fleet.wait_for_agents("a")
@@ -281,6 +282,18 @@ def test_refusals_arrive_as_our_errors(lasting_fleet: FleetOfProcesses) -> None:
     assert caught.value.exit_code is ExitCode.USAGE
     with pytest.raises(RunNotFound):
         fleet.run("nosuch")
+
+
+def test_an_agent_of_another_version_is_refused(
+    lasting_fleet: FleetOfProcesses,
+) -> None:
+    fleet = lasting_fleet
+    fleet.start_agent("old", build="0.0.1")
+    assert fleet.wait_for_end("old") != 0
+    log = (fleet.folder / "old.log").read_text()
+    assert "agent 'old' speaks protocol 1 (ldapslam 0.0.1)" in log
+    assert f"the coordinator protocol 1 (ldapslam {build_version()})" in log
+    assert "old" not in fleet.agents()
 
 
 def test_a_second_agent_of_the_same_name_is_refused(

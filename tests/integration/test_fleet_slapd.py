@@ -95,5 +95,7 @@ def test_the_jobs_authority_travels_to_the_agents(
         error = error_of(status.failure)
         assert isinstance(error, TlsHandshakeFailed)
         assert "unknown authority" in str(error)
-    # nothing of the job stays on the agent
-    assert not list((fleet.folder / "spool" / "a" / "work").iterdir())
+    work = fleet.folder / "spool" / "a" / "work"
+    fleet.wait_until(
+        lambda: not list(work.iterdir()), "nothing of the job stays on the agent"
+    )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldapslam.agent.client import run_agent
+from ldapslam.agent import client
 from ldapslam.agent.engine_child import ENGINE_COMMAND
 from ldapslam.agent.session import AgentSettings
 from ldapslam.coordinator.control import Coordinator
@@ -51,6 +51,8 @@ def _coordinate(options: dict[str, Any]) -> None:
 
 
 def _serve(options: dict[str, Any]) -> None:
+    if build := options.get("build"):
+        vars(client)["build_version"] = lambda: str(build)
     settings = AgentSettings(
         name=options["name"],
         spool=Path(options["spool"]),
@@ -59,7 +61,7 @@ def _serve(options: dict[str, Any]) -> None:
         realtime=False,
         engine_command=options.get("engine") or ENGINE_COMMAND,
     )
-    run_agent(options["coordinator"], settings)
+    client.run_agent(options["coordinator"], settings)
 
 
 if __name__ == "__main__":

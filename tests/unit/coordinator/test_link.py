@@ -25,7 +25,7 @@ async def take(link: AgentLink, count: int, after: int = 0) -> list[tuple[int, s
         found.append((command.number, command.stop.reason))
         if len(found) == count:
             break
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     return found
 
 

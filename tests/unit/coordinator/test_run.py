@@ -208,7 +208,7 @@ def test_a_target_error_before_the_load_fails_the_run_with_that_error(
 ) -> None:
     run = run_in(state, limits)
     assert run.handle(AgentFailed("a", ERROR), S) == [
-        RecordEvent("agent_failed", str(ERROR)),
+        RecordEvent("agent_failed", f"agent 'a': {ERROR}"),
         RecordState(RunState.DRAINING, str(ERROR)),
         StopAgents(("b",), str(ERROR)),
     ]
@@ -222,7 +222,7 @@ def test_the_first_of_two_failures_is_the_reason() -> None:
     run.handle(AgentFailed("a", ERROR), S)
     second = RunAborted("also")
     assert run.handle(AgentFailed("b", second), S) == [
-        RecordEvent("agent_failed", str(second)),
+        RecordEvent("agent_failed", f"agent 'b': {second}"),
         ConcludeRun(RunState.FAILED, str(ERROR), ERROR),
     ]
 
@@ -233,7 +233,7 @@ def test_loss_of_an_agent_stops_the_others(state: RunState) -> None:
     commands = run.handle(AgentVanished("a", 4 * S, "silent"), 33 * S)
     error = AgentLost("a", 4.0)
     assert commands == [
-        RecordEvent("agent_lost", f"{error}: silent"),
+        RecordEvent("agent_lost", "agent 'a': silent"),
         RecordState(RunState.DRAINING, str(error)),
         StopAgents(("b",), str(error)),
     ]

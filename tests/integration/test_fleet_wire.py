@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports as a peer may send them: twice, out of order, of no run, or made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from ldapslam.coordinator.server import run_coordinator
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.proto.agent_pb2 import (
+    AgentFinished,
+    HeartbeatRequest,
+    IntervalReport,
+    ProgressReport,
+    ReportReply,
+)
+from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
+from ldapslam.proto.codec import CHANNEL_OPTIONS
+from ldapslam.proto.common_pb2 import Snapshot
+from support.fleet import FINAL, FleetOfProcesses, job_text
+
+COMMITTED = ReportReply.STATUS_COMMITTED
+DUPLICATE = ReportReply.STATUS_DUPLICATE
+REFUSED = ReportReply.STATUS_REFUSED
+
+
+@pytest.fixture(scope="module")
+def finished_run(lasting_fleet: FleetOfProcesses) -> str:
+    """A run of agents a and b that is over, but for what a peer now sends."""
+    run_id = lasting_fleet.submit(job_text(duration="200ms"))
+    lasting_fleet.wait_for(run_id, *FINAL)
+    return run_id
+
+
+@pytest.fixture
+def peer(lasting_fleet: FleetOfProcesses) -> Iterator[AgentServiceStub]:
+    """The agents' service, called by hand."""
+    with grpc.insecure_channel(
+        lasting_fleet.address, options=list(CHANNEL_OPTIONS)
+    ) as channel:
+        yield AgentServiceStub(channel)  # type: ignore[no-untyped-call]
+
+
+def interval(run_id: str, sequence: int, agent: str = "a") -> IntervalReport:
+    """Of an earlier incarnation of the agent: its spool was delivered late."""
+    return IntervalReport(
+        run_id=run_id,
+        agent=agent,
+        epoch=77,
+        sequence=sequence,
+        snapshot=Snapshot(index=sequence, phase="measure", end_ns=1),
+    )
+
+
+def test_reports_count_once_and_in_any_order(
+    peer: AgentServiceStub, lasting_fleet: FleetOfProcesses, finished_run: str
+) -> None:
+    sent = [5, 3, 5, 4, 3]
+    replies = [peer.ReportInterval(interval(finished_run, one)).status for one in sent]
+    assert replies == [COMMITTED, COMMITTED, DUPLICATE, COMMITTED, DUPLICATE]
+    with lasting_fleet.opened_store() as store:
+        late = [r.sequence for r in store.intervals(finished_run) if r.epoch == 77]
+    assert late == [3, 4, 5]
+
+
+def test_a_report_of_no_run_or_a_stranger_is_refused(
+    peer: AgentServiceStub, finished_run: str
+) -> None:
+    for report in (interval("nosuch", 0), interval(finished_run, 0, agent="stranger")):
+        assert peer.ReportInterval(report).status == REFUSED
+    # a beginning of an id is for people
+    assert peer.ReportInterval(interval(finished_run[:-1], 0)).status == REFUSED
+
+
+def test_a_report_that_makes_no_sense_is_refused_with_the_reason(
+    peer: AgentServiceStub, finished_run: str
+) -> None:
+    report = interval(finished_run, 9)
+    report.snapshot.operations.add(stream="readers")
+    reply = peer.ReportInterval(report)
+    assert reply.status == REFUSED
+    assert "name ''" in reply.detail
+    empty = ProgressReport(run_id=finished_run, agent="a")
+    assert peer.ReportProgress(empty).status == REFUSED
+
+
+def test_progress_of_a_run_that_is_over_changes_nothing(
+    peer: AgentServiceStub, lasting_fleet: FleetOfProcesses, finished_run: str
+) -> None:
+    report = ProgressReport(
+        run_id=finished_run, agent="a", finished=AgentFinished(early_reason="x")
+    )
+    assert peer.ReportProgress(report).status == COMMITTED
+    assert lasting_fleet.run(finished_run).state == "finished"
+
+
+def test_a_heartbeat_of_no_session_is_told_so(peer: AgentServiceStub) -> None:
+    assert not peer.Heartbeat(HeartbeatRequest(session_id="nosuch")).known
+
+
+def test_an_archive_holds_the_run(
+    lasting_fleet: FleetOfProcesses, finished_run: str
+) -> None:
+    with lasting_fleet.client() as client:
+        archive = b"".join(client.fetch(finished_run))
+    assert archive.startswith(b"SQLite format 3")
+
+
+def test_a_second_coordinator_on_the_same_port_is_refused(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.address = "127.0.0.1:0"
+    fleet.start_coordinator()
+    with pytest.raises(ConfigError, match="cannot listen"):
+        run_coordinator([fleet.address], str(fleet.folder / "other.sqlite"))
+
+
+def test_an_address_that_others_reach_is_refused(fleet: FleetOfProcesses) -> None:
+    with pytest.raises(ConfigError, match="neither encrypted nor authenticated"):
+        run_coordinator(["0.0.0.0:0"], str(fleet.store))
