@@ -152,14 +152,14 @@ def test_engine_stopped_for_300_ms_shows_in_its_own_lags_alone() -> None:
     rate_per_s, delay_ns, stop_ns = 2000, 10 * MS, 300 * MS
     server = new_responder([(1, delay_ns)])
     load = open_stream(server.uri, rate_per_s, connections=1000, in_flight=1)
-    with in_process(load, duration_ns=4 * S, interval_ns=500 * MS) as (pid, future):
+    with in_process(load, duration_ns=6 * S, interval_ns=500 * MS) as (pid, future):
         while server.counts()["search"] < rate_per_s:
             time.sleep(0.001)
         os.kill(pid, signal.SIGSTOP)
         time.sleep(stop_ns / S)
         os.kill(pid, signal.SIGCONT)
         outcome = future.result()
-    assert outcome.count("completed") == outcome.count("scheduled") == 4 * rate_per_s
+    assert outcome.count("completed") == outcome.count("scheduled") == 6 * rate_per_s
     send_lag = outcome.histogram(SEND_LAG)
     receive_lag = outcome.histogram(RECEIVE_LAG)
     half = stop_ns // 2
