@@ -90,9 +90,15 @@ $(STAMPS)/venv: $(STAMPS)/system
 	$(BIN)/python -m pip install -q --upgrade 'pip>=25.1' 'scikit-build-core>=0.11' ninja
 	@touch $@
 
+$(STAMPS)/dependencies: $(STAMPS)/venv pyproject.toml
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", \
+	    "rb"))["project"]["dependencies"], sep="\n")' >$(STAMPS)/requirements.txt
+	$(BIN)/python -m pip install -q -r $(STAMPS)/requirements.txt
+	@touch $@
+
 # Not isolated: an isolated build would start from nothing each time.
-$(STAMPS)/ldapslam-$(INSTALL): $(STAMPS)/venv $(INPUTS)
-	$(BIN)/python -m pip install -q --no-build-isolation \
+$(STAMPS)/ldapslam-$(INSTALL): $(STAMPS)/dependencies $(INPUTS)
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation \
 	    $(if $(filter editable,$(INSTALL)),--editable) .
 	@rm -f $(STAMPS)/ldapslam-* && touch $@
 
