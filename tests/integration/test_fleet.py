@@ -157,36 +157,32 @@ def test_agents_outlive_their_coordinator(fleet: FleetOfProcesses) -> None:
     assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "finished"
 
 
-@pytest.mark.parametrize("behaviour", ["crash", "crash_early"])
-def test_a_crash_of_an_engine_fails_the_run_not_the_agent(
-    fleet: FleetOfProcesses, behaviour: str
-) -> None:
+def test_engines_that_crash_fail_runs_not_agents(fleet: FleetOfProcesses) -> None:
     fleet.start_coordinator()
-    fleet.start_agent("a", fake_engine(behaviour))
-    fleet.start_agent("b", fake_engine())
-    fleet.wait_for_agents("a", "b")
-    run_id = fleet.submit(job_text(duration="30s"))
-    status = fleet.wait_for(run_id, *FINAL)
-    assert status.state == "failed"
-    assert "killed by SIGSEGV" in status.state_detail
-    assert isinstance(error_of(status.failure), RunAborted)
-    fleet.wait_for_agents("a", "b")
-    # the agent serves the next run, and its engine process fails that too
-    assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "failed"
+    for name in ("run", "crash", "crash_early"):
+        fleet.start_agent(name, fake_engine(name))
+    fleet.wait_for_agents("run", "crash", "crash_early")
+    for crashing in ("crash", "crash_early"):
+        agents = {"names": ["run", crashing]}
+        run_id = fleet.submit(job_text(duration="30s", agents=agents))
+        status = fleet.wait_for(run_id, *FINAL)
+        assert status.state == "failed"
+        assert "killed by SIGSEGV" in status.state_detail
+        assert isinstance(error_of(status.failure), RunAborted)
+        # what was measured until then is kept
+        assert bool(fleet.reported(run_id)) == (crashing == "crash")
+        fleet.wait_for_agents("run", "crash", "crash_early")
 
-
-def test_a_killed_engine_process_fails_the_run_with_the_reason(
-    fleet: FleetOfProcesses,
-) -> None:
-    fleet.start("a", engine=fake_engine())
-    run_id = fleet.submit(job_text(duration="30s"))
+    only_sound = {"names": ["run"]}
+    run_id = fleet.submit(job_text(duration="30s", agents=only_sound))
     fleet.wait_for(run_id, "running")
-    (engine,) = fleet.engine_pids("a")
+    (engine,) = fleet.engine_pids("run")
     os.kill(engine, signal.SIGKILL)
     status = fleet.wait_for(run_id, *FINAL)
     assert status.state == "failed"
     assert "killed by SIGKILL" in status.state_detail
-    assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "finished"
+    run_id = fleet.submit(job_text(agents=only_sound))
+    assert fleet.wait_for(run_id, *FINAL).state == "finished"
 
 
 def test_sigterm_drains_an_agent(fleet: FleetOfProcesses) -> None:
