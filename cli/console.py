@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +45,17 @@ def say(text: str) -> None:
 
 def put(text: str) -> None:
     """A line of the result."""
-    click.echo(text)
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        # Its reader has gone, as in `ldapslam list | head -1`: no fault of the command,
+        # whose exit code stays its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def put_json(document: Any) -> None:
     """The result of a command that was called with --json."""
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    put(json.dumps(document, ensure_ascii=False, indent=2))
 
 
 def complain(error: LdapSlamError) -> None:

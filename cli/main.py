@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import signal
 import sys
 import tempfile
@@ -97,7 +96,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
             obj=invocation,
             standalone_mode=False,
         )
-        sys.stdout.flush()
     except LdapSlamError as error:
         complain(error)
         if invocation.json:
@@ -109,10 +107,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our stdout has gone, as in `ldapslam list | head -1`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.PASS
     except Exception as error:
         say(f"internal error: {type(error).__name__}: {error}")
         say(f"hint: this is a defect of ldapslam; {_trace_file()} has the details")

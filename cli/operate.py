@@ -197,7 +197,9 @@ def _put_table(
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # a pipe has no width to fit into
         console = Console(highlight=False, markup=False, width=10_000)
-    console.print(table)
+    with console.capture() as shown:
+        console.print(table)
+    put(shown.get().rstrip("\n"))
 
 
 def _document(message: Message) -> dict[str, Any]:

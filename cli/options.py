@@ -65,7 +65,7 @@ def run_argument(command: _Command) -> _Command:
 
 
 def parse_formats(
-    _: click.Context, __: click.Parameter, value: str | None
+    _: click.Context | None, __: click.Parameter | None, value: str | None
 ) -> tuple[str, ...]:
     """`html,pdf` as a tuple; None and `all` are all."""
     if value in (None, "all"):

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How results, errors and times read."""
+
+from __future__ import annotations
+
+import pytest
+
+from ldapslam.cli.console import complain, error_document, us_text
+from ldapslam.cli.options import FORMATS, parse_formats
+from ldapslam.jobs.errors import ConfigError, ExitCode, JobError, JobErrors
+from ldapslam.reports.render import FILES
+
+
+@pytest.mark.parametrize(
+    ("value_us", "text"),
+    [
+        (None, "–"),
+        (0.4, "0 µs"),
+        (999.4, "999 µs"),
+        (1_500, "1.50 ms"),
+        (999_999, "1000.00 ms"),
+        (2_340_000, "2.34 s"),
+    ],
+)
+def test_a_time_is_shown_in_a_fitting_unit(value_us: float | None, text: str) -> None:
+    assert us_text(value_us) == text
+
+
+def test_an_error_is_its_message_and_the_hint_on_its_own_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    complain(ConfigError("no such thing: 'x'", hint="use y"))
+    captured = capsys.readouterr()
+    assert captured.err == "no such thing: 'x'\nhint: use y\n"
+    assert captured.out == ""
+
+
+def test_each_fault_of_a_job_has_its_own_hint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first = JobError("is wrong", file="j.yaml", line=1, column=2, path="a", hint="b")
+    second = JobError("is missing", file="j.yaml", line=3, column=1)
+    complain(JobErrors([first, second]))
+    assert capsys.readouterr().err == (
+        "j.yaml:1:2: a: is wrong\nhint: b\nj.yaml:3:1: is missing\n2 faults\n"
+    )
+
+
+def test_an_error_as_a_document_has_the_exit_code() -> None:
+    document = error_document(ConfigError("wrong", hint="right"))["error"]
+    assert document["class"] == "ConfigError"
+    assert document["message"] == "wrong"
+    assert document["hint"] == "right"
+    assert document["exit_code"] == ExitCode.USAGE
+
+
+def test_the_formats_are_those_that_reports_can_render() -> None:
+    assert tuple(FILES) == FORMATS
+
+
+@pytest.mark.parametrize(
+    ("given", "parsed"),
+    [
+        (None, FORMATS),
+        ("all", FORMATS),
+        ("pdf", ("pdf",)),
+        ("html, json", ("html", "json")),
+    ],
+)
+def test_formats_are_separated_by_commas(
+    given: str | None, parsed: tuple[str, ...]
+) -> None:
+    assert parse_formats(None, None, given) == parsed
+
+
+@pytest.mark.parametrize("given", ["", ",", "html,docx"])
+def test_an_unknown_format_is_a_usage_error_that_names_the_known(given: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_formats(None, None, given)
+    assert "hlog" in str(caught.value.hint)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's progress: plain lines in a log, a live table on a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from ldapslam.cli.progress import Progress, interval_line, live_view
+from ldapslam.proto import operator_pb2 as pb
+
+S = 1_000_000_000
+
+READERS = pb.StreamFigures(
+    stream="readers",
+    throughput_per_s=12_345.6,
+    completed=12_346,
+    in_flight=16,
+    response_time_p50_us=210.4,
+    response_time_p99_us=3_400,
+)
+WRITERS = pb.StreamFigures(
+    stream="writers", throughput_per_s=19, errors=2, dropped=3, backlog=4
+)
+
+
+def figures(end_s: int = 5) -> pb.IntervalFigures:
+    return pb.IntervalFigures(
+        index=4,
+        phase="measure",
+        start_ns=(end_s - 1) * S,
+        end_ns=end_s * S,
+        streams=[READERS, WRITERS],
+        agents_reported=2,
+        agents_planned=2,
+        busy_share=0.42,
+    )
+
+
+def test_an_interval_is_one_line_with_what_matters() -> None:
+    assert interval_line(figures()) == (
+        "00:05 measure   readers 12,346/s p50 210 µs p99 3.40 ms errors 0"
+        " | writers 19/s p50 – p99 – errors 2 dropped 3 backlog 4"
+    )
+
+
+def test_a_long_run_shows_hours() -> None:
+    assert interval_line(figures(end_s=3_725)).startswith("1:02:05 measure")
+
+
+def test_missing_agents_are_in_the_line() -> None:
+    some = figures()
+    some.agents_reported = 1
+    assert interval_line(some).endswith(" | 1 of 2 agents missing")
+
+
+def updates() -> list[pb.RunUpdate]:
+    running = pb.RunStatus(run_id="r1", job_name="mixed", state="running")
+    ended = pb.RunStatus(run_id="r1", state="finished", state_detail="as planned")
+    return [
+        pb.RunUpdate(status=running),
+        pb.RunUpdate(status=running),
+        pb.RunUpdate(figures=figures()),
+        pb.RunUpdate(event=pb.RunEvent(kind="agent_lost", text="two is gone")),
+        pb.RunUpdate(status=ended),
+    ]
+
+
+def test_without_a_terminal_news_and_intervals_are_lines_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Progress() as progress:
+        for update in updates():
+            progress.show(update)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "run r1 is running",
+        interval_line(figures()),
+        "agent_lost: two is gone",
+        "run r1 is finished: as planned",
+    ]
+
+
+def test_on_a_terminal_a_table_is_live_and_news_scroll_by() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    with Progress(console) as progress:
+        for update in updates():
+            progress.show(update)
+    assert "agent_lost: two is gone" in screen.getvalue()
+    assert "12,346/s" in screen.getvalue()
+
+
+def test_the_live_table_has_a_row_per_stream() -> None:
+    status = pb.RunStatus(run_id="r1", job_name="mixed", planned_ns=65 * S)
+    console = Console(file=io.StringIO(), width=100, record=True)
+    console.print(live_view(status, figures()))
+    lines = console.export_text().splitlines()
+    assert lines[0].startswith("mixed r1: measure, 00:05 of 01:05, 2 of 2 agents")
+    assert "busiest worker 42%" in " ".join(lines[:2])
+    rows = [line.split() for line in lines if line.startswith(("readers", "writers"))]
+    assert rows[0][:2] == ["readers", "12,346/s"]
+    assert rows[1][-4:] == ["2", "3", "0", "4"]
