@@ -29,6 +29,14 @@ async def take(link: AgentLink, count: int, after: int = 0) -> list[tuple[int, s
     return found
 
 
+async def begin(link: AgentLink) -> asyncio.Task[list[tuple[int, str]]]:
+    """A stream that waits for its first command."""
+    waiting = asyncio.create_task(take(link, 1))
+    await asyncio.wait((waiting,), timeout=0)
+    assert not waiting.done()
+    return waiting
+
+
 def test_commands_are_numbered_and_come_in_order() -> None:
     async def scenario() -> None:
         link = new_link()
@@ -42,8 +50,7 @@ def test_commands_are_numbered_and_come_in_order() -> None:
 def test_a_command_reaches_a_stream_that_waits() -> None:
     async def scenario() -> None:
         link = new_link()
-        waiting = asyncio.create_task(take(link, 1))
-        await asyncio.sleep(0)
+        waiting = await begin(link)
         assert link.is_streaming
         link.send(stop("x"))
         assert await waiting == [(1, "x")]
@@ -69,9 +76,8 @@ def test_what_was_not_confirmed_comes_again() -> None:
 def test_a_new_stream_ends_the_old_one() -> None:
     async def scenario() -> None:
         link = new_link()
-        old = asyncio.create_task(take(link, 1))
-        await asyncio.sleep(0)
-        new = asyncio.create_task(take(link, 1))
+        old = await begin(link)
+        new = await begin(link)
         assert await old == []
         link.send(stop("x"))
         assert await new == [(1, "x")]
@@ -82,8 +88,7 @@ def test_a_new_stream_ends_the_old_one() -> None:
 def test_a_closed_session_ends_its_stream() -> None:
     async def scenario() -> None:
         link = new_link()
-        waiting = asyncio.create_task(take(link, 1))
-        await asyncio.sleep(0)
+        waiting = await begin(link)
         link.close()
         assert await waiting == []
 
