@@ -57,6 +57,11 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks
 	.ci/system-packages $(PYTHON) full
 	$(call c_tests,address,-DENGINE_WERROR=ON -DENGINE_SANITIZE=address$(comma)undefined)
 	CC=clang $(call c_tests,thread,-DENGINE_WERROR=ON -DENGINE_SANITIZE=thread)
+	$(call c_build,module,-DSKBUILD=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	    -DENGINE_SANITIZE=address$(comma)undefined)
+	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+	    ASAN_OPTIONS=detect_leaks=0 \
+	    $(BIN)/python tests/engine/sanitized.py build/c/module/_engine.abi3.so
 	CC=clang $(call c_build,fuzz,-DENGINE_FUZZ=ON -DENGINE_SANITIZE=address$(comma)undefined)
 	for target in pdu op canned; do \
 	    build/c/fuzz/test/fuzz_$$target -max_total_time=$(FUZZ_S) -max_len=4096 \
