@@ -27,7 +27,7 @@ from ldapslam.reports.results.store import Store
 _HERE = Path(__file__).parent
 _PROGRAM = _HERE / "fleet_program.py"
 _TIMEOUT_S = 20.0
-_LOOK_EVERY_S = 0.02
+_LOOK_EVERY_S = 0.05
 _LOG_CHARACTERS = 4000
 
 FINAL = ("finished", "failed", "cancelled")
@@ -80,6 +80,7 @@ class FleetOfProcesses:
         self.address = f"unix:{self.folder}/coordinator"
         self.store = self.folder / "results.sqlite"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._client: Client | None = None
 
     def start_coordinator(self, **options: Any) -> None:
         """On the same address and store each time."""
@@ -89,6 +90,7 @@ class FleetOfProcesses:
         address = process.stdout.readline().decode().strip()
         assert address, self.logs()
         self.address = address
+        self._drop_client()
 
     def start_agent(
         self, name: str, engine: Sequence[str] | None = None, **options: Any
@@ -148,12 +150,21 @@ class FleetOfProcesses:
             )
 
     def run(self, run_id: str) -> pb.RunStatus:
-        with self.client() as client:
-            return client.run(run_id)
+        return self._lasting_client().run(run_id)
 
     def agents(self) -> dict[str, pb.AgentStatus]:
-        with self.client() as client:
-            return {agent.name: agent for agent in client.agents()}
+        return {agent.name: agent for agent in self._lasting_client().agents()}
+
+    def _lasting_client(self) -> Client:
+        """One for all the asking while a test waits."""
+        if self._client is None:
+            self._client = self.client()
+        return self._client
+
+    def _drop_client(self) -> None:
+        if self._client is not None:
+            self._client.__exit__(None, None, None)
+            self._client = None
 
     def wait_for_agents(self, *names: str, state: str = "idle") -> None:
         def are_there() -> bool:
@@ -229,6 +240,7 @@ class FleetOfProcesses:
         return "\n".join(parts)
 
     def close(self) -> None:
+        self._drop_client()
         for process in self.processes.values():
             if process.poll() is None:
                 process.kill()
