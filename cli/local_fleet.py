@@ -10,6 +10,8 @@ killed.
 from __future__ import annotations
 
 import contextlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -104,30 +106,36 @@ def agent_names(agents: Agents, count: int | None) -> Sequence[str]:
 
 @contextlib.contextmanager
 def local_fleet(
-    names: Sequence[str], labels: Mapping[str, str], store: Path, logs: Path
+    names: Sequence[str], labels: Mapping[str, str], store: Path, folder: Path
 ) -> Iterator[LocalFleet]:
-    """A coordinator that writes to `store` and an agent of each name, all ready."""
+    """A coordinator that writes to `store` and an agent of each name, all ready.
+
+    Logs go to `folder`; so do the spools, which are removed at the orderly end only.
+    """
+    logs, spools = folder / "logs", folder / "spool"
     logs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="ldapslam-fleet-") as folder:
-        address = f"unix:{folder}/coordinator"
+    with tempfile.TemporaryDirectory(
+        prefix="ldapslam-fleet-", ignore_cleanup_errors=True
+    ) as scratch:
+        address = f"unix:{scratch}/coordinator"
         fleet = LocalFleet(address, logs)
         try:
-            fleet.start(
-                "coordinator",
-                ["coordinator", "--listen", address, "--store", f"{store}"],
-            )
+            where = ["--listen", address, "--store", str(store), "--scratch", scratch]
+            fleet.start("coordinator", ["coordinator", *where])
             # An agent that dials too early waits before it dials again.
             fleet.wait_for_agents(0)
             for name in names:
+                file_name = re.sub(r"[^A-Za-z0-9_.-]|^\.+", "_", name)
                 arguments = ["--coordinator", address, "--name", name]
-                arguments += ["--spool", f"{folder}/{name}"]
+                arguments += ["--spool", str(spools / file_name)]
                 for key, value in labels.items():
                     arguments += ["--label", f"{key}={value}"]
-                fleet.start(name, ["agent", *arguments])
+                fleet.start(file_name, ["agent", *arguments])
             fleet.wait_for_agents(len(names))
             yield fleet
         finally:
             fleet.stop()
+            shutil.rmtree(spools, ignore_errors=True)
 
 
 def _last_lines(log: Path) -> str:

@@ -84,7 +84,7 @@ def run_locally(
     with _results_folder(out) as results:
         store_file = results.folder / STORE_NAME
         labels = job.agents.labels or {}
-        with local_fleet(names, labels, store_file, results.folder / "logs") as fleet:
+        with local_fleet(names, labels, store_file, results.folder) as fleet:
             status, is_interrupted = _run_on(fleet, job_file, overrides)
         raise_if_never_started(status)
         results.keep(status.run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,10 +49,18 @@ def state_folder() -> Path:
     show_default="results.sqlite in the user's state folder",
     help="Results store: a file, or a URL.",
 )
+@click.option(
+    "--scratch",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    hidden=True,
+)
 @_insecure_option
 @lifeline_option
 @config_option
-def coordinator_command(listen: tuple[str, ...], store: str, insecure: bool) -> None:
+def coordinator_command(
+    listen: tuple[str, ...], store: str, insecure: bool, scratch: Path | None
+) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
     from ldapslam.coordinator.server import run_coordinator
 
@@ -62,7 +71,12 @@ def coordinator_command(listen: tuple[str, ...], store: str, insecure: bool) -> 
     def on_ready(addresses: Sequence[str]) -> None:
         say(f"coordinator on {', '.join(addresses)}, store {store}")
 
-    run_coordinator(list(listen), store, insecure=insecure, on_ready=on_ready)
+    try:
+        run_coordinator(list(listen), store, insecure=insecure, on_ready=on_ready)
+    finally:
+        # Of a local fleet whose command was killed and cannot remove it any more.
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _labels(

@@ -297,7 +297,11 @@ def test_an_interrupted_run_drains_reports_and_ends_with_130(
 
 def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> None:
     job = write_job(tmp_path, lab, duration="60s")
-    with Running("run", job, "--out", "here", cwd=tmp_path) as run:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    with Running(
+        *("run", job, "--out", "here"), cwd=tmp_path, variables={"TMPDIR": f"{scratch}"}
+    ) as run:
         run.wait_for_text(" measure ")
         pids = descendants(run.process.pid)
         assert len(pids) >= 3  # coordinator, agent, engine
@@ -305,6 +309,7 @@ def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> N
         run.wait()
         for pid in pids:
             wait_until_gone(pid)
+    assert not list(scratch.iterdir())
 
 
 def descendants(pid: int) -> list[int]:

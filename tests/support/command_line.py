@@ -45,14 +45,18 @@ class Running:
     """
 
     def __init__(
-        self, *arguments: str | Path, cwd: Path, name: str = "command"
+        self,
+        *arguments: str | Path,
+        cwd: Path,
+        name: str = "cli",
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._stdout, self._stderr = cwd / f"{name}.out", cwd / f"{name}.err"
         with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             self.process = subprocess.Popen(
                 [*COMMAND, *map(str, arguments)],
                 cwd=cwd,
-                env=environment(),
+                env=environment(variables),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
