@@ -162,8 +162,6 @@ def drive(uri: str, name: str, load: str, *, realtime: bool) -> Load:
     job = load_job_text(text, file="selfcheck", base=None)
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=1)
     engine = Engine(
-        agent_index=0,
-        agent_count=1,
         seed=plan.seed,
         workers=1,
         boundaries_ns=plan.boundaries_ns,

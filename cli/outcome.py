@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import put, put_json, say
-from ldapslam.jobs.errors import ExitCode, RunAborted
+from ldapslam.jobs.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import error_of
 from ldapslam.reports.content import document
@@ -36,10 +36,22 @@ def raise_if_never_started(status: pb.RunStatus) -> None:
     raise RunAborted(status.state_detail or f"it was {status.state} before its start")
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder that results go to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {str(folder)!r} cannot be made: {error.strerror}",
+            hint="name another one with --out",
+        ) from error
+
+
 def report(
     store: Store, run_id: str, *, out: Path, formats: Sequence[str]
 ) -> tuple[Summary, list[Path]]:
     """Write the reports of a run into `out`; their paths."""
+    make_folder(out)
     summary = summarise(store, run_id)
     return summary, render(summary, out, formats, store=store)
 

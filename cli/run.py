@@ -22,6 +22,7 @@ from ldapslam.cli.local_fleet import LocalFleet, agent_names, local_fleet
 from ldapslam.cli.operate import submit_job
 from ldapslam.cli.options import FORMATS, job_argument, set_option
 from ldapslam.cli.outcome import (
+    make_folder,
     name_files,
     raise_if_never_started,
     report,
@@ -124,7 +125,7 @@ class _Results:
         self.folder = out or RUNS_FOLDER / f"unfinished-{time.time_ns()}"
         self._has_existed = self.folder.exists()
         self._is_kept = False
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
 
     def keep(self, run_id: str) -> None:
         """There are results: give the folder its name."""

@@ -164,6 +164,14 @@ def test_wrong_usage_ends_with_2_and_starts_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
 
+def test_a_folder_that_cannot_be_made_ends_with_2(lab: Lab, tmp_path: Path) -> None:
+    job = write_job(tmp_path, lab)
+    ended = ldapslam("run", job, "--out", job / "below-a-file", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "cannot be made" in ended.stderr
+    assert "hint: " in ended.stderr
+
+
 def test_every_fault_of_a_job_is_named_with_its_place_and_a_hint(
     tmp_path: Path,
 ) -> None:
