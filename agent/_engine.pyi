@@ -14,8 +14,6 @@ class Engine:
     def __init__(
         self,
         *,
-        agent_index: int,
-        agent_count: int,
         seed: int,
         workers: int,
         boundaries_ns: Sequence[int],

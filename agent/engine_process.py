@@ -59,6 +59,7 @@ EXIT_ORPHANED = 3
 
 _PR_SET_PDEATHSIG = 1
 _SNAPSHOT_WAIT_NS = 1_000_000_000
+_START_POLL_S = 0.001
 
 
 class Engine(Protocol):
@@ -149,8 +150,6 @@ class RunProcess:
         module = importlib.import_module("ldapslam.agent._engine")
         plan = self._plan
         engine: Engine = module.Engine(
-            agent_index=plan.agent_index,
-            agent_count=plan.agent_count,
             seed=plan.seed,
             workers=self._workers,
             boundaries_ns=plan.boundaries_ns,
@@ -176,15 +175,17 @@ class RunProcess:
         t0_mono_ns = request.start.t0_mono_ns
         engine.start(t0_mono_ns)
         with stop_on_request(self._pipe, engine):
-            sampler = self._wait_for_start(t0_mono_ns)
+            sampler = self._wait_for_start(engine, t0_mono_ns)
             self._pass_snapshots_on(engine, sampler)
         self._pipe.send(finished=pb.EngineFinished(facts_json=self._facts_json(engine)))
 
-    def _wait_for_start(self, t0_mono_ns: int) -> HostSampler:
+    def _wait_for_start(self, engine: Engine, t0_mono_ns: int) -> HostSampler:
         while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / 1e9)
         sampler = HostSampler()
-        error_ns = time.monotonic_ns() - t0_mono_ns
+        # the last worker's own; this thread may wake later than all of them
+        while (error_ns := engine.facts()["start_error_ns"]) is None:
+            time.sleep(_START_POLL_S)
         self._pipe.send(started=pb.EngineStarted(start_error_ns=error_ns))
         return sampler
 
@@ -211,7 +212,9 @@ class RunProcess:
             index += 1
 
     def _facts_json(self, engine: Engine) -> str:
-        return facts_json({**self._facts, **engine.facts()})
+        granted = engine.facts()
+        del granted["start_error_ns"]  # travels by itself, in `started`
+        return facts_json({**self._facts, **granted})
 
 
 @contextlib.contextmanager

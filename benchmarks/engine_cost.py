@@ -298,8 +298,6 @@ def engine_child(job_text: str, realtime: str) -> None:
     raise_descriptor_limit()
     plan = plan_of(job_text)
     engine: Any = _engine.Engine(
-        agent_index=0,
-        agent_count=1,
         seed=plan.seed,
         workers=1,
         boundaries_ns=plan.boundaries_ns,

@@ -508,5 +508,11 @@ slam_engine_facts(const struct slam_engine *e, struct slam_engine_facts *facts)
         open_workers += slam_worker_is_open(e->workers[i]);
         realtime_workers += slam_worker_realtime(e->workers[i]);
     }
+    for (size_t i = 0; i < e->worker_count; i++) {
+        uint64_t error_ns = slam_worker_start_error_ns(e->workers[i]);
+
+        facts->start_error_ns =
+            error_ns > facts->start_error_ns ? error_ns : facts->start_error_ns;
+    }
     facts->realtime = open_workers > 0 && realtime_workers == open_workers;
 }

@@ -135,6 +135,8 @@ struct slam_engine_facts {
     bool realtime; /* every worker of open streams has SCHED_FIFO, and there is one */
     uint32_t workers;
     size_t connections;
+    /* Longest time after T0 at which a worker began; UINT64_MAX until all have. */
+    uint64_t start_error_ns;
 };
 
 void slam_engine_facts(const struct slam_engine *engine,

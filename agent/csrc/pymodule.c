@@ -119,12 +119,11 @@ static int
 engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {
-        "agent_index",      "agent_count",    "seed",       "workers",  "boundaries_ns",
-        "measure_start_ns", "measure_end_ns", "ramp_up_ns", "grace_ns", "realtime",
-        "spin_ns",          "max_pdu_bytes",  NULL};
+        "seed",       "workers",  "boundaries_ns", "measure_start_ns", "measure_end_ns",
+        "ramp_up_ns", "grace_ns", "realtime",      "spin_ns",          "max_pdu_bytes",
+        NULL};
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_engine_config config = {0};
-    unsigned int agent_index, agent_count;
     unsigned long long seed, measure_start, measure_end, ramp_up, grace;
     unsigned long long spin = 20000, max_pdu = 16u << 20;
     unsigned int workers;
@@ -139,10 +138,9 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "the engine is initialised");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IIKIOKKKK|pKK", names, &agent_index,
-                                     &agent_count, &seed, &workers, &boundaries,
-                                     &measure_start, &measure_end, &ramp_up, &grace,
-                                     &realtime, &spin, &max_pdu))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "KIOKKKK|pKK", names, &seed, &workers, &boundaries,
+            &measure_start, &measure_end, &ramp_up, &grace, &realtime, &spin, &max_pdu))
         return -1;
     boundaries_ns = u64_array(boundaries, &boundary_count);
     if (!boundaries_ns)
@@ -647,6 +645,10 @@ engine_facts(PyObject *self_object, PyObject *unused)
               put(d, "tls", PyUnicode_FromString(facts.tls)) ||
               put(d, "kernel_stamps", PyBool_FromLong(facts.kernel_stamps)) ||
               put(d, "realtime", PyBool_FromLong(facts.realtime)) ||
+              put(d, "start_error_ns",
+                  facts.start_error_ns == UINT64_MAX
+                      ? Py_NewRef(Py_None)
+                      : PyLong_FromUnsignedLongLong(facts.start_error_ns)) ||
               put_u64(d, "workers", facts.workers) ||
               put_u64(d, "connections", facts.connections)))
         Py_CLEAR(d);

@@ -119,6 +119,7 @@ struct slam_worker {
     bool started;
     atomic_bool realtime_granted;
     atomic_bool stamps;
+    _Atomic uint64_t start_error_ns;
 };
 
 /* Draws the operation of the flow's next request. */

@@ -462,6 +462,12 @@ run_schedules(struct slam_worker *worker, uint64_t now_ns, uint64_t limit_ns)
     }
 }
 
+static uint64_t
+since_ns(uint64_t later_ns, uint64_t earlier_ns)
+{
+    return later_ns > earlier_ns ? later_ns - earlier_ns : 0;
+}
+
 /* Until T0: takes connections, sends nothing, measures nothing. */
 static void
 wait_for_start(struct slam_worker *worker, struct thread_clocks *clocks)
@@ -478,6 +484,7 @@ wait_for_start(struct slam_worker *worker, struct thread_clocks *clocks)
         wait_and_handle(worker, now_ns, until_ns, until_ns,
                         worker->realtime_granted ? worker->config.spin_ns : 0);
     }
+    atomic_store(&worker->start_error_ns, since_ns(slam_clock_mono_ns(), t->t0_ns));
     record->start_ns = t->t0_ns;
     record->wait_ns = record->spin_ns = record->loops = 0;
     clocks->cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -698,6 +705,7 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     worker->epoll_fd = worker->timer_fd = -1;
     worker->armed_ns = UINT64_MAX;
     atomic_init(&worker->stamps, true);
+    atomic_init(&worker->start_error_ns, UINT64_MAX);
     /* both leave something that destroy accepts, also when they fail */
     rc = slam_inbox_init(&worker->inbox);
     if (slam_recorder_init(&worker->recorder, config->total_op_count,
@@ -828,6 +836,12 @@ struct slam_recorder *
 slam_worker_recorder(struct slam_worker *worker)
 {
     return &worker->recorder;
+}
+
+uint64_t
+slam_worker_start_error_ns(const struct slam_worker *worker)
+{
+    return worker->start_error_ns;
 }
 
 bool

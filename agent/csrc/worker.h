@@ -65,6 +65,9 @@ void slam_worker_join(struct slam_worker *worker);
 
 struct slam_recorder *slam_worker_recorder(struct slam_worker *worker);
 
+/* How long after T0 the worker began; UINT64_MAX: it has not yet. Any thread. */
+uint64_t slam_worker_start_error_ns(const struct slam_worker *worker);
+
 /* What the thread was granted; valid once its first interval is closed. */
 bool slam_worker_realtime(const struct slam_worker *worker);
 /* True when every connection set up so far has kernel receive stamps. */

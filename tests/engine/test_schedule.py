@@ -156,8 +156,6 @@ def test_sequence_is_emitted_once_by_agents_and_workers_together() -> None:
                         operations=[search(sequence_of(5000, 5999))],
                     )
                 ],
-                agent_index=agent,
-                agent_count=2,
                 workers=2,
                 duration_ns=500 * MS,
             )

@@ -221,8 +221,6 @@ def new_engine(
     boundaries = [*range(interval_ns, duration_ns, interval_ns), duration_ns]
     start_ns, end_ns = measure_ns or (0, duration_ns)
     settings: dict[str, Any] = {
-        "agent_index": 0,
-        "agent_count": 1,
         "seed": 1,
         "workers": 1,
         "boundaries_ns": boundaries,

@@ -123,7 +123,7 @@ class FakeEngine:
             self._stopped.set()
 
     def facts(self) -> dict[str, Any]:
-        return {"kernel_stamps": True, "realtime": False}
+        return {"kernel_stamps": True, "realtime": False, "start_error_ns": 0}
 
     def close(self) -> None:
         pass
