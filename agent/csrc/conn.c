@@ -46,7 +46,7 @@ struct slam_wire {
     uint64_t ahead_taken; /* bytes, ever */
 };
 
-/* -- provider: the socket ---------------------------------------------------------- */
+/* -- provider: the socket -- */
 
 static int
 layer_setup(Sockbuf_IO_Desc *sbiod, void *arg)
@@ -177,8 +177,7 @@ provider_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
 static Sockbuf_IO provider_io = {layer_setup,   layer_remove,   layer_ctrl,
                                  provider_read, provider_write, provider_close};
 
-/* -- tap: above everything libldap put on the socket --------------------------------
- */
+/* -- tap: above everything libldap put on the socket -- */
 
 static ber_slen_t
 tap_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
@@ -205,8 +204,7 @@ tap_setup(Sockbuf_IO_Desc *sbiod, void *arg)
 static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
                             tap_read,  tap_write,    tap_close};
 
-/* -- set-up --------------------------------------------------------------------------
- */
+/* -- set-up -- */
 
 static int
 fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
@@ -377,8 +375,7 @@ slam_wire_close(struct slam_wire *wire, bool polite)
     free(wire);
 }
 
-/* -- carrying ------------------------------------------------------------------------
- */
+/* -- carrying -- */
 
 int
 slam_wire_fd(const struct slam_wire *wire)

@@ -354,45 +354,7 @@ slam_engine_stop(struct slam_engine *e)
         slam_worker_wake(e->workers[i]);
 }
 
-/* -- snapshots
- * -------------------------------------------------------------------------- */
-
-static void
-merge_op(struct slam_op_record *to, const struct slam_op_record *from)
-{
-    to->scheduled += from->scheduled;
-    to->sent += from->sent;
-    to->completed += from->completed;
-    to->succeeded += from->succeeded;
-    to->failed += from->failed;
-    to->dropped += from->dropped;
-    to->unresolved += from->unresolved;
-    to->timed_out += from->timed_out;
-    to->entries += from->entries;
-    to->references += from->references;
-    for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
-        to->result_codes[i] += from->result_codes[i];
-    for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
-        for (size_t metric = 0; metric < SLAM_METRICS; metric++)
-            slam_histogram_merge(&to->histograms[outcome][metric],
-                                 &from->histograms[outcome][metric]);
-}
-
-static void
-merge_stream(struct slam_stream_record *to, const struct slam_stream_record *from)
-{
-    to->connects += from->connects;
-    to->connect_failures += from->connect_failures;
-    to->disconnects += from->disconnects;
-    to->protocol_errors += from->protocol_errors;
-    to->late_responses += from->late_responses;
-    to->unexpected_messages += from->unexpected_messages;
-    to->notices += from->notices;
-    to->stamps_missing += from->stamps_missing;
-    to->in_flight += from->in_flight;
-    to->backlog += from->backlog;
-    slam_histogram_merge(&to->connect_time, &from->connect_time);
-}
+/* -- snapshots -- */
 
 static void
 clear_merged(struct slam_engine *e)
@@ -425,9 +387,9 @@ merge_worker(struct slam_engine *e, uint32_t index, bool open,
     uint64_t wall_ns = after(end_ns, start_ns);
 
     for (size_t i = 0; i < 2 * e->op_count; i++)
-        merge_op(&e->merged_ops[i], &r->ops[i]);
+        slam_op_record_merge(&e->merged_ops[i], &r->ops[i]);
     for (size_t i = 0; i < e->stream_count; i++)
-        merge_stream(&e->merged_streams[i], &r->streams[i]);
+        slam_stream_record_merge(&e->merged_streams[i], &r->streams[i]);
     s->start_ns = start_ns < s->start_ns ? start_ns : s->start_ns;
     s->end_ns = end_ns > s->end_ns ? end_ns : s->end_ns;
     s->clock_step_ns =

@@ -70,8 +70,7 @@ append(PyObject *list, PyObject *item)
     return rc;
 }
 
-/* -- Engine -------------------------------------------------------------------------
- */
+/* -- Engine -- */
 
 struct engine_object {
     PyObject_HEAD struct slam_engine *engine;
@@ -678,8 +677,7 @@ static PyType_Spec engine_spec = {.name = "ldapslam.agent._engine.Engine",
                                   .flags = Py_TPFLAGS_DEFAULT,
                                   .slots = engine_slots};
 
-/* -- Responder ----------------------------------------------------------------------
- */
+/* -- Responder -- */
 
 struct responder_object {
     PyObject_HEAD struct slam_responder *responder;
@@ -930,8 +928,7 @@ static PyType_Spec responder_spec = {.name = "ldapslam.agent._engine.Responder",
                                      .flags = Py_TPFLAGS_DEFAULT,
                                      .slots = responder_slots};
 
-/* -- module
-   --------------------------------------------------------------------------- */
+/* -- module -- */
 
 static int
 module_exec(PyObject *module)

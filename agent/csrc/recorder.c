@@ -121,3 +121,41 @@ slam_recorder_release(struct slam_recorder *r, uint64_t index)
     r->released = index + 1;
     pthread_mutex_unlock(&r->lock);
 }
+
+void
+slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from)
+{
+    to->scheduled += from->scheduled;
+    to->sent += from->sent;
+    to->completed += from->completed;
+    to->succeeded += from->succeeded;
+    to->failed += from->failed;
+    to->dropped += from->dropped;
+    to->unresolved += from->unresolved;
+    to->timed_out += from->timed_out;
+    to->entries += from->entries;
+    to->references += from->references;
+    for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
+        to->result_codes[i] += from->result_codes[i];
+    for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
+        for (size_t metric = 0; metric < SLAM_METRICS; metric++)
+            slam_histogram_merge(&to->histograms[outcome][metric],
+                                 &from->histograms[outcome][metric]);
+}
+
+void
+slam_stream_record_merge(struct slam_stream_record *to,
+                         const struct slam_stream_record *from)
+{
+    to->connects += from->connects;
+    to->connect_failures += from->connect_failures;
+    to->disconnects += from->disconnects;
+    to->protocol_errors += from->protocol_errors;
+    to->late_responses += from->late_responses;
+    to->unexpected_messages += from->unexpected_messages;
+    to->notices += from->notices;
+    to->stamps_missing += from->stamps_missing;
+    to->in_flight += from->in_flight;
+    to->backlog += from->backlog;
+    slam_histogram_merge(&to->connect_time, &from->connect_time);
+}

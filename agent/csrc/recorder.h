@@ -45,6 +45,9 @@ struct slam_op_record {
 /* Clears a record that is zeroed memory or was valid. */
 void slam_op_record_clear(struct slam_op_record *op);
 
+/* Adds every counter and histogram of `from` to `to`. */
+void slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from);
+
 struct slam_stream_record {
     uint64_t connects;
     uint64_t connect_failures;
@@ -60,6 +63,8 @@ struct slam_stream_record {
 };
 
 void slam_stream_record_clear(struct slam_stream_record *stream);
+void slam_stream_record_merge(struct slam_stream_record *to,
+                              const struct slam_stream_record *from);
 
 struct slam_interval_record {
     uint64_t start_ns; /* CLOCK_MONOTONIC */

@@ -2,6 +2,7 @@
 #include "request.h"
 
 #include "clock.h"
+#include "schedule.h"
 
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,46 +15,7 @@
 #define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
 #define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
 
-uint32_t
-slam_request_pick(struct slam_flow *flow)
-{
-    const struct slam_stream *stream = flow->stream;
-    uint64_t draw;
-
-    if (stream->op_count == 1)
-        return 0;
-    draw = slam_rng_below(&flow->values_rng, stream->total_weight);
-    for (uint32_t op = 0;; op++) {
-        if (draw < stream->ops[op].weight)
-            return op;
-        draw -= stream->ops[op].weight;
-    }
-}
-
-bool
-slam_request_measured(const struct slam_worker *worker, uint64_t intended_ns)
-{
-    const struct slam_timeline *t = worker->config.timeline;
-
-    return intended_ns >= t->t0_ns + t->measure_start_ns &&
-           intended_ns < t->t0_ns + t->measure_end_ns;
-}
-
-struct slam_op_record *
-slam_request_record(const struct slam_flow *flow, uint32_t op, bool measured)
-{
-    return slam_recorder_op(&flow->worker->recorder, flow->stream->first_op + op,
-                            measured);
-}
-
-static struct slam_stream_record *
-stream_record(const struct slam_flow *flow)
-{
-    return &flow->worker->recorder.active->streams[flow->stream_index];
-}
-
-/* -- slots ----------------------------------------------------------------------------
- */
+/* -- slots -- */
 
 /* Brings the flow's count of usable slots in line with the connection's state. */
 static void
@@ -125,14 +87,13 @@ slot_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_ns)
 {
     if (conn->flow->stream->open) {
         offer(conn, received_ns);
-        slam_worker_slot_free(conn->flow);
+        slam_schedule_slot_free(conn->flow);
     } else {
-        slam_worker_client_free(conn, done_ns);
+        slam_schedule_client_free(conn, done_ns);
     }
 }
 
-/* -- loss -----------------------------------------------------------------------------
- */
+/* -- loss -- */
 
 static uint64_t
 backoff_ns(struct slam_conn *conn)
@@ -173,7 +134,7 @@ lose(struct slam_conn *conn)
 
         if (slot->state == SLAM_SLOT_SENT) {
             sent_list_remove(flow, slot);
-            slam_request_record(flow, slot->op, slot->measured)->unresolved++;
+            slam_flow_op_record(flow, slot->op, slot->measured)->unresolved++;
         }
         if (slot->state != SLAM_SLOT_FREE)
             slot_release(slot);
@@ -181,7 +142,7 @@ lose(struct slam_conn *conn)
     conn->timed_out = 0;
     offer(conn, now_ns);
     conn->ready = conn->begun && !conn->thinking;
-    stream_record(flow)->disconnects++;
+    slam_flow_stream_record(flow)->disconnects++;
     reconnect(conn, now_ns);
 }
 
@@ -189,7 +150,7 @@ void
 slam_request_connected(struct slam_conn *conn, uint64_t now_ns)
 {
     struct slam_flow *flow = conn->flow;
-    struct slam_stream_record *record = stream_record(flow);
+    struct slam_stream_record *record = slam_flow_stream_record(flow);
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = conn};
 
     if (!conn->link.wire) {
@@ -213,14 +174,13 @@ slam_request_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->generation = FIRST_GENERATION;
     if (flow->stream->open) {
         offer(conn, now_ns);
-        slam_worker_slot_free(flow);
+        slam_schedule_slot_free(flow);
     } else if (conn->ready) {
-        slam_worker_client_free(conn, now_ns);
+        slam_schedule_client_free(conn, now_ns);
     }
 }
 
-/* -- sending --------------------------------------------------------------------------
- */
+/* -- sending -- */
 
 static void
 arm_write(struct slam_conn *conn, bool wanted)
@@ -261,7 +221,7 @@ slam_request_send(struct slam_conn *conn, uint32_t op, uint64_t intended_ns,
     conn->free_count--;
     slot->state = SLAM_SLOT_SENT;
     slot->op = op;
-    slot->measured = slam_request_measured(worker, intended_ns);
+    slot->measured = slam_flow_measures(flow, intended_ns);
     slot->intended_ns = intended_ns;
     slot->slot_free_ns = slot_free_ns;
     slot->message_id = next_message_id(conn, slot_index);
@@ -272,7 +232,7 @@ slam_request_send(struct slam_conn *conn, uint32_t op, uint64_t intended_ns,
      * after that is the network's and the directory's time. */
     slot->sent_ns = slam_clock_mono_ns();
     written = slam_wire_write(conn->link.wire, end - len, len);
-    slam_request_record(flow, op, slot->measured)->sent++;
+    slam_flow_op_record(flow, op, slot->measured)->sent++;
     sent_list_append(flow, slot);
     if (written < 0) {
         lose(conn);
@@ -305,12 +265,11 @@ flush(struct slam_conn *conn)
     arm_write(conn, false);
     if (conn->flow->stream->open) {
         offer(conn, slam_clock_mono_ns());
-        slam_worker_slot_free(conn->flow);
+        slam_schedule_slot_free(conn->flow);
     }
 }
 
-/* -- receiving ------------------------------------------------------------------------
- */
+/* -- receiving -- */
 
 /* Kernel stamp on CLOCK_MONOTONIC; done_ns where there is none, or where a step of the
  * wall clock since the last reading makes it impossible. */
@@ -323,7 +282,7 @@ received_ns(const struct slam_slot *slot, uint64_t done_ns)
 
     if (stamp != 0 && received >= slot->sent_ns && received <= done_ns)
         return received;
-    stream_record(flow)->stamps_missing++;
+    slam_flow_stream_record(flow)->stamps_missing++;
     return done_ns;
 }
 
@@ -338,7 +297,7 @@ complete(struct slam_slot *slot, int32_t code, uint64_t done_ns)
 {
     struct slam_conn *conn = slot->conn;
     struct slam_flow *flow = conn->flow;
-    struct slam_op_record *record = slam_request_record(flow, slot->op, slot->measured);
+    struct slam_op_record *record = slam_flow_op_record(flow, slot->op, slot->measured);
     uint64_t received = received_ns(slot, done_ns);
     bool waited = slot->slot_free_ns > slot->intended_ns;
     uint64_t could_send = waited ? slot->slot_free_ns : slot->intended_ns;
@@ -370,7 +329,7 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
 {
     struct slam_conn *conn = slot->conn;
 
-    stream_record(conn->flow)->late_responses++;
+    slam_flow_stream_record(conn->flow)->late_responses++;
     conn->timed_out--;
     slot_release(slot);
     slot_freed(conn, done_ns, done_ns);
@@ -387,19 +346,19 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu, uint64_t done_ns)
 
     if (pdu->message_id == 0) {
         /* RFC 4511 4.4: the directory is about to close, or tells of something else */
-        stream_record(flow)->notices++;
+        slam_flow_stream_record(flow)->notices++;
         return true;
     }
     slot = slot_index < flow->stream->in_flight ? &conn->slots[slot_index] : NULL;
     if (!slot || slot->state == SLAM_SLOT_FREE || slot->message_id != pdu->message_id) {
-        stream_record(flow)->unexpected_messages++;
+        slam_flow_stream_record(flow)->unexpected_messages++;
         return true;
     }
     if (pdu->tag == SLAM_PDU_INTERMEDIATE_RESPONSE)
         return true;
     if (pdu->tag == SLAM_PDU_SEARCH_ENTRY || pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {
         struct slam_op_record *record =
-            slam_request_record(flow, slot->op, slot->measured);
+            slam_flow_op_record(flow, slot->op, slot->measured);
 
         if (flow->stream->ops[slot->op].response_tag != SLAM_PDU_SEARCH_DONE)
             return false;
@@ -452,7 +411,7 @@ receive(struct slam_conn *conn)
             }
         }
         if (rc < 0) {
-            stream_record(conn->flow)->protocol_errors++;
+            slam_flow_stream_record(conn->flow)->protocol_errors++;
             lose(conn);
             return;
         }
@@ -480,8 +439,7 @@ slam_request_io(struct slam_conn *conn, uint32_t events)
         receive(conn);
 }
 
-/* -- time-outs and the end
- * ------------------------------------------------------------- */
+/* -- time-outs and the end -- */
 
 void
 slam_request_expire(struct slam_flow *flow, uint64_t now_ns)
@@ -493,7 +451,7 @@ slam_request_expire(struct slam_flow *flow, uint64_t now_ns)
         struct slam_conn *conn = slot->conn;
 
         sent_list_remove(flow, slot);
-        slam_request_record(flow, slot->op, slot->measured)->timed_out++;
+        slam_flow_op_record(flow, slot->op, slot->measured)->timed_out++;
         slot->state = SLAM_SLOT_TIMED_OUT;
         /* a connection on which nothing answers any more is given up */
         if (++conn->timed_out == flow->stream->in_flight)
@@ -508,7 +466,7 @@ slam_request_give_up(struct slam_flow *flow)
         struct slam_slot *slot = flow->oldest;
 
         sent_list_remove(flow, slot);
-        slam_request_record(flow, slot->op, slot->measured)->unresolved++;
+        slam_flow_op_record(flow, slot->op, slot->measured)->unresolved++;
         slot->state = SLAM_SLOT_TIMED_OUT;
     }
 }

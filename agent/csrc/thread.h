@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a worker's thread is given by the kernel: CPU time, the wait for a CPU,
+ * real-time priority; and how the kernel's stamps relate to the engine's clock. All
+ * calls from the thread itself. */
+#ifndef SLAM_THREAD_H
+#define SLAM_THREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct slam_thread {
+    int schedstat_fd;         /* -1: the kernel does not tell of waits */
+    bool realtime;            /* holds SCHED_FIFO */
+    bool spins;               /* may poll before a paced send */
+    uint64_t window_start_ns; /* of the watch over its CPU share */
+    uint64_t window_cpu_ns;
+};
+
+/* Takes timer slack 1 ns and, if wanted and allowed, SCHED_FIFO. */
+void slam_thread_open(struct slam_thread *thread, bool want_realtime);
+void slam_thread_close(struct slam_thread *thread);
+
+/* CPU time used, and time spent runnable but not running; since the thread's start. */
+uint64_t slam_thread_cpu_ns(void);
+uint64_t slam_thread_run_queue_ns(const struct slam_thread *thread);
+
+/* Keeps a real-time thread within its CPU budget; cheap, for every turn of a loop. A
+ * real-time thread that hardly sleeps starves what shares its core, the directory under
+ * test perhaps, until the kernel takes the core away for tens of milliseconds. Above
+ * the limit it stops spinning, and still above, it gives SCHED_FIFO back, for good. */
+void slam_thread_watch(struct slam_thread *thread, uint64_t now_ns);
+
+/* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, modulo 2^64, from the closest of five
+ * bracketed readings. */
+uint64_t slam_thread_realtime_offset_ns(void);
+
+#endif
