@@ -41,6 +41,7 @@ class Engine:
         connections: int,
         first_connection: int,
         connection_stride: int,
+        total_connections: int,
         in_flight: int,
         think_time_ns: int,
         rate_events: int,

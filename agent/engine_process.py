@@ -287,6 +287,7 @@ def _stream_settings(stream: StreamPlan) -> dict[str, Any]:
         "connections",
         "first_connection",
         "connection_stride",
+        "total_connections",
         "in_flight",
         "think_time_ns",
         "rate_events",

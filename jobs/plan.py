@@ -60,6 +60,8 @@ class StreamPlan:
     connections: int
     first_connection: int
     connection_stride: int
+    #: Of the whole run.
+    total_connections: int
     #: Most requests in flight per connection; 1 in a closed loop.
     in_flight: int
     think_time_ns: int
@@ -155,6 +157,7 @@ def _stream_plan(job: Job, stream: Stream, index: int, count: int) -> StreamPlan
         connections=share(load.connections, count, index),
         first_connection=index,
         connection_stride=count,
+        total_connections=load.connections,
         in_flight=open_loop.in_flight if open_loop else 1,
         think_time_ns=load.closed.think_time_ns if load.closed else 0,
         rate_events=open_loop.rate.events if open_loop else 0,

@@ -25,13 +25,11 @@
 /* A TLS library reads a record's five-byte header first; one recvmsg serves both. */
 #define READ_AHEAD_BYTES 16384u
 
-#define CACHE_LINE 64u
-
 /* A peer that sends faster than we read must leave the other connections their turn. */
 #define READS_PER_TURN 16u
 
 struct slam_wire {
-    _Alignas(CACHE_LINE) LDAP *ld;
+    _Alignas(SLAM_CACHE_LINE) LDAP *ld;
     Sockbuf_IO_Desc *tap;
     int fd;
     bool plain; /* nothing between tap and provider: the way through them is saved */
@@ -314,21 +312,23 @@ slam_wire_init(void)
     ldap_get_option(NULL, LDAP_OPT_PROTOCOL_VERSION, &version);
 }
 
+size_t
+slam_wire_size(void)
+{
+    return sizeof(struct slam_wire);
+}
+
 int
-slam_wire_open(const struct slam_conn_config *config, size_t uri_index,
+slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *storage,
                struct slam_wire **out, uint64_t *elapsed_ns,
                struct slam_conn_error *error)
 {
     const char *uri = config->uris[uri_index];
     uint64_t started_ns = slam_clock_mono_ns();
     enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
-    struct slam_wire *wire = aligned_alloc(CACHE_LINE, sizeof(*wire));
+    struct slam_wire *wire = storage;
     int rc;
 
-    if (!wire) {
-        fail(error, NULL, uri, stage, LDAP_NO_MEMORY);
-        return SLAM_ENOMEM;
-    }
     memset(wire, 0, sizeof(*wire));
     errno = 0;
     rc = ldap_initialize(&wire->ld, uri);
@@ -372,7 +372,6 @@ slam_wire_close(struct slam_wire *wire, bool polite)
         ldap_unbind_ext(wire->ld, NULL, NULL);
     }
     free(wire->ahead);
-    free(wire);
 }
 
 /* -- carrying -- */

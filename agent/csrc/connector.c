@@ -139,8 +139,8 @@ connector_main(void *arg)
         pthread_mutex_unlock(&c->lock);
         slam_wire_close(link->wire, false);
         link->wire = NULL;
-        rc = slam_wire_open(link->config, link->uri_index, &wire, &link->connect_ns,
-                            &error);
+        rc = slam_wire_open(link->config, link->uri_index, link->storage, &wire,
+                            &link->connect_ns, &error);
         link->wire = wire;
         deliver(link);
         pthread_mutex_lock(&c->lock);

@@ -29,6 +29,7 @@ struct slam_link {
     size_t uri_index;
     struct slam_inbox *inbox;
     struct slam_wire *wire; /* submit: the broken one or NULL; delivery: new or NULL */
+    void *storage;          /* where the wire is made: slam_wire_size bytes */
     uint64_t connect_ns;    /* time that the set-up took */
     uint64_t due_ns;        /* not before, CLOCK_MONOTONIC */
     struct slam_link *next;

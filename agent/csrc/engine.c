@@ -136,6 +136,9 @@ stream_fault(const struct slam_stream_config *c)
         return "a stream needs at least one URI";
     if (c->connections < 1)
         return "a stream needs at least one connection";
+    if (c->first_connection + (uint64_t)(c->connections - 1) * c->connection_stride >=
+        c->total_connections)
+        return "connection numbers must be less than total_connections";
     if (c->in_flight < 1 || c->in_flight > MAX_IN_FLIGHT)
         return "in_flight must be 1 to 65536";
     if (!c->open && c->in_flight != 1)
@@ -182,6 +185,7 @@ slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_config *c
                               .connections = c->connections,
                               .first_connection = c->first_connection,
                               .connection_stride = c->connection_stride,
+                              .total_connections = c->total_connections,
                               .think_time_ns = c->think_time_ns,
                               .in_flight = c->in_flight,
                               .rate_events = c->rate_events,

@@ -51,6 +51,7 @@ struct slam_stream_config {
     uint32_t connections;
     uint32_t first_connection;
     uint32_t connection_stride;
+    uint32_t total_connections;
     uint32_t in_flight;
     uint64_t think_time_ns;
     uint64_t rate_events;

@@ -43,6 +43,7 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     uint64_t participant =
         stream->participant + (uint64_t)stream->participants * config->index;
     uint64_t participants = (uint64_t)stream->participants * carriers;
+    uint64_t sequence;
     size_t slots;
     size_t states = 0;
 
@@ -56,23 +57,27 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     for (size_t op = 0; op < stream->op_count; op++)
         states += slam_op_source_count(stream->ops[op].op);
     if (stream->open)
-        flow->backlog_cap = share(stream->max_backlog, config->index, carriers);
+        flow->backlog_cap =
+            stream->max_backlog == 0
+                ? 0
+                : share(stream->max_backlog - 1, config->index, carriers) + 1;
 
     flow->conns = alloc_table(flow->conn_count, sizeof(*flow->conns));
     flow->slots = alloc_table(slots, sizeof(*flow->slots));
+    flow->wires = alloc_table(flow->conn_count, slam_wire_size());
     flow->tx = malloc(flow->conn_count * stream->max_pdu);
     flow->value_states = calloc(states ? states : 1, sizeof(*flow->value_states));
     flow->first_state = calloc(stream->op_count, sizeof(*flow->first_state));
     flow->backlog =
         calloc(flow->backlog_cap ? flow->backlog_cap : 1, sizeof(*flow->backlog));
-    if (!flow->conns || !flow->slots || !flow->tx || !flow->value_states ||
+    if (!flow->conns || !flow->slots || !flow->wires || !flow->tx || !flow->value_states ||
         !flow->first_state || !flow->backlog)
         return SLAM_ENOMEM;
 
-    slam_rng_seed(&flow->values_rng, config->seed,
-                  ((2 * (uint64_t)stream_index) << 32) + participant);
-    slam_rng_seed(&flow->pacer_rng, config->seed,
-                  ((2 * (uint64_t)stream_index + 1) << 32) + participant);
+    sequence = (3 * (uint64_t)stream_index << 32) + participant;
+    slam_rng_seed(&flow->values_rng, config->seed, sequence);
+    slam_rng_seed(&flow->pacer_rng, config->seed, sequence + (UINT64_C(1) << 32));
+    slam_rng_seed(&flow->backoff_rng, config->seed, sequence + (UINT64_C(2) << 32));
     states = 0;
     for (size_t op = 0; op < stream->op_count; op++) {
         const struct slam_op *template = stream->ops[op].op;
@@ -83,10 +88,18 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
                                   &flow->value_states[states++], (uint32_t)participant,
                                   (uint32_t)participants);
     }
-    if (stream->open)
+    if (stream->open) {
+        const struct slam_pacer_share own = {
+            .first = stream->first_connection +
+                     (uint64_t)config->index * stream->connection_stride,
+            .step = (uint64_t)config->count * stream->connection_stride,
+            .count = flow->conn_count,
+            .total = stream->total_connections};
+
         slam_pacer_init(&flow->pacer, stream->rate_events, stream->rate_per_ns,
-                        config->timeline->ramp_up_ns, stream->poisson, participant,
-                        participants, &flow->pacer_rng);
+                        config->timeline->ramp_up_ns, stream->poisson, &own,
+                        &flow->pacer_rng);
+    }
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
         uint64_t local = config->index + (uint64_t)i * config->count;
@@ -96,6 +109,7 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
         conn->link.config = &stream->conn;
         conn->link.uri_index = (size_t)(number % stream->conn.uri_count);
         conn->link.inbox = &worker->inbox;
+        conn->link.storage = flow->wires + i * slam_wire_size();
         conn->slots = flow->slots + (size_t)i * stream->in_flight;
         conn->tx = flow->tx + (size_t)i * stream->max_pdu;
         for (uint32_t slot = stream->in_flight; slot-- > 0;) {
@@ -115,6 +129,7 @@ slam_flow_destroy(struct slam_flow *flow)
         slam_wire_close(flow->conns[i].link.wire, true);
     free(flow->conns);
     free(flow->slots);
+    free(flow->wires);
     free(flow->tx);
     free(flow->value_states);
     free(flow->first_state);

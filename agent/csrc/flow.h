@@ -69,10 +69,12 @@ struct slam_flow {
     struct slam_conn *conns;
     uint32_t conn_count;
     struct slam_slot *slots;
+    uint8_t *wires; /* storage of the connections' wires, one after the other */
     uint8_t *tx;
     struct slam_value_state *value_states; /* of all operations, in their order */
     size_t *first_state;                   /* [op_count] */
     struct slam_rng values_rng;
+    struct slam_rng backoff_rng; /* its own: a lost connection changes no value */
     uint32_t slot_bits;
     uint64_t in_flight;       /* sent, neither done, timed out nor lost */
     struct slam_slot *oldest; /* sent slots by time of sending */

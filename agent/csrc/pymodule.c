@@ -244,6 +244,7 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
                             "connections",
                             "first_connection",
                             "connection_stride",
+                            "total_connections",
                             "in_flight",
                             "think_time_ns",
                             "rate_events",
@@ -267,11 +268,12 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
 
     if (!is_open(self) ||
         !PyArg_ParseTupleAndKeywords(
-            args, kwargs, "sOpzpzz#KKsIIIIKKKpIIK", names, &c.name, &uris, &start_tls,
+            args, kwargs, "sOpzpzz#KKsIIIIIKKKpIIK", names, &c.name, &uris, &start_tls,
             &c.ca_file, &verify, &c.bind_dn, &c.bind_password, &password_len,
             &connect_timeout, &request_timeout, &model, &c.connections,
-            &c.first_connection, &c.connection_stride, &c.in_flight, &think, &events,
-            &per, &poisson, &c.participant, &c.participants, &backlog))
+            &c.first_connection, &c.connection_stride, &c.total_connections,
+            &c.in_flight, &think, &events, &per, &poisson, &c.participant,
+            &c.participants, &backlog))
         return NULL;
     if (strcmp(model, "open") != 0 && strcmp(model, "closed") != 0) {
         PyErr_Format(PyExc_ValueError, "model must be 'open' or 'closed', got '%s'",
@@ -371,28 +373,36 @@ engine_add_operation(PyObject *self_object, PyObject *args, PyObject *kwargs)
     return rc < 0 ? raise_err(rc, err) : PyLong_FromLong(rc);
 }
 
+/* A directory's own words, in whatever encoding they are. */
+static PyObject *
+text(const char *bytes)
+{
+    return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "replace");
+}
+
 static PyObject *
 raise_connect_error(PyObject *self, const struct slam_conn_error *error)
 {
     static const char *const stages[] = {"connect", "tls", "bind", "handover"};
-    const char *stage = stages[error->stage];
     PyObject *type = state_of(self)->connect_error;
-    PyObject *instance = PyObject_CallFunction(type, "ssis", error->uri, stage,
-                                               error->code, error->detail);
+    PyObject *uri = text(error->uri);
+    PyObject *stage = text(stages[error->stage]);
+    PyObject *code = PyLong_FromLong(error->code);
+    PyObject *detail = text(error->detail);
+    PyObject *instance = NULL;
 
-    if (!instance)
-        return NULL;
-    PyObject *attributes =
-        Py_BuildValue("{s:s,s:s,s:i,s:s}", "uri", error->uri, "stage", stage, "code",
-                      error->code, "detail", error->detail);
-    PyObject *dict = PyObject_GetAttrString(instance, "__dict__");
-    int rc = attributes && dict ? PyDict_Update(dict, attributes) : -1;
-
-    Py_XDECREF(attributes);
-    Py_XDECREF(dict);
-    if (rc == 0)
+    if (uri && stage && code && detail)
+        instance = PyObject_CallFunctionObjArgs(type, uri, stage, code, detail, NULL);
+    if (instance && PyObject_SetAttrString(instance, "uri", uri) == 0 &&
+        PyObject_SetAttrString(instance, "stage", stage) == 0 &&
+        PyObject_SetAttrString(instance, "code", code) == 0 &&
+        PyObject_SetAttrString(instance, "detail", detail) == 0)
         PyErr_SetObject(type, instance);
-    Py_DECREF(instance);
+    Py_XDECREF(uri);
+    Py_XDECREF(stage);
+    Py_XDECREF(code);
+    Py_XDECREF(detail);
+    Py_XDECREF(instance);
     return NULL;
 }
 

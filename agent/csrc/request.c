@@ -103,7 +103,7 @@ backoff_ns(struct slam_conn *conn)
 
     wait = wait < BACKOFF_MAX_NS ? wait : BACKOFF_MAX_NS;
     /* spread over [wait / 2, wait): many connections are lost at once */
-    return wait / 2 + slam_rng_below(&conn->flow->values_rng, wait / 2);
+    return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
 }
 
 static void

@@ -28,6 +28,7 @@ struct slam_stream {
     uint32_t connections;
     uint32_t first_connection;
     uint32_t connection_stride;
+    uint32_t total_connections; /* of the run */
 
     uint64_t think_time_ns; /* closed */
 

@@ -13,8 +13,6 @@
 
 #include <stdatomic.h>
 
-#define SLAM_CACHE_LINE 64u
-
 /* The run's time line, CLOCK_MONOTONIC where absolute. Written before the workers
  * start, read only afterwards, but for stop_ns. */
 struct slam_timeline {

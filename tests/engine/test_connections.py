@@ -75,6 +75,12 @@ def test_refused_bind_fails_prepare_with_the_result_code() -> None:
     assert "wrong" not in str(error)
 
 
+def test_words_of_a_server_that_are_not_utf8_are_shown_as_far_as_they_go() -> None:
+    with FakeLdap(answer, bind_code=49, bind_text=b"caf\xe9") as server:
+        error = connect_error(stream(server.uri, bind_dn="cn=a", bind_password=b"b"))
+    assert "caf\N{REPLACEMENT CHARACTER}" in error.detail
+
+
 def test_one_server_of_many_that_is_down_fails_prepare() -> None:
     with FakeLdap(answer) as server:
         down = f"ldap://127.0.0.1:{free_port()}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -153,6 +154,9 @@ def test_sequence_is_emitted_once_by_agents_and_workers_together() -> None:
                         2000,
                         participant=agent,
                         participants=2,
+                        first_connection=agent,
+                        connection_stride=2,
+                        total_connections=8,
                         operations=[search(sequence_of(5000, 5999))],
                     )
                 ],
@@ -194,6 +198,21 @@ def test_workers_draw_different_values() -> None:
         run(stream(server.uri, connections=2, operations=operations), workers=2)
     drawn = [searched_value(request.content) for request in server.requests]
     assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize(("connections", "workers"), [(4, 3), (3, 2), (8, 3)])
+def test_open_load_is_spread_evenly_over_connections(
+    connections: int, workers: int
+) -> None:
+    """One server for each connection; 240 is a multiple of every number of them."""
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(FakeLdap(answer)) for _ in range(connections)]
+        uris = [server.uri for server in servers]
+        load = open_stream("", 480, uris=uris, connections=connections, in_flight=16)
+        outcome = run(load, workers=workers, duration_ns=500 * MS)
+        assert outcome.count("completed") == 240
+        counts = [len(server.requests) for server in servers]
+    assert counts == [240 // connections] * connections
 
 
 def test_connections_are_dealt_to_the_uris_by_their_global_number() -> None:

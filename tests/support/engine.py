@@ -136,7 +136,10 @@ def stream(uri: str, **changes: Any) -> dict[str, Any]:
         "max_backlog": 0,
         "operations": [search()],
     }
-    return {**settings, **changes}
+    settings |= changes
+    last = settings["first_connection"]
+    last += (settings["connections"] - 1) * settings["connection_stride"]
+    return {"total_connections": last + 1, **settings}
 
 
 def open_stream(uri: str, rate_per_s: int, **changes: Any) -> dict[str, Any]:

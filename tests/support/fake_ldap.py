@@ -67,6 +67,7 @@ class FakeLdap:
         behaviour: Behaviour,
         *,
         bind_code: int = 0,
+        bind_text: bytes = b"",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         tls_at_once: bool = False,
@@ -75,6 +76,7 @@ class FakeLdap:
         self.requests: list[Request] = []
         self.connections = 0
         self._bind_code = bind_code
+        self._bind_text = bind_text
         self._tls = tls
         self._tls_at_once = tls_at_once
         self._lock = threading.Lock()
@@ -159,7 +161,7 @@ class FakeLdap:
         if request.tag == UNBIND_REQUEST:
             return False
         if request.tag == BIND_REQUEST:
-            return peer.send(result(request, self._bind_code))
+            return peer.send(result(request, self._bind_code, self._bind_text))
         if request.tag == EXTENDED_REQUEST and _START_TLS in request.content:
             if self._tls is None:
                 return peer.send(result(request, 2))  # protocolError
@@ -199,14 +201,15 @@ def message(message_id: int, tag: int, content: bytes) -> bytes:
     return tlv(0x30, tlv(0x02, number) + tlv(tag, content))
 
 
-def ldap_result(code: int) -> bytes:
+def ldap_result(code: int, text: bytes = b"") -> bytes:
     number = code.to_bytes(code.bit_length() // 8 + 1, "big")
-    return tlv(0x0A, number) + tlv(0x04, b"") + tlv(0x04, b"")
+    return tlv(0x0A, number) + tlv(0x04, b"") + tlv(0x04, text)
 
 
-def result(request: Request, code: int = 0) -> bytes:
+def result(request: Request, code: int = 0, text: bytes = b"") -> bytes:
     """The final response to a request."""
-    return message(request.message_id, _RESPONSES[request.tag], ldap_result(code))
+    content = ldap_result(code, text)
+    return message(request.message_id, _RESPONSES[request.tag], content)
 
 
 def entry(request: Request, size: int = 20) -> bytes:

@@ -67,6 +67,7 @@ stream_config(bool open)
                                         .open = open,
                                         .connections = 6,
                                         .connection_stride = 1,
+                                        .total_connections = 6,
                                         .in_flight = open ? 4 : 1,
                                         .rate_events = 2000,
                                         .rate_per_ns = SLAM_NS_PER_S,
