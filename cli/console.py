@@ -3,15 +3,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from ldapslam.jobs.errors import JobErrors, LdapSlamError
+
+# The password of scheme://user:password@host, also one with an unescaped `@`, and that
+# of `?password=…`; what follows `password=` in braces is a reference to one.
+_PASSWORD = re.compile(
+    r"(?<=://)([^:/@\s]*):[^@\n]*(?:@[^@/\s]*)*@"
+    r"|(password=)(?!\{)[^&\s]+",
+    re.IGNORECASE,
+)
 
 
 @dataclass
@@ -39,8 +50,9 @@ json_option = click.option(
 
 
 def say(text: str) -> None:
-    """Text for people."""
-    click.echo(text, err=True)
+    """Text for people; where it cannot be written, the command goes on without."""
+    with contextlib.suppress(OSError, ValueError):  # no reader, disk full; closed
+        click.echo(text, err=True)
 
 
 def put(text: str) -> None:
@@ -59,24 +71,53 @@ def put_json(document: Any) -> None:
 
 
 def complain(error: LdapSlamError) -> None:
-    """What went wrong, and the remedy on a line of its own."""
-    faults: tuple[LdapSlamError, ...] = (error,)
-    if isinstance(error, JobErrors):
-        faults = error.faults
+    """What went wrong, and the remedy on a line of its own.
+
+    Errors come from other hosts too, with whatever values those sent: never raises.
+    """
+    faults = _faults(error)
     for fault in faults:
         say(str(fault))
-        if fault.hint:
-            say(f"hint: {fault.hint}")
+        if hint := _hint(fault):
+            say(f"hint: {hint}")
     if len(faults) > 1:
         say(f"{len(faults)} faults")
 
 
 def error_document(error: LdapSlamError) -> dict[str, Any]:
-    """What stdout holds when a command called with --json fails."""
-    document = error.to_dict()
-    document["hint"] = error.hint
-    document["exit_code"] = int(error.exit_code)
+    """What stdout holds when a command called with --json fails; never raises."""
+    document: dict[str, Any] = {"class": type(error).__name__, "message": str(error)}
+    try:
+        document = json.loads(json.dumps(error.to_dict(), default=str))
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        document["values"] = {}
+    document["hint"] = _hint(error)
+    document["exit_code"] = exit_code_of(error)
     return {"error": document}
+
+
+def exit_code_of(error: LdapSlamError) -> int:
+    """By the kind of error alone: its values may be another host's."""
+    return int(type(error).exit_code)
+
+
+def _faults(error: LdapSlamError) -> Sequence[LdapSlamError]:
+    faults = getattr(error, "faults", ()) if isinstance(error, JobErrors) else ()
+    if not isinstance(faults, list | tuple):
+        return (error,)
+    return [fault for fault in faults if isinstance(fault, LdapSlamError)] or (error,)
+
+
+def _hint(error: LdapSlamError) -> str | None:
+    hint = getattr(error, "hint", None)
+    return hint if isinstance(hint, str) and hint else None
+
+
+def without_passwords(text: str) -> str:
+    """A text, such as an argument, with the passwords of its URLs masked."""
+    return _PASSWORD.sub(
+        lambda found: f"{found[2]}***" if found[2] else f"{found[1]}:***@", text
+    )
 
 
 def us_text(value_us: float | None) -> str:

@@ -20,7 +20,15 @@ from typing import NoReturn
 
 import click
 
-from ldapslam.cli.console import Invocation, complain, error_document, put_json, say
+from ldapslam.cli.console import (
+    Invocation,
+    complain,
+    error_document,
+    exit_code_of,
+    put_json,
+    say,
+    without_passwords,
+)
 from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
 
 # Command -> module of cli/ that has it, in the order of `ldapslam --help`.
@@ -85,6 +93,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code."""
+    try:
+        return _run(arguments)
+    except SystemExit:
+        raise
+    except KeyboardInterrupt:
+        say("interrupted")
+        return ExitCode.INTERRUPTED
+    except BaseException as error:
+        # Whatever it is, its end must not look like a verdict: Python's own is 1.
+        say(f"internal error: {type(error).__name__}: {without_passwords(str(error))}")
+        say(f"hint: this is a defect of ldapslam; {_keep_trace()}")
+        return ExitCode.INTERNAL
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     # SIGTERM takes the way of Ctrl-C: children are ended, temporary files removed.
     # The commands that serve put handlers of their own in its place.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -100,17 +123,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain(error)
         if invocation.json:
             put_json(error_document(error))
-        return error.exit_code
+        return exit_code_of(error)
     except click.ClickException as error:
         error.show()
         return ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
-        say("interrupted")
-        return ExitCode.INTERRUPTED
-    except Exception as error:
-        say(f"internal error: {type(error).__name__}: {error}")
-        say(f"hint: this is a defect of ldapslam; {_trace_file()} has the details")
-        return ExitCode.INTERNAL
+    except click.Abort:
+        raise KeyboardInterrupt from None
     return int(result or ExitCode.PASS)
 
 
@@ -118,14 +136,22 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _trace_file() -> str:
-    """Write the trace of the exception being handled; the file's name."""
-    command = " ".join(sys.argv[1:])
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="ldapslam-error-", suffix=".log", delete=False
-    ) as log:
-        log.write(f"ldapslam {command}\n{sys.version}\n\n{traceback.format_exc()}")
-    return log.name
+def _keep_trace() -> str:
+    """Write the trace of the exception being handled to a file; where it is."""
+    command = " ".join(without_passwords(argument) for argument in sys.argv[1:])
+    trace = without_passwords(traceback.format_exc())
+    try:
+        with tempfile.NamedTemporaryFile(
+            *("w", -1, "utf-8"),
+            prefix="ldapslam-error-",
+            suffix=".log",
+            delete=False,
+            errors="backslashreplace",
+        ) as log:
+            log.write(f"ldapslam {command}\n{sys.version}\n\n{trace}")
+    except OSError as error:
+        return f"its details cannot be kept ({error}):\n{trace}"
+    return f"{log.name} has the details"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.cli.console import complain, error_document, us_text
+from ldapslam.cli.console import (
+    complain,
+    error_document,
+    us_text,
+    without_passwords,
+)
 from ldapslam.cli.options import FORMATS, parse_formats
 from ldapslam.jobs.errors import ConfigError, ExitCode, JobError, JobErrors
 from ldapslam.reports.render import FILES
@@ -78,3 +83,27 @@ def test_an_unknown_format_is_a_usage_error_that_names_the_known(given: str) -> 
     with pytest.raises(ConfigError) as caught:
         parse_formats(None, None, given)
     assert "hlog" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://u:hunter2@db/x", "postgresql://u:***@db/x"),
+        (
+            "--store=postgresql+psycopg://u:a/b:c@d/x",
+            "--store=postgresql+psycopg://u:***@d/x",
+        ),
+        ("postgresql://u:not@escaped@db/x", "postgresql://u:***@db/x"),
+        (
+            "postgresql://u@db/x?password=p&sslmode=require",
+            "postgresql://u@db/x?password=***&sslmode=require",
+        ),
+        ("bind.password=literal", "bind.password=***"),
+        ("bind.password={file: secret}", "bind.password={file: secret}"),
+        ("postgresql://u@db:5432/x", "postgresql://u@db:5432/x"),
+        ("ldap://host:389", "ldap://host:389"),
+        ("results.sqlite", "results.sqlite"),
+    ],
+)
+def test_a_password_in_an_argument_is_masked(text: str, shown: str) -> None:
+    assert without_passwords(text) == shown

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -18,12 +21,14 @@ from ldapslam.cli.console import json_option
 from ldapslam.jobs.errors import (
     ConfigError,
     ExitCode,
+    JobErrors,
+    LdapSlamError,
     NotEnoughAgents,
     RunAborted,
     TargetUnreachable,
 )
 
-End = Callable[[], ExitCode | None]
+End = Callable[[], Any]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +45,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[End], int]:
     def run(end: End, *arguments: str) -> int:
         @click.command("list")
         @json_option
-        def command(as_json: bool) -> ExitCode | None:
+        def command(as_json: bool) -> Any:
             return end()
 
         monkeypatch.setattr(main.Commands, "get_command", lambda *_: command)
@@ -70,6 +75,9 @@ def raising(error: BaseException) -> End:
         (raising(TargetUnreachable("ldap://x", "y")), 6),
         (raising(KeyboardInterrupt()), 130),
         (raising(click.Abort()), 130),
+        (raising(asyncio.CancelledError()), 70),
+        (raising(GeneratorExit()), 70),
+        (lambda: "neither a code nor nothing", 70),
     ],
     ids=str,
 )
@@ -92,6 +100,95 @@ def test_an_unexpected_exception_is_70_and_its_trace_is_in_a_file(
     named = re.search(r"(\S+\.log)", said)
     assert named is not None
     assert "ZeroDivisionError: by nought" in Path(named[1]).read_text()
+
+
+def test_passwords_of_urls_are_neither_said_nor_in_the_trace(
+    ending: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    url = "postgresql://u:hunter2@db/x"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["ldapslam", "coordinator", "--store", url])
+    assert ending(raising(ValueError(f"bad {url}"))) == 70
+    [log] = tmp_path.iterdir()
+    for text in (capsys.readouterr().err, log.read_text()):
+        assert "hunter2" not in text
+        assert "postgresql://u:***@db/x" in text
+
+
+def test_a_trace_that_cannot_be_kept_is_shown(
+    ending: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    assert ending(raising(ZeroDivisionError("by nought"))) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_fault_in_reporting_an_error_is_70(
+    ending: Callable[..., int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(main, "complain", raising_of_one(ZeroDivisionError()))
+    assert ending(raising(ConfigError("x"))) == 70
+
+
+def raising_of_one(error: BaseException) -> Callable[[object], None]:
+    def end(_: object) -> None:
+        raise error
+
+    return end
+
+
+@pytest.mark.parametrize("json_option", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"exit_code": 0},
+        {"exit_code": "none", "hint": {"no": "text"}},
+        {"faults": 7},
+        {"faults": [None, "text"]},
+        {"faults": []},
+    ],
+    ids=str,
+)
+def test_what_another_host_says_of_an_error_does_not_change_its_exit_code(
+    ending: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    values: dict[str, object],
+    json_option: list[str],
+) -> None:
+    error = JobErrors([])
+    error.args = ("what failed",)
+    vars(error).update(values)
+    assert ending(raising(error), *json_option) == 2
+    captured = capsys.readouterr()
+    assert captured.err == "what failed\n"
+    if json_option:
+        assert json.loads(captured.out)["error"]["exit_code"] == 2
+
+
+def test_an_error_without_any_of_its_values_can_be_told(
+    ending: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = LdapSlamError.__new__(LdapSlamError)
+    assert ending(raising(error), "--json") == 70
+    assert json.loads(capsys.readouterr().out)["error"]["hint"] is None
+
+
+def test_nobody_reading_stderr_changes_no_exit_code(
+    ending: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(click, "echo", lambda *_, **__: raise_broken_pipe())
+    assert ending(raising(ConfigError("x"))) == 2
+
+
+def raise_broken_pipe() -> None:
+    raise BrokenPipeError
 
 
 def test_with_json_an_error_is_the_document_on_stdout(
