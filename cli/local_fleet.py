@@ -14,19 +14,20 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ldapslam.cli.client import Client
 from ldapslam.cli.lifeline import lifeline_arguments
+from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.errors import FleetError
 from ldapslam.jobs.model import Agents
 
 _START_TIMEOUT_S = 30.0
-# An agent drains before it ends; a second signal, then a kill, end it sooner.
-_END_GRACE_S = 15.0
+# Longer than a coordinator drains (60 s) and an agent (its job's grace, 20 s on top,
+# and 15 s to deliver): only what hangs is killed, and a run's final state is written.
+_END_GRACE_S = 75.0
 _PROBE_INTERVAL_S = 0.05
 _LOG_LINES = 8
 
@@ -86,15 +87,10 @@ class LocalFleet:
                 )
 
     def stop(self) -> None:
-        """End the agents, then the coordinator."""
-        for _, child in reversed(self._children):
-            if child.poll() is None:
-                child.terminate()
-                try:
-                    child.wait(_END_GRACE_S)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
+        """End the agents, then the coordinator, which has heard their last by then."""
+        children = [child for _, child in self._children]
+        _end(children[1:])
+        _end(children[:1])
 
 
 def agent_names(agents: Agents, count: int | None) -> Sequence[str]:
@@ -114,13 +110,12 @@ def local_fleet(
     """
     logs, spools = folder / "logs", folder / "spool"
     logs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix="ldapslam-fleet-", ignore_cleanup_errors=True
-    ) as scratch:
+    with scratch_folder() as scratch:
         address = f"unix:{scratch}/coordinator"
         fleet = LocalFleet(address, logs)
         try:
-            where = ["--listen", address, "--store", str(store), "--scratch", scratch]
+            where = ["--listen", address, "--store", str(store)]
+            where += ["--scratch", str(scratch)]
             fleet.start("coordinator", ["coordinator", *where])
             # An agent that dials too early waits before it dials again.
             fleet.wait_for_agents(0)
@@ -136,6 +131,20 @@ def local_fleet(
         finally:
             fleet.stop()
             shutil.rmtree(spools, ignore_errors=True)
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask all of them to end; kill those that have not in time."""
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
+    deadline_s = time.monotonic() + _END_GRACE_S
+    for child in children:
+        try:
+            child.wait(max(0.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 def _last_lines(log: Path) -> str:

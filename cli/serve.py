@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from ldapslam.cli.console import say
+from ldapslam.cli.console import say, without_passwords
 from ldapslam.cli.lifeline import lifeline_option
 from ldapslam.cli.options import coordinator_option
+from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.settings_file import config_option
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto.address import DEFAULT_PORT
@@ -31,6 +31,14 @@ def state_folder() -> Path:
     """Where this user's programs keep what survives them (XDG base directories)."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "ldapslam"
+
+
+def _own_scratch(
+    _: click.Context, __: click.Parameter, folder: Path | None
+) -> Path | None:
+    if folder is not None and not is_scratch(folder):
+        raise ConfigError(f"--scratch: {str(folder)!r} is no folder of a local fleet")
+    return folder
 
 
 @click.command("coordinator")
@@ -53,6 +61,7 @@ def state_folder() -> Path:
     "--scratch",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
+    callback=_own_scratch,
     hidden=True,
 )
 @_insecure_option
@@ -69,14 +78,15 @@ def coordinator_command(
         Path(store).parent.mkdir(parents=True, exist_ok=True)
 
     def on_ready(addresses: Sequence[str]) -> None:
-        say(f"coordinator on {', '.join(addresses)}, store {store}")
+        shown = without_passwords(store)
+        say(f"coordinator on {', '.join(addresses)}, store {shown}")
 
     try:
         run_coordinator(list(listen), store, insecure=insecure, on_ready=on_ready)
     finally:
         # Of a local fleet whose command was killed and cannot remove it any more.
         if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_scratch(scratch)
 
 
 def _labels(
