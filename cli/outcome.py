@@ -27,19 +27,24 @@ _EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
 }
 
 
+def has_started(status: pb.RunStatus) -> bool:
+    """False of a run that ended before any load: it has no figures."""
+    return bool(status.t0_utc) or status.state not in ("failed", "cancelled")
+
+
 def raise_if_never_started(status: pb.RunStatus) -> None:
-    """Raise the error of a run that ended before any load: it has no figures."""
-    if status.t0_utc or status.state not in ("failed", "cancelled"):
+    """Raise the error of a run that ended before any load."""
+    if has_started(status):
         return
     if status.HasField("failure"):
         raise error_of(status.failure)
     raise RunAborted(status.state_detail or f"it was {status.state} before its start")
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder that results go to."""
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make the folder that results go to; one that is there keeps its mode."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
             f"the folder {str(folder)!r} cannot be made: {error.strerror}",

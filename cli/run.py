@@ -22,6 +22,7 @@ from ldapslam.cli.local_fleet import LocalFleet, agent_names, local_fleet
 from ldapslam.cli.operate import submit_job
 from ldapslam.cli.options import FORMATS, job_argument, set_option
 from ldapslam.cli.outcome import (
+    has_started,
     make_folder,
     name_files,
     raise_if_never_started,
@@ -87,6 +88,9 @@ def run_locally(
         labels = job.agents.labels or {}
         with local_fleet(names, labels, store_file, results.folder) as fleet:
             status, is_interrupted = _run_on(fleet, job_file, overrides)
+        if is_interrupted and not has_started(status):
+            say("interrupted before any load; there is nothing to report")
+            return ExitCode.INTERRUPTED
         raise_if_never_started(status)
         results.keep(status.run_id)
         with Store.open(results.folder / STORE_NAME) as store:
@@ -125,7 +129,8 @@ class _Results:
         self.folder = out or RUNS_FOLDER / f"unfinished-{time.time_ns()}"
         self._has_existed = self.folder.exists()
         self._is_kept = False
-        make_folder(self.folder)
+        # Logs and results name entries and hosts: for their owner, who may share them.
+        make_folder(self.folder, 0o700)
 
     def keep(self, run_id: str) -> None:
         """There are results: give the folder its name."""

@@ -303,6 +303,30 @@ def test_an_interrupted_run_drains_reports_and_ends_with_130(
     assert children_of(tmp_path) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_interrupted_before_its_load_ends_with_130_and_leaves_nothing(
+    lab: Lab, tmp_path: Path, number: signal.Signals
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        # the kernel accepts, nobody answers
+        uri = f"ldap://127.0.0.1:{silent.getsockname()[1]}"
+        job = write_job(tmp_path, lab, uri=uri)
+        with Running("run", job, "--out", "here", cwd=tmp_path) as run:
+            run.wait_for_text(" is preparing")
+            run.process.send_signal(number)
+            assert run.wait() == 130, run.stderr
+    assert "before any load" in run.stderr
+    assert run.stdout == ""
+    assert not (tmp_path / "here").exists()
+    assert children_of(tmp_path) == []
+
+
+def test_results_are_for_their_owner(lab: Lab, tmp_path: Path) -> None:
+    ended = ldapslam("run", write_job(tmp_path, lab), "--out", "here", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "here").stat().st_mode & 0o777 == 0o700
+
+
 def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> None:
     job = write_job(tmp_path, lab, duration="60s")
     scratch = tmp_path / "tmp"
