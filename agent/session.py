@@ -32,6 +32,8 @@ from ldapslam.proto.messages import (
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25
+#: An engine's process gets so long to exit after its last word.
+_EXIT_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,9 @@ class AgentSession:
                     await self._execute(command)
         finally:
             ticker.cancel()
+            if self._machine.run_id is None and self._listeners:
+                # the run is over: its process is about to end by itself
+                await asyncio.wait(self._listeners, timeout=_EXIT_TIMEOUT_S)
             self._kill()
             await asyncio.gather(ticker, *self._listeners, return_exceptions=True)
 

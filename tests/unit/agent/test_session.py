@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the engine's process is left when the agent ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ldapslam.agent.engine_child import EngineChild
+from ldapslam.agent.session import AgentSession, AgentSettings
+from ldapslam.agent.spool import Spool
+from ldapslam.proto import agent_pb2, engine_pb2
+from ldapslam.proto.common_pb2 import RunAssignment
+
+
+class Child:
+    """An engine's process that exits when it may, some time after its last word."""
+
+    pid = 1
+
+    def __init__(self) -> None:
+        self.started, self.killed = asyncio.Event(), asyncio.Event()
+        self.may_exit = asyncio.Event()
+        self.how = "still there"
+
+    async def send(self, request: engine_pb2.EngineRequest) -> None:
+        self.started.set()
+
+    async def events(self) -> AsyncIterator[engine_pb2.EngineEvent]:
+        ready = engine_pb2.EngineReady(facts_json="{}", interval_count=1)
+        yield engine_pb2.EngineEvent(ready=ready)
+        await self._first_of(self.started, self.killed)
+        if not self.killed.is_set():
+            finished = engine_pb2.EngineFinished(facts_json="{}")
+            yield engine_pb2.EngineEvent(finished=finished)
+
+    async def _first_of(self, *events: asyncio.Event) -> None:
+        waiting = [asyncio.create_task(event.wait()) for event in events]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+
+    def kill(self) -> None:
+        self.killed.set()
+
+    async def wait(self) -> str:
+        await self._first_of(self.may_exit, self.killed)
+        self.how = "killed" if self.killed.is_set() else "exited"
+        return self.how
+
+
+async def end_agent(spool: Spool, child: Child, *, is_started: bool) -> None:
+    """Give the agent a run and cancel it: within the run, or right after it."""
+    session = AgentSession(AgentSettings("one", spool.folder), spool, now_ns=lambda: 0)
+    serving = asyncio.create_task(session.serve())
+    prepare = RunAssignment(run_id="r", orphan_grace_ns=10**12)
+    session.take_command(agent_pb2.Command(prepare=prepare))
+    await session.has_reports.wait()  # it is ready
+    if is_started:
+        start = agent_pb2.StartRun(run_id="r", t0_mono_ns=10**12)
+        session.take_command(agent_pb2.Command(start=start))
+        session.has_reports.clear()
+        await session.has_reports.wait()  # it has finished
+    serving.cancel()
+    loop = asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, child.may_exit.set)  # after the cancellation
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+@pytest.mark.parametrize(("is_started", "how"), [(True, "exited"), (False, "killed")])
+def test_only_an_engine_with_a_run_is_killed_when_the_agent_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_started: bool, how: str
+) -> None:
+    async def scenario() -> str:
+        child = Child()
+
+        async def launch(*_: object, **__: object) -> Child:
+            return child
+
+        monkeypatch.setattr(EngineChild, "launch", launch)
+        with Spool(tmp_path) as spool:
+            await end_agent(spool, child, is_started=is_started)
+        return child.how
+
+    assert asyncio.run(scenario()) == how
