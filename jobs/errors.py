@@ -14,16 +14,19 @@ LdapSlamError
   EngineError              a broken invariant of the C engine; never expected
 
 A message says what failed, with the value; the hint says what to do. The values are
-attributes too, so that callers need not parse text. Every error survives pickling and
-`to_dict`/`from_dict`, because errors cross process and network borders. LDAP result
-codes received during a run are data, never errors.
+attributes too, named as the constructor's parameters, so that callers need not parse
+text. Every error survives pickling and `to_dict`/`from_dict`, because errors cross
+process and network borders; `from_dict` trusts nobody. LDAP result codes received
+during a run are data, never errors.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 
 class ExitCode(IntEnum):
@@ -78,10 +81,17 @@ class LdapSlamError(Exception):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> LdapSlamError:
-        """The error that `to_dict` was made of; an unknown class gives the root."""
+        """The error that `to_dict` was made of.
+
+        The root when the class is unknown or its values are not what it takes.
+        """
+        given = {name: _unplain(value) for name, value in data["values"].items()}
+        given.setdefault("hint", None)
         cls = _classes().get(data["class"], LdapSlamError)
-        values = {name: _unplain(value) for name, value in data["values"].items()}
-        return _restore(cls, (data["message"],), {"hint": None, **values})
+        values = _values_of(cls, given)
+        if values is None:
+            cls, values = LdapSlamError, _values_of(LdapSlamError, given)
+        return _restore(cls, (data["message"],), values or {"hint": None})
 
 
 class JobError(LdapSlamError):
@@ -347,6 +357,29 @@ def _classes() -> dict[str, type[LdapSlamError]]:
         found[cls.__name__] = cls
         pending += cls.__subclasses__()
     return found
+
+
+def _values_of(
+    cls: type[LdapSlamError], given: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Of the values given those that an error of `cls` has; None when one is wrong."""
+    kinds = {"hint": str | None, **get_type_hints(cls.__init__)}
+    names = {"hint", *inspect.signature(cls).parameters} - {"message"}
+    values = {name: given.get(name) for name in names}
+    if not all(_is_a(value, kinds[name]) for name, value in values.items()):
+        return None
+    return values
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_is_a(value, one) for one in get_args(kind))
+    if get_origin(kind) is Sequence:
+        (item,) = get_args(kind)
+        return isinstance(value, list) and all(_is_a(one, item) for one in value)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 def _plain(value: Any) -> Any:

@@ -105,7 +105,7 @@ def error_of(failure: pb.Failure) -> LdapSlamError:
     """The error that a peer described; a nonsensical description is an error too."""
     try:
         values = json.loads(failure.values_json or "{}")
-        error = LdapSlamError.from_dict(
+        return LdapSlamError.from_dict(
             {
                 "class": failure.error_class,
                 "message": failure.message,
@@ -114,9 +114,6 @@ def error_of(failure: pb.Failure) -> LdapSlamError:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ProtocolError(f"failure {failure.error_class!r} cannot be read")
-    if error.hint is not None and not isinstance(error.hint, str):
-        error.hint = None
-    return error
 
 
 def facts_json(facts: Mapping[str, Any]) -> str:

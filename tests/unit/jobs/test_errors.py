@@ -85,6 +85,35 @@ def test_unknown_error_class_gives_the_root_with_its_message() -> None:
     assert (str(error), error.hint) == ("what", "update")
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("JobErrors", {"faults": 7}),
+        ("JobErrors", {"faults": [{"class": "X", "message": "m", "values": {}}]}),
+        ("JobErrors", {}),
+        ("JobError", {"reason": "r", "file": "f", "line": "3", "path": ""}),
+        ("AgentLost", {"agent": "a", "silent_s": True}),
+        ("NotEnoughAgents", {"wanted": "w", "available": ["a", 5]}),
+    ],
+)
+def test_an_error_with_values_of_no_use_becomes_the_root(
+    name: str, values: dict[str, object]
+) -> None:
+    error = LdapSlamError.from_dict({"class": name, "message": "m", "values": values})
+    assert type(error) is LdapSlamError
+    assert (str(error), error.hint) == ("m", None)
+
+
+def test_a_described_error_has_the_attributes_of_its_class_only() -> None:
+    values = {"agent": "a", "silent_s": 5, "exit_code": 0, "args": [], "hint": "h"}
+    error = LdapSlamError.from_dict(
+        {"class": "AgentLost", "message": "m", "values": values}
+    )
+    assert isinstance(error, AgentLost)
+    assert vars(error) == {"agent": "a", "silent_s": 5, "hint": "h"}
+    assert error.exit_code is ExitCode.FLEET
+
+
 def test_every_leaf_class_has_a_sample() -> None:
     classes = {
         value
