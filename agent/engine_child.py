@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+from ldapslam.agent.spool import private
 from ldapslam.jobs.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.frames import encode_frame, read_frame_async
@@ -48,7 +49,7 @@ class EngineChild:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=work))
         try:
-            with log_path.open("ab") as log:
+            with open(log_path, "ab", opener=private) as log:
                 process = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=asyncio.subprocess.PIPE,

@@ -29,6 +29,11 @@ _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
 
 
+def private(path: str, flags: int) -> int:
+    """Opener of files for their owner only, in folders that may be anyone's."""
+    return os.open(path, flags, 0o600)
+
+
 class Spool:
     """The reports that wait in `folder`, oldest first."""
 
@@ -36,7 +41,7 @@ class Spool:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock_file = (folder / "lock").open("a+b")
+            self._lock_file = open(folder / "lock", "a+b", opener=private)
         except OSError as error:
             raise ConfigError(
                 f"spool {str(folder)!r} cannot be used: {error.strerror}",
@@ -160,7 +165,7 @@ class Spool:
 
     def _write(self, path: Path, content: bytes) -> None:
         aside = path.with_suffix(".new")
-        with aside.open("wb") as file:
+        with open(aside, "wb", opener=private) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,10 @@ def test_a_report_is_synced_before_it_counts(
         spool.append(entry(0))
     # the content, then the folder that has its name
     assert synced == [f"{tmp_path}/000000000001.new", f"{tmp_path}"]
+
+
+def test_reports_are_for_their_owner_only(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        spool.append(entry(0))
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {0o600}
