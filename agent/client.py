@@ -215,6 +215,8 @@ class _Link:
         self._is_away, self._refused_at_s = False, None
         if not reply.resumed:
             self._last_command = 0
+            # of another coordinator's clock, perhaps
+            self._samples = []
         return reply
 
     async def _take_commands(self, stub: AgentServiceStub) -> None:

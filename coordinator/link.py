@@ -32,8 +32,9 @@ class AgentIdentity:
 class AgentLink:
     """The session of one agent process, over any number of connections."""
 
-    def __init__(self, identity: AgentIdentity) -> None:
+    def __init__(self, identity: AgentIdentity, opened_ns: int = 0) -> None:
         self.identity = identity
+        self._opened_ns = opened_ns
         self.session_id = uuid.uuid4().hex
         self._clock = OffsetEstimator()
         self._commands: list[pb.Command] = []
@@ -83,8 +84,10 @@ class AgentLink:
         finally:
             self._open_streams -= 1
 
-    def add_sample(self, sample: ClockSample) -> None:
-        self._clock.add(sample)
+    def add_sample(self, sample: ClockSample, now_ns: int) -> None:
+        """Take an exchange; one that by its times is of another session is ignored."""
+        if self._opened_ns <= sample.t2 and sample.t3 <= now_ns:
+            self._clock.add(sample)
 
     def clock_offset(self, now_ns: int) -> ClockOffset | None:
         return self._clock.estimate(now_ns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ldapslam.coordinator.clock import ClockSample
 from ldapslam.coordinator.link import AgentIdentity, AgentLink
 from ldapslam.proto.agent_pb2 import Command, StopRun
 
@@ -93,3 +94,14 @@ def test_a_closed_session_ends_its_stream() -> None:
         assert await waiting == []
 
     asyncio.run(scenario())
+
+
+def test_clock_samples_of_another_session_are_ignored() -> None:
+    link = AgentLink(AgentIdentity("a", "a-1", 1, "0"), opened_ns=1_000)
+    link.add_sample(ClockSample(0, 999, 999, 0), now_ns=2_000)
+    link.add_sample(ClockSample(0, 2_001, 2_001, 0), now_ns=2_000)
+    assert link.clock_offset(2_000) is None
+    link.add_sample(ClockSample(10, 1_510, 1_510, 10), now_ns=2_000)
+    offset = link.clock_offset(2_000)
+    assert offset is not None
+    assert offset.offset_ns == -1_500
