@@ -269,7 +269,8 @@ class Run:
 
     def _on_finished(self, event: AgentFinished, now_ns: int) -> list[Command]:
         reason = event.early_reason
-        if self.state in _BEFORE_LOAD:
+        # while another's start is on its way, a fast agent may be through
+        if self.parts[event.agent] is not Part.STARTED and self.state in _BEFORE_LOAD:
             reason = reason or "no load was started"
         if not reason or self._outcome is not RunState.FINISHED:
             return self._end_part(event.agent)

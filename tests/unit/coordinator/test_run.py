@@ -355,3 +355,16 @@ def test_a_cancelled_run_with_an_overdue_agent_stays_cancelled() -> None:
     run.handle(CancelRequested("me"), 3 * S)
     commands = run.handle(TimePassed(), 3 * S + LIMITS.grace_ns + LIMITS.slack_ns)
     assert commands[-1] == ConcludeRun(RunState.CANCELLED, "cancelled by me", None)
+
+
+def test_an_agent_that_is_through_before_the_others_start_is_known_is_no_failure() -> (
+    None
+):
+    run = run_in(RunState.READY)
+    run.handle(AgentStarted("a"), STARTED_NS)
+    assert run.handle(AgentFinished("a"), STARTED_NS) == []
+    assert run.state is RunState.READY
+    assert run.handle(AgentStarted("b"), STARTED_NS) == [RecordState(RunState.RUNNING)]
+    assert run.handle(AgentFinished("b"), STARTED_NS) == [
+        ConcludeRun(RunState.FINISHED, "", None)
+    ]
