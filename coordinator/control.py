@@ -186,7 +186,7 @@ class Coordinator:
         for loss in losses:
             self._execute(loss)
         if not is_resumed:
-            link = AgentLink(identity)
+            link = AgentLink(identity, self._now_ns())
             self._links[name] = self._sessions[link.session_id] = link
         assert link is not None, "a resumed session has a link"
         for command in commands[len(losses) :]:
@@ -223,7 +223,8 @@ class Coordinator:
                     sample.coordinator_received_mono_ns,
                     sample.coordinator_sent_mono_ns,
                     sample.agent_received_mono_ns,
-                )
+                ),
+                received_ns,
             )
         self._feed_fleet(fleet_machine.AgentHeard(link.identity.name))
         return agent_pb2.HeartbeatReply(
@@ -389,9 +390,9 @@ class Coordinator:
     async def fetch(self, name: str) -> AsyncGenerator[bytes, None]:
         """The archive of a run, in chunks."""
         run_id = await self._full_id(name)
-        chunks = iter(self._journal.store.export_run(run_id))
-        while (chunk := await self._journal.call(next, chunks, None)) is not None:
-            yield chunk
+        async with contextlib.aclosing(self._journal.export(run_id)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def _full_id(self, name: str) -> str:
         record = await self._journal.call(self._journal.store.run, name)

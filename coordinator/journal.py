@@ -2,14 +2,15 @@
 """The store as the event loop uses it: one thread, one write after the other.
 
 Writes happen in the order in which they were posted, whether awaited or not: a run's
-final state is never in the store before its last interval.
+final state is never in the store before its last interval. What takes long and only
+reads, an export, has a thread and a connection of its own: commits do not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -25,6 +26,7 @@ class Journal:
     """Calls on the store's thread. Close it to have them all done."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
         try:
             self.store = self._executor.submit(Store.open, url).result()
@@ -49,9 +51,26 @@ class Journal:
         """Return when everything posted so far is committed."""
         await self.call(lambda: None)
 
+    async def export(self, run_id: str) -> AsyncGenerator[bytes, None]:
+        """The run's archive in chunks, of what is committed now."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, thread_name_prefix="export") as executor:
+            chunks = _export(self._url, run_id)
+            try:
+                while chunk := await loop.run_in_executor(executor, next, chunks, b""):
+                    yield chunk
+            finally:
+                # on the same thread: after a chunk that nobody waits for any more
+                await loop.run_in_executor(executor, chunks.close)
+
     async def close(self) -> None:
         await self.call(self.store.close)
         self._executor.shutdown()
+
+
+def _export(url: str, run_id: str) -> Generator[bytes, None, None]:
+    with Store.open(url, read_only=True) as store:
+        yield from store.export_run(run_id)
 
 
 def _log_error(future: Future[object]) -> None:

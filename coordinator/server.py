@@ -23,6 +23,7 @@ import grpc.aio
 
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.ownership import owned_socket, owned_store
 from ldapslam.jobs.errors import ConfigError, LdapSlamError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
@@ -60,6 +61,13 @@ async def _errors_to(context: Context) -> AsyncIterator[None]:
         yield
     except LdapSlamError as error:
         await _refuse(context, error)
+    except Exception as error:
+        _log.exception("a call failed")
+        failure = LdapSlamError(
+            f"the coordinator failed: {type(error).__name__}: {error}",
+            hint="its log has the traceback; please report it",
+        )
+        await _refuse(context, failure)
 
 
 class _AgentService(AgentServiceServicer):
@@ -186,30 +194,35 @@ async def serve(
     """
     for address in listen:
         check_plaintext(address, insecure=insecure)
-    journal = await asyncio.to_thread(Journal, store_url)
-    try:
-        coordinator = Coordinator(journal, now_ns)
-        server = grpc.aio.server(options=list(CHANNEL_OPTIONS))
-        add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            _AgentService(coordinator, now_ns), server
-        )
-        add_OperatorServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            _OperatorService(coordinator), server
-        )
-        addresses = [_bind(server, address) for address in listen]
-        await coordinator.start()
-        await server.start()
-        _log.info("listening on %s", ", ".join(addresses))
+    with contextlib.ExitStack() as owned:
+        journal = await asyncio.to_thread(Journal, store_url)
         try:
-            yield ServedCoordinator(coordinator, addresses)
+            owned.enter_context(owned_store(journal.store))
+            coordinator = Coordinator(journal, now_ns)
+            server = grpc.aio.server(options=list(CHANNEL_OPTIONS))
+            add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+                _AgentService(coordinator, now_ns), server
+            )
+            add_OperatorServiceServicer_to_server(  # type: ignore[no-untyped-call]
+                _OperatorService(coordinator), server
+            )
+            addresses = [_bind(server, address, owned) for address in listen]
+            await coordinator.start()
+            await server.start()
+            _log.info("listening on %s", ", ".join(addresses))
+            try:
+                yield ServedCoordinator(coordinator, addresses)
+            finally:
+                await coordinator.stop(drain_timeout_s)
+                await server.stop(_STOP_GRACE_S)
         finally:
-            await coordinator.stop(drain_timeout_s)
-            await server.stop(_STOP_GRACE_S)
-    finally:
-        await journal.close()
+            await journal.close()
 
 
-def _bind(server: grpc.aio.Server, address: str) -> str:
+def _bind(server: grpc.aio.Server, address: str, owned: contextlib.ExitStack) -> str:
+    if address.startswith("unix:"):
+        # gRPC would take the socket of a coordinator that lives
+        owned.enter_context(owned_socket(Path(address.removeprefix("unix:"))))
     try:
         with _private_socket(address):
             port = server.add_insecure_port(grpc_target(address))
@@ -230,7 +243,6 @@ def _private_socket(address: str) -> Iterator[None]:
     if not address.startswith("unix:"):
         yield
         return
-    Path(address.removeprefix("unix:")).parent.mkdir(parents=True, exist_ok=True)
     before = os.umask(0o177)
     try:
         yield

@@ -39,17 +39,22 @@ _CHUNK_BYTES = 1 << 20
 _COPY_ROWS = 500
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _WINDOW_INTERVALS = 64
+#: Advisory lock of the coordinator that owns a server's database.
+_CLAIM_KEY = 0x51AD
 _WRITES = "ldapslam_writes"
 
 
 class Store:
     """Use `Store.open`; close it, or use it as a context manager."""
 
-    def __init__(self, engine: Engine, url: str) -> None:
+    def __init__(self, engine: Engine, url: str, path: Path | None) -> None:
         self._engine = engine
         self._lock = threading.RLock()
+        self._claim: Connection | None = None
         #: For messages: without a password.
         self.url = url
+        #: The file; None when the store is none.
+        self.path = path
 
     @classmethod
     def open(cls, url: str | Path, *, read_only: bool = False) -> Store:
@@ -59,11 +64,14 @@ class Store:
         """
         address = _address(url)
         shown = address.render_as_string(hide_password=True)
+        path = None
         if address.get_backend_name() == "sqlite":
-            engine = _sqlite_engine(address.database, shown, read_only)
+            if address.database and address.database != ":memory:":
+                path = Path(address.database).resolve()
+            engine = _sqlite_engine(path, shown, read_only)
         else:
             engine = _server_engine(address, shown)
-        store = cls(engine, shown)
+        store = cls(engine, shown, path)
         try:
             with store._transaction(writes=not read_only) as connection:
                 migrate(connection, shown, may_write=not read_only)
@@ -74,7 +82,27 @@ class Store:
 
     def close(self) -> None:
         with self._lock:
+            if self._claim is not None:
+                self._claim.close()
             self._engine.dispose()
+
+    def claim(self, owner: str) -> str | None:
+        """On PostgreSQL: own it until closed. The other owner, when it has one."""
+        if self._engine.dialect.name != "postgresql":
+            return None
+        try:
+            connection = self._engine.connect()
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            if connection.scalar(sa.select(sa.func.pg_try_advisory_lock(_CLAIM_KEY))):
+                # what another one is told
+                name = sa.func.set_config("application_name", owner, False)
+                connection.execute(sa.select(name))
+                self._claim = connection
+                return None
+            with connection:
+                return connection.scalar(_CLAIMANT) or "another process"
+        except DBAPIError as error:
+            raise self._store_error(error) from error
 
     def __enter__(self) -> Store:
         return self
@@ -221,23 +249,21 @@ class Store:
     def intervals(self, run_id: str) -> Iterator[IntervalRecord]:
         """The run's reports by interval, then agent; a few intervals in memory."""
         column = schema.interval.c.interval_index
-        query = sa.select(sa.func.min(column), sa.func.max(column))
+        query = sa.select(column).distinct().order_by(column)
         with self._transaction() as connection:
-            first, last = connection.execute(
-                query.where(schema.interval.c.run_id == run_id)
-            ).one()
-        if first is None:
-            return
-        for start in range(first, last + 1, _WINDOW_INTERVALS):
-            yield from self._window(run_id, start, start + _WINDOW_INTERVALS)
+            found = connection.scalars(query.where(schema.interval.c.run_id == run_id))
+            indexes = found.all()
+        for number in range(0, len(indexes), _WINDOW_INTERVALS):
+            window = indexes[number : number + _WINDOW_INTERVALS]
+            yield from self._window(run_id, window[0], window[-1])
 
-    def _window(self, run_id: str, start: int, stop: int) -> list[IntervalRecord]:
+    def _window(self, run_id: str, first: int, last: int) -> list[IntervalRecord]:
         found = {}
         with self._transaction() as connection:
             for table in rows.INTERVAL_TABLES:
                 column = table.c.interval_index
                 query = sa.select(table).where(
-                    table.c.run_id == run_id, column >= start, column < stop
+                    table.c.run_id == run_id, column.between(first, last)
                 )
                 found[table.name] = connection.execute(query).mappings().all()
         return rows.interval_records(found)
@@ -326,6 +352,13 @@ class Store:
         return StoreError(f"store {self.url!r}: {detail}")
 
 
+_CLAIMANT = sa.text(
+    "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
+    f"WHERE locktype = 'advisory' AND granted AND objid = {_CLAIM_KEY} "
+    "AND datname = current_database()"
+)
+
+
 def _address(url: str | Path) -> URL:
     if isinstance(url, Path) or "://" not in url:
         path = Path(url)
@@ -341,12 +374,8 @@ def _address(url: str | Path) -> URL:
     return address
 
 
-def _sqlite_engine(database: str | None, shown: str, read_only: bool) -> Engine:
-    if database and database != ":memory:":
-        path = Path(database).resolve()
-        uri = _sqlite_uri(path, shown, read_only)
-    else:
-        uri = "file::memory:"
+def _sqlite_engine(path: Path | None, shown: str, read_only: bool) -> Engine:
+    uri = _sqlite_uri(path, shown, read_only) if path else "file::memory:"
 
     def connect() -> sqlite3.Connection:
         try:
@@ -392,6 +421,8 @@ def _sqlite_uri(path: Path, shown: str, read_only: bool) -> str:
         raise StoreError(f"store {shown!r} does not exist")
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # SQLite gives the files beside it the same mode
+        path.touch(mode=0o600)
     return path.as_uri() + ("?mode=ro" if read_only else "")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import grpc
@@ -121,3 +122,19 @@ def test_a_second_coordinator_on_the_same_port_is_refused(
 def test_an_address_that_others_reach_is_refused(fleet: FleetOfProcesses) -> None:
     with pytest.raises(ConfigError, match="neither encrypted nor authenticated"):
         run_coordinator(["0.0.0.0:0"], str(fleet.store))
+
+
+def test_a_second_coordinator_on_the_same_socket_or_store_is_refused(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start_coordinator()
+    other_store = str(fleet.folder / "other.sqlite")
+    with pytest.raises(ConfigError, match=r"address .* is in use"):
+        run_coordinator([fleet.address], other_store)
+    with pytest.raises(ConfigError, match=r"store .* is in use"):
+        run_coordinator([f"unix:{fleet.folder}/other"], str(fleet.store))
+    assert fleet.agents() == {}
+    # a socket whose coordinator was killed is nobody's
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.start_coordinator()
+    assert fleet.agents() == {}

@@ -55,6 +55,22 @@ def test_many_intervals_are_read_in_windows_without_a_seam(store: Store) -> None
     assert [one.index for one in store.intervals(RUN_ID)] == list(range(0, 300, 3))
 
 
+def test_indexes_far_apart_are_read_as_fast_as_near_ones(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    for index in (0, 2**31 - 1):
+        record = IntervalRecord("load1", 1, index, index, "measure", index, index + 1)
+        store.add_interval(RUN_ID, record)
+    assert [one.index for one in store.intervals(RUN_ID)] == [0, 2**31 - 1]
+
+
+def test_a_store_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        store.create_run(run_record(SMALL))
+        modes = {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+    assert modes == {0o600}
+
+
 def test_a_second_delivery_of_a_report_changes_nothing(store: Store) -> None:
     fill(store, SMALL)
     written = list(store.intervals(RUN_ID))
