@@ -43,7 +43,8 @@ NOTATION = f"""\
 
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
-value shown is the worst of them. Without data a threshold is not met.
+value shown is the worst of them. Without data a threshold is not met, nor on a
+figure that hangs on requests without an answer: they rank above every time.
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
                               {", ".join(TIME_METRICS[3:])}
@@ -150,6 +151,20 @@ def evaluate(
         return None, False
     worst = max(known) if threshold.comparison.startswith("<") else min(known)
     return worst, COMPARISONS[threshold.comparison](worst, threshold.limit)
+
+
+def times_lacking(
+    threshold: Threshold, result: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """The times, of operations that match, that lack the threshold's statistic."""
+    return [
+        times
+        for stream, operations in result["streams"].items()
+        for operation, figures in operations.items()
+        if threshold.matches(stream, operation)
+        and (times := figures.get(f"{threshold.metric}_us"))
+        and times.get(threshold.statistic) is None
+    ]
 
 
 def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:

@@ -38,7 +38,9 @@ _METHOD = (
     "intervals are 95% order-statistic intervals. They take values for independent; "
     "response times that follow each other seldom are, so the true interval is wider.",
     "Percentiles cover the requests whose intended time lies in the measure phase, "
-    "throughput the completions that happened in it.",
+    "throughput the completions that happened in it. Requests that had no answer, "
+    "because they timed out or were lost, rank above every response time and service "
+    "time; means and maxima are not given where there are any.",
 )
 
 _CONNECTIONS = {

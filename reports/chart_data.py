@@ -87,15 +87,13 @@ def lonely(ys: Sequence[float]) -> list[int]:
 
 
 def too_few(series: Series) -> str:
-    """The percentiles that some points had too few successes for; empty without any."""
+    """The percentiles that some points had too few requests for; empty without any."""
     missing = [
         (name, p)
         for name, p in (("p50", 50), ("p90", 90), ("p99", 99))
         if any(
-            value is None and highest is not None
-            for value, highest in zip(
-                getattr(series, f"{name}_us"), series.max_us, strict=True
-            )
+            sample is not None and 0 < sample < samples_needed(p)
+            for sample in series.sample
         )
     ]
     return ", ".join(f"{name} ≥ {count(samples_needed(p))}" for name, p in missing)

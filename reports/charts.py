@@ -142,6 +142,7 @@ def _response_times(summary: Summary) -> Figure:
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
         _over_time(axes, summary.timeline, is_first=number == 0)
         axes.set_yscale("log")
+        _mark_unanswered(axes, summary.timeline, series)
         ends = []
         for name, (label, colour) in PERCENTILE_COLOURS.items():
             values = getattr(series, name)
@@ -395,6 +396,21 @@ def _finished_over_time(figure: Figure, panels: Sequence[Axes]) -> Figure:
         panels[-1].set_xlabel("time since start of the run, s")
         panels[-1].xaxis.set_major_formatter(_grouped)
     return figure
+
+
+def _mark_unanswered(axes: Axes, timeline: Timeline, series: Series) -> None:
+    """Triangles at the upper edge over points with requests that had no answer."""
+    xs, ys = middles(timeline, series.unanswered)
+    marked = [x for x, y in zip(xs, ys, strict=True) if y > 0]
+    axes.plot(
+        marked,
+        [0.97] * len(marked),
+        transform=axes.get_xaxis_transform(),
+        color=ALARM,
+        linestyle="none",
+        marker="^",
+        markersize=3.5,
+    )
 
 
 def _label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:

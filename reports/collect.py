@@ -10,7 +10,7 @@ or rounded here.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -44,6 +44,9 @@ CONNECTION_COUNTERS = (
     "unexpected_messages",
     "stamps_missing",
 )
+
+#: Of these, the requests without an answer rank above every value.
+UNANSWERED_METRICS = ("response_time", "service_time")
 
 _AnySeries = TypeVar("_AnySeries", Series, AgentSeries)
 
@@ -126,6 +129,12 @@ class Collected:
     measure_start_ns: int | None
     measure_end_ns: int | None
     intervals: int
+
+
+def unanswered(counts: Mapping[str, int]) -> int:
+    """Requests without an answer: they timed out, or were lost with their connection
+    or at the run's end."""
+    return counts["timed_out"] + counts["unresolved"]
 
 
 def collect(
@@ -340,7 +349,9 @@ class _Point:
             key = operation.stream, operation.operation
             done = self.operations.setdefault(key, _OperationPoint())
             done.completed += operation.completed
-            done.errors += operation.failed + operation.timed_out + operation.unresolved
+            lost = operation.timed_out + operation.unresolved
+            done.errors += operation.failed + lost
+            done.response_times.unanswered += lost
             agent.completed += operation.completed
             packed = operation.histograms.get(("response_time", "succeeded"))
             if packed is not None:
@@ -358,6 +369,8 @@ def _append_operation(
     series.p90_us.append(_us(times.reliable_percentile(90)))
     series.p99_us.append(_us(times.reliable_percentile(99)))
     series.max_us.append(_us(times.percentile(100)))
+    series.sample.append(times.sample)
+    series.unanswered.append(times.unanswered)
 
 
 def _add_host(agent: AgentTotals, record: IntervalRecord) -> None:

@@ -7,7 +7,7 @@ charts, the agents, how it was measured, and the manifest. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ldapslam.reports import appendix
 from ldapslam.reports.codes import code_title
@@ -62,6 +62,11 @@ _TOO_FEW = (
         for name in _SHOWN
     )
     + "."
+)
+
+_NO_ANSWER = (
+    f"{NOT_AVAILABLE} also where the figure hangs on requests that had no answer: they "
+    "rank above every value."
 )
 
 
@@ -202,7 +207,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
             Column("max", "ms", True),
         ),
         tuple(_headline(one) for one in summary.operations),
-        _too_few(one.times["response_time"] for one in summary.operations),
+        _missing([one.times["response_time"] for one in summary.operations]),
     )
     return (table,)
 
@@ -216,7 +221,7 @@ def _headline(one: OperationSummary) -> tuple[Cell, ...]:
         Cell(count(one.counts["succeeded"])),
         Cell(percent(one.error_share, 3), BAD if has_errors else ""),
         *_percentile_cells(times),
-        _time_cell(times.max_us),
+        _time_cell(times, "max", times.max_us),
     )
 
 
@@ -236,7 +241,7 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             "response_times",
             "Response time",
             "Percentiles of the response time of successes in each interval, "
-            f"logarithmic scale.{merged}",
+            f"logarithmic scale.{merged}{_marks(summary)}",
         ),
     ]
     if summary.gaps:
@@ -271,12 +276,28 @@ def _times(summary: Summary) -> tuple[Block, ...]:
             "Response time by percentile",
             "Response time (from the scheduled start) and service time (from the "
             "sending) of successes by percentile, logarithmic scales. Where the two "
-            "part, requests waited before they were sent.",
+            f"part, requests waited before they were sent.{_ends(summary)}",
         )
     ]
     for stream in summary.streams:
         blocks += [_times_table(stream, one) for one in stream.operations]
     return tuple(blocks)
+
+
+def _marks(summary: Summary) -> str:
+    operations = summary.timeline.operations.values()
+    if not any(amount for series in operations for amount in series.unanswered):
+        return ""
+    return (
+        " A triangle marks requests that ended without an answer: they rank above "
+        "every value, and a percentile among them is not drawn."
+    )
+
+
+def _ends(summary: Summary) -> str:
+    if not any(one.times["response_time"].unanswered for one in summary.operations):
+        return ""
+    return " A line ends where the requests without an answer begin."
 
 
 def _times_table(stream: StreamSummary, one: OperationSummary) -> Table:
@@ -304,7 +325,7 @@ def _times_table(stream: StreamSummary, one: OperationSummary) -> Table:
             Column("max", "", True),
         ),
         tuple(rows),
-        _too_few(shown),
+        _missing(shown),
     )
 
 
@@ -312,9 +333,9 @@ def _times_row(title: str, times: Distribution) -> tuple[Cell, ...]:
     return (
         Cell(title),
         Cell(count(times.count)),
-        _time_cell(times.mean_us),
+        _time_cell(times, "mean", times.mean_us),
         *_percentile_cells(times),
-        _time_cell(times.max_us),
+        _time_cell(times, "max", times.max_us),
     )
 
 
@@ -327,7 +348,9 @@ def _interval_row(times: Distribution) -> tuple[Cell, ...]:
     for name in _SHOWN:
         interval = times.ci95_us[name]
         text = NOTHING
-        if interval is not None:
+        if interval is not None and interval[1] is None:
+            text = f"≥ {milliseconds(interval[0])}"
+        elif interval is not None:
             text = f"{milliseconds(interval[0])} – {milliseconds(interval[1])}"
         cells.append(Cell(text, MUTED))
     return (*cells, Cell("", MUTED))
@@ -401,22 +424,26 @@ def _percentile_cells(times: Distribution) -> list[Cell]:
 def _percentile_cell(times: Distribution, name: str) -> Cell:
     value_us = times.percentiles_us[name]
     if value_us is None:
-        needed = count(samples_needed(PERCENTILES[name]))
-        return Cell(NOT_AVAILABLE, MUTED, f"n/a, needs n ≥ {needed}")
+        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
     return Cell(milliseconds(value_us))
 
 
-def _time_cell(value_us: float | None) -> Cell:
-    if value_us is None:
-        return Cell(NOTHING, MUTED)
-    return Cell(milliseconds(value_us))
+def _time_cell(times: Distribution, name: str, value_us: float | None) -> Cell:
+    if value_us is not None:
+        return Cell(milliseconds(value_us))
+    if times.unanswered or times.overflow:
+        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
+    return Cell(NOTHING, MUTED)
 
 
-def _too_few(shown: Iterable[Distribution]) -> tuple[str, ...]:
-    for times in shown:
-        if any(times.percentiles_us[name] is None for name in _SHOWN):
-            return (_TOO_FEW,)
-    return ()
+def _missing(shown: Sequence[Distribution]) -> tuple[str, ...]:
+    """What the n/a of a table mean."""
+    notes = []
+    if any(times.sample < samples_needed(PERCENTILES[_SHOWN[-1]]) for times in shown):
+        notes.append(_TOO_FEW)
+    if any(times.unanswered for times in shown):
+        notes.append(_NO_ANSWER)
+    return tuple(notes)
 
 
 def _counted(number: int, one: str, many: str | None = None) -> str:

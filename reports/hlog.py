@@ -3,7 +3,8 @@
 
 One line for each interval, operation and metric, agents merged: response and service
 time of successes, in us; the tag is `stream.operation.metric`. Interval_Max is in ms,
-as HdrHistogram's own writer does it. Streams over the store.
+as HdrHistogram's own writer does it. Requests without an answer have no place in this
+format, and a comment says so. Streams over the store.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def write_hlog(
     start_s = datetime.fromisoformat(started_utc).timestamp()
     out.write("#[Histogram log format version 1.3]\n")
     out.write("#[values in microseconds, maxima in milliseconds]\n")
+    out.write("#[requests without an answer are in no histogram: see result.json]\n")
     out.write(f"#[StartTime: {start_s:.3f} (seconds since epoch), {started_utc}]\n")
     out.write(f"{_HEADER}\n")
     for _, group in groupby(records, key=lambda record: record.index):

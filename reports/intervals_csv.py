@@ -2,7 +2,8 @@
 """intervals.csv: every interval of every agent and operation, one row each.
 
 Streams over the store, so a run of any length can be written. An empty field is a
-figure that does not exist: no value, or too few for the percentile.
+figure that does not exist: no value, too few for the percentile, or one that lies
+among the requests without an answer, which rank above every time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import csv
 from collections.abc import Iterable
 from typing import TextIO
 
-from ldapslam.reports.collect import COUNTERS
+from ldapslam.reports.collect import COUNTERS, UNANSWERED_METRICS
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import IntervalRecord, OperationInterval
 
@@ -68,6 +69,8 @@ def _times(operation: OperationInterval) -> list[str]:
     for metric, percentiles in _TIMES.items():
         packed = operation.histograms.get((metric, "succeeded"))
         histogram = Histogram() if packed is None else Histogram.from_packed(packed)
+        if metric in UNANSWERED_METRICS:
+            histogram.unanswered = operation.timed_out + operation.unresolved
         values += [_us(histogram.reliable_percentile(p)) for p in percentiles]
         values.append(_us(histogram.percentile(100)))
     return values

@@ -129,6 +129,8 @@ def result_schema() -> dict[str, Any]:
 def distribution_of(one: Distribution) -> dict[str, Any]:
     return {
         "count": one.count,
+        "unanswered": one.unanswered,
+        "overflow": one.overflow,
         "mean": _rounded(one.mean_us),
         "stddev": _rounded(one.stddev_us),
         "min": _rounded(one.min_us),

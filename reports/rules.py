@@ -132,13 +132,17 @@ def _dropped_arrivals(evidence: Evidence) -> Rule:
 
 
 def _send_lag(evidence: Evidence) -> Rule:
-    """Judges the nearest-rank p99 whatever the sample: of a few, the largest."""
+    """Judges the nearest-rank p99 whatever the sample: of a few, the largest.
+
+    The response time is that of all responses: requests without an answer would excuse
+    any lag.
+    """
     validity = evidence.validity
     worst: tuple[float, str] | None = None
     passed = True
     for stream, operations in _grouped(evidence.operations_of("open")).items():
-        lag_ns = _union(operations, "send_lag").percentile(99)
-        response_ns = _union(operations, "response_time").percentile(99)
+        lag_ns = _p99_ns(operations, "send_lag")
+        response_ns = _p99_ns(operations, "response_time")
         if lag_ns is None or response_ns is None:
             continue
         limit_ns = max(validity.send_lag_p99_ns, validity.send_lag_share * response_ns)
@@ -160,7 +164,9 @@ def _generator_stalled(evidence: Evidence) -> Rule:
     """Percentiles forgive a generator that stood still for a moment; maxima do not."""
     limit_ns = evidence.validity.stall_ns
     delays_ns = {
-        ".".join(key): max(_longest_ns([totals], lag) for lag in _GENERATOR_LAGS)
+        ".".join(key): max(
+            float(_union([totals], lag).max_ns) for lag in _GENERATOR_LAGS
+        )
         for key, totals in evidence.collected.operations.items()
     }
     longest_ns, observed = _extreme(delays_ns, max, _ms)
@@ -174,9 +180,13 @@ def _generator_stalled(evidence: Evidence) -> Rule:
     )
 
 
-def _longest_ns(operations: Sequence[OperationTotals], metric: str) -> float:
+def _p99_ns(operations: Sequence[OperationTotals], metric: str) -> float | None:
+    """Where it lies above the range of the histogram, the largest value."""
     union = _union(operations, metric)
-    return float(union.max_ns) if union.total else 0.0
+    if not union.sample:
+        return None
+    p99_ns = union.percentile(99)
+    return float(union.max_ns) if p99_ns is None else p99_ns
 
 
 def _generator_saturated(evidence: Evidence) -> Rule:
@@ -205,7 +215,7 @@ def _clock_offset(evidence: Evidence) -> Rule:
         evidence.validity.clock_offset_ns, evidence.plan.interval_s * NS_PER_S / 100
     )
     bounds = {
-        agent: float(facts["clock_offset_bound_us"]) * 1000
+        agent: (facts["clock_offset_bound_us"] + facts.get("clock_drift_us", 0)) * 1e3
         for agent, facts in evidence.facts.items()
         if facts.get("clock_offset_bound_us") is not None
     }

@@ -4,7 +4,9 @@
 Figures cover the measure phase: percentiles the requests whose intended time lies in
 it, throughput the completions that happened in it. Response time, service time and
 backlog wait are those of successes, with failures apart; send lag and receive lag, the
-generator's own, are those of all responses. A figure without enough data is None.
+generator's own, are those of all responses. Requests without an answer rank above every
+response time and service time. A figure without enough data is None, and so is one that
+hangs on requests without an answer.
 """
 
 from __future__ import annotations
@@ -16,15 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from ldapslam.jobs.thresholds import Threshold, evaluate, parse_threshold
+from ldapslam.jobs.thresholds import (
+    Threshold,
+    evaluate,
+    parse_threshold,
+    times_lacking,
+)
 from ldapslam.jobs.validity import Validity
 from ldapslam.reports import verdict
 from ldapslam.reports.collect import (
+    UNANSWERED_METRICS,
     AgentTotals,
     Collected,
     OperationTotals,
     StreamTotals,
     collect,
+    unanswered,
 )
 from ldapslam.reports.evidence import Evidence, Gap
 from ldapslam.reports.result import figures_of, result_of
@@ -50,23 +59,52 @@ _LAGS = ("send_lag", "receive_lag")
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The figures of one histogram, in us."""
+    """The figures of one histogram, in us; None as the histogram has it."""
 
     count: int
     mean_us: float | None
     stddev_us: float | None
     min_us: float | None
     max_us: float | None
-    #: Name of PERCENTILES -> value, None when the sample is too small for it.
+    #: Name of PERCENTILES -> value, None also when the sample is too small for it.
     percentiles_us: Mapping[str, float | None]
-    #: Name -> 95 % confidence interval, None likewise.
-    ci95_us: Mapping[str, tuple[float, float] | None]
+    #: Name -> 95 % confidence interval, None likewise; an upper end of None is above
+    #: every value counted.
+    ci95_us: Mapping[str, tuple[float, float | None] | None]
+    #: Above every value: requests without an answer, and values above one hour.
+    unanswered: int = 0
     overflow: int = 0
+
+    @property
+    def sample(self) -> int:
+        """What the percentiles are taken over."""
+        return self.count + self.unanswered + self.overflow
+
+    def why_missing(self, statistic: str) -> str:
+        """Why a statistic is None, for people."""
+        return why_missing(statistic, self.count, self.unanswered, self.overflow)
+
+
+def why_missing(statistic: str, count: int, unanswered: int, overflow: int) -> str:
+    """Why a statistic of such a sample does not exist, for people."""
+    sample = count + unanswered + overflow
+    if statistic in PERCENTILES:
+        needed = samples_needed(PERCENTILES[statistic])
+        if sample < needed:
+            return f"n/a, needs n ≥ {needed:,}"
+    if unanswered:
+        requests = "request" if unanswered == 1 else "requests"
+        return f"n/a: {unanswered:,} {requests} had no answer"
+    if overflow:
+        values = "value was" if overflow == 1 else "values were"
+        return f"n/a: {overflow:,} {values} above one hour"
+    return "no data"
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Durations by percentile: points (percentile as a fraction, value in us)."""
+    """Durations by percentile: points (percentile as a fraction, value in us); a value
+    is NaN where it lies among the requests without an answer."""
 
     fractions: tuple[float, ...]
     values_us: tuple[float, ...]
@@ -237,21 +275,21 @@ def summarise(store: Store, run_id: str) -> Summary:
 def distribution(histogram: Histogram) -> Distribution:
     """The figures of a histogram that its sample supports."""
     percentiles: dict[str, float | None] = {}
-    intervals: dict[str, tuple[float, float] | None] = {}
+    intervals: dict[str, tuple[float, float | None] | None] = {}
     for name, p in PERCENTILES.items():
         percentiles[name] = _us(histogram.reliable_percentile(p))
         intervals[name] = None
-        if histogram.total >= samples_needed(p) and (ci95 := histogram.ci95(p)):
-            intervals[name] = ci95.low_ns / 1000, ci95.high_ns / 1000
-    seen = bool(histogram.total)
+        if histogram.sample >= samples_needed(p) and (ci95 := histogram.ci95(p)):
+            intervals[name] = ci95.low_ns / 1000, _us(ci95.high_ns)
     return Distribution(
         count=histogram.total,
         mean_us=_us(histogram.mean()),
         stddev_us=_us(histogram.stddev()),
-        min_us=histogram.min_ns / 1000 if seen else None,
-        max_us=histogram.max_ns / 1000 if seen else None,
+        min_us=histogram.min_ns / 1000 if histogram.total else None,
+        max_us=_us(histogram.percentile(100)),
         percentiles_us=percentiles,
         ci95_us=intervals,
+        unanswered=histogram.unanswered,
         overflow=histogram.overflow,
     )
 
@@ -300,8 +338,15 @@ def _operation(
         {metric: _histogram(totals, metric, outcome) for metric in METRICS}
         for outcome in ("succeeded", "failed")
     )
-    both = {lag: _union(succeeded[lag], failed[lag]) for lag in _LAGS}
     measured = totals.measured
+    shown = {
+        **succeeded,
+        **{lag: _union(succeeded[lag], failed[lag]) for lag in _LAGS},
+        **{
+            metric: _with_unanswered(measured, succeeded[metric])
+            for metric in UNANSWERED_METRICS
+        },
+    }
     sent = measured["completed"] + measured["timed_out"] + measured["unresolved"]
     return OperationSummary(
         stream=key[0],
@@ -313,19 +358,13 @@ def _operation(
         goodput_per_s=_rate(totals.succeeded_in_measure, measure_s),
         error_share=(sent - measured["succeeded"]) / sent if sent else None,
         result_codes=dict(sorted(totals.result_codes.items())),
-        times={
-            metric: distribution(both.get(metric, succeeded[metric]))
-            for metric in METRICS
-        },
+        times={metric: distribution(shown[metric]) for metric in METRICS},
         failure_times={
             metric: distribution(failed[metric])
             for metric in ("response_time", "service_time")
             if failed[metric].total
         },
-        curves={
-            metric: _curve(succeeded[metric])
-            for metric in ("response_time", "service_time")
-        },
+        curves={metric: _curve(shown[metric]) for metric in UNANSWERED_METRICS},
     )
 
 
@@ -343,7 +382,9 @@ def _agent(
         throughput_per_s=_rate(done, measure_s),
         completed=totals.measured["completed"],
         failed=totals.measured["failed"],
-        response_times=distribution(_union(*totals.response_times.values())),
+        response_times=distribution(
+            _with_unanswered(totals.measured, *totals.response_times.values())
+        ),
         cpu_us_per_op=totals.worker_cpu_ns / 1000 / done if done else None,
         cpu_utilisation=_ratio(
             totals.cpu_utilisation_ns, totals.cpu_utilisation_wall_ns
@@ -372,18 +413,32 @@ def _thresholds(
         threshold: Threshold = parse_threshold(expression)
         value, passed = evaluate(threshold, figures)
         shown = threshold.format(value)
-        if value is None and threshold.statistic in PERCENTILES:
-            needed = samples_needed(PERCENTILES[threshold.statistic])
-            shown = f"n/a, needs n ≥ {needed:,}"
+        if value is None and threshold.statistic is not None:
+            shown = _worst_missing(threshold, figures)
         results.append(ThresholdResult(threshold.expression, value, shown, passed))
     return tuple(results)
+
+
+def _worst_missing(threshold: Threshold, figures: Mapping[str, Any]) -> str:
+    """Why a threshold has no value: of its operations without the figure, the one with
+    the most requests without an answer."""
+    lacking = times_lacking(threshold, figures)
+    if not lacking:
+        return threshold.format(None)
+    worst = max(lacking, key=lambda times: times["unanswered"])
+    return why_missing(
+        threshold.statistic or "",
+        worst["count"],
+        worst["unanswered"],
+        worst["overflow"],
+    )
 
 
 def _curve(histogram: Histogram) -> Curve:
     """Evenly spaced on the logarithmic axis 1 / (1 - p), up to the largest value."""
     if not histogram.total:
         return Curve((), ())
-    last = math.log10(max(histogram.total, 10))
+    last = math.log10(max(histogram.sample, 10))
     fractions = 1 - np.logspace(0, -last, _CURVE_POINTS)
     values_us = histogram.percentiles(fractions * 100) / 1000
     return Curve(tuple(fractions.tolist()), tuple(values_us.tolist()))
@@ -404,6 +459,13 @@ def _union(*histograms: Histogram) -> Histogram:
     union = Histogram()
     for histogram in histograms:
         union.add(histogram)
+    return union
+
+
+def _with_unanswered(counts: Mapping[str, int], *histograms: Histogram) -> Histogram:
+    """The union, and above it the requests that timed out or were lost."""
+    union = _union(*histograms)
+    union.unanswered = unanswered(counts)
     return union
 
 

@@ -41,7 +41,8 @@ class Interval:
 class Series:
     """Figures over the points of the timeline; None in a gap or without enough data.
 
-    Times in us, of successes; shares and rates for all of the fleet.
+    Times in us, of successes, above which the requests without an answer rank; shares
+    and rates for all of the fleet.
     """
 
     throughput_per_s: list[float | None] = field(default_factory=list)
@@ -51,6 +52,9 @@ class Series:
     p90_us: list[float | None] = field(default_factory=list)
     p99_us: list[float | None] = field(default_factory=list)
     max_us: list[float | None] = field(default_factory=list)
+    #: What the percentiles are taken over, and how many of it had no answer.
+    sample: list[float | None] = field(default_factory=list)
+    unanswered: list[float | None] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ldapslam.reports.collect import unanswered
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.rules import RULES, Rule
 
@@ -38,6 +39,7 @@ _CONNECTION_NOTES = {
     "protocol_errors": "protocol errors in responses",
     "late_responses": "responses came after their request had timed out",
     "unexpected_messages": "messages nobody had asked for",
+    "notices": "unsolicited notices from the directory",
     "stamps_missing": "responses without a kernel receive stamp",
 }
 
@@ -77,10 +79,27 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         ]
         if named:
             lines.append(f"{text} ({', '.join(named)})")
-    for name, totals in evidence.collected.streams.items():
+    lines += [
+        _unanswered_note(".".join(key), number)
+        for key, operation in evidence.collected.operations.items()
+        if (number := unanswered(operation.measured))
+    ]
+    for name, stream in evidence.collected.streams.items():
         lines += [
-            f"stream {name}: {totals.counters[counter]:,} {words}"
+            f"stream {name}: {number:,} {words}"
             for counter, words in _CONNECTION_NOTES.items()
-            if totals.counters[counter]
+            if (number := stream.counters.get(counter, 0))
         ]
     return tuple(lines)
+
+
+def _unanswered_note(operation: str, number: int) -> str:
+    if number == 1:
+        return (
+            f"1 request of {operation} had no answer (timed out, or lost with its "
+            "connection): it ranks above every response time"
+        )
+    return (
+        f"{number:,} requests of {operation} had no answer (timed out, or lost with "
+        "their connection): they rank above every response time"
+    )

@@ -11,6 +11,10 @@ b = floor(log2 v) - 10, it is (b << 10) + (v >> b), 2^b us wide. A bucket is nev
 than 1/1024 of its values, so a percentile, the middle of its bucket, is within 0.05 %
 (below 1,024 us: within 0.5 us) of the value of that rank. Merging adds counts: the
 histogram of a fleet is exactly that of the union of its requests.
+
+Ranks are taken over the values in buckets, those that overflowed, and the requests
+without an answer, which lie above every value. A figure that hangs on what lies above
+the buckets is None.
 """
 
 from __future__ import annotations
@@ -49,18 +53,29 @@ class Interval95:
     """A 95 % confidence interval."""
 
     low_ns: float
-    high_ns: float
+    #: None: above every value in a bucket.
+    high_ns: float | None
 
 
 class Histogram:
     """Mutable while being merged; the figures are computed when asked for."""
 
-    __slots__ = ("counts", "max_ns", "min_ns", "overflow", "sum_ns", "total")
+    __slots__ = (
+        "counts",
+        "max_ns",
+        "min_ns",
+        "overflow",
+        "sum_ns",
+        "total",
+        "unanswered",
+    )
 
     def __init__(self) -> None:
         self.counts: Counts = np.zeros(BUCKETS, dtype=np.int64)
         self.total = 0
         self.overflow = 0
+        #: Requests without an answer. Agents send them as counters: not packed.
+        self.unanswered = 0
         self.sum_ns = 0
         self.min_ns = _EMPTY_MIN_NS
         self.max_ns = 0
@@ -133,12 +148,13 @@ class Histogram:
         self.counts += other.counts
         self.total += other.total
         self.overflow += other.overflow
+        self.unanswered += other.unanswered
         self.sum_ns += other.sum_ns
         self.min_ns = min(self.min_ns, other.min_ns)
         self.max_ns = max(self.max_ns, other.max_ns)
 
     def packed(self) -> bytes:
-        """The inverse of `from_packed`."""
+        """The inverse of `from_packed`; `unanswered` has no place in it."""
         index = np.flatnonzero(self.counts)
         if self.counts.max() >= 2**32:
             raise StoreError("packed histogram: a bucket holds more than 2^32 values")
@@ -154,52 +170,68 @@ class Histogram:
         counts = self.counts[index].astype("<u4")
         return header + index.astype("<u2").tobytes() + counts.tobytes()
 
-    def percentile(self, p: float) -> float | None:
-        """The value in ns below or at which p % of the values lie; None when empty.
+    @property
+    def sample(self) -> int:
+        """What ranks are taken over."""
+        return self.total + self.overflow + self.unanswered
 
-        Nearest rank: the value of rank ceil(p / 100 * total), at least 1.
+    def percentile(self, p: float) -> float | None:
+        """The value in ns below or at which p % of the sample lies.
+
+        Nearest rank: the value of rank ceil(p / 100 * sample), at least 1. None when
+        there is no sample, or no bucket holds that rank; the maximum is known exactly
+        unless a request had no answer.
         """
-        if not self.total:
+        if not self.sample:
             return None
         if p >= 100:
-            return float(self.max_ns)
-        rank = percentile_rank(p, self.total)
+            return None if self.unanswered else float(self.max_ns)
+        rank = percentile_rank(p, self.sample)
+        if rank > self.total:
+            return None
         bucket = int(np.searchsorted(np.cumsum(self.counts), rank))
         low_ns, high_ns = bucket_range_ns(bucket)
         return self._clamp((low_ns + high_ns) / 2)
 
     def reliable_percentile(self, p: float) -> float | None:
         """`percentile`, or None when the sample is too small for it."""
-        return self.percentile(p) if self.total >= samples_needed(p) else None
+        return self.percentile(p) if self.sample >= samples_needed(p) else None
 
     def percentiles(self, ps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """`percentile` of each, for curves; the histogram must not be empty."""
-        ranks = np.array([percentile_rank(float(p), self.total) for p in ps])
-        buckets = np.searchsorted(np.cumsum(self.counts), ranks)
+        """`percentile` of each, for curves, NaN for None; some bucket holds a value."""
+        ranks = np.array([percentile_rank(float(p), self.sample) for p in ps])
+        known = np.minimum(ranks, self.total)
+        buckets = np.searchsorted(np.cumsum(self.counts), known)
+        middles: npt.NDArray[np.float64]
         middles = _middles_ns()[buckets].clip(self.min_ns, self.max_ns)
-        middles[ps >= 100] = self.max_ns
+        middles[ranks > self.total] = np.nan
+        middles[ps >= 100] = np.nan if self.unanswered else self.max_ns
         return middles
 
     def ci95(self, p: float) -> Interval95 | None:
-        """Order-statistic interval of a percentile; None when the sample is too small.
+        """Order-statistic interval of a percentile.
 
-        The ends are the outer edges of their buckets: the interval is never narrower
+        None when the sample is too small, or no bucket holds even the lower end. The
+        ends are the outer edges of their buckets: the interval is never narrower
         than that of the values themselves. It assumes independent values.
         """
-        ranks = order_statistic_ranks(self.total, p / 100) if self.total else None
-        if ranks is None:
+        ranks = order_statistic_ranks(self.sample, p / 100) if self.sample else None
+        if ranks is None or ranks[0] > self.total:
             return None
         low, high = np.searchsorted(np.cumsum(self.counts), ranks)
-        return Interval95(
-            self._clamp(bucket_range_ns(int(low))[0]),
-            self._clamp(bucket_range_ns(int(high))[1]),
-        )
+        low_ns = self._clamp(bucket_range_ns(int(low))[0])
+        if ranks[1] > self.total:
+            return Interval95(low_ns, None)
+        return Interval95(low_ns, self._clamp(bucket_range_ns(int(high))[1]))
 
     def mean(self) -> float | None:
-        return self.sum_ns / self.total if self.total else None
+        """None without a sample, and when a part of it is in no bucket."""
+        if not self.total or self.sample > self.total:
+            return None
+        return self.sum_ns / self.total
 
     def stddev(self) -> float | None:
-        """Standard deviation of the population, from the middles of the buckets."""
+        """Of the population, from the middles of the buckets; None as the mean."""
         mean = self.mean()
         if mean is None:
             return None

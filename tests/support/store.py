@@ -84,6 +84,9 @@ class Scenario:
     busy_share: float = 0.35
     send_lag_scale_ns: int = 20_000
     dropped: int = 0
+    #: Searches of each agent in each interval that have no answer.
+    timed_out: int = 0
+    unresolved: int = 0
     seed: int = 42
 
     @property
@@ -249,13 +252,19 @@ def _interval(
         start_ns=start_ns,
         end_ns=end_ns,
         operations=(
-            _operation(
-                "readers",
-                "search",
-                measured,
-                service_ns=_times(rng, searches, 260_000 * warmth, 0.35, 0.012),
-                lag_ns=rng.gamma(1.5, 3_000, searches).astype(np.int64),
-                failures={},
+            replace(
+                _operation(
+                    "readers",
+                    "search",
+                    measured,
+                    service_ns=_times(rng, searches, 260_000 * warmth, 0.35, 0.012),
+                    lag_ns=rng.gamma(1.5, 3_000, searches).astype(np.int64),
+                    failures={},
+                ),
+                scheduled=searches + scenario.timed_out + scenario.unresolved,
+                sent=searches + scenario.timed_out + scenario.unresolved,
+                timed_out=scenario.timed_out,
+                unresolved=scenario.unresolved,
             ),
             replace(
                 _operation(

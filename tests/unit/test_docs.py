@@ -14,6 +14,10 @@ import yaml
 from ldapslam.cli.main import cli
 from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode
 from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.rules import RULES
+from ldapslam.reports.summary import summarise
+from support.store import Scenario, fill
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS_PAGE = ROOT / "docs" / "commands.md"
@@ -91,6 +95,19 @@ def test_each_yaml_block_in_the_documents_loads(block: str) -> None:
 def test_each_link_within_the_repository_leads_somewhere(path: Path) -> None:
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text())
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_each_validity_rule_is_documented_with_its_default_limit() -> None:
+    with Store.open("sqlite://") as store:
+        rules = summarise(store, fill(store, Scenario())).rules
+    assert len(rules) == len(RULES)
+    page = (ROOT / "docs" / "measuring.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
+    # how many agents there must be depends on the run
+    limits = {"agents_present": "all planned"}
+    assert rows == [
+        (rule.name, rule.title, limits.get(rule.name, rule.limit)) for rule in rules
+    ]
 
 
 def test_the_change_log_knows_the_version() -> None:

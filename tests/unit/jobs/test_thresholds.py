@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.thresholds import error_share, evaluate, parse_threshold
+from ldapslam.jobs.thresholds import (
+    error_share,
+    evaluate,
+    parse_threshold,
+    times_lacking,
+)
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -83,6 +88,16 @@ def test_value_is_shown_with_its_unit(text: str, value: float, shown: str) -> No
 
 def test_value_that_is_missing_is_said_to_be() -> None:
     assert parse_threshold("a.b.errors < 5%").format(None) == "no data"
+
+
+def test_times_that_lack_a_statistic_are_found() -> None:
+    search = RESULT["streams"]["readers"]["search"]["response_time_us"]
+    lacking = parse_threshold("readers.search.response_time.p99_99 < 5ms")
+    assert times_lacking(lacking, RESULT) == [search]
+    assert (
+        times_lacking(parse_threshold("*.search.response_time.p99 < 1s"), RESULT) == []
+    )
+    assert times_lacking(parse_threshold("*.*.errors < 1%"), RESULT) == []
 
 
 def test_parts_of_a_threshold_are_known() -> None:

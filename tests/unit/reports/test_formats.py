@@ -33,7 +33,9 @@ from ldapslam.reports.timeline import Series, Timeline
 from support.golden import Compare, without_drawings
 from support.store import RUN_ID, Scenario, fill, intervals
 
-SPOILT = Scenario(lost=frozenset({("load2", 5)}), dropped=1, failing=0.05)
+SPOILT = Scenario(
+    lost=frozenset({("load2", 5)}), dropped=1, failing=0.05, timed_out=1, unresolved=1
+)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,18 @@ def test_a_percentile_with_too_few_values_is_explained(
 ) -> None:
     assert 'title="n/a, needs n ≥ 1\u202f000">n/a<' in html
     assert "p99 n ≥ 1,000" in render_text(document(spoilt))
+
+
+def test_figures_that_hang_on_requests_without_an_answer_are_explained(
+    html: str, spoilt: Summary
+) -> None:
+    (searches,) = (one for one in spoilt.operations if one.stream == "readers")
+    number = searches.counts["timed_out"] + searches.counts["unresolved"]
+    assert number > 0
+    text = render_text(document(spoilt))
+    assert f"{number} requests of readers.search had no answer" in text
+    assert "A line ends where the requests without an answer begin." in html
+    assert f'title="n/a: {number} requests had no answer">n/a<' in html
 
 
 class _Page(HTMLParser):
@@ -250,11 +264,9 @@ def test_a_value_without_neighbours_gets_a_marker() -> None:
 
 
 def test_a_chart_says_which_percentiles_its_points_are_too_small_for() -> None:
-    series = Series(
-        p50_us=[1.0, None], p90_us=[2.0, None], p99_us=[None, None], max_us=[3.0, None]
-    )
-    # the second point is a gap: it has no values at all
-    assert too_few(series) == "p99 ≥ 1\u202f000"
+    # a gap has no sample, a point of a phase without load an empty one
+    assert too_few(Series(sample=[100, None, 0])) == "p99 ≥ 1\u202f000"
+    assert too_few(Series(sample=[1000, None])) == ""
 
 
 def test_facts_that_agents_share_are_written_once() -> None:
@@ -302,6 +314,18 @@ def test_csv_has_each_interval_of_each_agent_and_operation(
     ]
     measured = sum(int(row["completed"]) for row in rows if row["measured"] == "1")
     assert measured == sum(one.counts["completed"] for one in summary.operations)
+
+
+def test_csv_has_no_maximum_where_a_request_had_no_answer(tmp_path: Path) -> None:
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, Scenario(timed_out=1)))
+        (path,) = render(summary, tmp_path, ["csv"], store=store)
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert bool(row["response_time_max_us"]) == (row["timed_out"] == "0")
+        assert bool(row["service_time_max_us"]) == (row["timed_out"] == "0")
+        assert row["send_lag_max_us"]
 
 
 def test_hdrhistogram_reads_the_log_and_its_sum_is_the_run(

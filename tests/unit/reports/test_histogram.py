@@ -137,6 +137,68 @@ def test_a_value_above_one_hour_is_counted_never_clipped() -> None:
     assert histogram.sum_ns == 1_000_000 + hour_ns
 
 
+def with_unanswered(values_ns: np.ndarray, unanswered: int) -> Histogram:
+    histogram = Histogram.of_values(values_ns)
+    histogram.unanswered = unanswered
+    return histogram
+
+
+def test_requests_without_an_answer_rank_above_every_value() -> None:
+    histogram = with_unanswered(np.arange(1, 971) * 1_000_000, 30)
+    assert histogram.sample == 1000
+    for p in (50, 90, 97):  # the value of rank 10 p, in ms
+        assert histogram.reliable_percentile(p) == pytest.approx(p * 1e7, rel=1e-3)
+    assert histogram.percentile(97.1) is None
+    assert histogram.reliable_percentile(99) is None
+    assert histogram.percentile(100) is None
+    assert histogram.mean() is None
+    assert histogram.stddev() is None
+    curve = histogram.percentiles(np.array([50.0, 97.0, 97.1, 100.0]))
+    assert np.isnan(curve).tolist() == [False, False, True, True]
+
+
+def test_an_interval_may_end_among_requests_without_an_answer() -> None:
+    histogram = with_unanswered(np.arange(1, 992) * 1_000_000, 9)
+    low, high = order_statistic_ranks(1000, 0.99) or (0, 0)
+    assert low <= histogram.total < high
+    interval = histogram.ci95(99)
+    assert interval is not None
+    assert interval.low_ns == pytest.approx(low * 1e6, rel=1e-3)
+    assert interval.high_ns is None
+    assert with_unanswered(np.arange(900), 100).ci95(99) is None
+    inside = histogram.ci95(50)
+    assert inside is not None
+    assert inside.high_ns is not None
+
+
+@given(samples, samples, st.integers(0, 50), st.integers(0, 50))
+def test_requests_without_an_answer_add_up(
+    one: list[int], other: list[int], first: int, second: int
+) -> None:
+    merged = with_unanswered(np.array(one), first)
+    merged.add(with_unanswered(np.array(other), second))
+    assert merged.sample == len(one) + len(other) + first + second
+    assert merged.unanswered == first + second
+
+
+def test_only_requests_without_an_answer_have_no_figures() -> None:
+    histogram = with_unanswered(np.array([]), 5000)
+    assert histogram.percentile(50) is None
+    assert histogram.percentile(100) is None
+    assert histogram.ci95(50) is None
+    assert histogram.mean() is None
+
+
+def test_values_above_one_hour_rank_above_every_bucket() -> None:
+    hours_ns = 3 * 3_600_000_000_000
+    histogram = Histogram.of_values([1_000_000] * 97 + [hours_ns] * 3)
+    assert histogram.sample == 100
+    assert histogram.percentile(97) == pytest.approx(1e6, rel=1e-3)
+    assert histogram.percentile(98) is None
+    assert histogram.percentile(100) == hours_ns  # the maximum is exact
+    assert histogram.mean() is None  # the sum is of the buckets' values
+
+
 @pytest.mark.parametrize(
     ("p", "needed"),
     [(50, 20), (90, 100), (95, 200), (99, 1000), (99.9, 10_000), (99.99, 100_000)],
@@ -182,6 +244,7 @@ def test_the_interval_covers_the_true_percentile_95_times_of_100() -> None:
         values = rng.lognormal(np.log(1e6), 0.8, 300).astype(np.int64)
         interval = Histogram.of_values(values).ci95(90)
         assert interval is not None
+        assert interval.high_ns is not None
         hits += interval.low_ns <= true_ns <= interval.high_ns
     assert hits >= 0.93 * 400  # 95 % less two standard deviations
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -60,6 +61,7 @@ def test_percentiles_are_those_of_all_agents_measured_requests(
         assert value_ns is not None
         assert times.percentiles_us[name] == value_ns / 1000
         low_us, high_us = times.ci95_us[name] or (0, 0)
+        assert high_us is not None
         assert low_us <= value_ns / 1000 <= high_us
 
 
@@ -71,6 +73,39 @@ def test_a_percentile_with_too_few_values_is_none_never_zero(
     assert times.percentiles_us["p95"] is not None
     assert times.percentiles_us["p99"] is None
     assert times.ci95_us["p99"] is None
+
+
+def test_requests_without_an_answer_rank_above_every_response_time(
+    summary_of: Summarise,
+) -> None:
+    # 12 of each agent in each of the 6 intervals: some 5 % of all
+    summary = summary_of(Scenario(timed_out=8, unresolved=4))
+    search = operation(summary, "readers.search")
+    answered = operation(summary_of(Scenario()), "readers.search")
+    for metric in ("response_time", "service_time"):
+        times, before = search.times[metric], answered.times[metric]
+        assert (times.count, times.unanswered) == (before.count, 144)
+        assert 0.01 < times.unanswered / times.sample < 0.05
+        for name in ("p50", "p90", "p95"):
+            higher, lower = times.percentiles_us[name], before.percentiles_us[name]
+            assert higher is not None
+            assert lower is not None
+            assert higher > lower
+        assert times.percentiles_us["p99"] is None
+        assert times.ci95_us["p99"] is None
+        assert (times.min_us, times.max_us) == (before.min_us, None)
+        assert (times.mean_us, times.stddev_us) == (None, None)
+        assert math.isnan(search.curves[metric].values_us[-1])
+    for metric in ("send_lag", "receive_lag", "backlog_wait"):
+        assert search.times[metric] == answered.times[metric]
+    assert [one.response_times.unanswered for one in summary.agents] == [72, 72]
+    assert (
+        "144 requests of readers.search had no answer (timed out, or lost with their "
+        "connection): they rank above every response time"
+    ) in summary.notes
+    series = summary.timeline.operations["readers", "search"]
+    assert series.unanswered[4] == 24
+    assert series.max_us[4] is None
 
 
 def test_counters_are_sums_of_what_was_measured(summary_of: Summarise) -> None:

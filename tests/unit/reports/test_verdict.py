@@ -343,6 +343,33 @@ def test_a_threshold_without_enough_data_is_missed() -> None:
     assert (verdict, results) == ("FAIL", [("n/a, needs n ≥ 10,000", False)])
 
 
+@pytest.mark.parametrize("statistic", ["p99", "mean", "max"])
+def test_a_threshold_on_requests_without_an_answer_is_missed(statistic: str) -> None:
+    threshold = f"readers.search.response_time.{statistic} < 1h"
+    summary = summary_of(Scenario(timed_out=12, thresholds=(threshold,)))
+    assert broken(summary) == {}
+    assert summary.verdict == "FAIL"
+    assert summary.reasons == (
+        f"threshold missed: {threshold}, was n/a: 144 requests had no answer",
+    )
+
+
+def test_a_percentile_below_the_requests_without_an_answer_can_be_met() -> None:
+    threshold = "readers.search.response_time.p50 < 1h"
+    summary = summary_of(Scenario(timed_out=12, thresholds=(threshold,)))
+    assert summary.verdict == "PASS"
+    assert any("144 requests" in note for note in summary.notes)
+
+
+def test_requests_without_an_answer_excuse_no_send_lag() -> None:
+    lag = with_histogram("send_lag", [4_000_000] * 100)
+    more = count_more(scheduled=50, sent=50, timed_out=50)
+    summary = summary_of(
+        Scenario(), on_operations("writers", lambda one: more(lag(one)))
+    )
+    assert broken(summary).keys() == {"send_lag"}
+
+
 def test_invalid_outranks_fail() -> None:
     summary = summary_of(
         Scenario(dropped=1, thresholds=("readers.search.throughput > 1000000/s",))
