@@ -93,7 +93,7 @@ class OperationInterval(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., unresolved: _Optional[int] = ..., timed_out: _Optional[int] = ..., entries: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
-    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time")
+    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time", "notices")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FAILURES_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class StreamInterval(_message.Message):
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
     CONNECT_TIME_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
     stream: str
     connects: int
     connect_failures: int
@@ -116,7 +117,8 @@ class StreamInterval(_message.Message):
     in_flight: int
     backlog: int
     connect_time: bytes
-    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ...) -> None: ...
+    notices: int
+    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., notices: _Optional[int] = ...) -> None: ...
 
 class WorkerInterval(_message.Message):
     __slots__ = ("worker", "model", "wall_ns", "busy_ns", "spin_ns", "cpu_ns", "run_queue_ns", "loops")

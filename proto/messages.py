@@ -8,6 +8,7 @@ comes from a peer is hostile: decoding raises ProtocolError and nothing else.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -52,6 +53,7 @@ _STREAM_COUNTERS = (
     "protocol_errors",
     "late_responses",
     "unexpected_messages",
+    "notices",
     "stamps_missing",
     "in_flight",
     "backlog",
@@ -124,12 +126,20 @@ def facts_json(facts: Mapping[str, Any]) -> str:
 def decode_facts(text: str) -> dict[str, Any]:
     """The facts of a peer."""
     try:
-        facts = json.loads(text or "{}")
+        facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         raise ProtocolError("facts are not JSON") from None
     if not isinstance(facts, dict):
         raise ProtocolError("facts are not a JSON object")
     return facts
+
+
+def _finite(text: str) -> float:
+    """NaN and infinities are no JSON, though Python reads and writes them."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def snapshot_message(

@@ -71,6 +71,8 @@ class StreamInterval:
     protocol_errors: int = 0
     late_responses: int = 0
     unexpected_messages: int = 0
+    #: Unsolicited notifications.
+    notices: int = 0
     stamps_missing: int = 0
     #: Gauges at the interval's end.
     in_flight: int = 0

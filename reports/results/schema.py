@@ -154,6 +154,7 @@ stream_interval = Table(
     Column("protocol_errors", BigInteger, nullable=False),
     Column("late_responses", BigInteger, nullable=False),
     Column("unexpected_messages", BigInteger, nullable=False),
+    Column("notices", BigInteger, nullable=False),
     Column("stamps_missing", BigInteger, nullable=False),
     Column("in_flight", BigInteger, nullable=False),
     Column("backlog", BigInteger, nullable=False),

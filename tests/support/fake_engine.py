@@ -42,6 +42,7 @@ _GAUGES = (
     "protocol_errors",
     "late_responses",
     "unexpected_messages",
+    "notices",
     "stamps_missing",
     "in_flight",
     "backlog",

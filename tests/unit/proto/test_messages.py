@@ -162,7 +162,7 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
     )
     gauges = dict.fromkeys(
         "connect_failures disconnects protocol_errors late_responses "
-        "unexpected_messages stamps_missing in_flight backlog".split(),
+        "unexpected_messages notices stamps_missing in_flight backlog".split(),
         0,
     )
     snapshot = {
@@ -182,7 +182,9 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
                 "histograms": [(0, 0, b"a"), (4, 1, b"b")],
             }
         ],
-        "streams": [{**gauges, "stream": 0, "connects": 2, "connect_time": None}],
+        "streams": [
+            {**gauges, "stream": 0, "connects": 2, "notices": 3, "connect_time": None}
+        ],
         "workers": [
             {
                 "worker": 0,
@@ -209,5 +211,6 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
         (METRICS[h.metric], OUTCOMES[h.outcome], h.packed) for h in operation.histograms
     ] == [("response_time", "succeeded", b"a"), ("backlog_wait", "failed", b"b")]
     assert (message.streams[0].stream, message.streams[0].connects) == ("readers", 2)
+    assert message.streams[0].notices == 3
     assert message.workers[0].busy_ns == 5
     assert (message.final, message.clock_step_ns, message.phase) == (True, -7, "drain")

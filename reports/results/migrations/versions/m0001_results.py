@@ -38,6 +38,7 @@ _CONNECTION_COUNTERS = (
     "protocol_errors",
     "late_responses",
     "unexpected_messages",
+    "notices",
     "stamps_missing",
     "in_flight",
     "backlog",
