@@ -16,12 +16,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from ldapslam.coordinator import run as machine
+from ldapslam.coordinator.clock import ClockOffset
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.link import AgentLink
 from ldapslam.coordinator.live import LiveFigures
 from ldapslam.coordinator.run import Run, RunState
 from ldapslam.coordinator.submission import Submission
-from ldapslam.jobs.errors import FleetError, LdapSlamError
+from ldapslam.jobs.errors import FleetError, LdapSlamError, StoreError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
@@ -29,6 +30,10 @@ from ldapslam.proto.messages import failure_message
 from ldapslam.reports.results.records import EventRecord, RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
+
+#: The final state is written so often, a busy store having its own patience each time.
+_END_ATTEMPTS = 5
+_END_PAUSE_S = 1.0
 
 #: A watcher's queue; None ends it.
 Updates = asyncio.Queue[pb.RunUpdate | None]
@@ -54,7 +59,7 @@ class ActiveRun:
     ) -> None:
         self.submission = submission
         self.record = submission.record
-        #: Set when the final state is in the store.
+        #: Set when the final state is in the store, or cannot be written.
         self.concluded = asyncio.Event()
         self._fleet = fleet
         self._journal = journal
@@ -64,6 +69,8 @@ class ActiveRun:
         self._events: list[EventRecord] = []
         self._error: LdapSlamError | None = None
         self._watchers: set[Updates] = set()
+        #: Agent -> its clock at the start.
+        self._offsets: dict[str, ClockOffset] = {}
         self._servers: dict[str, Any] = {}
         self._control_operations: dict[str, dict[str, int]] = {}
         self._closing: asyncio.Task[None] | None = None
@@ -131,6 +138,22 @@ class ActiveRun:
             self._set_manifest(
                 servers=self._servers, control_operations=self._control_operations
             )
+
+    def add_clock_drift(self, agent: str) -> None:
+        """The agent's part has ended: see how far its clock went meanwhile."""
+        link, before = self._fleet.link(agent), self._offsets.get(agent)
+        after = link.clock_offset(self._now_ns()) if link else None
+        if before is None or after is None:
+            return
+        drift_ns = abs(after.offset_ns - before.offset_ns)
+        bound_ns = max(after.bound_ns, before.bound_ns)
+        self._put_agent(
+            agent,
+            {
+                "clock_drift_us": drift_ns / 1000,
+                "clock_offset_bound_us": bound_ns / 1000,
+            },
+        )
 
     def add_event(self, kind: str, text: str) -> None:
         """Add a line to the run's log."""
@@ -201,6 +224,7 @@ class ActiveRun:
                     self.feed, machine.AgentFailed(agent, error)
                 )
                 continue
+            self._offsets[agent] = offset
             self._put_agent(
                 agent,
                 {
@@ -222,22 +246,55 @@ class ActiveRun:
         self, state: RunState, detail: str, error: LdapSlamError | None
     ) -> None:
         _log.info("run %s: %s %s", self.run_id, state, detail)
-        self._error = error
-        if error is not None:
-            self._set_manifest(failure=error.to_dict())
-        self._set_state(state, detail, finished_utc=utc_text(datetime.now(UTC)))
-        # what watchers see of the end is in the store
-        self._closing = asyncio.create_task(self._close())
+        self._end_as(state, detail, error)
+        first = self._journal.submit(self._store_end, self.record, error)
+        self._closing = asyncio.create_task(self._close(first))
 
-    async def _close(self) -> None:
+    def _end_as(
+        self, state: RunState, detail: str, error: LdapSlamError | None
+    ) -> None:
+        self._error = error
+        self.record = replace(
+            self.record,
+            state=str(state),
+            state_detail=detail,
+            finished_utc=utc_text(datetime.now(UTC)),
+        )
+
+    async def _close(self, written: asyncio.Future[None]) -> None:
+        """Tell of the end when it is stored: what watchers see of it is there."""
         try:
-            await self._journal.flush()
+            for attempt in range(1, _END_ATTEMPTS + 1):
+                try:
+                    await written
+                    break
+                except StoreError as error:
+                    _log.error("run %s: its end is not stored: %s", self.run_id, error)
+                    if attempt == _END_ATTEMPTS:
+                        self._end_as(RunState.FAILED, str(error), error)
+                        break
+                await asyncio.sleep(_END_PAUSE_S)
+                written = self._journal.submit(
+                    self._store_end, self.record, self._error
+                )
         finally:
             self._notify(status=self.status())
             for updates in self._watchers:
                 updates.put_nowait(None)
             self.concluded.set()
             self._fleet.run_concluded(self.run_id)
+
+    def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
+        """On the store's thread; any number of times."""
+        store = self._journal.store
+        if error is not None:
+            store.set_manifest(record.run_id, {"failure": error.to_dict()})
+        store.set_run_state(
+            record.run_id,
+            record.state,
+            record.state_detail,
+            finished_utc=record.finished_utc,
+        )
 
     # The journal.
 

@@ -19,11 +19,16 @@ from ldapslam.coordinator import fleet as fleet_machine
 from ldapslam.coordinator import run as run_machine
 from ldapslam.coordinator.clock import ClockSample
 from ldapslam.coordinator.conduct import ActiveRun, status_message
+from ldapslam.coordinator.facts import agent_facts
 from ldapslam.coordinator.fleet import Fleet
 from ldapslam.coordinator.ingest import interval_record
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.link import AgentIdentity, AgentLink
-from ldapslam.coordinator.submission import check_version, load_submission
+from ldapslam.coordinator.submission import (
+    Submission,
+    check_version,
+    load_submission,
+)
 from ldapslam.jobs.errors import (
     FleetError,
     LdapSlamError,
@@ -44,6 +49,8 @@ _TICK_S = 0.25
 _STALL_S = 1.0
 _MAX_NAME = 64
 
+_Report = agent_pb2.IntervalReport | agent_pb2.ProgressReport
+
 
 class Coordinator:
     """Start it, call it, stop it: all on one event loop."""
@@ -63,16 +70,16 @@ class Coordinator:
         """Close the books on runs that a previous coordinator left open."""
         for record in await self._journal.call(self._journal.store.runs):
             if record.state not in FINAL_STATES:
-                await self._close_left_over(record)
+                error = RunAborted("the coordinator was restarted")
+                await self._close_record(record, "coordinator_restarted", error)
         self._ticker = asyncio.create_task(self._tick())
 
-    async def _close_left_over(self, record: RunRecord) -> None:
+    async def _close_record(
+        self, record: RunRecord, kind: str, error: LdapSlamError
+    ) -> None:
         store, run_id = self._journal.store, record.run_id
-        error = RunAborted("the coordinator was restarted")
         now_utc = utc_text(datetime.now(UTC))
-        self._journal.post(
-            store.add_event, run_id, "coordinator_restarted", str(error), now_utc
-        )
+        self._journal.post(store.add_event, run_id, kind, str(error), now_utc)
         self._journal.post(store.set_manifest, run_id, {"failure": error.to_dict()})
         await self._journal.call(
             store.set_run_state, run_id, "failed", str(error), finished_utc=now_utc
@@ -140,7 +147,7 @@ class Coordinator:
             case fleet_machine.RefuseEvent(event, state):
                 _log.debug("fleet, %s: refused %r", state, event)
             case fleet_machine.RefuseRun():
-                pass  # only submit causes it, and has answered
+                pass  # only submit causes it, and asks before
 
     def link(self, agent: str) -> AgentLink | None:
         """The agent's session, if it has one."""
@@ -244,13 +251,13 @@ class Coordinator:
     ) -> agent_pb2.ReportReply:
         """Commit an interval; the reply is the acknowledgement."""
         try:
-            await self._check_reporter(report.run_id, report.agent)
-            record = await asyncio.to_thread(interval_record, report)
+            run_record = await self._reporters_run(report.run_id, report.agent)
+            record = await asyncio.to_thread(interval_record, report, run_record.plan)
             is_new = await self._journal.call(
                 self._journal.store.add_interval, report.run_id, record
             )
         except (ProtocolError, RunNotFound) as error:
-            return _refusal(error)
+            return self._refuse_report(report, error)
         run = self._runs.get(report.run_id)
         if is_new and run is not None:
             run.add_snapshot(report.agent, report.snapshot)
@@ -264,16 +271,19 @@ class Coordinator:
     ) -> agent_pb2.ReportReply:
         """Have the run's machine take an agent's progress, and commit what follows."""
         try:
-            await self._check_reporter(report.run_id, report.agent)
+            await self._reporters_run(report.run_id, report.agent)
             event, facts = _progress(report)
         except (ProtocolError, RunNotFound) as error:
-            return _refusal(error)
+            self._fail_part(report, error)
+            return self._refuse_report(report, error)
         run = self._runs.get(report.run_id)
+        is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if run is not None:
             if facts:
                 run.add_facts(report.agent, facts)
+            if is_end:
+                run.add_clock_drift(report.agent)
             run.feed(event)
-        is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if is_end:
             if run is not None:
                 run.drop_agent(report.agent)
@@ -281,17 +291,48 @@ class Coordinator:
         await self._journal.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
-    async def _check_reporter(self, run_id: str, agent: str) -> None:
+    async def _reporters_run(self, run_id: str, agent: str) -> RunRecord:
         run = self._runs.get(run_id)
         if run is not None:
-            planned = run.record.agents
+            record = run.record
         else:
             record = await self._journal.call(self._journal.store.run, run_id)
             if record.run_id != run_id:
                 raise RunNotFound(run_id)
-            planned = record.agents
-        if agent not in planned:
+        if agent not in record.agents:
             raise ProtocolError(f"agent {agent!r} has no part in run {run_id!r}")
+        return record
+
+    def _live_part(self, report: _Report) -> ActiveRun | None:
+        """The run that the report is of, when it is live and the agent part of it."""
+        run = self._runs.get(report.run_id)
+        return run if run is not None and report.agent in run.record.agents else None
+
+    def _refuse_report(
+        self, report: _Report, error: LdapSlamError
+    ) -> agent_pb2.ReportReply:
+        _log.warning("a report of run %r was refused: %s", report.run_id, error)
+        run = self._live_part(report)
+        if run is not None:
+            text = f"a report of agent {report.agent!r} was refused: {error}"
+            run.add_event("report_refused", text)
+        return agent_pb2.ReportReply(
+            status=agent_pb2.ReportReply.STATUS_REFUSED, detail=str(error)
+        )
+
+    def _fail_part(
+        self, report: agent_pb2.ProgressReport, error: LdapSlamError
+    ) -> None:
+        """Without this step of its agent the run would wait in vain."""
+        run, link = self._live_part(report), self._links.get(report.agent)
+        if run is None:
+            return
+        if link is not None:
+            stop = agent_pb2.StopRun(
+                run_id=report.run_id, reason=str(error), abandon=True
+            )
+            link.send(agent_pb2.Command(stop=stop))
+        run.feed(run_machine.AgentFailed(report.agent, error))
 
     # Operators.
 
@@ -299,21 +340,27 @@ class Coordinator:
         """Queue a job; refused when it has faults or the fleet too few agents."""
         now_utc = datetime.now(UTC)
         submission = await asyncio.to_thread(load_submission, request, now_utc)
-        record = submission.record
-        event = fleet_machine.RunSubmitted(
-            record.run_id, submission.selection, submission.targets
-        )
-        commands = self._fleet.handle(event, self._now_ns())
-        for command in commands:
-            if isinstance(command, fleet_machine.RefuseRun):
-                raise NotEnoughAgents(command.wanted, command.available)
+        # to its end even if the caller goes away: no record without a run
+        await asyncio.shield(self._accept(submission))
+        return pb.SubmitJobReply(run_id=submission.record.run_id)
+
+    async def _accept(self, submission: Submission) -> None:
+        record, selection = submission.record, submission.selection
+        _raise_refusal(self._fleet.refusal(record.run_id, selection))
+        # first of all: load whose results could not be stored must not begin
+        await self._journal.call(self._journal.store.create_run, record)
+        try:
+            # agents may have left since
+            _raise_refusal(self._fleet.refusal(record.run_id, selection))
+        except NotEnoughAgents as error:
+            await self._close_record(record, "not_enough_agents", error)
+            raise
         run = ActiveRun(submission, self, self._journal, self._now_ns)
         self._runs[record.run_id] = run
-        self._journal.post(self._journal.store.create_run, record)
-        for command in commands:
-            self._execute(command)
+        self._feed_fleet(
+            fleet_machine.RunSubmitted(record.run_id, selection, submission.targets)
+        )
         await self._journal.flush()
-        return pb.SubmitJobReply(run_id=record.run_id)
 
     async def runs(self, limit: int) -> pb.ListRunsReply:
         """The newest runs; 0 is all."""
@@ -399,11 +446,9 @@ class Coordinator:
         return record.run_id
 
 
-def _refusal(error: LdapSlamError) -> agent_pb2.ReportReply:
-    _log.warning("a report was refused: %s", error)
-    return agent_pb2.ReportReply(
-        status=agent_pb2.ReportReply.STATUS_REFUSED, detail=str(error)
-    )
+def _raise_refusal(refusal: fleet_machine.RefuseRun | None) -> None:
+    if refusal is not None:
+        raise NotEnoughAgents(refusal.wanted, refusal.available)
 
 
 def _progress(
@@ -413,14 +458,14 @@ def _progress(
     agent = report.agent
     match report.WhichOneof("kind"):
         case "ready":
-            facts = decode_facts(report.ready.facts_json)
+            facts = agent_facts(report.ready.facts_json)
             return run_machine.AgentPrepared(agent), facts
         case "started":
             error_us = report.started.start_error_ns / 1000
             return run_machine.AgentStarted(agent), {"start_error_us": error_us}
         case "finished":
             finished = report.finished
-            facts = decode_facts(finished.facts_json)
+            facts = agent_facts(finished.facts_json)
             # counted once already, when the agent was ready
             facts.pop("control_operations", None)
             return run_machine.AgentFinished(agent, finished.early_reason), facts

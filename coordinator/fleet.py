@@ -253,6 +253,14 @@ class Fleet:
         entry = self._runs.get(run_id)
         return QueueState.UNKNOWN if entry is None else entry.state
 
+    def refusal(self, run_id: str, selection: Selection) -> RefuseRun | None:
+        """What the answer to such a submission would be now; None: it is taken."""
+        fitting = self._fitting(selection)
+        if len(fitting) >= selection.needed(len(fitting)):
+            return None
+        available = tuple(record.name for record in self._serving())
+        return RefuseRun(run_id, str(selection), available)
+
     def _serving(self) -> Iterable[AgentRecord]:
         serving = (AgentState.IDLE, AgentState.ASSIGNED)
         return (record for record in self.agents() if record.state in serving)
@@ -337,10 +345,9 @@ class Fleet:
     def _on_submitted(self, event: RunSubmitted, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:
             return [RefuseEvent(event, self.run_state(event.run_id))]
-        fitting = self._fitting(event.selection)
-        if len(fitting) < event.selection.needed(len(fitting)):
-            available = tuple(record.name for record in self._serving())
-            return [RefuseRun(event.run_id, str(event.selection), available)]
+        refusal = self.refusal(event.run_id, event.selection)
+        if refusal is not None:
+            return [refusal]
         self._runs[event.run_id] = _Entry(
             QueueState.WAITING, event.selection, event.targets
         )

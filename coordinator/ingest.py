@@ -2,13 +2,17 @@
 """Reports of agents, checked, as the records of the store. Pure.
 
 An agent is a peer like any other: what it sends may be damaged or made up. Whatever
-would later break a report is refused here with ProtocolError, so that the store holds
-only what can be read again.
+would later break a report, or is no part of the run's plan, is refused here with
+ProtocolError, so that the store holds only what can be read again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
 from ldapslam.jobs.errors import StoreError
+from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.messages import METRICS, OUTCOMES, ProtocolError
@@ -24,22 +28,24 @@ from ldapslam.reports.results.records import (
 #: The store's integers are signed: 64 bits for counters, 32 for keys.
 _MAX_COUNTER = (1 << 63) - 1
 _MAX_KEY = (1 << 31) - 1
-_MAX_NAME = 255
 
 
-def interval_record(report: IntervalReport) -> IntervalRecord:
-    """The record of one report."""
+def interval_record(report: IntervalReport, plan: Mapping[str, Any]) -> IntervalRecord:
+    """The record of one report; `plan` is that of its run's record."""
     snapshot = report.snapshot
-    for name, value in (
-        ("epoch", report.epoch),
-        ("sequence", report.sequence),
-        ("index", snapshot.index),
-    ):
-        if value > _MAX_KEY:
-            raise ProtocolError(f"{name} {value} is out of range")
+    _check_key("epoch", report.epoch)
+    _check_key("sequence", report.sequence)
+    # the drain follows the planned ones
+    if snapshot.index > len(plan["boundaries_ns"]):
+        raise ProtocolError(f"the plan has no interval {snapshot.index}")
     if not 0 <= snapshot.end_ns - snapshot.start_ns <= _MAX_COUNTER:
         raise ProtocolError("the interval ends before it begins")
-    _check_name(report.agent, snapshot.phase)
+    _check_names(snapshot, plan)
+    _check_distinct(
+        "operation", ((r.stream, r.operation, r.measured) for r in snapshot.operations)
+    )
+    _check_distinct("stream", (row.stream for row in snapshot.streams))
+    _check_distinct("worker", ((row.model, row.worker) for row in snapshot.workers))
     return IntervalRecord(
         agent=report.agent,
         epoch=report.epoch,
@@ -58,7 +64,6 @@ def interval_record(report: IntervalReport) -> IntervalRecord:
 
 
 def _operation(row: pb.OperationInterval) -> OperationInterval:
-    _check_name(row.stream, row.operation)
     histograms: dict[tuple[str, str], bytes] = {}
     for histogram in row.histograms:
         metric = METRICS.get(histogram.metric)
@@ -90,7 +95,6 @@ def _operation(row: pb.OperationInterval) -> OperationInterval:
 
 
 def _stream(row: pb.StreamInterval) -> StreamInterval:
-    _check_name(row.stream)
     return StreamInterval(
         stream=row.stream,
         connects=_counter(row.connects),
@@ -99,6 +103,7 @@ def _stream(row: pb.StreamInterval) -> StreamInterval:
         protocol_errors=_counter(row.protocol_errors),
         late_responses=_counter(row.late_responses),
         unexpected_messages=_counter(row.unexpected_messages),
+        notices=_counter(row.notices),
         stamps_missing=_counter(row.stamps_missing),
         in_flight=_counter(row.in_flight),
         backlog=_counter(row.backlog),
@@ -112,7 +117,7 @@ def _worker(row: pb.WorkerInterval) -> WorkerInterval:
     if row.model not in ("open", "closed"):
         raise ProtocolError(f"worker of unknown model {row.model!r}")
     return WorkerInterval(
-        worker=row.worker & _MAX_KEY,
+        worker=_check_key("worker", row.worker),
         model=row.model,
         wall_ns=_counter(row.wall_ns),
         busy_ns=_counter(row.busy_ns),
@@ -126,10 +131,18 @@ def _worker(row: pb.WorkerInterval) -> WorkerInterval:
 def _host(host: pb.HostInterval) -> HostInterval:
     has = host.HasField
     return HostInterval(
-        cpu_utilisation=host.cpu_utilisation if has("cpu_utilisation") else None,
-        steal_share=host.steal_share if has("steal_share") else None,
+        cpu_utilisation=(
+            _share(host.cpu_utilisation) if has("cpu_utilisation") else None
+        ),
+        steal_share=_share(host.steal_share) if has("steal_share") else None,
         throttled_ns=_counter(host.throttled_ns) if has("throttled_ns") else None,
     )
+
+
+def _share(value: float) -> float:
+    if not 0 <= value <= 1:  # nor is a NaN
+        raise ProtocolError(f"share {value} is out of range")
+    return value
 
 
 def _counter(value: int) -> int:
@@ -138,10 +151,34 @@ def _counter(value: int) -> int:
     return value
 
 
-def _check_name(*names: str) -> None:
-    for name in names:
-        if not name or len(name) > _MAX_NAME:
-            raise ProtocolError(f"name {name[:_MAX_NAME]!r} is empty or too long")
+def _check_key(name: str, value: int) -> int:
+    if value > _MAX_KEY:
+        raise ProtocolError(f"{name} {value} is out of range")
+    return value
+
+
+def _check_names(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
+    if snapshot.phase not in {DRAIN, *(phase["name"] for phase in plan["phases"])}:
+        raise ProtocolError(f"the plan has no phase {snapshot.phase!r}")
+    known = {
+        stream["name"]: {operation["name"] for operation in stream["operations"]}
+        for stream in plan["streams"]
+    }
+    for row in snapshot.operations:
+        if row.operation not in known.get(row.stream, ()):
+            name = f"{row.stream}.{row.operation}"
+            raise ProtocolError(f"the plan has no operation {name!r}")
+    for stream in snapshot.streams:
+        if stream.stream not in known:
+            raise ProtocolError(f"the plan has no stream {stream.stream!r}")
+
+
+def _check_distinct(what: str, keys: Iterable[Hashable]) -> None:
+    seen = set()
+    for key in keys:
+        if key in seen:
+            raise ProtocolError(f"two rows of {what} {key}")
+        seen.add(key)
 
 
 def _checked_histogram(packed: bytes) -> bytes:

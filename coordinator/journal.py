@@ -38,8 +38,14 @@ class Journal:
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """The function's result, once everything posted before is done."""
+        return await self.submit(function, *args, **kwargs)
+
+    def submit(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[T]:
+        """`call`, for now to have it done in this order and later to see to it."""
         future = self._executor.submit(function, *args, **kwargs)
-        return await asyncio.wrap_future(future)
+        return asyncio.wrap_future(future)
 
     def post(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs

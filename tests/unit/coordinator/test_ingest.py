@@ -23,6 +23,13 @@ from ldapslam.reports.results.records import (
 PACKED = Histogram.of_values([1_000, 2_000]).packed()
 
 
+PLAN = {
+    "phases": [{"name": "measure", "start_ns": 0, "end_ns": 40}],
+    "boundaries_ns": [10, 20, 30, 40],
+    "streams": [{"name": "readers", "operations": [{"name": "search"}]}],
+}
+
+
 def report() -> IntervalReport:
     return IntervalReport(
         run_id="r",
@@ -61,7 +68,9 @@ def report() -> IntervalReport:
                     ],
                 )
             ],
-            streams=[pb.StreamInterval(stream="readers", connects=1, backlog=2)],
+            streams=[
+                pb.StreamInterval(stream="readers", connects=1, notices=3, backlog=2)
+            ],
             workers=[
                 pb.WorkerInterval(
                     worker=1,
@@ -80,7 +89,7 @@ def report() -> IntervalReport:
 
 
 def test_nothing_of_a_report_is_lost() -> None:
-    assert interval_record(report()) == IntervalRecord(
+    assert interval_record(report(), PLAN) == IntervalRecord(
         agent="a",
         epoch=2,
         sequence=3,
@@ -108,7 +117,7 @@ def test_nothing_of_a_report_is_lost() -> None:
                 histograms={("send_lag", "failed"): PACKED},
             ),
         ),
-        streams=(StreamInterval(stream="readers", connects=1, backlog=2),),
+        streams=(StreamInterval(stream="readers", connects=1, notices=3, backlog=2),),
         workers=(
             WorkerInterval(
                 worker=1,
@@ -156,12 +165,48 @@ def _backwards(report: IntervalReport) -> None:
     report.snapshot.end_ns = 9
 
 
-def _nameless(report: IntervalReport) -> None:
-    report.snapshot.operations[0].stream = ""
+def _beyond_the_drain(report: IntervalReport) -> None:
+    report.snapshot.index = 5
 
 
-def _long_name(report: IntervalReport) -> None:
+def _unknown_phase(report: IntervalReport) -> None:
+    report.snapshot.phase = "interlude"
+
+
+def _unknown_stream(report: IntervalReport) -> None:
+    report.snapshot.streams[0].stream = "writers"
+
+
+def _operation_of_another_stream(report: IntervalReport) -> None:
+    report.snapshot.operations[0].stream = "writers"
+
+
+def _unknown_operation(report: IntervalReport) -> None:
     report.snapshot.operations[0].operation = "x" * 256
+
+
+def _double_operation(report: IntervalReport) -> None:
+    report.snapshot.operations.append(report.snapshot.operations[0])
+
+
+def _double_stream(report: IntervalReport) -> None:
+    report.snapshot.streams.append(report.snapshot.streams[0])
+
+
+def _double_worker(report: IntervalReport) -> None:
+    report.snapshot.workers.append(report.snapshot.workers[0])
+
+
+def _huge_worker(report: IntervalReport) -> None:
+    report.snapshot.workers[0].worker = 1 << 31
+
+
+def _nan(report: IntervalReport) -> None:
+    report.snapshot.host.cpu_utilisation = float("nan")
+
+
+def _infinite(report: IntervalReport) -> None:
+    report.snapshot.host.steal_share = float("inf")
 
 
 def _odd_model(report: IntervalReport) -> None:
@@ -178,16 +223,31 @@ def _odd_model(report: IntervalReport) -> None:
         _huge_counter,
         _huge_epoch,
         _backwards,
-        _nameless,
-        _long_name,
+        _beyond_the_drain,
+        _unknown_phase,
+        _unknown_stream,
+        _operation_of_another_stream,
+        _unknown_operation,
+        _double_operation,
+        _double_stream,
+        _double_worker,
+        _huge_worker,
+        _nan,
+        _infinite,
         _odd_model,
     ],
     ids=lambda spoil: spoil.__name__,
 )
-def test_a_report_that_could_not_be_read_again_is_refused(
+def test_a_report_that_would_break_the_runs_report_is_refused(
     spoil: Callable[[IntervalReport], None],
 ) -> None:
     spoilt = report()
     spoil(spoilt)
     with pytest.raises(ProtocolError):
-        interval_record(spoilt)
+        interval_record(spoilt, PLAN)
+
+
+def test_the_drain_is_part_of_every_plan() -> None:
+    drain = report()
+    drain.snapshot.phase = "drain"
+    assert interval_record(drain, PLAN).phase == "drain"

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator and its store: nothing is run that cannot be kept, or is made up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.coordinator import conduct
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.journal import Journal
+from ldapslam.jobs.errors import NotEnoughAgents, StoreBusy
+from ldapslam.proto import agent_pb2
+from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.proto.operator_pb2 import RunStatus, SubmitJobRequest
+from ldapslam.reports.results.store import Store
+from support.fleet import job_text
+
+S = 1_000_000_000
+BUSY = StoreBusy("results.sqlite", 10)
+REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
+COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
+
+
+class World:
+    """A coordinator with agent a, and what a test does in their places."""
+
+    def __init__(self, path: Path) -> None:
+        self.now_ns = 100 * S
+        self.journal = Journal(str(path / "results.sqlite"))
+        self.coordinator = Coordinator(self.journal, lambda: self.now_ns)
+        reply = self.coordinator.register(
+            agent_pb2.RegisterRequest(
+                protocol_version=PROTOCOL_VERSION,
+                build=build_version(),
+                name="a",
+                instance_id="a-1",
+                epoch=3,
+            )
+        )
+        self.session_id = reply.session_id
+
+    @property
+    def store(self) -> Store:
+        return self.journal.store
+
+    async def submit(self) -> str:
+        request = SubmitJobRequest(
+            protocol_version=PROTOCOL_VERSION,
+            build=build_version(),
+            job_file="job.yaml",
+            job_text=job_text().encode(),
+        )
+        return (await self.coordinator.submit(request)).run_id
+
+    async def commands(self, count: int) -> list[agent_pb2.Command]:
+        """The first commands of agent a."""
+        request = agent_pb2.CommandsRequest(session_id=self.session_id)
+        stream = self.coordinator.commands(request)
+        found = [await anext(stream) for _ in range(count)]
+        await stream.aclose()
+        return found
+
+    def beat(self, offset_ns: int) -> None:
+        """A heartbeat with a sample: a's clock is so far ahead, exactly."""
+        ours, theirs = self.now_ns, self.now_ns + offset_ns
+        sample = agent_pb2.ClockSample(
+            agent_sent_mono_ns=theirs,
+            coordinator_received_mono_ns=ours,
+            coordinator_sent_mono_ns=ours,
+            agent_received_mono_ns=theirs,
+        )
+        request = agent_pb2.HeartbeatRequest(
+            session_id=self.session_id, samples=[sample]
+        )
+        assert self.coordinator.heartbeat(request, self.now_ns).known
+
+    async def report(self, run_id: str, **kind: Any) -> agent_pb2.ReportReply:
+        report = agent_pb2.ProgressReport(run_id=run_id, agent="a", epoch=3, **kind)
+        return await self.coordinator.take_progress(report)
+
+    async def go_through(self, run_id: str) -> None:
+        """The run from its agent's readiness to its end."""
+        await self.report(run_id, ready=agent_pb2.AgentReady())
+        await self.report(run_id, started=agent_pb2.AgentStarted())
+        await self.report(run_id, finished=agent_pb2.AgentFinished())
+
+    async def end_of(self, run_id: str) -> RunStatus:
+        updates = [u async for u in self.coordinator.watch(run_id)]
+        return updates[-1].status
+
+
+@asynccontextmanager
+async def world_in(path: Path) -> AsyncIterator[World]:
+    world = World(path)
+    try:
+        yield world
+    finally:
+        await world.coordinator.stop()
+        await world.journal.close()
+
+
+def in_a_world(path: Path, test: Callable[[World], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with world_in(path) as world:
+            await test(world)
+
+    asyncio.run(run())
+
+
+def fail(
+    monkeypatch: pytest.MonkeyPatch, function: str, times: int = 1_000_000
+) -> None:
+    """Have a function of the store find it busy, so often."""
+    real = getattr(Store, function)
+    left = [times]
+
+    def busy(*args: Any, **kwargs: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise BUSY
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(Store, function, busy)
+
+
+def test_a_run_that_cannot_be_stored_starts_no_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        fail(monkeypatch, "create_run", times=1)
+        with pytest.raises(StoreBusy):
+            await world.submit()
+        (agent,) = world.coordinator.agents().agents
+        assert agent.state == "idle"
+        # the first command of all is that of the next run
+        run_id = await world.submit()
+        (command,) = await world.commands(1)
+        assert command.prepare.run_id == run_id
+        assert [run.run_id for run in world.store.runs()] == [run_id]
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
+    async def test(world: World) -> None:
+        leave = agent_pb2.LeaveRequest(session_id=world.session_id)
+        world.coordinator.leave(leave)
+        with pytest.raises(NotEnoughAgents):
+            await world.submit()
+        assert world.store.runs() == []
+
+    in_a_world(tmp_path, test)
+
+
+def test_the_end_of_a_run_is_written_until_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conduct, "_END_PAUSE_S", 0)
+
+    async def test(world: World) -> None:
+        world.beat(0)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        fail(monkeypatch, "set_run_state", times=2)
+        await world.report(run_id, finished=agent_pb2.AgentFinished())
+        assert (await world.end_of(run_id)).state == "finished"
+        assert world.store.run(run_id).state == "finished"
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conduct, "_END_PAUSE_S", 0)
+
+    async def test(world: World) -> None:
+        world.beat(0)
+        run_id = await world.submit()
+        watching = asyncio.create_task(world.end_of(run_id))
+        await asyncio.sleep(0)
+        fail(monkeypatch, "set_run_state")
+        await world.go_through(run_id)
+        status = await watching
+        assert status.state == "failed"
+        assert "stayed locked" in status.state_detail
+        (agent,) = world.coordinator.agents().agents
+        assert agent.state == "idle"
+
+    in_a_world(tmp_path, test)
+
+
+def test_facts_of_the_coordinator_are_its_own(tmp_path: Path) -> None:
+    async def test(world: World) -> None:
+        world.beat(5 * S)
+        run_id = await world.submit()
+        claimed = {"epoch": 99, "clock_offset_us": 0, "realtime": True}
+        ready = agent_pb2.AgentReady(facts_json=json.dumps(claimed))
+        assert (await world.report(run_id, ready=ready)).status == COMMITTED
+        facts = world.store.agents(run_id)["a"]
+        assert (facts["epoch"], facts["realtime"]) == (3, True)
+        assert facts["clock_offset_us"] == 5e6
+
+    in_a_world(tmp_path, test)
+
+
+def test_an_agent_whose_report_is_refused_fails_the_run_at_once(tmp_path: Path) -> None:
+    async def test(world: World) -> None:
+        run_id = await world.submit()
+        ready = agent_pb2.AgentReady(facts_json='{"host": NaN}')
+        assert (await world.report(run_id, ready=ready)).status == REFUSED
+        status = await world.end_of(run_id)
+        assert status.state == "failed"
+        assert "facts are not JSON" in status.state_detail
+        _, command = await world.commands(2)
+        assert command.stop.abandon
+
+    in_a_world(tmp_path, test)
+
+
+def test_the_drift_of_a_clock_over_the_run_is_a_fact(tmp_path: Path) -> None:
+    async def test(world: World) -> None:
+        world.beat(5_000_000)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        before = world.store.agents(run_id)["a"]
+        world.now_ns += 600 * S
+        world.beat(4_000_000)
+        await world.report(run_id, finished=agent_pb2.AgentFinished())
+        facts = world.store.agents(run_id)["a"]
+        assert facts["clock_offset_us"] == before["clock_offset_us"] == 5_000
+        assert facts["clock_drift_us"] == 1_000
+        bound_us = facts["clock_offset_bound_us"]
+        assert bound_us == before["clock_offset_bound_us"]
+
+    in_a_world(tmp_path, test)
