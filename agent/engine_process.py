@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import importlib
 import logging
 import os
 import queue
+import resource
 import signal
 import sys
 import threading
@@ -39,6 +41,7 @@ from ldapslam.agent.host import (
 from ldapslam.jobs.errors import (
     BindRejected,
     EngineError,
+    FleetError,
     LdapSlamError,
     TargetUnreachable,
     TlsHandshakeFailed,
@@ -60,6 +63,8 @@ EXIT_ORPHANED = 3
 _PR_SET_PDEATHSIG = 1
 _SNAPSHOT_WAIT_NS = 1_000_000_000
 _START_POLL_S = 0.001
+#: Open files besides connections: of threads, libraries, logs.
+_RESERVED_FILES = 64
 
 
 class Engine(Protocol):
@@ -122,6 +127,7 @@ class RunProcess:
         self._facts: dict[str, Any] = {}
 
     def execute(self) -> None:
+        check_open_files(self._plan, raise_open_files())
         targets = self._ask_targets()
         self._facts = {
             "host": host_facts(),
@@ -301,14 +307,42 @@ def _stream_settings(stream: StreamPlan) -> dict[str, Any]:
     return {**settings, "bind_password": password}
 
 
+def raise_open_files() -> int:
+    """Take as many open files as this process may have; how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # one who may not is left with what there is
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def check_open_files(plan: AgentPlan, limit: int) -> None:
+    """FleetError when the plan has more connections than this host allows."""
+    needed = sum(stream.connections for stream in plan.streams) + _RESERVED_FILES
+    if needed > limit:
+        raise FleetError(
+            f"this agent's share needs {needed:,} open files, it may have {limit:,}",
+            hint=f"start the agent after `ulimit -n {needed}`, in systemd with "
+            f"LimitNOFILE={needed}, or spread the load over more agents",
+        )
+
+
 def typed_error(error: Exception, plan: AgentPlan) -> Exception:
-    """The engine's ConnectError as the TargetError it stands for; others unchanged."""
+    """The engine's ConnectError as the error it stands for; others unchanged."""
     if type(error).__name__ != "ConnectError":
         return error
     uri: str = getattr(error, "uri", "")
     stage: str = getattr(error, "stage", "")
     code: int = getattr(error, "code", 0)
     detail: str = getattr(error, "detail", "")
+    if any(os.strerror(number) in detail for number in (errno.EMFILE, errno.ENFILE)):
+        # no fault of the target's
+        return FleetError(
+            f"this agent's host has no open file left to connect to {uri!r}: {detail}",
+            hint="raise `ulimit -n` or systemd's LimitNOFILE, or fs.file-max",
+        )
     if stage == "tls":
         return TlsHandshakeFailed(uri, detail)
     if stage == "bind" and code > 0:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,18 @@ import pytest
 
 from ldapslam.agent.engine_process import (
     add_streams,
+    check_open_files,
     load_assignment,
+    raise_open_files,
     stop_on_request,
     typed_error,
 )
-from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
+from ldapslam.jobs.errors import (
+    BindRejected,
+    FleetError,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.proto.common_pb2 import RunAssignment
@@ -110,6 +120,33 @@ def test_a_connection_that_fails_is_the_targets_error(
     assert isinstance(error, expected)
     assert "ldap://ds1" in str(error)
     assert "some detail" in str(error)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_host_without_files_is_no_fault_of_the_target(number: int) -> None:
+    detail = f"Can't contact LDAP server ({os.strerror(number)})"
+    error = typed_error(
+        ConnectError("ldap://ds1", "connect", -1, detail), plan_of(job_text())
+    )
+    assert type(error) is FleetError
+    assert "ulimit -n" in (error.hint or "")
+
+
+def test_a_plan_of_more_connections_than_files_is_refused_before_connecting() -> None:
+    plan = plan_of(job_text(clients=1000))
+    check_open_files(plan, 1064)
+    with pytest.raises(FleetError, match=r"needs 1,064 open files, it may have 1,063"):
+        check_open_files(plan, 1063)
+
+
+def test_all_the_files_that_the_host_allows_are_used() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        assert raise_open_files() > 256
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_another_error_stays_what_it_is() -> None:
