@@ -7,13 +7,21 @@ to and asked who it is, as the agents will do; from this host, with this user's 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ldapslam.cli.console import complain, error_document, json_option, put, put_json
+from ldapslam.cli.console import (
+    complain,
+    error_document,
+    json_option,
+    put,
+    put_json,
+    say,
+)
 from ldapslam.cli.options import job_argument, set_option
 from ldapslam.jobs import units
 from ldapslam.jobs.errors import ExitCode, LdapSlamError
@@ -21,6 +29,9 @@ from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.phases import phase_spans
 from ldapslam.jobs.plan import agent_plan
+
+#: Trees of the server itself, which it need not name among its own.
+_OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
 
 
 @click.command("check")
@@ -61,7 +72,35 @@ def _ask_servers(
             documents.append(facts)
             if not as_json:
                 put(_server_line(facts))
+            for warning in _strange_bases(job, facts):
+                say(f"warning: {warning}")
     return documents, errors
+
+
+def _strange_bases(job: Job, facts: dict[str, Any]) -> Iterator[str]:
+    """Entries that the job names and that lie in none of a server's trees."""
+    contexts = [_plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
+    if not contexts:
+        return
+    for stream in job.streams:
+        if facts["uri"] not in job.targets[stream.target]:
+            continue
+        for operation in stream.operations:
+            body = operation.body
+            dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
+            # what follows the last pattern is the same in every request
+            tail = _plain_dn(dn.rpartition("]")[2])
+            if tail.startswith(_OWN_TREES) or not tail:
+                continue
+            if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
+                yield (
+                    f"{stream.name}.{operation.name}: {dn!r} lies in none of the trees "
+                    f"of {facts['uri']}: {'; '.join(facts['naming_contexts'])}"
+                )
+
+
+def _plain_dn(dn: str) -> str:
+    return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())
 
 
 def _server_line(facts: dict[str, Any]) -> str:

@@ -65,6 +65,7 @@ def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
     """Print the result of a run on stdout; the verdict's exit code."""
     if as_json:
         put_json(summary.result())
+        say(headline(document(summary)))  # stdout may have gone to a file
     else:
         put(_digest(summary))
     return _EXIT_OF_VERDICT[summary.verdict]

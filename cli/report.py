@@ -72,6 +72,8 @@ def _store_of(
 ) -> Iterator[tuple[Store, str]]:
     """The store that has the run, and the run's full id."""
     folder = _folder_of(run)
+    if "/" in run and folder is None:
+        raise RunNotFound(run, hint=f"there is no {STORE_NAME} in that folder")
     place = store or folder
     if place is not None:
         with Store.open(place, read_only=True) as results:

@@ -30,7 +30,7 @@ from ldapslam.cli.outcome import (
     show_outcome,
 )
 from ldapslam.cli.progress import Progress
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.jobs.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.jobs.load import load_job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.results.store import Store
@@ -129,6 +129,11 @@ class _Results:
         self.folder = out or RUNS_FOLDER / f"unfinished-{time.time_ns()}"
         self._has_existed = self.folder.exists()
         self._is_kept = False
+        if (self.folder / STORE_NAME).exists():
+            raise ConfigError(
+                f"the folder {str(self.folder)!r} holds the results of another run",
+                hint="name another one with --out, or remove it",
+            )
         # Logs and results name entries and hosts: for their owner, who may share them.
         make_folder(self.folder, 0o700)
 
@@ -140,11 +145,26 @@ class _Results:
 
     def discard_if_useless(self) -> None:
         """Remove what a run left that never started, and no more than that."""
-        if not self._is_kept and not self._has_existed:
+        if self._is_kept:
+            return
+        if self._has_load():
+            say(
+                f"what was measured is in {self.folder}; "
+                f"`ldapslam report {self.folder}` reports it"
+            )
+        elif not self._has_existed:
             shutil.rmtree(self.folder, ignore_errors=True)
             if not self._is_named:
                 with contextlib.suppress(OSError):  # other runs are there
                     RUNS_FOLDER.rmdir()
+
+    def _has_load(self) -> bool:
+        """Whether the store knows a run that had begun."""
+        try:
+            with Store.open(self.folder / STORE_NAME, read_only=True) as store:
+                return any(run.t0_utc for run in store.runs())
+        except LdapSlamError:
+            return False
 
 
 @contextlib.contextmanager

@@ -107,6 +107,7 @@ def test_json_makes_stdout_one_document(lab: Lab, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
     assert result["verdict"] == "PASS"
+    assert "PASS  lookups" in ended.stderr  # for a log without stdout
     assert result == json.loads((tmp_path / "here" / "result.json").read_text())
     assert not (tmp_path / "ldapslam-runs").exists()
 
@@ -267,6 +268,17 @@ def test_check_names_the_server_that_answers(lab: Lab, tmp_path: Path) -> None:
     assert "OpenLDAP" in ended.stdout
 
 
+def test_check_warns_of_entries_in_no_tree_of_the_server(
+    lab: Lab, tmp_path: Path
+) -> None:
+    job = write_job(tmp_path, lab)
+    assert "warning" not in ldapslam("check", job).stderr
+    other = "streams[0].operations[0].search.base=dc=other,dc=org"
+    ended = ldapslam("check", job, "--set", other)
+    assert "'dc=other,dc=org' lies in none of the trees" in ended.stderr
+    assert "dc=example,dc=com" in ended.stderr
+
+
 @pytest.mark.parametrize("transport", ["starttls", "ldaps", "ldapi"])
 def test_load_goes_over_every_transport(
     lab: Lab, tmp_path: Path, transport: str
@@ -303,6 +315,20 @@ def test_an_interrupted_run_drains_reports_and_ends_with_130(
     assert children_of(tmp_path) == []
 
 
+def test_a_second_interrupt_keeps_what_was_measured(lab: Lab, tmp_path: Path) -> None:
+    job = write_job(tmp_path, lab, duration="60s")
+    with Running("run", job, cwd=tmp_path) as run:
+        run.wait_for_text(" measure ")
+        run.interrupt()
+        run.wait_for_text("again to end at once")
+        run.interrupt()
+        assert run.wait() == 130, run.stderr
+    [folder] = (tmp_path / "ldapslam-runs").iterdir()
+    ended = ldapslam("report", folder, "--format", "text", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "INVALID" in (folder / "report.txt").read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_interrupted_before_its_load_ends_with_130_and_leaves_nothing(
     lab: Lab, tmp_path: Path, number: signal.Signals
@@ -319,6 +345,16 @@ def test_a_run_interrupted_before_its_load_ends_with_130_and_leaves_nothing(
     assert run.stdout == ""
     assert not (tmp_path / "here").exists()
     assert children_of(tmp_path) == []
+
+
+def test_results_of_another_run_are_not_overwritten(lab: Lab, tmp_path: Path) -> None:
+    job = write_job(tmp_path, lab)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "results.sqlite").write_bytes(b"precious")
+    ended = ldapslam("run", job, "--out", "here", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "holds the results of another run" in ended.stderr
+    assert (tmp_path / "here" / "results.sqlite").read_bytes() == b"precious"
 
 
 def test_results_are_for_their_owner(lab: Lab, tmp_path: Path) -> None:
