@@ -329,6 +329,15 @@ def check_open_files(plan: AgentPlan, limit: int) -> None:
         )
 
 
+def _has_no_file_left() -> bool:
+    """Asked after a failed connect: libldap does not hand that reason on."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
+
+
 def typed_error(error: Exception, plan: AgentPlan) -> Exception:
     """The engine's ConnectError as the error it stands for; others unchanged."""
     if type(error).__name__ != "ConnectError":
@@ -337,8 +346,7 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
     stage: str = getattr(error, "stage", "")
     code: int = getattr(error, "code", 0)
     detail: str = getattr(error, "detail", "")
-    if any(os.strerror(number) in detail for number in (errno.EMFILE, errno.ENFILE)):
-        # no fault of the target's
+    if _has_no_file_left():
         return FleetError(
             f"this agent's host has no open file left to connect to {uri!r}: {detail}",
             hint="raise `ulimit -n` or systemd's LimitNOFILE, or fs.file-max",
