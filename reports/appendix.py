@@ -50,6 +50,7 @@ _CONNECTIONS = {
     "protocol_errors": "protocol errors",
     "late_responses": "late responses",
     "unexpected_messages": "unexpected messages",
+    "notices": "notices",
     "stamps_missing": "without kernel stamp",
 }
 

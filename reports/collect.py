@@ -42,6 +42,7 @@ CONNECTION_COUNTERS = (
     "protocol_errors",
     "late_responses",
     "unexpected_messages",
+    "notices",
     "stamps_missing",
 )
 
@@ -83,11 +84,10 @@ class StreamTotals:
 class WorkerTotals:
     """One engine thread in the measure phase."""
 
-    intervals: int = 0
-    busy_intervals: int = 0
-    run_queue_intervals: int = 0
-    #: Intervals in which either limit was exceeded.
-    saturated_intervals: int = 0
+    wall_ns: int = 0
+    #: Of it, the intervals in which a limit was exceeded. By length: a run that ends
+    #: early has a last interval of any length.
+    saturated_ns: int = 0
     highest_busy_share: float = 0.0
     highest_run_queue_share: float = 0.0
 
@@ -167,6 +167,8 @@ class _Collector:
         self._plan = plan
         self._busy_share_limit = busy_share_limit
         self._run_queue_share_limit = run_queue_share_limit
+        # shares of less than a tenth of an interval say little
+        self._fragment_ns = plan.interval_s * NS_PER_S / 10
         self._operations = {key: OperationTotals() for key in operations}
         self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
         self._agents = {agent: AgentTotals() for agent in agents}
@@ -260,10 +262,11 @@ class _Collector:
         busy, run_queue = _shares(worker)
         is_busy = busy > self._busy_share_limit
         is_waiting = run_queue > self._run_queue_share_limit
-        totals.intervals += 1
-        totals.busy_intervals += is_busy
-        totals.run_queue_intervals += is_waiting
-        totals.saturated_intervals += is_busy or is_waiting
+        totals.wall_ns += worker.wall_ns
+        if is_busy or is_waiting:
+            totals.saturated_ns += worker.wall_ns
+        if worker.wall_ns < self._fragment_ns:
+            return
         totals.highest_busy_share = max(totals.highest_busy_share, busy)
         totals.highest_run_queue_share = max(totals.highest_run_queue_share, run_queue)
 

@@ -53,6 +53,16 @@ class Evidence:
             if key[0] in streams
         }
 
+    @property
+    def searches(self) -> set[tuple[str, str]]:
+        """The operations that are searches."""
+        return {
+            (stream["name"], operation["name"])
+            for stream in self.run.plan.get("streams", ())
+            for operation in stream.get("operations", ())
+            if operation.get("kind") == "search"
+        }
+
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """Runs of missing intervals of each planned agent, the drain included.
@@ -81,6 +91,9 @@ class Evidence:
         planned = self.plan.intervals
         agent = self.collected.agents[name]
         owed = self._owed()
+        if agent.sent_final and self.run.state != "finished":
+            # of a run that was ended early, each agent closes its own last interval
+            owed = min(owed, max(agent.seen, default=-1) + 1)
         first = None
         for index in range(owed + 1):
             if index < owed and index not in agent.seen:
@@ -90,6 +103,6 @@ class Evidence:
                 end_s = planned[index - 1].end_ns / NS_PER_S
                 yield Gap(name, first, index - 1, start_s, end_s)
                 first = None
-        if agent.seen and not agent.sent_final:
+        if agent.seen and not agent.sent_final and self.run.state == "finished":
             end_s = planned[-1].end_ns / NS_PER_S if planned else 0.0
             yield Gap(name, len(planned), len(planned), end_s, end_s)

@@ -195,7 +195,7 @@ def _generator_saturated(evidence: Evidence) -> Rule:
         f"{agent} {model} worker {number}": _saturated_share(totals)
         for agent, seen in evidence.collected.agents.items()
         for (model, number), totals in seen.workers.items()
-        if totals.intervals
+        if totals.wall_ns
     }
     highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
     return Rule(
@@ -352,7 +352,7 @@ def _union(operations: Sequence[OperationTotals], metric: str) -> Histogram:
 
 
 def _saturated_share(worker: WorkerTotals) -> float:
-    return worker.saturated_intervals / worker.intervals
+    return worker.saturated_ns / worker.wall_ns
 
 
 def _extreme(

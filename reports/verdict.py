@@ -78,11 +78,19 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             if facts.get(fact) is value
         ]
         if named:
-            lines.append(f"{text} ({', '.join(named)})")
+            who = "agent" if len(named) == 1 else "agents"
+            lines.append(f"{who} {', '.join(named)}: {text}")
     lines += [
         _unanswered_note(".".join(key), number)
         for key, operation in evidence.collected.operations.items()
         if (number := unanswered(operation.measured))
+    ]
+    lines += [
+        f"{'.'.join(key)} never returned an entry: are these the data it is meant for?"
+        for key, operation in evidence.collected.operations.items()
+        if key in evidence.searches
+        and operation.measured["succeeded"]
+        and not operation.measured["entries"]
     ]
     for name, stream in evidence.collected.streams.items():
         lines += [

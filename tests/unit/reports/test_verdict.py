@@ -178,6 +178,12 @@ CASES = [
         id="clock offset known too roughly",
     ),
     pytest.param(
+        Scenario(facts={"clock_offset_bound_us": 1_000.0, "clock_drift_us": 4_500.0}),
+        None,
+        {"clock_offset": "±5.500 ms (load1)"},
+        id="clocks drifted apart",
+    ),
+    pytest.param(
         Scenario(facts={"clock_offset_bound_us": None}),
         None,
         {"clock_offset": "unknown of load1, load2"},
@@ -377,3 +383,28 @@ def test_invalid_outranks_fail() -> None:
     assert summary.verdict == "INVALID"
     assert summary.reasons[0].startswith("arrivals were dropped")
     assert summary.reasons[-1].startswith("threshold missed")
+
+
+def test_a_fragment_of_an_interval_saturates_no_worker() -> None:
+    def edit(record: IntervalRecord) -> IntervalRecord:
+        if record.index % 4:
+            return record
+        workers = tuple(
+            replace(worker, wall_ns=30_000, busy_ns=30_000, run_queue_ns=0)
+            for worker in record.workers
+        )
+        return replace(record, workers=workers)
+
+    summary = summary_of(Scenario(), edit)
+    assert "generator_saturated" not in broken(summary)
+    assert all(agent.highest_busy_share < 0.95 for agent in summary.agents)
+
+
+def test_searches_that_never_return_an_entry_are_noted() -> None:
+    def without_entries(one: OperationInterval) -> OperationInterval:
+        return replace(one, entries=0)
+
+    note = "readers.search never returned an entry"
+    assert not [n for n in summary_of(Scenario()).notes if n.startswith(note)]
+    summary = summary_of(Scenario(), on_operations("readers", without_entries))
+    assert [n for n in summary.notes if n.startswith(note)]
