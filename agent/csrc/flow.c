@@ -70,8 +70,8 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->first_state = calloc(stream->op_count, sizeof(*flow->first_state));
     flow->backlog =
         calloc(flow->backlog_cap ? flow->backlog_cap : 1, sizeof(*flow->backlog));
-    if (!flow->conns || !flow->slots || !flow->wires || !flow->tx || !flow->value_states ||
-        !flow->first_state || !flow->backlog)
+    if (!flow->conns || !flow->slots || !flow->wires || !flow->tx ||
+        !flow->value_states || !flow->first_state || !flow->backlog)
         return SLAM_ENOMEM;
 
     sequence = (3 * (uint64_t)stream_index << 32) + participant;
