@@ -185,11 +185,11 @@ def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
     async def test(world: World) -> None:
         world.beat(0)
         run_id = await world.submit()
-        watching = asyncio.create_task(world.end_of(run_id))
-        await asyncio.sleep(0)
+        updates = world.coordinator.watch(run_id)
+        await anext(updates)
         fail(monkeypatch, "set_run_state")
         await world.go_through(run_id)
-        status = await watching
+        status = [update async for update in updates][-1].status
         assert status.state == "failed"
         assert "stayed locked" in status.state_detail
         (agent,) = world.coordinator.agents().agents
