@@ -397,7 +397,7 @@ def test_a_fragment_of_an_interval_saturates_no_worker() -> None:
 
     summary = summary_of(Scenario(), edit)
     assert "generator_saturated" not in broken(summary)
-    assert all(agent.highest_busy_share < 0.95 for agent in summary.agents)
+    assert all((agent.highest_busy_share or 0) < 0.95 for agent in summary.agents)
 
 
 def test_searches_that_never_return_an_entry_are_noted() -> None:
