@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from ldapslam.jobs.model import Job, Operation, Stream
 from ldapslam.jobs.partition import participants, share
@@ -97,13 +96,6 @@ class AgentPlan:
     streams: tuple[StreamPlan, ...]
 
 
-class StreamOperation(NamedTuple):
-    stream: str
-    operation: str
-    kind: str
-    target: str
-
-
 def agent_plan(job: Job, agent_index: int, agent_count: int, seed: int) -> AgentPlan:
     """The plan of agent `agent_index` of `agent_count`."""
     if not 0 <= agent_index < agent_count:
@@ -125,15 +117,6 @@ def agent_plan(job: Job, agent_index: int, agent_count: int, seed: int) -> Agent
             if agent_index < participants(stream.load.connections, agent_count)
         ),
     )
-
-
-def stream_operations(job: Job) -> list[StreamOperation]:
-    """Every operation of every stream, in the job's order."""
-    return [
-        StreamOperation(stream.name, operation.name, operation.kind, stream.target)
-        for stream in job.streams
-        for operation in stream.operations
-    ]
 
 
 def _stream_plan(job: Job, stream: Stream, index: int, count: int) -> StreamPlan:

@@ -17,9 +17,6 @@ from typing import Any
 DISPLAY_POINTS = 600
 NS_PER_S = 1_000_000_000
 
-#: Phases of a run in their order.
-PHASES = ("ramp_up", "warm_up", "measure", "cool_down", "drain")
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -115,11 +112,6 @@ class Plan:
             return self._point_of[index]
         last = self._point_of[-1] if self._point_of else -1
         return last + 1 + index - len(self._point_of)
-
-    def measure_ns(self) -> tuple[int, int] | None:
-        """Planned start and end of the measure phase."""
-        inside = [one for one in self.intervals if one.phase == "measure"]
-        return (inside[0].start_ns, inside[-1].end_ns) if inside else None
 
     def _phase_at(self, at_ns: int) -> str:
         place = bisect_right(self._starts, at_ns) - 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.plan import StreamPlan, agent_plan, stream_operations
+from ldapslam.jobs.plan import StreamPlan, agent_plan
 from ldapslam.jobs.secrets import SecretRef
 from ldapslam.jobs.units import NS_PER_S
 
@@ -151,14 +151,6 @@ def test_plans_of_all_agents_sum_to_the_job(
             # Exact, but each driver may hold at least one arrival.
             shares = [part.max_backlog for part in parts]
             assert sum(shares) == max(backlog, len(parts))
-
-
-def test_operations_are_listed_in_the_order_of_the_job() -> None:
-    assert stream_operations(job()) == [
-        ("readers", "search", "search", "replica"),
-        ("readers", "root", "search", "replica"),
-        ("writers", "modify", "modify", "supplier"),
-    ]
 
 
 def test_plan_is_plain_data() -> None:
