@@ -2,6 +2,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+#: kind, lo, hi, step, width, data, a, b: see values.h and jobs/template.py
+_Value = tuple[int, int, int, int, int, bytes, float, float]
+
 class ConnectError(Exception):
     """A connection could not be set up; args: uri, stage, code, detail."""
 
@@ -43,13 +46,25 @@ class Engine:
         connection_stride: int,
         total_connections: int,
         in_flight: int,
-        think_time_ns: int,
-        rate_events: int,
-        rate_per_ns: int,
-        poisson: bool,
-        participant: int,
-        participants: int,
-        max_backlog: int,
+        think_time_ns: int = 0,
+        profile: Sequence[tuple[int, int, float, float, float]] = (),
+        arrivals: str = "constant",
+        max_backlog: int = 0,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        mechanism: str | None = None,
+        authcid: str | None = None,
+        authzid: str | None = None,
+        realm: str | None = None,
+        total_operations: int = 0,
+        start_ns: int = 0,
+        end_ns: int = 0,
+        reconnect_operations: int = 0,
+        reconnect_ns: int = 0,
+        connect_spacing_ns: int = 0,
+        variables: int = 0,
+        ledgers: int = 0,
+        ledger_folder: str | None = None,
     ) -> int: ...
     def add_operation(
         self,
@@ -57,9 +72,23 @@ class Engine:
         name: str,
         *,
         response_tag: int,
-        weight: int,
         program: bytes,
-        values: Sequence[tuple[int, int, int, int, int, bytes]],
+        values: Sequence[_Value],
+        success_codes: Sequence[int] = (0,),
+        expected_codes: Sequence[int] = (),
+        lets: Sequence[tuple[int, bytes, Sequence[_Value]]] = (),
+        captures: Sequence[tuple[int, bytes]] = (),
+        cookie_variable: int = -1,
+        action: str = "request",
+        awaits: bool = True,
+        sasl: tuple[str, int, int, int, int] | None = None,
+        ledger: int = 0,
+        ledger_put: int = -1,
+        ledger_take: int = -1,
+        ledger_order: str = "fifo",
+    ) -> int: ...
+    def add_script(
+        self, stream: int, *, weight: int, steps: Sequence[tuple[int, int]]
     ) -> int: ...
     def prepare(self) -> None: ...
     def start(self, t0_mono_ns: int) -> None: ...
@@ -67,6 +96,13 @@ class Engine:
     def stop(self) -> None: ...
     def facts(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
+
+class Histogram:
+    """The engine's histogram, for what is measured in Python."""
+
+    def record_ns(self, value_ns: int) -> None: ...
+    def pack(self) -> bytes:
+        """The packed histogram; empties it."""
 
 class Responder:
     port: int
