@@ -15,9 +15,16 @@ from ldapslam.jobs.errors import StoreError
 from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.proto.messages import METRICS, OUTCOMES, ProtocolError
+from ldapslam.proto.messages import (
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    STREAM_COUNTERS,
+    ProtocolError,
+)
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import (
+    SET_UP_TIMES,
     HostInterval,
     IntervalRecord,
     OperationInterval,
@@ -77,16 +84,7 @@ def _operation(row: pb.OperationInterval) -> OperationInterval:
         stream=row.stream,
         operation=row.operation,
         measured=row.measured,
-        scheduled=_counter(row.scheduled),
-        sent=_counter(row.sent),
-        completed=_counter(row.completed),
-        succeeded=_counter(row.succeeded),
-        failed=_counter(row.failed),
-        dropped=_counter(row.dropped),
-        unresolved=_counter(row.unresolved),
-        timed_out=_counter(row.timed_out),
-        entries=_counter(row.entries),
-        references=_counter(row.references),
+        **{name: _counter(getattr(row, name)) for name in OPERATION_COUNTERS},
         result_codes={
             code: _counter(count) for code, count in sorted(row.result_codes.items())
         },
@@ -95,22 +93,15 @@ def _operation(row: pb.OperationInterval) -> OperationInterval:
 
 
 def _stream(row: pb.StreamInterval) -> StreamInterval:
-    return StreamInterval(
-        stream=row.stream,
-        connects=_counter(row.connects),
-        connect_failures=_counter(row.connect_failures),
-        disconnects=_counter(row.disconnects),
-        protocol_errors=_counter(row.protocol_errors),
-        late_responses=_counter(row.late_responses),
-        unexpected_messages=_counter(row.unexpected_messages),
-        notices=_counter(row.notices),
-        stamps_missing=_counter(row.stamps_missing),
-        in_flight=_counter(row.in_flight),
-        backlog=_counter(row.backlog),
-        connect_time=(
-            _checked_histogram(row.connect_time) if row.connect_time else None
-        ),
-    )
+    values: dict[str, Any] = {
+        name: _counter(getattr(row, name)) for name in STREAM_COUNTERS
+    }
+    for name in SET_UP_TIMES:
+        packed = getattr(row, name)
+        values[name] = _checked_histogram(packed) if packed else None
+    if row.HasField("last_done_ns"):
+        values["last_done_ns"] = row.last_done_ns
+    return StreamInterval(stream=row.stream, **values)
 
 
 def _worker(row: pb.WorkerInterval) -> WorkerInterval:

@@ -21,6 +21,9 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
     OUTCOME_SUCCEEDED: _ClassVar[Outcome]
     OUTCOME_FAILED: _ClassVar[Outcome]
+    OUTCOME_EXPECTED: _ClassVar[Outcome]
+    OUTCOME_TIMED_OUT: _ClassVar[Outcome]
+    OUTCOME_UNRESOLVED: _ClassVar[Outcome]
 METRIC_UNSPECIFIED: Metric
 METRIC_RESPONSE_TIME: Metric
 METRIC_SERVICE_TIME: Metric
@@ -30,6 +33,9 @@ METRIC_BACKLOG_WAIT: Metric
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_SUCCEEDED: Outcome
 OUTCOME_FAILED: Outcome
+OUTCOME_EXPECTED: Outcome
+OUTCOME_TIMED_OUT: Outcome
+OUTCOME_UNRESOLVED: Outcome
 
 class Failure(_message.Message):
     __slots__ = ("error_class", "message", "values_json")
@@ -52,7 +58,7 @@ class Histogram(_message.Message):
     def __init__(self, metric: _Optional[_Union[Metric, str]] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., packed: _Optional[bytes] = ...) -> None: ...
 
 class OperationInterval(_message.Message):
-    __slots__ = ("stream", "operation", "measured", "scheduled", "sent", "completed", "succeeded", "failed", "dropped", "unresolved", "timed_out", "entries", "references", "result_codes", "histograms")
+    __slots__ = ("stream", "operation", "measured", "scheduled", "sent", "completed", "succeeded", "failed", "dropped", "unresolved", "timed_out", "entries", "references", "result_codes", "histograms", "expected", "abandoned", "substituted", "captures_missing", "requests")
     class ResultCodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +81,11 @@ class OperationInterval(_message.Message):
     REFERENCES_FIELD_NUMBER: _ClassVar[int]
     RESULT_CODES_FIELD_NUMBER: _ClassVar[int]
     HISTOGRAMS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    ABANDONED_FIELD_NUMBER: _ClassVar[int]
+    SUBSTITUTED_FIELD_NUMBER: _ClassVar[int]
+    CAPTURES_MISSING_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     operation: str
     measured: bool
@@ -90,10 +101,15 @@ class OperationInterval(_message.Message):
     references: int
     result_codes: _containers.ScalarMap[int, int]
     histograms: _containers.RepeatedCompositeFieldContainer[Histogram]
-    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., unresolved: _Optional[int] = ..., timed_out: _Optional[int] = ..., entries: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
+    expected: int
+    abandoned: int
+    substituted: int
+    captures_missing: int
+    requests: int
+    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., unresolved: _Optional[int] = ..., timed_out: _Optional[int] = ..., entries: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ..., expected: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
-    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time", "notices")
+    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time", "notices", "binds", "extended", "unbinds", "tcp_time", "tls_time", "bind_time", "last_done_ns")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FAILURES_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +122,13 @@ class StreamInterval(_message.Message):
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
     CONNECT_TIME_FIELD_NUMBER: _ClassVar[int]
     NOTICES_FIELD_NUMBER: _ClassVar[int]
+    BINDS_FIELD_NUMBER: _ClassVar[int]
+    EXTENDED_FIELD_NUMBER: _ClassVar[int]
+    UNBINDS_FIELD_NUMBER: _ClassVar[int]
+    TCP_TIME_FIELD_NUMBER: _ClassVar[int]
+    TLS_TIME_FIELD_NUMBER: _ClassVar[int]
+    BIND_TIME_FIELD_NUMBER: _ClassVar[int]
+    LAST_DONE_NS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     connects: int
     connect_failures: int
@@ -118,7 +141,14 @@ class StreamInterval(_message.Message):
     backlog: int
     connect_time: bytes
     notices: int
-    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., notices: _Optional[int] = ...) -> None: ...
+    binds: int
+    extended: int
+    unbinds: int
+    tcp_time: bytes
+    tls_time: bytes
+    bind_time: bytes
+    last_done_ns: int
+    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., notices: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerInterval(_message.Message):
     __slots__ = ("worker", "model", "wall_ns", "busy_ns", "spin_ns", "cpu_ns", "run_queue_ns", "loops")

@@ -17,7 +17,7 @@ from ldapslam.jobs.errors import FleetError, LdapSlamError
 from ldapslam.proto import common_pb2 as pb
 
 #: Raised with each incompatible change of the .proto files.
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 #: Largest message in either direction; a snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -32,9 +32,12 @@ METRICS: Mapping[int, str] = {
 OUTCOMES: Mapping[int, str] = {
     pb.OUTCOME_SUCCEEDED: "succeeded",
     pb.OUTCOME_FAILED: "failed",
+    pb.OUTCOME_EXPECTED: "expected",
+    pb.OUTCOME_TIMED_OUT: "timed_out",
+    pb.OUTCOME_UNRESOLVED: "unresolved",
 }
 
-_OPERATION_COUNTERS = (
+_KNOWN_OPERATION_COUNTERS = (
     "scheduled",
     "sent",
     "completed",
@@ -46,7 +49,15 @@ _OPERATION_COUNTERS = (
     "entries",
     "references",
 )
-_STREAM_COUNTERS = (
+#: Not every engine has them; of one without, they are zero.
+_OPTIONAL_OPERATION_COUNTERS = (
+    "expected",
+    "abandoned",
+    "substituted",
+    "captures_missing",
+    "requests",
+)
+_KNOWN_STREAM_COUNTERS = (
     "connects",
     "connect_failures",
     "disconnects",
@@ -58,6 +69,11 @@ _STREAM_COUNTERS = (
     "in_flight",
     "backlog",
 )
+_OPTIONAL_STREAM_COUNTERS = ("binds", "extended", "unbinds")
+_SET_UP_TIMES = ("connect_time", "tcp_time", "tls_time", "bind_time")
+#: Fields of OperationInterval and StreamInterval that are counts.
+OPERATION_COUNTERS = (*_KNOWN_OPERATION_COUNTERS, *_OPTIONAL_OPERATION_COUNTERS)
+STREAM_COUNTERS = (*_KNOWN_STREAM_COUNTERS, *_OPTIONAL_STREAM_COUNTERS)
 _WORKER_FIELDS = (
     "worker",
     "model",
@@ -165,10 +181,10 @@ def snapshot_message(
         host=host,
     )
     for row in snapshot["operations"]:
-        stream, operations = names[row["stream"]]
+        name_of_stream, operations = names[row["stream"]]
         message.operations.append(
             pb.OperationInterval(
-                stream=stream,
+                stream=name_of_stream,
                 operation=operations[row["operation"]],
                 measured=row["measured"],
                 result_codes=row["result_codes"],
@@ -177,17 +193,21 @@ def snapshot_message(
                     pb.Histogram(metric=metric + 1, outcome=outcome + 1, packed=packed)
                     for metric, outcome, packed in row["histograms"]
                 ],
-                **{name: row[name] for name in _OPERATION_COUNTERS},
+                **{name: row[name] for name in _KNOWN_OPERATION_COUNTERS},
+                **{name: row.get(name, 0) for name in _OPTIONAL_OPERATION_COUNTERS},
             )
         )
     for row in snapshot["streams"]:
-        message.streams.append(
-            pb.StreamInterval(
-                stream=names[row["stream"]][0],
-                connect_time=row["connect_time"] or b"",
-                **{name: row[name] for name in _STREAM_COUNTERS},
-            )
+        stream = pb.StreamInterval(
+            stream=names[row["stream"]][0],
+            **{name: row[name] for name in _KNOWN_STREAM_COUNTERS},
+            **{name: row.get(name, 0) for name in _OPTIONAL_STREAM_COUNTERS},
         )
+        for name in _SET_UP_TIMES:
+            setattr(stream, name, row.get(name) or b"")
+        if (last_done_ns := row.get("last_done_ns")) is not None:
+            stream.last_done_ns = last_done_ns
+        message.streams.append(stream)
     for row in snapshot["workers"]:
         message.workers.append(
             pb.WorkerInterval(**{name: row[name] for name in _WORKER_FIELDS})

@@ -23,8 +23,12 @@ METRICS = (
     "receive_lag",
     "backlog_wait",
 )
-#: Outcomes of a completed request, in the engine's numbering.
-OUTCOMES = ("succeeded", "failed")
+#: Outcomes of a request, in the engine's numbering. `expected` is a result code other
+#: than success that the job allows; the last two had no response, and their times go up
+#: to when they were given up.
+OUTCOMES = ("succeeded", "failed", "expected", "timed_out", "unresolved")
+#: Of a connection's set-up: all of it, and its steps.
+SET_UP_TIMES = ("connect_time", "tcp_time", "tls_time", "bind_time")
 
 #: States in which a run has ended and nothing more will be added to it.
 FINAL_STATES = frozenset({"finished", "failed", "cancelled"})
@@ -54,6 +58,16 @@ class OperationInterval:
     timed_out: int = 0
     entries: int = 0
     references: int = 0
+    #: Completed with a result code that the job expects, other than success.
+    expected: int = 0
+    #: Sent and given up on purpose.
+    abandoned: int = 0
+    #: Of `scheduled`: another operation was sent in this one's place.
+    substituted: int = 0
+    #: Of `failed`: a success that lacked a value the session needs.
+    captures_missing: int = 0
+    #: Requests written; more than `sent` where one operation takes several.
+    requests: int = 0
     #: LDAP result code -> responses.
     result_codes: Mapping[int, int] = field(default_factory=dict)
     #: (metric, outcome) -> packed histogram; an empty histogram may be left out.
@@ -77,8 +91,18 @@ class StreamInterval:
     #: Gauges at the interval's end.
     in_flight: int = 0
     backlog: int = 0
-    #: Packed histogram, or None when nothing connected.
+    #: Requests of set-up and close, beside those of operations.
+    binds: int = 0
+    extended: int = 0
+    unbinds: int = 0
+    #: When the last response was processed; None without one.
+    last_done_ns: int | None = None
+    #: Packed histogram of the whole set-up, or None when nothing connected.
     connect_time: bytes | None = None
+    #: Of its steps; None where the step is not taken.
+    tcp_time: bytes | None = None
+    tls_time: bytes | None = None
+    bind_time: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

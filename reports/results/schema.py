@@ -28,10 +28,10 @@ from sqlalchemy import (
     Text,
 )
 
-from ldapslam.reports.results.records import METRICS, OUTCOMES
+from ldapslam.reports.results.records import METRICS, OUTCOMES, SET_UP_TIMES
 
 #: Revision of the newest migration.
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 
 metadata = MetaData()
 
@@ -111,6 +111,20 @@ interval = Table(
     Index("interval_by_index", "run_id", "interval_index"),
 )
 
+_LATER_COUNTERS = (
+    "expected",
+    "abandoned",
+    "substituted",
+    "captures_missing",
+    "requests",
+)
+
+
+def _added_counter(name: str) -> Column[int]:
+    """Added by a migration: older rows count zero."""
+    return Column(name, BigInteger, nullable=False, server_default="0")
+
+
 #: (metric, outcome) -> column of operation_interval.
 HISTOGRAM_COLUMNS = {
     (metric, outcome): f"{metric}_{outcome}"
@@ -136,6 +150,7 @@ operation_interval = Table(
     Column("timed_out", BigInteger, nullable=False),
     Column("entries", BigInteger, nullable=False),
     Column("references", BigInteger, nullable=False),
+    *(_added_counter(name) for name in _LATER_COUNTERS),
     Column("result_codes", JSON, nullable=False),
     *(Column(name, LargeBinary) for name in HISTOGRAM_COLUMNS.values()),
     _of_interval(),
@@ -158,7 +173,9 @@ stream_interval = Table(
     Column("stamps_missing", BigInteger, nullable=False),
     Column("in_flight", BigInteger, nullable=False),
     Column("backlog", BigInteger, nullable=False),
-    Column("connect_time", LargeBinary),
+    *(_added_counter(name) for name in ("binds", "extended", "unbinds")),
+    Column("last_done_ns", BigInteger),
+    *(Column(name, LargeBinary) for name in SET_UP_TIMES),
     _of_interval(),
     Index("stream_interval_by_index", "run_id", "interval_index"),
 )

@@ -58,18 +58,38 @@ def report() -> IntervalReport:
                     timed_out=8,
                     entries=9,
                     references=10,
+                    expected=11,
+                    abandoned=12,
+                    substituted=13,
+                    captures_missing=14,
+                    requests=15,
                     result_codes={32: 1, 0: 2},
                     histograms=[
                         pb.Histogram(
                             metric=pb.METRIC_SEND_LAG,
                             outcome=pb.OUTCOME_FAILED,
                             packed=PACKED,
-                        )
+                        ),
+                        pb.Histogram(
+                            metric=pb.METRIC_RESPONSE_TIME,
+                            outcome=pb.OUTCOME_UNRESOLVED,
+                            packed=PACKED,
+                        ),
                     ],
                 )
             ],
             streams=[
-                pb.StreamInterval(stream="readers", connects=1, notices=3, backlog=2)
+                pb.StreamInterval(
+                    stream="readers",
+                    connects=1,
+                    notices=3,
+                    backlog=2,
+                    binds=4,
+                    extended=5,
+                    unbinds=6,
+                    last_done_ns=0,
+                    tls_time=PACKED,
+                )
             ],
             workers=[
                 pb.WorkerInterval(
@@ -113,11 +133,31 @@ def test_nothing_of_a_report_is_lost() -> None:
                 timed_out=8,
                 entries=9,
                 references=10,
+                expected=11,
+                abandoned=12,
+                substituted=13,
+                captures_missing=14,
+                requests=15,
                 result_codes={0: 2, 32: 1},
-                histograms={("send_lag", "failed"): PACKED},
+                histograms={
+                    ("send_lag", "failed"): PACKED,
+                    ("response_time", "unresolved"): PACKED,
+                },
             ),
         ),
-        streams=(StreamInterval(stream="readers", connects=1, notices=3, backlog=2),),
+        streams=(
+            StreamInterval(
+                stream="readers",
+                connects=1,
+                notices=3,
+                backlog=2,
+                binds=4,
+                extended=5,
+                unbinds=6,
+                last_done_ns=0,
+                tls_time=PACKED,
+            ),
+        ),
         workers=(
             WorkerInterval(
                 worker=1,

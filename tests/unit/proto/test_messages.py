@@ -178,12 +178,23 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
                 "operation": 1,
                 "measured": True,
                 "scheduled": 9,
+                "expected": 5,
+                "requests": 12,
                 "result_codes": {0: 4, 32: 5},
-                "histograms": [(0, 0, b"a"), (4, 1, b"b")],
+                "histograms": [(0, 0, b"a"), (4, 1, b"b"), (1, 4, b"c")],
             }
         ],
         "streams": [
-            {**gauges, "stream": 0, "connects": 2, "notices": 3, "connect_time": None}
+            {
+                **gauges,
+                "stream": 0,
+                "connects": 2,
+                "notices": 3,
+                "binds": 2,
+                "last_done_ns": 19,
+                "connect_time": None,
+                "bind_time": b"d",
+            }
         ],
         "workers": [
             {
@@ -209,8 +220,15 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
     assert (operation.scheduled, dict(operation.result_codes)) == (9, {0: 4, 32: 5})
     assert [
         (METRICS[h.metric], OUTCOMES[h.outcome], h.packed) for h in operation.histograms
-    ] == [("response_time", "succeeded", b"a"), ("backlog_wait", "failed", b"b")]
-    assert (message.streams[0].stream, message.streams[0].connects) == ("readers", 2)
-    assert message.streams[0].notices == 3
+    ] == [
+        ("response_time", "succeeded", b"a"),
+        ("backlog_wait", "failed", b"b"),
+        ("service_time", "unresolved", b"c"),
+    ]
+    assert (operation.expected, operation.requests, operation.abandoned) == (5, 12, 0)
+    (stream,) = message.streams
+    assert (stream.stream, stream.connects, stream.notices) == ("readers", 2, 3)
+    assert (stream.binds, stream.unbinds, stream.last_done_ns) == (2, 0, 19)
+    assert (stream.connect_time, stream.bind_time) == (b"", b"d")
     assert message.workers[0].busy_ns == 5
     assert (message.final, message.clock_step_ns, message.phase) == (True, -7, "drain")

@@ -11,7 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
@@ -269,6 +272,74 @@ def test_migrations_make_the_schema_that_the_code_expects(tmp_path: Path) -> Non
         with store._engine.connect() as connection:
             context = MigrationContext.configure(connection)
             assert compare_metadata(context, schema.metadata) == []
+
+
+def test_a_store_of_the_first_schema_is_read_with_zeros_for_what_it_lacks(
+    tmp_path: Path,
+) -> None:
+    written = list(intervals(SMALL))
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        fill(store, SMALL)
+    first = tmp_path / "first.sqlite"
+    _copy_as_of_revision(path, first, "0001")
+    with Store.open(first) as store:
+        assert list(store.intervals(RUN_ID)) == [_without_later(one) for one in written]
+
+
+def _copy_as_of_revision(path: Path, copy: Path, revision: str) -> None:
+    source = sa.create_engine(f"sqlite:///{path}")
+    target = sa.create_engine(f"sqlite:///{copy}")
+    config = Config()
+    config.set_main_option("script_location", str(migrate._SCRIPTS))
+    config.set_main_option("path_separator", "newline")
+    with source.connect() as old, target.begin() as new:
+        config.attributes["connection"] = new
+        command.upgrade(config, revision)
+        metadata = sa.MetaData()
+        metadata.reflect(new)
+        for table in schema.TABLES:
+            there = metadata.tables[table.name]
+            for row in old.execute(sa.select(there)):
+                new.execute(there.insert(), dict(row._mapping))
+    source.dispose()
+    target.dispose()
+
+
+def _without_later(record: IntervalRecord) -> IntervalRecord:
+    """What the first schema has of a record."""
+    return replace(
+        record,
+        operations=tuple(
+            replace(
+                one,
+                expected=0,
+                abandoned=0,
+                substituted=0,
+                captures_missing=0,
+                requests=0,
+                histograms={
+                    key: packed
+                    for key, packed in one.histograms.items()
+                    if key[1] in ("succeeded", "failed")
+                },
+            )
+            for one in record.operations
+        ),
+        streams=tuple(
+            replace(
+                one,
+                binds=0,
+                extended=0,
+                unbinds=0,
+                last_done_ns=None,
+                tcp_time=None,
+                tls_time=None,
+                bind_time=None,
+            )
+            for one in record.streams
+        ),
+    )
 
 
 def test_the_newest_migration_is_the_one_the_code_names() -> None:
