@@ -7,6 +7,7 @@ Spaces after a comma are accepted, as RFC 2253 and every server do.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ldapslam.jobs.fault import Fault, got
 from ldapslam.jobs.pattern import Pattern, parse_pattern
@@ -25,9 +26,9 @@ def check_dn(text: str) -> str:
     return text
 
 
-def parse_dn(text: str) -> Pattern:
+def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
     """The pattern of a DN whose values may hold patterns."""
-    pattern = parse_pattern(text)
+    pattern = parse_pattern(text, names)
     _check(pattern.masked, text)
     for source in pattern.sources:
         special = _SPECIAL.intersection(source.charset)

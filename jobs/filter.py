@@ -14,6 +14,7 @@ one of libldap's ldap_put_filter, byte for byte.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ldapslam.jobs import ber
 from ldapslam.jobs.fault import Fault, got
@@ -39,9 +40,9 @@ _ESCAPE = re.compile(r"\\(.{0,2})", re.DOTALL)
 _HEX_PAIR = re.compile("[0-9A-Fa-f]{2}")
 
 
-def compile_filter(text: str) -> Node:
+def compile_filter(text: str, names: Mapping[str, int] | None = None) -> Node:
     """The filter's BER, with holes for its patterns."""
-    pattern = parse_pattern(text)
+    pattern = parse_pattern(text, names)
     parser = _Parser(pattern, text)
     node, end = parser.filter(0, 1)
     if end != len(pattern.masked):

@@ -9,6 +9,7 @@ and `unmask` turns any piece of it back into constants and holes.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ldapslam.jobs.fault import Fault, got
@@ -18,6 +19,7 @@ from ldapslam.jobs.template import (
     RANDOM_STRING,
     SEQUENCE,
     UNIFORM,
+    VARIABLE,
     Node,
     ValueSource,
 )
@@ -78,8 +80,9 @@ class Pattern:
         return self.unmask(self.masked)
 
 
-def parse_pattern(text: str) -> Pattern:
-    """Splits a text into constants and holes; a Fault says which bracket is wrong."""
+def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
+    """Splits a text into constants and holes; a Fault says which bracket is wrong.
+    `names` are those of the variables that [name] may stand for, and their numbers."""
     if match := re.search(f"[{MASK_CLASS}]", text):
         raise Fault(
             f"expected no private-use character, got U+{ord(match[0]):X}",
@@ -101,14 +104,16 @@ def parse_pattern(text: str) -> Pattern:
             )
         else:
             masked += chr(_FIRST_MASK + len(sources))
-            sources.append(_source(token[1]))
+            sources.append(_source(token[1], names or {}))
     if len(sources) > _LAST_MASK - _FIRST_MASK:
         raise Fault(f"expected at most {MAX_VALUES} patterns, got {len(sources)}")
     origins += range(end, len(text) + 1)
     return Pattern(masked + text[end:], tuple(sources), tuple(origins))
 
 
-def _source(body: str) -> ValueSource:
+def _source(body: str, names: Mapping[str, int]) -> ValueSource:
+    if body in names:
+        return ValueSource(VARIABLE, lo=names[body])
     shown = f"[{body}]"
     if match := _RANGE.fullmatch(body):
         return _range(shown, match)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from ldapslam.jobs.fault import Fault
 
 UNIFORM, SEQUENCE, RANDOM_STRING = 0, 1, 2
+VARIABLE = 12
 
 LIT, VAL, OPEN, CLOSE = 0x01, 0x02, 0x03, 0x04
 
@@ -30,6 +31,7 @@ MAX_VALUES = 256
 MAX_DEPTH = 32
 MAX_REQUEST_BYTES = 1 << 20
 MAX_VALUE_BYTES = 65_536
+MAX_VARIABLE_BYTES = 2_044
 
 #: A TLV's tag and length at their longest within MAX_REQUEST_BYTES.
 _HEADER_BYTES = 5
@@ -40,7 +42,8 @@ class ValueSource:
     """A hole's values: which texts, and how the next one is chosen."""
 
     #: UNIFORM: a member at random; SEQUENCE: the members in turn; RANDOM_STRING:
-    #: `lo` characters, each at random from `charset`.
+    #: `lo` characters, each at random from `charset`; VARIABLE: the text of the
+    #: session's variable `lo`.
     kind: int
     lo: int = 0
     #: Last number, inclusive; at least lo.
@@ -54,6 +57,8 @@ class ValueSource:
     def max_bytes(self) -> int:
         if self.kind == RANDOM_STRING:
             return self.lo
+        if self.kind == VARIABLE:
+            return MAX_VARIABLE_BYTES
         return max(self._digits(self.lo), self._digits(self.hi))
 
     def _digits(self, number: int) -> int:
@@ -115,10 +120,11 @@ class _Program:
         self.code.append(CLOSE)
 
 
-def compile_template(node: Node) -> Template:
+def compile_template(*nodes: Node) -> Template:
     """The program of a request; a Fault when the engine's limits are exceeded."""
     program = _Program()
-    program.add(node, 0)
+    for node in nodes:
+        program.add(node, 0)
     program.flush()
     if len(program.values) > MAX_VALUES:
         raise Fault(

@@ -15,10 +15,16 @@ from pydantic import (
 )
 
 from ldapslam.jobs import ber
-from ldapslam.jobs.dn import parse_dn
 from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.operations.body import AttributeName, EntryDn, OperationBody, Values
-from ldapslam.jobs.pattern import parse_pattern
+from ldapslam.jobs.operations.body import (
+    AttributeName,
+    EntryDn,
+    OperationBody,
+    Values,
+    dn_nodes,
+    nodes,
+)
+from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.template import Node
 
 _MODIFY_REQUEST = 0x66
@@ -83,14 +89,14 @@ class Modify(OperationBody):
             **{change: getattr(self, change) for change in self._order},
         }
 
-    def request(self) -> Node:
+    def request(self, scope: Scope) -> Node:
         return ber.tlv(
             _MODIFY_REQUEST,
-            ber.octet_string(*parse_dn(self.dn).nodes),
+            ber.octet_string(*dn_nodes(self.dn, scope)),
             ber.tlv(
                 ber.SEQUENCE,
                 *(
-                    _change(change, attribute, values)
+                    _change(change, attribute, values, scope)
                     for change in self._order
                     for attribute, values in getattr(self, change).items()
                 ),
@@ -98,7 +104,7 @@ class Modify(OperationBody):
         )
 
 
-def _change(change: str, attribute: str, values: list[str] | int) -> Node:
+def _change(change: str, attribute: str, values: list[str] | int, scope: Scope) -> Node:
     texts = [str(values)] if isinstance(values, int) else values
     return ber.tlv(
         ber.SEQUENCE,
@@ -108,7 +114,7 @@ def _change(change: str, attribute: str, values: list[str] | int) -> Node:
             ber.octet_string(attribute.encode()),
             ber.tlv(
                 ber.SET,
-                *(ber.octet_string(*parse_pattern(text).nodes) for text in texts),
+                *(ber.octet_string(*nodes(text, scope)) for text in texts),
             ),
         ),
     )

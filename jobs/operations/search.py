@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from ldapslam.jobs import ber, units
-from ldapslam.jobs.dn import parse_dn
 from ldapslam.jobs.fault import expected
 from ldapslam.jobs.filter import compile_filter
 from ldapslam.jobs.operations.body import (
@@ -16,7 +15,9 @@ from ldapslam.jobs.operations.body import (
     BaseDn,
     FilterText,
     OperationBody,
+    dn_nodes,
 )
+from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.sections import Duration, Flag
 from ldapslam.jobs.template import Node
 
@@ -74,16 +75,16 @@ class Search(OperationBody):
             )
         return value
 
-    def request(self) -> Node:
+    def request(self, scope: Scope) -> Node:
         return ber.tlv(
             _SEARCH_REQUEST,
-            ber.octet_string(*parse_dn(self.base).nodes),
+            ber.octet_string(*dn_nodes(self.base, scope)),
             ber.integer(_SCOPES[self.scope], ber.ENUMERATED),
             ber.integer(_DEREF[self.deref], ber.ENUMERATED),
             ber.integer(self.size_limit),
             ber.integer(self.time_limit_ns // units.NS_PER_S),
             ber.boolean(self.types_only),
-            compile_filter(self.filter),
+            compile_filter(self.filter, scope.names),
             ber.tlv(
                 ber.SEQUENCE,
                 *(ber.octet_string(name.encode()) for name in self.attributes),

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names that a pattern may use as [name], and a session's variables behind them.
+
+A session is one run through a script (a plain operation is a script of one step). Its
+variables are numbered from 0; each holds one text. A `let`, a `capture`, the DN that a
+ledger gives and the hidden parts of a request (a paging cookie, SASL credentials) each
+take one. `Scope` hands the numbers out, in the order in which the job file defines
+names, so that validation and plan agree.
+
+While a job file is validated, the fields of an operation are checked one by one, by
+pydantic, long before there is a plan: what is known by then is the current scope.
+`with known(scope):` around an operation's validation makes it so; without it no name is
+known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Scope:
+    """Made by who composes a script: one for all of its steps, in their order."""
+
+    #: The variable of each name that a pattern may use from here on.
+    names: dict[str, int] = field(default_factory=dict)
+    #: Variables so far, those without a name too: the session's size.
+    variables: int = 0
+
+    def define(self, name: str) -> int:
+        """The variable of a `let` or a `capture`; the same one when it is given a
+        second time, as in a step that is repeated."""
+        if name not in self.names:
+            self.names[name] = self.hidden()
+        return self.names[name]
+
+    def hidden(self) -> int:
+        """A variable that no pattern can name."""
+        self.variables += 1
+        return self.variables - 1
+
+    def copy(self) -> Scope:
+        """What is defined in the copy stays unknown here."""
+        return Scope(dict(self.names), self.variables)
+
+
+_current: ContextVar[Scope | None] = ContextVar("scope", default=None)
+
+
+def current_scope() -> Scope:
+    """The scope of the operation that is being validated; a copy."""
+    scope = _current.get()
+    return scope.copy() if scope else Scope()
+
+
+@contextmanager
+def known(scope: Scope) -> Iterator[Scope]:
+    """Within it, patterns may use the names that the scope has at that time."""
+    token = _current.set(scope)
+    try:
+        yield scope
+    finally:
+        _current.reset(token)
