@@ -26,11 +26,10 @@ from pydantic import (
 
 from ldapslam.jobs import units
 from ldapslam.jobs.arrivals import Backlog, Closed, Load, Open
-from ldapslam.jobs.dn import check_dn
+from ldapslam.jobs.bind import Bind, Sasl, Secret
 from ldapslam.jobs.fault import Fault, expected
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody
-from ldapslam.jobs.secrets import SecretRef
 from ldapslam.jobs.sections import (
     Count,
     Duration,
@@ -45,59 +44,6 @@ from ldapslam.jobs.thresholds import parse_threshold
 from ldapslam.jobs.units import NS_PER_S
 from ldapslam.jobs.uri import check_uri
 from ldapslam.jobs.validity import Validity
-
-
-class Secret(Section):
-    """A reference to a password: where the agents find it. Never the password."""
-
-    exactly_one: ClassVar[tuple[str, ...]] = ("env", "file")
-
-    env: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="name of an environment variable of the agent",
-    )
-    file: Text | None = Field(
-        default=None,
-        description="absolute path of a file on the agent's host; its first line end "
-        "is not part of the password",
-    )
-
-    @field_validator("file")
-    @classmethod
-    def _absolute(cls, value: str | None) -> str | None:
-        if value is not None and not Path(value).is_absolute():
-            raise expected(
-                "an absolute path", value, "each agent reads it on its own host"
-            )
-        return value
-
-    @property
-    def ref(self) -> SecretRef:
-        return SecretRef(env=self.env, file=self.file)
-
-
-def _no_literal(value: Any) -> Any:
-    if isinstance(value, (str, int, float)):
-        # The value itself stays out of the message: it may be a real password.
-        raise Fault(
-            "expected a reference to the password, got a literal",
-            "write {env: NAME} or {file: /absolute/path}",
-        )
-    return value
-
-
-class Bind(Section):
-    """A simple bind as this DN. Without it, connections are anonymous."""
-
-    dn: Annotated[Text, AfterValidator(check_dn), Kind("DN")] = Field(
-        description="the identity to bind as",
-        examples=["cn=admin,dc=example,dc=com"],
-        min_length=1,
-    )
-    password: Annotated[Secret, BeforeValidator(_no_literal)] = Field(
-        description="a reference to its password", examples=["{env: LDAP_PASSWORD}"]
-    )
 
 
 class Tls(Section):
@@ -389,6 +335,7 @@ __all__ = [
     "Open",
     "Operation",
     "Run",
+    "Sasl",
     "Secret",
     "Stream",
     "Tls",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,7 @@ from pydantic import (
     PlainValidator,
     StringConstraints,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 
@@ -60,6 +61,20 @@ class Section(BaseModel):
     def summary(cls) -> str:
         """What the section is, as one paragraph."""
         return " ".join((cls.__doc__ or "").split())
+
+
+_S = TypeVar("_S", bound=Section)
+
+
+def checked(check: Callable[[_S], None]) -> Any:
+    """Decorator of a section's method that raises a Fault when its fields, each right
+    by itself, do not go together."""
+
+    def validate(self: _S) -> _S:
+        check(self)
+        return self
+
+    return model_validator(mode="after")(validate)
 
 
 @dataclass(frozen=True)
