@@ -31,7 +31,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from ldapslam.agent import preflight
+from ldapslam.agent import engine_setup, preflight
+from ldapslam.agent.engine_setup import add_streams, native_streams
 from ldapslam.agent.host import (
     HostSampler,
     host_facts,
@@ -49,7 +50,7 @@ from ldapslam.jobs.errors import (
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.phases import phase_at
-from ldapslam.jobs.plan import AgentPlan, StreamPlan, agent_plan
+from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.frames import encode_frame, read_frame
@@ -67,11 +68,9 @@ _START_POLL_S = 0.001
 _RESERVED_FILES = 64
 
 
-class Engine(Protocol):
+class Engine(engine_setup.Engine, Protocol):
     """What this module uses of `_engine.Engine`."""
 
-    def add_stream(self, name: str, **settings: Any) -> int: ...
-    def add_operation(self, stream: int, name: str, **settings: Any) -> int: ...
     def prepare(self) -> None: ...
     def start(self, t0_mono_ns: int) -> None: ...
     def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
@@ -198,7 +197,7 @@ class RunProcess:
     def _pass_snapshots_on(self, engine: Engine, sampler: HostSampler) -> None:
         names = [
             (stream.name, [operation.name for operation in stream.operations])
-            for stream in self._plan.streams
+            for stream in native_streams(self._plan)
         ]
         index = 0
         is_final = False
@@ -258,53 +257,6 @@ def load_assignment(run: RunAssignment, folder: Path) -> Job:
         overrides=list(run.overrides),
         files=files,
     )
-
-
-def add_streams(engine: Engine, plan: AgentPlan) -> None:
-    """Hand the plan's streams and operations to the engine."""
-    for stream in plan.streams:
-        index = engine.add_stream(stream.name, **_stream_settings(stream))
-        for operation in stream.operations:
-            template = operation.template
-            engine.add_operation(
-                index,
-                operation.name,
-                response_tag=operation.response_tag,
-                weight=operation.weight,
-                program=template.program,
-                values=[
-                    (v.kind, v.lo, v.hi, v.step, v.width, v.charset)
-                    for v in template.values
-                ],
-            )
-
-
-def _stream_settings(stream: StreamPlan) -> dict[str, Any]:
-    password = stream.bind_password.resolve() if stream.bind_password else None
-    same = (
-        "uris",
-        "start_tls",
-        "ca_file",
-        "verify",
-        "bind_dn",
-        "connect_timeout_ns",
-        "request_timeout_ns",
-        "model",
-        "connections",
-        "first_connection",
-        "connection_stride",
-        "total_connections",
-        "in_flight",
-        "think_time_ns",
-        "rate_events",
-        "rate_per_ns",
-        "poisson",
-        "participant",
-        "participants",
-        "max_backlog",
-    )
-    settings = {name: getattr(stream, name) for name in same}
-    return {**settings, "bind_password": password}
 
 
 def raise_open_files() -> int:

@@ -31,7 +31,7 @@ def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
     pattern = parse_pattern(text, names)
     _check(pattern.masked, text)
     for source in pattern.sources:
-        special = _SPECIAL.intersection(source.charset)
+        special = _SPECIAL.intersection(source.data)
         if source.kind == RANDOM_STRING and special:
             raise Fault(
                 f"character {chr(min(special))!r} cannot be drawn into a DN unescaped",

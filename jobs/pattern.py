@@ -183,4 +183,4 @@ def _random(shown: str, match: re.Match[str]) -> ValueSource:
             f"expected at most 256 ASCII characters to choose from, got {got(shown)}",
             "such as [random:8:0123456789abcdef]",
         )
-    return ValueSource(RANDOM_STRING, lo=count, charset=charset.encode())
+    return ValueSource(RANDOM_STRING, lo=count, data=charset.encode())

@@ -8,8 +8,10 @@ secrets, never secrets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ldapslam.jobs.model import Job, Operation, Stream
 from ldapslam.jobs.partition import participants, share
@@ -19,20 +21,71 @@ from ldapslam.jobs.phases import (
     measure_span,
     phase_spans,
 )
+from ldapslam.jobs.profile import Profile, hold, profile_of
+from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.secrets import SecretRef
 from ldapslam.jobs.template import Template
+
+#: Number of a variable that is not there.
+NO_VARIABLE = -1
 
 
 @dataclass(frozen=True)
 class OperationPlan:
-    """One operation of a stream, ready for the engine."""
+    """One operation of a stream, as the engine's add_operation takes it. Variables are
+    those of a session of the script that it is a step of (scope.py)."""
 
     name: str
+    #: Its key in the job file.
     kind: str
-    weight: int
-    #: Tag of the protocolOp that ends the operation.
+    #: Tag of the protocolOp that ends the operation; 0: there is none.
     response_tag: int
     template: Template
+    #: Result codes that count as succeeded, and those that count as expected.
+    success_codes: tuple[int, ...] = (0,)
+    expected_codes: tuple[int, ...] = ()
+    #: Variables and the texts that they get before each request, in order.
+    lets: tuple[tuple[int, Template], ...] = ()
+    #: Variables and the attributes whose first value they get of the first entry; the
+    #: empty attribute is the entry's DN.
+    captures: tuple[tuple[int, bytes], ...] = ()
+    #: Holds the cookie of paged results; the operation is repeated until it is empty.
+    cookie_variable: int = NO_VARIABLE
+    #: 'request', 'unbind' or 'abandon'.
+    action: str = "request"
+    #: False: the session goes on without waiting for the response.
+    awaits: bool = True
+    #: A bind in several steps: mechanism and the variables of authcid, password,
+    #: authzid and credentials.
+    sasl: tuple[str, int, int, int, int] | None = None
+    #: The ledger of added entries: its number within the stream, the variables with
+    #: the DN to note after success and with the DN to take out before, and in which
+    #: order ('fifo', 'lifo', 'random').
+    ledger: int = 0
+    ledger_put: int = NO_VARIABLE
+    ledger_take: int = NO_VARIABLE
+    ledger_order: str = "fifo"
+
+
+@dataclass(frozen=True)
+class ScriptPlan:
+    """A session: operations of the stream that follow one another on one connection.
+    A plain operation is a script of one step."""
+
+    #: Its share among the stream's scripts.
+    weight: int
+    #: Number of an operation of the stream, and the pause after it in ns.
+    steps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PythonPlan:
+    """A stream that a Python class drives instead of the engine."""
+
+    #: 'package.module:Class', installed on the agents.
+    class_path: str
+    #: What the job file says of it, as plain data.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,12 +97,20 @@ class StreamPlan:
     #: uris[n % len(uris)].
     target: str
     uris: tuple[str, ...]
-    bind_dn: str | None
-    bind_password: SecretRef | None
     start_tls: bool
-    #: Path on this host; None: the system's authorities.
+    #: Paths on this host; without ca_file, the system's authorities.
     ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
     verify: bool
+    bind_dn: str | None
+    #: Of the simple bind or the SASL mechanism.
+    bind_password: SecretRef | None
+    #: SASL mechanism of the set-up; None: a simple bind, or none without bind_dn.
+    mechanism: str | None
+    authcid: str | None
+    authzid: str | None
+    realm: str | None
     connect_timeout_ns: int
     request_timeout_ns: int
     #: 'closed' or 'open'.
@@ -64,16 +125,34 @@ class StreamPlan:
     #: Most requests in flight per connection; 1 in a closed loop.
     in_flight: int
     think_time_ns: int
-    #: The whole run's rate: events per ns; 0 and 1 in a closed loop.
-    rate_events: int
-    rate_per_ns: int
-    poisson: bool
-    #: This agent's number among the agents that drive the stream, and theirs.
-    participant: int
-    participants: int
+    #: The whole run's arrival rate over time; empty in a closed loop.
+    profile: Profile
+    #: 'constant', 'poisson' or 'uniform'.
+    arrivals: str
     #: This agent's share, in arrivals; 0 in a closed loop.
     max_backlog: int
+    #: Sessions of the whole run, dealt by connection number; 0: no end.
+    total_operations: int
+    #: When the stream starts and stops, since T0; an end of 0 is the run's.
+    start_ns: int
+    end_ns: int
+    #: A connection is made anew after so many requests, or so long; 0: never.
+    reconnect_operations: int
+    reconnect_ns: int
+    #: Connection n of the run is set up not before n times this.
+    connect_spacing_ns: int
+    #: Variables of a session, and ledgers of the stream.
+    variables: int
+    ledgers: int
     operations: tuple[OperationPlan, ...]
+    scripts: tuple[ScriptPlan, ...]
+    #: None: the engine drives the stream.
+    python: PythonPlan | None = None
+
+    @property
+    def engine(self) -> str:
+        """Who drives the stream: 'native' or 'python'."""
+        return "python" if self.python else "native"
 
 
 @dataclass(frozen=True)
@@ -129,11 +208,17 @@ def _stream_plan(job: Job, stream: Stream, index: int, count: int) -> StreamPlan
         name=stream.name,
         target=stream.target,
         uris=tuple(job.targets[stream.target]),
-        bind_dn=bind.dn if bind else None,
-        bind_password=bind.password.ref if bind else None,
         start_tls=tls.start_tls,
         ca_file=_path(job, tls.ca_file),
+        cert_file=None,
+        key_file=None,
         verify=tls.verify,
+        bind_dn=bind.dn if bind else None,
+        bind_password=bind.secret if bind else None,
+        mechanism=None,
+        authcid=None,
+        authzid=None,
+        realm=None,
         connect_timeout_ns=stream.connection.connect_timeout_ns,
         request_timeout_ns=stream.request_timeout_ns,
         model="open" if open_loop else "closed",
@@ -143,27 +228,55 @@ def _stream_plan(job: Job, stream: Stream, index: int, count: int) -> StreamPlan
         total_connections=load.connections,
         in_flight=open_loop.in_flight if open_loop else 1,
         think_time_ns=load.closed.think_time_ns if load.closed else 0,
-        rate_events=open_loop.rate.events if open_loop else 0,
-        rate_per_ns=open_loop.rate.per_ns if open_loop else 1,
-        poisson=open_loop is not None and open_loop.arrivals == "poisson",
-        participant=index,
-        participants=drivers,
+        profile=_profile(job, stream),
+        arrivals=open_loop.arrivals if open_loop else "constant",
         max_backlog=(
             max(1, share(open_loop.max_backlog_arrivals, drivers, index))
             if open_loop
             else 0
         ),
+        total_operations=0,
+        start_ns=0,
+        end_ns=0,
+        reconnect_operations=0,
+        reconnect_ns=0,
+        connect_spacing_ns=0,
+        variables=0,
+        ledgers=0,
         operations=tuple(_operation_plan(operation) for operation in stream.operations),
+        scripts=tuple(
+            ScriptPlan(operation.weight, ((number, 0),))
+            for number, operation in enumerate(stream.operations)
+        ),
+    )
+
+
+def _profile(job: Job, stream: Stream) -> Profile:
+    """The whole run's arrival rate over time; empty in a closed loop."""
+    if stream.load.open is None:
+        return ()
+    rate = stream.load.open.rate
+    return profile_of(
+        [hold(rate.events / rate.per_ns, 1)],
+        ramp_up_ns=job.run.ramp_up_ns,
+        measure_start_ns=measure_span(job.run).start_ns,
     )
 
 
 def _operation_plan(operation: Operation) -> OperationPlan:
+    compiled = operation.body.compile(Scope())
     return OperationPlan(
         name=operation.name,
         kind=operation.kind,
-        weight=operation.weight,
-        response_tag=operation.body.response_tag,
-        template=operation.body.compile(),
+        response_tag=compiled.response_tag,
+        template=compiled.template,
+        success_codes=compiled.success_codes,
+        lets=tuple(compiled.lets),
+        cookie_variable=compiled.cookie_variable,
+        action=compiled.action,
+        awaits=compiled.awaits,
+        sasl=compiled.sasl,
+        ledger_put=compiled.put,
     )
 
 

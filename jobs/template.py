@@ -42,7 +42,7 @@ class ValueSource:
     """A hole's values: which texts, and how the next one is chosen."""
 
     #: UNIFORM: a member at random; SEQUENCE: the members in turn; RANDOM_STRING:
-    #: `lo` characters, each at random from `charset`; VARIABLE: the text of the
+    #: `lo` characters, each at random from `data`; VARIABLE: the text of the
     #: session's variable `lo`.
     kind: int
     lo: int = 0
@@ -51,7 +51,9 @@ class ValueSource:
     step: int = 1
     #: Least number of digits, padded with zeros; 0: no padding.
     width: int = 0
-    charset: bytes = b""
+    data: bytes = b""
+    a: float = 0.0
+    b: float = 0.0
 
     @property
     def max_bytes(self) -> int:

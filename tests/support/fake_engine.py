@@ -68,6 +68,11 @@ class FakeEngine:
         self._streams[stream] += 1
         return self._streams[stream] - 1
 
+    def add_script(
+        self, stream: int, *, weight: int, steps: tuple[tuple[int, int], ...]
+    ) -> int:
+        return 0
+
     def prepare(self) -> None:
         if self._behaviour == "crash_early":
             os.kill(os.getpid(), signal.SIGSEGV)

@@ -6,12 +6,10 @@ from __future__ import annotations
 import resource
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ldapslam.agent.engine_process import (
-    add_streams,
     check_open_files,
     load_assignment,
     raise_open_files,
@@ -32,45 +30,6 @@ from support.fleet import job_text
 
 def plan_of(text: str, index: int = 0, count: int = 1) -> AgentPlan:
     return agent_plan(load_job_text(text, file="job", base=None), index, count, 7)
-
-
-class RecordingEngine:
-    """Remembers its calls."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-        self.stopped = threading.Event()
-
-    def add_stream(self, name: str, **settings: Any) -> int:
-        self.calls.append(("add_stream", (name,), settings))
-        return len(self.calls) + 10
-
-    def add_operation(self, stream: int, name: str, **settings: Any) -> int:
-        self.calls.append(("add_operation", (stream, name), settings))
-        return 0
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-
-def test_the_plan_reaches_the_engine_whole(tmp_path: Path) -> None:
-    secret = tmp_path / "password"
-    secret.write_text("s3cret\n")
-    bind = {"dn": "cn=admin", "password": {"file": str(secret)}}
-    plan = plan_of(job_text("ldap://ds1", clients=5, bind=bind), index=1, count=2)
-    engine = RecordingEngine()
-    add_streams(engine, plan)  # type: ignore[arg-type]
-    (_, stream_name, settings), (_, operation, template) = engine.calls
-    assert stream_name == ("readers",)
-    assert settings["uris"] == ("ldap://ds1",)
-    assert settings["bind_password"] == b"s3cret"
-    # clients 1 and 3 of 0 … 4
-    assert (settings["connections"], settings["first_connection"]) == (2, 1)
-    assert settings["connection_stride"] == 2
-    assert operation == (11, "search")
-    assert template["response_tag"] == 0x65
-    assert template["values"] == [(0, 0, 99, 1, 0, b"")]
-    assert template["program"]
 
 
 def test_files_are_written_under_names_of_our_own(tmp_path: Path) -> None:
@@ -155,6 +114,16 @@ def test_another_error_stays_what_it_is() -> None:
     assert typed_error(error, plan_of(job_text())) is error
 
 
+class StoppableEngine:
+    """Remembers that it was stopped."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
 class FakePipe:
     """Gives one request when it is released."""
 
@@ -166,14 +135,14 @@ class FakePipe:
 
 
 def test_a_request_stops_the_engine_from_beside() -> None:
-    pipe, engine = FakePipe(), RecordingEngine()
+    pipe, engine = FakePipe(), StoppableEngine()
     with stop_on_request(pipe, engine):  # type: ignore[arg-type]
         pipe.released.set()
         assert engine.stopped.wait(5.0)
 
 
 def test_an_engine_that_is_done_is_not_stopped_any_more() -> None:
-    pipe, engine = FakePipe(), RecordingEngine()
+    pipe, engine = FakePipe(), StoppableEngine()
     with stop_on_request(pipe, engine) as thread:  # type: ignore[arg-type]
         pass
     pipe.released.set()

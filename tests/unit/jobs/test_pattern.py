@@ -36,8 +36,8 @@ LETTERS = b"abcdefghijklmnopqrstuvwxyz"
             "[-9223372036854775808:9223372036854775807x4]",
             [ValueSource(SEQUENCE, -(1 << 63), (1 << 63) - 1, 4)],
         ),
-        ("[random:5]", [ValueSource(RANDOM_STRING, 5, charset=LETTERS)]),
-        ("[random:4:0:1f-]", [ValueSource(RANDOM_STRING, 4, charset=b"0:1f-")]),
+        ("[random:5]", [ValueSource(RANDOM_STRING, 5, data=LETTERS)]),
+        ("[random:4:0:1f-]", [ValueSource(RANDOM_STRING, 4, data=b"0:1f-")]),
         ("user.[0-9]@x", [b"user.", ValueSource(UNIFORM, 0, 9), b"@x"]),
         ("[0-1][0-1]", [ValueSource(UNIFORM, 0, 1), ValueSource(UNIFORM, 0, 1)]),
         ("[[0-9]]", [b"[0-9]"]),
@@ -106,4 +106,4 @@ def test_longest_text_of_a_source_is_known() -> None:
     assert ValueSource(UNIFORM, 0, 5, width=8).max_bytes == 8
     # The sign is not one of the digits: -00000003.
     assert ValueSource(UNIFORM, -3, 5, width=8).max_bytes == 9
-    assert ValueSource(RANDOM_STRING, 12, charset=b"ab").max_bytes == 12
+    assert ValueSource(RANDOM_STRING, 12, data=b"ab").max_bytes == 12

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import StreamPlan, agent_plan
+from ldapslam.jobs.profile import FOREVER_NS, hold, ramp
 from ldapslam.jobs.secrets import SecretRef
 from ldapslam.jobs.units import NS_PER_S
 
@@ -72,16 +73,16 @@ def test_closed_stream_has_its_clients_and_think_time() -> None:
     assert readers.connection_stride == 3
     assert (readers.in_flight, readers.think_time_ns) == (1, 2_000_000)
     assert readers.uris == ("ldap://b", "ldaps://c")
-    assert [operation.weight for operation in readers.operations] == [3, 1]
+    assert [script.weight for script in readers.scripts] == [3, 1]
+    assert [script.steps for script in readers.scripts] == [((0, 0),), ((1, 0),)]
     assert {operation.response_tag for operation in readers.operations} == {0x65}
 
 
 def test_open_stream_has_the_whole_rate_and_its_share_of_the_backlog() -> None:
     writers = stream("writers", 1, 3)
     assert writers.model == "open"
-    assert (writers.rate_events, writers.rate_per_ns) == (1, 50_000_000)
-    assert writers.poisson
-    assert (writers.participant, writers.participants) == (1, 2)
+    assert writers.profile == (ramp(0.0, 2e-8, NS_PER_S), hold(2e-8, FOREVER_NS))
+    assert writers.arrivals == "poisson"
     assert writers.connections == 1
     assert writers.in_flight == 3
     assert writers.max_backlog == 100  # 10 s of 20/s over two agents
@@ -145,8 +146,6 @@ def test_plans_of_all_agents_sum_to_the_job(
             for j in range(part.connections)
         ]
         assert sorted(numbers) == list(range(total))
-        assert [part.participant for part in parts] == list(range(len(parts)))
-        assert {part.participants for part in parts} == {len(parts)}
         if name == "writers":
             # Exact, but each driver may hold at least one arrival.
             shares = [part.max_backlog for part in parts]
