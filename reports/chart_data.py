@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ldapslam.reports.codes import code_title
+from ldapslam.jobs.result_codes import code_title
 from ldapslam.reports.results.histogram import samples_needed
 from ldapslam.reports.summary import OperationSummary
 from ldapslam.reports.timeline import Series, Timeline

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ldapslam.jobs.result_codes import code_title
 from ldapslam.reports import appendix
-from ldapslam.reports.codes import code_title
 from ldapslam.reports.document import (
     BAD,
     GOOD,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.reports.codes import code_name
+from ldapslam.jobs.result_codes import code_name
 
 if TYPE_CHECKING:
     from ldapslam.reports.summary import (
