@@ -197,6 +197,14 @@ class Lab:
             counts[name] = completed - own[name]
         return counts
 
+    def search(
+        self, server: Server, base_dn: str, scope: int, attributes: list[str]
+    ) -> dict[str, dict[str, list[bytes]]]:
+        """All entries there, by their DN, as the rootdn sees them; the lab's own
+        operations, as `monitor_counts` has it."""
+        with self._bound(server) as connection:
+            return self._search(connection, server, base_dn, scope, attributes)
+
     def context_csn(self, server: Server) -> frozenset[str]:
         """The change number up to which a server has all changes."""
         with self._bound(server) as connection:

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+# A topic's module may be imported by another one's before it is loaded as a plugin.
+pytest.register_assert_rewrite("support")
+
 _SUPPORT = Path(__file__).with_name("support")
 pytest_plugins = sorted(f"support.{path.stem}" for path in _SUPPORT.glob("*.py"))
 

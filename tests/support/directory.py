@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slapd and 389-DS behind one interface: a test of both is one test.
+
+Fixtures: `slapd_directory`, `ds389_directory`, and `directory`, which is each of them
+in turn. All have the same people and the same administrator; see ldapslam.lab.people.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+import ldap
+import pytest
+
+from ldapslam.lab import Lab
+from ldapslam.lab.people import SUFFIX
+from ldapslam.lab.slapd import SlapdSettings
+from support.ds389 import Ds389
+
+#: One entry's attributes, by names in lower case, each attribute's values sorted.
+Attributes = Mapping[str, Sequence[bytes]]
+Tree = Mapping[str, Attributes]
+
+#: user.0 to user.999; the password of each is `password`.
+PEOPLE = 1_000
+
+# Change with every write below the suffix, whatever it leaves behind.
+_OF_THE_DATABASE = ("contextcsn",)
+
+_TIMEOUT_S = 30.0
+
+SETTINGS = SlapdSettings(
+    durable=False,
+    global_lines=("moduleload sssvlv",),
+    database_lines=("overlay sssvlv",),
+)
+
+
+class Directory(Protocol):
+    """A server of its own kind, its process and its tree for tests to load."""
+
+    @property
+    def kind(self) -> str:
+        """`slapd` or `389-ds`."""
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def ldaps_uri(self) -> str: ...
+
+    @property
+    def ldapi_uri(self) -> str: ...
+
+    @property
+    def ca_file(self) -> Path: ...
+
+    @property
+    def admin_dn(self) -> str: ...
+
+    @property
+    def admin_password_file(self) -> Path: ...
+
+    def counts(self) -> dict[str, int]:
+        """The server's own count of operations by kind since it started, without the
+        fixture's own; read once nobody else is connected."""
+
+    def tree(self) -> Tree:
+        """Every entry below the suffix with its operational attributes."""
+
+
+class SlapdDirectory:
+    """The supplier of a lab."""
+
+    kind = "slapd"
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self.uri = lab.supplier.uri
+        self.ldaps_uri = lab.supplier.ldaps_uri
+        self.ldapi_uri = lab.supplier.ldapi_uri
+        self.ca_file = lab.ca_file
+        self.admin_dn = lab.admin_dn
+        self.admin_password_file = lab.admin_password_file
+
+    def counts(self) -> dict[str, int]:
+        _wait_until(lambda: self._connections() == 1)
+        return self._lab.monitor_counts(self._lab.supplier)
+
+    def _connections(self) -> int:
+        dn = "cn=Current,cn=Connections,cn=Monitor"
+        found = self._lab.search(
+            self._lab.supplier, dn, ldap.SCOPE_BASE, ["monitorCounter"]
+        )
+        return int(found[dn]["monitorCounter"][0])
+
+    def tree(self) -> Tree:
+        found = self._lab.search(
+            self._lab.supplier, SUFFIX, ldap.SCOPE_SUBTREE, ["*", "+"]
+        )
+        return _tree(found)
+
+
+class Ds389Directory:
+    """A 389-DS."""
+
+    kind = "389-ds"
+
+    def __init__(self, server: Ds389) -> None:
+        self._server = server
+        self.uri = server.uri
+        self.ldaps_uri = server.ldaps_uri
+        self.ldapi_uri = server.ldapi_uri
+        self.ca_file = server.ca_file
+        self.admin_dn = server.admin_dn
+        self.admin_password_file = server.admin_password_file
+
+    def counts(self) -> dict[str, int]:
+        _wait_until(lambda: self._connections() == 1)
+        return self._server.counts()
+
+    def _connections(self) -> int:
+        found = self._server.search(
+            "cn=monitor", ldap.SCOPE_BASE, ["currentconnections"]
+        )
+        return int(found["cn=monitor"]["currentconnections"][0])
+
+    def tree(self) -> Tree:
+        return _tree(self._server.search(SUFFIX, ldap.SCOPE_SUBTREE, ["*", "+"]))
+
+
+def _tree(found: Mapping[str, Mapping[str, Sequence[bytes]]]) -> Tree:
+    return {
+        dn: {
+            name.lower(): sorted(values)
+            for name, values in attributes.items()
+            if name.lower() not in _OF_THE_DATABASE
+        }
+        for dn, attributes in found.items()
+    }
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "others are still connected"
+        time.sleep(0.02)
+
+
+def differences(before: Tree, after: Tree, ignore: Collection[str] = ()) -> list[str]:
+    """What is not as it was, entry by entry and attribute by attribute; without the
+    attributes named in `ignore`."""
+    ignored = {name.lower() for name in ignore}
+    lines = [f"{dn}: is gone" for dn in before.keys() - after.keys()]
+    lines += [f"{dn}: was left" for dn in after.keys() - before.keys()]
+    for dn in before.keys() & after.keys():
+        names = before[dn].keys() | after[dn].keys()
+        lines += [
+            f"{dn}: {name}: {before[dn].get(name)} became {after[dn].get(name)}"
+            for name in names - ignored
+            if before[dn].get(name) != after[dn].get(name)
+        ]
+    return sorted(lines)
+
+
+@pytest.fixture(scope="session")
+def slapd_directory(slapd_installed: None) -> Iterator[Directory]:
+    """A slapd of its own with sssvlv and proxied authorization."""
+    with Lab(entries=PEOPLE, settings=SETTINGS) as lab:
+        yield SlapdDirectory(lab)
+
+
+@pytest.fixture(scope="session")
+def ds389_directory(ds389: Ds389) -> Directory:
+    return Ds389Directory(ds389)
+
+
+@pytest.fixture(params=["slapd", "ds389"])
+def directory(request: pytest.FixtureRequest) -> Directory:
+    """Each server in turn, shared by the session: leave its people as they were."""
+    return cast(Directory, request.getfixturevalue(f"{request.param}_directory"))
