@@ -88,10 +88,12 @@ def above(histogram: Histogram, ns: int) -> int:
 
 
 # One request in flight per connection: requests that share a read share a stamp.
-@pytest.mark.parametrize("poisson", [False, True], ids=["constant", "poisson"])
-def test_open_loop_reports_the_servers_own_service_times(poisson: bool) -> None:
+@pytest.mark.parametrize("arrivals", ["constant", "poisson", "uniform"])
+def test_open_loop_reports_the_servers_own_service_times(arrivals: str) -> None:
     server = new_responder(ONE_PER_CENT_TAIL)
-    load = open_stream(server.uri, 2500, connections=100, in_flight=1, poisson=poisson)
+    load = open_stream(
+        server.uri, 2500, connections=100, in_flight=1, arrivals=arrivals
+    )
     times = {"duration_ns": 8 * S, "interval_ns": S}
     with in_process(load, realtime=True, **times) as (_, future):
         outcome = future.result()

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Engine, Responder
-from support.engine import MS, S, new_engine, open_stream, search, start, stream
+from support.engine import (
+    MS,
+    STRING,
+    S,
+    new_engine,
+    open_stream,
+    search,
+    source,
+    start,
+    stream,
+)
 
 URI = "ldap://127.0.0.1:1"
 
@@ -36,9 +46,9 @@ def test_impossible_engines_are_refused(changes: dict[str, Any], reason: str) ->
         ({"connections": 0}, "connection"),
         ({"in_flight": 0}, "in_flight"),
         ({"in_flight": 2}, "one request in flight per client"),
-        ({"participant": 1}, "participant"),
+        ({"arrivals": "punctual"}, "'punctual'"),
         ({"model": "half-open"}, "'half-open'"),
-        ({"model": "open"}, "rate above zero"),
+        ({"model": "open"}, "profile"),
         ({"request_timeout_ns": 0}, "time-outs"),
         ({"connect_timeout_ns": 0}, "time-outs"),
         ({"bind_dn": "cn=admin"}, "needs a password"),
@@ -56,10 +66,9 @@ def test_impossible_streams_are_refused(changes: dict[str, Any], reason: str) ->
         ({"program": b"\x09"}, "byte 0: unknown instruction"),
         ({"program": b"\x03\x63"}, "not closed"),
         ({"values": []}, "no such value source"),
-        ({"values": [(0, 9, 1, 1, 0, b"")]}, "range 9..1 is empty"),
-        ({"values": [(7, 0, 1, 1, 0, b"")]}, "unknown kind"),
-        ({"values": [(2, 5, 0, 0, 0, b"")]}, "charset"),
-        ({"values": [(2, 5, 0, 0, 0, b"x" * 257)]}, "256"),
+        ({"values": [source(STRING + 97)]}, "unknown kind"),
+        ({"values": [source(STRING, 5)]}, "charset"),
+        ({"values": [source(STRING, 5, data=b"x" * 257)]}, "256"),
         ({"weight": 0}, "weight"),
     ],
 )

@@ -63,7 +63,7 @@ def test_searches_of_a_closed_loop_equal_those_the_server_counted(
 
 
 def test_open_loop_has_all_five_histograms(responder: Responder) -> None:
-    result = run(open_stream(responder.uri, 2000, poisson=True))
+    result = run(open_stream(responder.uri, 2000, arrivals="poisson"))
     completed = result.count("completed")
     assert completed == responder.counts()["search"] > 100
     for metric in range(5):
@@ -72,7 +72,7 @@ def test_open_loop_has_all_five_histograms(responder: Responder) -> None:
 
 
 def test_response_time_is_never_less_than_service_time(responder: Responder) -> None:
-    result = run(open_stream(responder.uri, 2000, poisson=True))
+    result = run(open_stream(responder.uri, 2000, arrivals="poisson"))
     response = result.histogram(RESPONSE_TIME)
     service = result.histogram(SERVICE_TIME)
     assert response.sum_ns >= service.sum_ns

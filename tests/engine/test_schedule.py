@@ -152,8 +152,6 @@ def test_sequence_is_emitted_once_by_agents_and_workers_together() -> None:
                     open_stream(
                         server.uri,
                         2000,
-                        participant=agent,
-                        participants=2,
                         first_connection=agent,
                         connection_stride=2,
                         total_connections=8,

@@ -19,11 +19,15 @@ MS = 1_000_000
 S = 1_000_000_000
 
 RESPONSE_TIME, SERVICE_TIME, SEND_LAG, RECEIVE_LAG, BACKLOG_WAIT = range(5)
-SUCCEEDED, FAILED = 0, 1
+SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 UNIFORM, SEQUENCE, STRING = range(3)
+VARIABLE, MESSAGE_ID = 12, 14
+#: Of a rate profile's segments; the first goes on for ever.
+LINEAR, SINE = 0, 1
+FOR_EVER_NS = 1 << 62
 
 #: A hole's source, as add_operation takes it.
-Source = tuple[int, int, int, int, int, bytes]
+Source = tuple[int, int, int, int, int, bytes, float, float]
 #: Long enough for a slow machine, short enough to end a test that hangs.
 _SNAPSHOT_TIMEOUT_NS = 30 * S
 _START_AHEAD_NS = 30 * MS
@@ -33,10 +37,13 @@ COUNTERS = (
     "sent",
     "completed",
     "succeeded",
+    "expected",
     "failed",
     "dropped",
     "unresolved",
     "timed_out",
+    "abandoned",
+    "requests",
     "entries",
     "references",
 )
@@ -54,18 +61,27 @@ def nested(tag: int, *parts: bytes) -> bytes:
     return b"\x03" + bytes([tag]) + b"".join(parts) + b"\x04"
 
 
+def source(kind: int, lo: int = 0, hi: int = 0, data: bytes = b"") -> Source:
+    return (kind, lo, hi, 1, 0, data, 0.0, 0.0)
+
+
 def sequence_of(lo: int, hi: int) -> Source:
-    return (SEQUENCE, lo, hi, 1, 0, b"")
+    return source(SEQUENCE, lo, hi)
 
 
 def uniform(lo: int, hi: int) -> Source:
-    return (UNIFORM, lo, hi, 1, 0, b"")
+    return source(UNIFORM, lo, hi)
+
+
+def variable(number: int) -> Source:
+    """The session's variable, which a capture or a `let` has set."""
+    return source(VARIABLE, number)
 
 
 _ANY_OF_1000 = uniform(0, 999)
 
 
-def search(source: Source = _ANY_OF_1000) -> dict[str, Any]:
+def search(value_source: Source = _ANY_OF_1000, **changes: Any) -> dict[str, Any]:
     """(uid=<value>) below dc=example,dc=com, as add_operation takes it."""
     program = nested(
         0x63,
@@ -77,9 +93,9 @@ def search(source: Source = _ANY_OF_1000) -> dict[str, Any]:
     return {
         "name": "search",
         "response_tag": 0x65,
-        "weight": 1,
         "program": program,
-        "values": [source],
+        "values": [value_source],
+        **changes,
     }
 
 
@@ -104,14 +120,17 @@ def modify() -> dict[str, Any]:
     return {
         "name": "modify",
         "response_tag": 0x67,
-        "weight": 1,
         "program": program,
-        "values": [(STRING, 8, 0, 0, 0, b"abc")],
+        "values": [source(STRING, 8, data=b"abc")],
     }
 
 
 def stream(uri: str, **changes: Any) -> dict[str, Any]:
-    """A closed stream of four clients, unless changed, as add_stream takes it."""
+    """A closed stream of four clients, unless changed, as add_stream takes it.
+
+    `operations` are add_operation's; each is a script of its own with its `weight`, 1
+    where it has none, unless `scripts` are given as pairs of a weight and steps.
+    """
     settings: dict[str, Any] = {
         "name": "load",
         "uris": [uri],
@@ -128,11 +147,6 @@ def stream(uri: str, **changes: Any) -> dict[str, Any]:
         "connection_stride": 1,
         "in_flight": 1,
         "think_time_ns": 0,
-        "rate_events": 0,
-        "rate_per_ns": 1,
-        "poisson": False,
-        "participant": 0,
-        "participants": 1,
         "max_backlog": 0,
         "operations": [search()],
     }
@@ -142,13 +156,17 @@ def stream(uri: str, **changes: Any) -> dict[str, Any]:
     return {"total_connections": last + 1, **settings}
 
 
+def steady(rate_per_s: float) -> tuple[int, int, float, float, float]:
+    """The segment of a profile that holds one rate for ever."""
+    return (LINEAR, FOR_EVER_NS, rate_per_s / S, rate_per_s / S, 0.0)
+
+
 def open_stream(uri: str, rate_per_s: int, **changes: Any) -> dict[str, Any]:
     """Constant arrivals over four connections with four requests in flight each."""
     settings: dict[str, Any] = {
         "model": "open",
         "in_flight": 4,
-        "rate_events": rate_per_s,
-        "rate_per_ns": S,
+        "profile": [steady(rate_per_s)],
         "max_backlog": 10 * rate_per_s,
     }
     return stream(uri, **{**settings, **changes})
@@ -208,8 +226,10 @@ class Result:
                 for name in COUNTERS
             }
             assert n["scheduled"] == n["sent"] + n["dropped"], n
-            assert n["sent"] == n["completed"] + n["timed_out"] + n["unresolved"], n
-            assert n["completed"] == n["succeeded"] + n["failed"], n
+            ended = n["completed"] + n["timed_out"] + n["unresolved"] + n["abandoned"]
+            assert n["sent"] == ended, n
+            assert n["completed"] == n["succeeded"] + n["expected"] + n["failed"], n
+            assert n["requests"] >= n["sent"], n
 
 
 def new_engine(
@@ -238,10 +258,16 @@ def new_engine(
     for settings in streams:
         settings = dict(settings)
         operations = settings.pop("operations")
+        scripts = settings.pop("scripts", None)
         index = engine.add_stream(settings.pop("name"), **settings)
+        alone: list[tuple[int, list[tuple[int, int]]]] = []
         for operation in operations:
             operation = dict(operation)
-            engine.add_operation(index, operation.pop("name"), **operation)
+            weight = operation.pop("weight", 1)
+            number = engine.add_operation(index, operation.pop("name"), **operation)
+            alone.append((weight, [(number, 0)]))
+        for weight, steps in alone if scripts is None else scripts:
+            engine.add_script(index, weight=weight, steps=steps)
     return engine
 
 
