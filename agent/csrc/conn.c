@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "conn.h"
+#include "conn_internal.h"
 
 #include "clock.h"
-#include "slam_err.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <lber.h>
-#include <ldap.h>
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 /* Above TLS (20) and a SASL security layer (30). */
@@ -27,22 +22,6 @@
 
 /* A peer that sends faster than we read must leave the other connections their turn. */
 #define READS_PER_TURN 16u
-
-struct slam_wire {
-    _Alignas(SLAM_CACHE_LINE) LDAP *ld;
-    Sockbuf_IO_Desc *tap;
-    int fd;
-    bool plain; /* nothing between tap and provider: the way through them is saved */
-    bool has_stamps;
-    bool drained;       /* nothing more to read in this turn: do not ask again */
-    unsigned int reads; /* in this turn */
-    bool at_eof;
-    uint64_t stamp_ns;
-    uint8_t *ahead; /* TLS only */
-    size_t ahead_pos;
-    size_t ahead_len;
-    uint64_t ahead_taken; /* bytes, ever */
-};
 
 /* -- provider: the socket -- */
 
@@ -145,12 +124,12 @@ provider_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
         if (got <= 0)
             return got;
         wire->ahead_pos = 0;
-        wire->ahead_len = (size_t)got;
+        wire->ahead_len = (uint32_t)got;
     }
     n = wire->ahead_len - wire->ahead_pos;
     n = n < len ? n : len;
     memcpy(buf, wire->ahead + wire->ahead_pos, n);
-    wire->ahead_pos += n;
+    wire->ahead_pos += (uint32_t)n;
     wire->ahead_taken += n;
     return (ber_slen_t)n;
 }
@@ -202,72 +181,10 @@ tap_setup(Sockbuf_IO_Desc *sbiod, void *arg)
 static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
                             tap_read,  tap_write,    tap_close};
 
-/* -- set-up -- */
+/* -- hand-over -- */
 
-static int
-fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
-     enum slam_conn_stage stage, int code)
-{
-    char *diagnostic = NULL;
-    int saved_errno = errno;
-
-    error->stage = stage;
-    error->code = code;
-    snprintf(error->uri, sizeof(error->uri), "%s", uri);
-    if (ld)
-        ldap_get_option(ld, LDAP_OPT_DIAGNOSTIC_MESSAGE, &diagnostic);
-    if (diagnostic && *diagnostic)
-        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
-                 diagnostic);
-    else if (stage == SLAM_STAGE_CONNECT && code == LDAP_SERVER_DOWN && saved_errno)
-        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
-                 strerror(saved_errno));
-    else
-        snprintf(error->detail, sizeof(error->detail), "%s", ldap_err2string(code));
-    ldap_memfree(diagnostic);
-    return SLAM_ECONNECT;
-}
-
-static int
-set_options(LDAP *ld, const struct slam_conn_config *config)
-{
-    struct timeval limit = {
-        .tv_sec = (time_t)(config->connect_timeout_ns / SLAM_NS_PER_S),
-        .tv_usec = (suseconds_t)(config->connect_timeout_ns % SLAM_NS_PER_S / 1000)};
-    int version = LDAP_VERSION3;
-    int demand = config->verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
-    int client_context = 0;
-    int rc;
-
-    rc = ldap_set_option(ld, LDAP_OPT_PROTOCOL_VERSION, &version);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_NETWORK_TIMEOUT, &limit);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_TIMEOUT, &limit);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_REFERRALS, LDAP_OPT_OFF);
-    if (rc == LDAP_SUCCESS && config->ca_file)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->ca_file);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
-    if (rc == LDAP_SUCCESS && (config->ca_file || !config->verify))
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_NEWCTX, &client_context);
-    return rc;
-}
-
-static int
-bind_simple(LDAP *ld, const struct slam_conn_config *config)
-{
-    struct berval password = {.bv_len = config->bind_password_len,
-                              .bv_val = config->bind_password};
-
-    return ldap_sasl_bind_s(ld, config->bind_dn, LDAP_SASL_SIMPLE, &password, NULL,
-                            NULL, NULL);
-}
-
-/* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top. */
-static int
-take_over(struct slam_wire *wire)
+int
+slam_wire_take_over(struct slam_wire *wire)
 {
     const int on = 1;
     const unsigned int stamping =
@@ -302,76 +219,6 @@ take_over(struct slam_wire *wire)
     if (flags < 0 || fcntl(wire->fd, F_SETFL, flags | O_NONBLOCK) < 0)
         return LDAP_LOCAL_ERROR;
     return LDAP_SUCCESS;
-}
-
-void
-slam_wire_init(void)
-{
-    int version;
-
-    ldap_get_option(NULL, LDAP_OPT_PROTOCOL_VERSION, &version);
-}
-
-size_t
-slam_wire_size(void)
-{
-    return sizeof(struct slam_wire);
-}
-
-int
-slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *storage,
-               struct slam_wire **out, uint64_t *elapsed_ns,
-               struct slam_conn_error *error)
-{
-    const char *uri = config->uris[uri_index];
-    uint64_t started_ns = slam_clock_mono_ns();
-    enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
-    struct slam_wire *wire = storage;
-    int rc;
-
-    memset(wire, 0, sizeof(*wire));
-    errno = 0;
-    rc = ldap_initialize(&wire->ld, uri);
-    if (rc == LDAP_SUCCESS)
-        rc = set_options(wire->ld, config);
-    if (rc == LDAP_SUCCESS) {
-        errno = 0;
-        rc = ldap_connect(wire->ld);
-    }
-    if (rc == LDAP_SUCCESS && config->start_tls) {
-        stage = SLAM_STAGE_TLS;
-        rc = ldap_start_tls_s(wire->ld, NULL, NULL);
-    }
-    if (rc == LDAP_SUCCESS && config->bind_dn) {
-        stage = SLAM_STAGE_BIND;
-        rc = bind_simple(wire->ld, config);
-    }
-    if (rc == LDAP_SUCCESS) {
-        stage = SLAM_STAGE_HANDOVER;
-        rc = take_over(wire);
-    }
-    if (rc != LDAP_SUCCESS) {
-        rc = fail(error, wire->ld, uri, stage, rc);
-        slam_wire_close(wire, true);
-        return rc;
-    }
-    *elapsed_ns = slam_clock_mono_ns() - started_ns;
-    *out = wire;
-    return SLAM_OK;
-}
-
-void
-slam_wire_close(struct slam_wire *wire, bool polite)
-{
-    if (!wire)
-        return;
-    if (wire->ld) {
-        /* libldap says unbind whenever the socket still takes it */
-        if (!polite && wire->fd > 0)
-            shutdown(wire->fd, SHUT_RDWR);
-        ldap_unbind_ext(wire->ld, NULL, NULL);
-    }
-    free(wire->ahead);
 }
 
 /* -- carrying -- */
@@ -448,25 +295,36 @@ slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len)
     return -1;
 }
 
-void
-slam_wire_library(char *version, size_t version_len, char *tls, size_t tls_len)
-{
-    LDAPAPIInfo info = {.ldapai_info_version = LDAP_API_INFO_VERSION};
-    char *package = NULL;
+/* -- end -- */
 
-    snprintf(version, version_len, "unknown");
-    snprintf(tls, tls_len, "none");
-    if (ldap_get_option(NULL, LDAP_OPT_API_INFO, &info) == LDAP_OPT_SUCCESS) {
-        snprintf(version, version_len, "%s %d.%d.%d", info.ldapai_vendor_name,
-                 info.ldapai_vendor_version / 10000,
-                 info.ldapai_vendor_version / 100 % 100,
-                 info.ldapai_vendor_version % 100);
-        ldap_memfree(info.ldapai_vendor_name);
-        ber_memvfree((void **)info.ldapai_extensions);
+/* An unbind of ours: libldap's own tells nobody whether it was sent. Its messageID is
+ * the largest, which no request has. */
+static bool
+say_unbind(struct slam_wire *wire)
+{
+    static const uint8_t unbind[] = {0x30, 0x08, 0x02, 0x04, 0x7f,
+                                     0xff, 0xff, 0xff, 0x42, 0x00};
+
+    return slam_wire_write(wire, unbind, sizeof(unbind)) == sizeof(unbind);
+}
+
+bool
+slam_wire_close(struct slam_wire *wire, bool polite)
+{
+    bool unbound;
+
+    if (!wire)
+        return false;
+    unbound = polite && wire->tap && say_unbind(wire);
+    if (wire->ld) {
+        int fd = -1;
+
+        /* libldap would send an unbind whenever the socket still takes it */
+        if (ldap_get_option(wire->ld, LDAP_OPT_DESC, &fd) == LDAP_OPT_SUCCESS &&
+            fd >= 0)
+            shutdown(fd, SHUT_RDWR);
+        ldap_unbind_ext(wire->ld, NULL, NULL);
     }
-    if (ldap_get_option(NULL, LDAP_OPT_X_TLS_PACKAGE, &package) == LDAP_OPT_SUCCESS &&
-        package) {
-        snprintf(tls, tls_len, "%s", package);
-        ldap_memfree(package);
-    }
+    free(wire->ahead);
+    return unbound;
 }

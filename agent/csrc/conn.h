@@ -4,8 +4,13 @@
  *
  * Two Sockbuf_IO layers of our own take the place of libldap's: `provider` reads the
  * socket with recvmsg and keeps the kernel's receive stamp; `tap`, above TLS, gives the
- * engine raw reads and writes of the plain text. conn.c is the only file that includes
- * ldap.h; nothing of it shows here. A connection belongs to one thread at a time. */
+ * engine raw reads and writes of the plain text. conn_setup.c talks to libldap, conn.c
+ * carries; nothing of ldap.h shows here. A connection belongs to one thread at a time.
+ *
+ * Every TLS handshake is a full one. libldap hands a session out for resumption only
+ * where it is built on OpenSSL (LDAP_OPT_X_TLS_SSL_CTX is an SSL * there, and a private
+ * structure with GnuTLS); a load whose handshakes depend on how a distribution built
+ * libldap could not be compared. */
 #ifndef SLAM_CONN_H
 #define SLAM_CONN_H
 
@@ -17,17 +22,25 @@
 /* What the processor fetches from memory at once. */
 #define SLAM_CACHE_LINE 64u
 
-/* What a stream's connections have in common. Read only once connections exist. */
+/* What a stream's connections have in common. Read only once connections exist. The
+ * texts are the owner's. */
 struct slam_conn_config {
     char **uris;
     size_t uri_count;
     bool start_tls;
-    bool verify;   /* the server's certificate */
-    char *ca_file; /* NULL: libldap's default */
-    char *bind_dn; /* NULL: anonymous, no bind request is sent */
-    char *bind_password;
+    bool verify;     /* the server's certificate */
+    char *ca_file;   /* NULL: libldap's default */
+    char *cert_file; /* the client's certificate and its key, PEM; NULL: none */
+    char *key_file;
+    char *mechanism;     /* SASL; NULL: simple bind with bind_dn */
+    char *bind_dn;       /* NULL: anonymous, no bind request is sent */
+    char *bind_password; /* of the simple bind or of SASL; need not end with NUL */
     size_t bind_password_len;
+    char *authcid; /* SASL's texts; NULL: none */
+    char *authzid;
+    char *realm;
     uint64_t connect_timeout_ns; /* for each of connect, TLS, bind */
+    void *tls_context; /* slam_conn_config_prepare's; NULL: libldap's default */
 };
 
 enum slam_conn_stage {
@@ -45,11 +58,31 @@ struct slam_conn_error {
     char detail[512];
 };
 
+/* What a set-up took and sent. */
+struct slam_wire_setup {
+    uint64_t connect_ns; /* resolve the name, connect the socket */
+    uint64_t tls_ns;     /* the handshake, and StartTLS's exchange before it; 0: none */
+    uint64_t bind_ns;    /* all its steps; 0: none */
+    uint64_t total_ns;   /* all of it, with the hand-over from libldap */
+    uint32_t binds;      /* requests sent: one for each step of a SASL bind */
+    uint32_t extended;   /* StartTLS */
+};
+
 struct slam_wire; /* libldap's handle, the Sockbuf and our layers */
 
-/* Has libldap set its global options up. It does so at first use, and not safely when
- * several threads come first: to be called before they start. */
+/* Has libldap and libsasl set their global state up. They do so at first use, and not
+ * safely when several threads come first: to be called before they start. */
 void slam_wire_init(void);
+
+/* Makes what all connections of the config share: one TLS context, so that certificates
+ * are read once. After slam_wire_init, before the first slam_wire_open. Returns 0, or
+ * SLAM_ECONNECT with *error filled: a file that cannot be used, a SASL mechanism that
+ * libsasl does not have. */
+int slam_conn_config_prepare(struct slam_conn_config *config,
+                             struct slam_conn_error *error);
+
+/* Gives it back; after the last slam_wire_close. Also for a config never prepared. */
+void slam_conn_config_release(struct slam_conn_config *config);
 
 /* Bytes of a wire, a multiple of SLAM_CACHE_LINE. Its owner keeps the wires of all
  * connections in one table: scattered over the heap, each would cost a worker a miss of
@@ -58,15 +91,16 @@ size_t slam_wire_size(void);
 
 /* Connects, starts TLS, binds and makes the socket non-blocking. Blocks for at most
  * three times connect_timeout_ns. Returns 0 and *wire, which is made in storage
- * (slam_wire_size bytes on a cache line), with the time it took in *elapsed_ns; or
- * SLAM_ECONNECT with *error filled. Any thread. */
+ * (slam_wire_size bytes on a cache line); or SLAM_ECONNECT with *error filled. *setup
+ * is filled in both cases: what was sent was sent. Any thread. */
 int slam_wire_open(const struct slam_conn_config *config, size_t uri_index,
-                   void *storage, struct slam_wire **wire, uint64_t *elapsed_ns,
-                   struct slam_conn_error *error);
+                   void *storage, struct slam_wire **wire,
+                   struct slam_wire_setup *setup, struct slam_conn_error *error);
 
-/* Closes; with `polite`, says unbind first. The storage may be used again. NULL is
- * allowed. */
-void slam_wire_close(struct slam_wire *wire, bool polite);
+/* Closes; with `polite`, sends an unbind first. To be polite, the last request written
+ * must have been taken whole. Returns whether the socket took an unbind. The storage
+ * may be used again. NULL is allowed. */
+bool slam_wire_close(struct slam_wire *wire, bool polite);
 
 int slam_wire_fd(const struct slam_wire *wire);
 

@@ -8,17 +8,26 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* libldap, the TLS library and the resolver take less. */
+#define STACK_BYTES (512u << 10)
+
 struct slam_connector {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct slam_link **heap; /* protected by lock: by due_ns, earliest first */
+    pthread_cond_t due;      /* for the leader: something may be due earlier */
+    pthread_cond_t follow;   /* for the others: the leader has gone to work */
+    pthread_cond_t settled;  /* for slam_connector_wait */
+    struct slam_link **heap; /* protected by lock: by queue_ns, earliest first */
     size_t heap_len;         /* protected by lock */
     size_t under_way;        /* protected by lock */
     size_t failures;         /* protected by lock */
     struct slam_conn_error first_error; /* protected by lock */
+    bool led;                           /* protected by lock: a thread waits on `due` */
     bool stopping;                      /* protected by lock */
-    pthread_t *threads;
-    size_t thread_count;
+    size_t idle;                        /* protected by lock: threads without work */
+    pthread_t *threads;                 /* protected by lock, until they are joined */
+    size_t thread_count;                /* protected by lock */
+    size_t thread_limit;
+    pthread_attr_t attributes;
 };
 
 int
@@ -68,12 +77,19 @@ deliver(struct slam_link *link)
     slam_inbox_wake(inbox);
 }
 
+/* An old wire is closed at once, whenever the new one is due. */
+static uint64_t
+queue_ns(const struct slam_link *link)
+{
+    return link->wire ? 0 : link->due_ns;
+}
+
 static void
 heap_push(struct slam_connector *c, struct slam_link *link)
 {
     size_t i = c->heap_len++;
 
-    while (i > 0 && c->heap[(i - 1) / 2]->due_ns > link->due_ns) {
+    while (i > 0 && queue_ns(c->heap[(i - 1) / 2]) > queue_ns(link)) {
         c->heap[i] = c->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
@@ -93,9 +109,9 @@ heap_pop(struct slam_connector *c)
         if (child >= c->heap_len)
             break;
         if (child + 1 < c->heap_len &&
-            c->heap[child + 1]->due_ns < c->heap[child]->due_ns)
+            queue_ns(c->heap[child + 1]) < queue_ns(c->heap[child]))
             child++;
-        if (c->heap[child]->due_ns >= last->due_ns)
+        if (queue_ns(c->heap[child]) >= queue_ns(last))
             break;
         c->heap[i] = c->heap[child];
         i = child;
@@ -105,22 +121,58 @@ heap_pop(struct slam_connector *c)
     return top;
 }
 
-/* Waits for a link that is due. Called and returns with the lock held; NULL: stop. */
+/* Waits for a link that is due. One thread, the leader, waits for the time; the others
+ * wait for the leader to go to work. Called and returns with the lock held; NULL: stop.
+ */
 static struct slam_link *
 next_due(struct slam_connector *c)
 {
     while (!c->stopping) {
-        if (c->heap_len == 0) {
-            pthread_cond_wait(&c->changed, &c->lock);
-        } else if (c->heap[0]->due_ns <= slam_clock_mono_ns()) {
+        if (c->heap_len > 0 && queue_ns(c->heap[0]) <= slam_clock_mono_ns())
             return heap_pop(c);
-        } else {
-            struct timespec due = slam_clock_timespec(c->heap[0]->due_ns);
-
-            pthread_cond_timedwait(&c->changed, &c->lock, &due);
+        if (c->led) {
+            pthread_cond_wait(&c->follow, &c->lock);
+            continue;
         }
+        c->led = true;
+        if (c->heap_len == 0) {
+            pthread_cond_wait(&c->due, &c->lock);
+        } else {
+            struct timespec due = slam_clock_timespec(queue_ns(c->heap[0]));
+
+            pthread_cond_timedwait(&c->due, &c->lock, &due);
+        }
+        c->led = false;
     }
     return NULL;
+}
+
+static void *connector_main(void *arg);
+
+/* Called with the lock held. */
+static bool
+start_thread(struct slam_connector *c)
+{
+    if (pthread_create(&c->threads[c->thread_count], &c->attributes, connector_main, c))
+        return false;
+    c->thread_count++;
+    c->idle++;
+    return true;
+}
+
+static int
+set_up(struct slam_link *link, struct slam_conn_error *error)
+{
+    uint64_t now_ns = slam_clock_mono_ns();
+    struct slam_wire *wire = NULL;
+    int rc;
+
+    link->lag_ns = now_ns > link->due_ns ? now_ns - link->due_ns : 0;
+    rc = slam_wire_open(link->config, link->uri_index, link->storage, &wire,
+                        &link->setup, error);
+    link->wire = wire;
+    deliver(link);
+    return rc;
 }
 
 static void *
@@ -132,22 +184,33 @@ connector_main(void *arg)
     pthread_mutex_lock(&c->lock);
     while ((link = next_due(c)) != NULL) {
         struct slam_conn_error error = {0};
-        struct slam_wire *wire = NULL;
-        int rc;
+        bool closes = link->wire != NULL;
+        int rc = SLAM_OK;
 
         c->under_way++;
+        c->idle--;
+        /* somebody must wait for what is due next */
+        if (c->idle > 0)
+            pthread_cond_signal(&c->follow);
+        else if (c->thread_count < c->thread_limit)
+            start_thread(c);
         pthread_mutex_unlock(&c->lock);
-        slam_wire_close(link->wire, false);
-        link->wire = NULL;
-        rc = slam_wire_open(link->config, link->uri_index, link->storage, &wire,
-                            &link->connect_ns, &error);
-        link->wire = wire;
-        deliver(link);
+        if (closes) {
+            link->unbound = slam_wire_close(link->wire, link->polite);
+            link->wire = NULL;
+        }
+        if (link->due_ns <= slam_clock_mono_ns()) {
+            rc = set_up(link, &error);
+            link = NULL;
+        }
         pthread_mutex_lock(&c->lock);
+        if (link)
+            heap_push(c, link);
         c->under_way--;
+        c->idle++;
         if (rc != SLAM_OK && c->failures++ == 0)
             c->first_error = error;
-        pthread_cond_broadcast(&c->changed);
+        pthread_cond_broadcast(&c->settled);
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;
@@ -158,25 +221,32 @@ slam_connector_create(size_t threads, size_t max_links, struct slam_connector **
 {
     struct slam_connector *c = calloc(1, sizeof(*c));
     pthread_condattr_t attr;
+    bool started;
 
     if (!c)
         return SLAM_ENOMEM;
     pthread_mutex_init(&c->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
+    pthread_cond_init(&c->due, &attr);
     pthread_condattr_destroy(&attr);
+    pthread_cond_init(&c->follow, NULL);
+    pthread_cond_init(&c->settled, NULL);
+    pthread_attr_init(&c->attributes);
+    pthread_attr_setstacksize(&c->attributes, STACK_BYTES);
+    c->thread_limit = threads;
     c->heap = calloc(max_links ? max_links : 1, sizeof(struct slam_link *));
     c->threads = calloc(threads, sizeof(*c->threads));
     if (!c->heap || !c->threads) {
         slam_connector_destroy(c);
         return SLAM_ENOMEM;
     }
-    for (; c->thread_count < threads; c->thread_count++) {
-        if (pthread_create(&c->threads[c->thread_count], NULL, connector_main, c)) {
-            slam_connector_destroy(c);
-            return SLAM_ESYS;
-        }
+    pthread_mutex_lock(&c->lock);
+    started = start_thread(c);
+    pthread_mutex_unlock(&c->lock);
+    if (!started) {
+        slam_connector_destroy(c);
+        return SLAM_ESYS;
     }
     *out = c;
     return SLAM_OK;
@@ -189,11 +259,16 @@ slam_connector_destroy(struct slam_connector *c)
         return;
     pthread_mutex_lock(&c->lock);
     c->stopping = true;
-    pthread_cond_broadcast(&c->changed);
+    pthread_cond_broadcast(&c->due);
+    pthread_cond_broadcast(&c->follow);
     pthread_mutex_unlock(&c->lock);
+    /* threads are started by what has work, and there is no more of it */
     for (size_t i = 0; i < c->thread_count; i++)
         pthread_join(c->threads[i], NULL);
-    pthread_cond_destroy(&c->changed);
+    pthread_attr_destroy(&c->attributes);
+    pthread_cond_destroy(&c->due);
+    pthread_cond_destroy(&c->follow);
+    pthread_cond_destroy(&c->settled);
     pthread_mutex_destroy(&c->lock);
     free(c->threads);
     free(c->heap);
@@ -204,9 +279,11 @@ void
 slam_connector_submit(struct slam_connector *c, struct slam_link *link, uint64_t due_ns)
 {
     pthread_mutex_lock(&c->lock);
-    link->due_ns = due_ns;
+    link->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
+    link->unbound = false;
     heap_push(c, link);
-    pthread_cond_signal(&c->changed);
+    if (c->heap[0] == link)
+        pthread_cond_signal(&c->due);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -217,7 +294,7 @@ slam_connector_wait(struct slam_connector *c, struct slam_conn_error *error)
 
     pthread_mutex_lock(&c->lock);
     while (c->failures == 0 && (c->heap_len > 0 || c->under_way > 0))
-        pthread_cond_wait(&c->changed, &c->lock);
+        pthread_cond_wait(&c->settled, &c->lock);
     if (c->failures > 0) {
         *error = c->first_error;
         c->heap_len = 0;
