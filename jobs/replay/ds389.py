@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""389 Directory Server's access log, in its classic form and in JSON.
+
+    [21/Nov/2026:12:54:06.014845650 +0000] conn=3 op=1 SRCH base="…" scope=2 filter="…"
+    {"local_time":"2026-11-21T12:54:06.014845650 +0000","operation":"SEARCH",…}
+
+JSON (nsslapd-accesslog-log-format: json) is one object a line; json-pretty, whose
+objects go over several lines, is put together first. Internal operations are not
+clients' and are counted as such. A request's time is that of its line, which the
+server writes when a thread begins with it: after its wait in the queue (wtime).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from ldapslam.jobs.replay.log import NS_PER_S, SCOPES, Event
+
+_LINE = re.compile(
+    r"\[(\d\d/[A-Z][a-z]{2}/\d{4}):(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})\] "
+    r"conn=(\d+|Internal\(\d+\)) (.*)",
+    re.DOTALL,
+)
+_OPERATION = re.compile(r"op=(-?\d+)(\(\d+\)\(\d+\))? (.*)", re.DOTALL)
+_HEADER = re.compile(r"\s|$|389-Directory/|Fedora-Directory/")
+_RESULT = re.compile(r"RESULT err=(-?\d+) .*?\bnentries=(\d+)")
+_NOTES = re.compile(r" notes=([A-Z,]+)")
+_QUOTED = r'"(.*)"'
+_SEARCH = re.compile(
+    rf'SRCH base={_QUOTED} scope=(\d) filter={_QUOTED} attrs=(ALL|"([^"]*)")(.*)$',
+    re.DOTALL,
+)
+_BIND = re.compile(rf"BIND dn={_QUOTED} method=(\w+) version=\d(?: mech=(\S+))?")
+_ENTRY = re.compile(rf'[A-Z]+ dn={_QUOTED}(?: authzid="[^"]*")?[\s,]*$', re.DOTALL)
+_RENAME = re.compile(rf'MODRDN dn={_QUOTED} newrdn={_QUOTED} newsuperior="([^"]*)"')
+_COMPARE = re.compile(rf'CMP dn={_QUOTED} attr="([^"]*)"')
+_EXTENDED = re.compile(r'EXT oid="([\d.]+)"')
+_ISO_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ?([+-]\d\d:?\d\d|Z)"
+)
+_CUT = {"problem": "the line is cut off"}
+
+
+class Clock:
+    """Times of the classic form; remembers the minute that it converted last."""
+
+    def __init__(self) -> None:
+        self.is_coarse = False
+        self._minute: tuple[str, ...] = ()
+        self._minute_s = 0
+
+    def read(self, match: re.Match[str]) -> int:
+        minute = match.group(1, 2, 3, 6)
+        if minute != self._minute:
+            moment = datetime.strptime(" ".join(minute), "%d/%b/%Y %H %M %z")
+            self._minute, self._minute_s = minute, int(moment.timestamp())
+        self.is_coarse = match[5] is None
+        fraction = int((match[5] or "0").ljust(9, "0"))
+        return (self._minute_s + int(match[4])) * NS_PER_S + fraction
+
+    def read_iso(self, text: str) -> int | None:
+        match = _ISO_TIME.match(text)
+        if match is None:
+            return None
+        moment = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4]}")
+        self.is_coarse = match[3] is None
+        fraction = int((match[3] or "0").ljust(9, "0"))
+        return int(moment.timestamp()) * NS_PER_S + fraction
+
+
+def is_line(line: str) -> bool:
+    """Whether a line is one of 389-DS's access log."""
+    return _LINE.match(line) is not None or (
+        line.startswith("{") and ('"conn_id"' in line or line.strip() == "{")
+    )
+
+
+def events(
+    lines: Iterable[str], clock: Clock, unusable: Counter[str]
+) -> Iterator[Event]:
+    """The events of one file's lines; others are counted by their reason."""
+    for line in _joined(lines):
+        if line.startswith("{"):
+            event = _json_event(line, clock, unusable)
+        else:
+            event = _classic_event(line, clock, unusable)
+        if event is not None:
+            yield event
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Lines, with each object of json-pretty made one line."""
+    held: list[str] = []
+    for line in lines:
+        if held:
+            held.append(line)
+            if line.rstrip() == "}":
+                yield " ".join(held)
+                held.clear()
+        elif line.rstrip() == "{":
+            held.append(line)
+        else:
+            yield line
+    if held:
+        yield " ".join(held)
+
+
+def _classic_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | None:
+    match = _LINE.match(line)
+    if match is None:
+        if _HEADER.match(line) is None:
+            unusable["lines of another kind"] += 1
+        return None
+    if not match[7].isdigit():
+        unusable["operations of the server's own"] += " RESULT " not in match[8]
+        return None
+    connection, time_ns = int(match[7]), clock.read(match)
+    operation = _OPERATION.match(match[8])
+    if operation is None:
+        if " connection from " in match[8]:
+            return Event(time_ns, connection, "open", -1, {})
+        return None  # the TLS version, and other remarks on the connection
+    if operation[2]:
+        unusable["operations of the server's own"] += " RESULT " not in match[8]
+        return None
+    number, text = int(operation[1]), operation[3]
+    if text.startswith("fd="):
+        return Event(time_ns, connection, "close", -1, {})
+    read = _read(text)
+    if read is None:
+        unusable["lines of another kind"] += 1
+        return None
+    return Event(time_ns, connection, read[0], number, read[1])
+
+
+def _read(text: str) -> tuple[str, dict[str, Any]] | None:
+    word = text.split(" ", 1)[0]
+    if word == "RESULT":
+        return _result(text)
+    if word in ("SORT", "VLV", "STAT", "ENTRY", "REFERRAL", "EXTENDED"):
+        return "detail", {}
+    kind = _KINDS.get(word)
+    if kind is None:
+        return None
+    what, reader = kind
+    return what, reader(text) or dict(_CUT)
+
+
+def _result(text: str) -> tuple[str, dict[str, Any]] | None:
+    match = _RESULT.match(text)
+    if match is None:
+        return None
+    fields: dict[str, Any] = {"result": int(match[1]), "entries": int(match[2])}
+    notes = _NOTES.search(text)
+    if notes and "P" in notes[1].split(","):
+        fields["is_page"] = True
+    return "result", fields
+
+
+def _search(text: str) -> dict[str, Any] | None:
+    match = _SEARCH.match(text)
+    if match is None:
+        return None
+    fields: dict[str, Any] = {
+        "dn": match[1],
+        "scope": SCOPES.get(int(match[2]), "sub"),
+        "filter": match[3],
+        "attributes": _attributes((match[5] or "").split()),
+    }
+    if "options=persistent" in match[6]:
+        fields["is_persistent"] = True
+    return fields
+
+
+def _attributes(names: list[str]) -> tuple[str, ...]:
+    """The names that the server did not cut off its line."""
+    return tuple(name for name in names if not name.endswith("..."))
+
+
+def _bind(text: str) -> dict[str, Any] | None:
+    match = _BIND.match(text)
+    if match is None:
+        return None
+    method = "simple" if match[2] == "128" else match[3] or "SASL"
+    return {"dn": match[1], "method": method}
+
+
+def _entry(text: str) -> dict[str, Any] | None:
+    match = _ENTRY.match(text)
+    return None if match is None else {"dn": match[1]}
+
+
+def _rename(text: str) -> dict[str, Any] | None:
+    match = _RENAME.match(text)
+    if match is None:
+        return None
+    superior = None if match[3] == "(null)" else match[3]
+    return {"dn": match[1], "new_rdn": match[2], "new_superior": superior}
+
+
+def _compare(text: str) -> dict[str, Any] | None:
+    match = _COMPARE.match(text)
+    return None if match is None else {"dn": match[1], "attributes": (match[2],)}
+
+
+def _extended(text: str) -> dict[str, Any] | None:
+    match = _EXTENDED.match(text)
+    return None if match is None else {"oid": match[1]}
+
+
+def _nothing(_: str) -> dict[str, Any] | None:
+    return {"oid": ""}
+
+
+_KINDS: dict[str, tuple[str, Callable[[str], dict[str, Any] | None]]] = {
+    "SRCH": ("search", _search),
+    "BIND": ("bind", _bind),
+    "AUTOBIND": ("bind", lambda _: {"method": "EXTERNAL"}),
+    "ADD": ("add", _entry),
+    "MOD": ("modify", _entry),
+    "DEL": ("delete", _entry),
+    "MODRDN": ("modify_dn", _rename),
+    "CMP": ("compare", _compare),
+    "EXT": ("extended", _extended),
+    "ABANDON": ("abandon", _nothing),
+    "UNBIND": ("unbind", _nothing),
+}
+
+_JSON_KINDS = {
+    "SEARCH": "search",
+    "BIND": "bind",
+    "AUTOBIND": "bind",
+    "ADD": "add",
+    "MODIFY": "modify",
+    "DELETE": "delete",
+    "MODRDN": "modify_dn",
+    "COMPARE": "compare",
+    "EXTENDED_OP": "extended",
+    "ABANDON": "abandon",
+    "UNBIND": "unbind",
+    "RESULT": "result",
+    "CONNECTION": "open",
+    "DISCONNECT": "close",
+}
+#: Objects that say nothing of a request, or what other lines say too.
+_JSON_REMARKS = frozenset(
+    "STAT VLV SORT ENTRY REFERRAL EXTENDED_OP_INFO TLS_INFO TLS_CLIENT_INFO HAPROXY "
+    "ERROR".split()
+)
+
+
+def _json_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        unusable["lines that are cut off"] += 1
+        return None
+    if not isinstance(record, dict) or "operation" not in record:
+        return None  # the header of a file
+    what = _JSON_KINDS.get(record["operation"])
+    time_ns = clock.read_iso(str(record.get("local_time", "")))
+    connection = record.get("conn_id")
+    if record.get("internal_op"):
+        unusable["operations of the server's own"] += what != "result"
+        return None
+    if what is None or time_ns is None or not isinstance(connection, int):
+        if record["operation"] not in _JSON_REMARKS:
+            unusable["lines of another kind"] += 1
+        return None
+    number = record.get("op_id", -1)
+    if what in ("open", "close"):
+        return Event(time_ns, connection, what, -1, {})
+    return Event(time_ns, connection, what, number, _json_fields(what, record))
+
+
+def _json_fields(what: str, record: dict[str, Any]) -> dict[str, Any]:
+    if what == "result":
+        notes = [note.get("note") for note in record.get("notes", ())]
+        fields = {"result": record.get("err", 0), "entries": record.get("nentries", 0)}
+        return {**fields, "is_page": True} if "P" in notes else fields
+    dn = record.get("base_dn", record.get("bind_dn", record.get("target_dn", "")))
+    fields = {"dn": dn}
+    if what == "search":
+        fields["scope"] = SCOPES.get(record.get("scope", 2), "sub")
+        fields["filter"] = record.get("filter", "")
+        fields["attributes"] = _attributes(record.get("attrs", []))
+        fields["is_persistent"] = bool(record.get("psearch"))
+    elif what == "bind":
+        simple = str(record.get("method", "sasl")) == "128"
+        fields["method"] = "simple" if simple else record.get("mech", "SASL")
+    elif what == "modify_dn":
+        fields["new_rdn"] = record.get("newrdn", "")
+        fields["new_superior"] = record.get("newsup")
+        fields["delete_old_rdn"] = record.get("deleteoldrdn", True)
+    elif what == "compare":
+        fields["attributes"] = (record.get("cmp_attr", ""),)
+    elif what == "extended":
+        fields["oid"] = record.get("oid", "")
+    if any(
+        isinstance(value, str) and value.endswith("...") for value in fields.values()
+    ):
+        return {"problem": "a value of the line is cut off"}  # beyond 512 bytes
+    return fields

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a directory's log says, whichever server wrote it: sessions of operations.
+
+The parsers (openldap.py, ds389.py) turn lines into events; `Assembler` puts the events
+of one connection together, over all files of a rotated log. Everything that a log has
+and that cannot be used is counted by its reason: nothing is left out silently. Pure:
+read.py opens the files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+NS_PER_S = 1_000_000_000
+
+#: Events that are requests; the names are those of the job file's operations.
+REQUESTS = (
+    "search",
+    "compare",
+    "bind",
+    "add",
+    "modify",
+    "delete",
+    "modify_dn",
+    "extended",
+    "abandon",
+    "unbind",
+)
+
+SCOPES = {0: "base", 1: "one", 2: "sub", 3: "children"}
+START_TLS = "1.3.6.1.4.1.1466.20037"
+
+
+@dataclass(slots=True)
+class Event:
+    """One line of a log that concerns a connection."""
+
+    #: CLOCK_REALTIME; years may be invented where the log has none.
+    time_ns: int
+    #: The server's number of the connection, unique until the server restarts.
+    connection: int
+    #: One of REQUESTS, or 'open', 'close', 'result', 'detail'.
+    what: str
+    #: The operation's number in its connection; -1 for open and close.
+    number: int
+    #: Fields of `Operation`; of 'open', nothing.
+    fields: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Operation:
+    """A request as logged. What the log does not say is empty."""
+
+    time_ns: int
+    number: int
+    kind: str
+    #: The entry; a search's base, a bind's name.
+    dn: str = ""
+    scope: str = "sub"
+    deref: str = "never"
+    filter: str = ""
+    #: A search's attributes, a modify's, or a compare's one.
+    attributes: tuple[str, ...] = ()
+    #: 'simple' or a SASL mechanism.
+    method: str = "simple"
+    oid: str = ""
+    new_rdn: str = ""
+    new_superior: str | None = None
+    delete_old_rdn: bool = True
+    #: A page of a paged search; the log does not have the cookie.
+    is_page: bool = False
+    #: A persistent search, which has no end.
+    is_persistent: bool = False
+    #: None: the log does not have the result.
+    result: int | None = None
+    entries: int = 0
+    #: Why the line cannot be used, such as that it is cut off.
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Session:
+    """What happened on one connection, in the order of the requests."""
+
+    start_ns: int
+    #: None: still open when the log ends.
+    end_ns: int | None = None
+    #: False: it was open when the log began.
+    has_start: bool = True
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass
+class Log:
+    """All that was read."""
+
+    sessions: list[Session] = field(default_factory=list)
+    first_ns: int = 0
+    last_ns: int = 0
+    lines: int = 0
+    #: Lines that could not be used, by reason.
+    unusable: Counter[str] = field(default_factory=Counter)
+    #: Times are whole seconds in the log; they were spread evenly over each second.
+    is_coarse: bool = False
+
+    @property
+    def duration_ns(self) -> int:
+        return self.last_ns - self.first_ns
+
+    def operations(self) -> Iterator[Operation]:
+        for session in self.sessions:
+            yield from session.operations
+
+
+class Assembler:
+    """Sessions of events that come roughly in the order of time."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self._open: dict[int, Session] = {}
+        self._pending: dict[tuple[int, int], Operation] = {}
+
+    def add(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._add(event)
+
+    def finish(self) -> Log:
+        """The log; what still has no result or end stays so."""
+        for session in self.log.sessions:
+            # Threads write their lines as they get to it: the number is the order in
+            # which the client sent them, and no request is earlier than the one before.
+            session.operations.sort(key=lambda operation: operation.number)
+            before_ns = session.start_ns
+            for operation in session.operations:
+                operation.time_ns = before_ns = max(before_ns, operation.time_ns)
+            if session.end_ns is not None:
+                session.end_ns = max(session.end_ns, before_ns)
+        self.log.sessions.sort(key=lambda session: session.start_ns)
+        return self.log
+
+    def _add(self, event: Event) -> None:
+        log = self.log
+        if log.first_ns == 0 or event.time_ns < log.first_ns:
+            log.first_ns = event.time_ns
+        log.last_ns = max(log.last_ns, event.time_ns)
+        if event.what == "open":
+            self._close(event.connection, event.time_ns)  # the server has restarted
+            session = Session(event.time_ns)
+            self._open[event.connection] = session
+            log.sessions.append(session)
+        elif event.what == "close":
+            self._close(event.connection, event.time_ns)
+        elif event.what == "result":
+            self._complete(event)
+        elif event.what == "detail":
+            operation = self._pending.get((event.connection, event.number))
+            if operation is not None:
+                self._set(operation, event.fields)
+        else:
+            self._request(event)
+
+    def _request(self, event: Event) -> None:
+        session = self._open.get(event.connection)
+        if session is None:
+            session = Session(event.time_ns, has_start=False)
+            self._open[event.connection] = session
+            self.log.sessions.append(session)
+        operation = Operation(event.time_ns, event.number, event.what)
+        self._set(operation, event.fields)
+        session.operations.append(operation)
+        self._pending[event.connection, event.number] = operation
+
+    def _complete(self, event: Event) -> None:
+        operation = self._pending.pop((event.connection, event.number), None)
+        if operation is not None:
+            self._set(operation, event.fields)
+            return
+        session = self._open.get(event.connection)
+        if session is None or not session.has_start:
+            self.log.unusable["results of requests from before the log began"] += 1
+        else:
+            self.log.unusable["results of requests that the log does not describe"] += 1
+
+    def _close(self, connection: int, time_ns: int) -> None:
+        session = self._open.pop(connection, None)
+        if session is None:
+            return
+        session.end_ns = time_ns
+        for operation in session.operations:
+            self._pending.pop((connection, operation.number), None)
+
+    @staticmethod
+    def _set(operation: Operation, fields: dict[str, Any]) -> None:
+        for name, value in fields.items():
+            setattr(operation, name, value)
+
+
+def spread(events: Iterable[Event]) -> Iterator[Event]:
+    """Events whose times are whole seconds, spread evenly over each second in their
+    order: the least that is assumed, and no burst at each second's beginning."""
+    second: list[Event] = []
+    for event in events:
+        if second and event.time_ns != second[0].time_ns:
+            yield from _spread_one(second)
+            second.clear()
+        second.append(event)
+    yield from _spread_one(second)
+
+
+def _spread_one(second: list[Event]) -> Iterator[Event]:
+    for index, event in enumerate(second):
+        event.time_ns += index * NS_PER_S // len(second)
+        yield event

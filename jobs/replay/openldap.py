@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenLDAP's log with `loglevel stats`, as slapd 2.4 to 2.6 write it.
+
+What comes before `conn=` is one of
+
+    6b0193e0.25f31afd 0x7f00dbffe6c0     logfile, format debug: seconds and nanoseconds
+                                         (five digits: microseconds) in hex, thread
+    5f3e1a2b                             2.4's debug output: seconds in hex
+    Nov  7 09:18:02 ds1 slapd[411]:      syslog, also with a fraction of the second, and
+                                         logfile-format syslog-utc, syslog-localtime
+    2026-11-07T09:18:02.123456+00:00 ds1 slapd[411]:      syslog with RFC 3339 stamps
+
+A request's time is that of its first line, which slapd writes when a thread begins
+with it: after the request has waited in slapd's own queue (qtime).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from ldapslam.jobs.replay.log import NS_PER_S, SCOPES, Event
+
+#: Syslog's stamps have no year; a leap year has every day that they may name.
+YEAR_WITHOUT_YEAR = 2000
+
+_DEREF = {0: "never", 1: "searching", 2: "finding", 3: "always"}
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1
+    )
+}
+_DEBUG = re.compile(r"([0-9a-f]{8,16})(?:\.([0-9a-f]{8}|[0-9a-f]{5}) 0x[0-9a-f]+)? ")
+_SYSLOG = re.compile(
+    r"(?:<\d+>)?([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? "
+)
+_RFC3339 = re.compile(
+    r"(?:<\d+>\d* ?)?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
+    r" ?(Z|[+-]\d\d:?\d\d)? "
+)
+_LINE = re.compile(r"conn=(\d+) (?:op=(\d+)|fd=\d+) (.*)", re.DOTALL)
+_QUOTED = r'"(.*)"'
+_RESULT = re.compile(r"(?:SEARCH )?RESULT (?:tag=\d+|oid=\S*) err=(\d+)")
+_ENTRIES = re.compile(r" nentries=(\d+)")
+
+
+class Clock:
+    """Times of a file's lines; None where a line has none that is known."""
+
+    def __init__(self) -> None:
+        #: The last stamp had whole seconds only.
+        self.is_coarse = False
+        self._year = YEAR_WITHOUT_YEAR
+        self._month = 0
+        self._days: dict[tuple[int, int], int] = {}
+
+    def read(self, line: str) -> int | None:
+        if match := _DEBUG.match(line):
+            seconds, fraction = match.groups()
+            scale = 1_000 if fraction and len(fraction) == 5 else 1
+            self.is_coarse = fraction is None
+            return int(seconds, 16) * NS_PER_S + int(fraction or "0", 16) * scale
+        if match := _SYSLOG.match(line):
+            return self._syslog(match)
+        if match := _RFC3339.match(line):
+            day, time, fraction, zone = match.groups()
+            moment = datetime.fromisoformat(f"{day}T{time}{zone or '+00:00'}")
+            self.is_coarse = fraction is None
+            return int(moment.timestamp()) * NS_PER_S + _fraction_ns(fraction)
+        return None
+
+    def _syslog(self, match: re.Match[str]) -> int | None:
+        month = _MONTHS.get(match[1])
+        if month is None:
+            return None
+        if month < self._month - 6:
+            self._year += 1  # from December to January
+        self._month = month
+        key = self._year, month * 32 + int(match[2])
+        if key not in self._days:
+            try:
+                moment = datetime(self._year, month, int(match[2]), tzinfo=UTC)
+            except ValueError:
+                return None
+            self._days[key] = int(moment.timestamp())
+        seconds = int(match[3]) * 3_600 + int(match[4]) * 60 + int(match[5])
+        self.is_coarse = match[6] is None
+        return (self._days[key] + seconds) * NS_PER_S + _fraction_ns(match[6])
+
+
+def _fraction_ns(digits: str | None) -> int:
+    return int((digits or "0").ljust(9, "0"))
+
+
+def is_line(line: str) -> bool:
+    """Whether a line is one of slapd's about a connection."""
+    return Clock().read(line) is not None and _LINE.search(line) is not None
+
+
+def events(
+    lines: Iterable[str], clock: Clock, unusable: Counter[str]
+) -> Iterator[Event]:
+    """The events of one file's lines; others are counted by their reason."""
+    for line in lines:
+        time_ns = clock.read(line)
+        match = _LINE.search(line)
+        if time_ns is None or match is None:
+            unusable["lines of another kind"] += bool(line.strip())
+            continue
+        connection, number, text = int(match[1]), int(match[2] or -1), match[3]
+        if match[2] is None:
+            what = _connection_event(text)
+            if what:
+                yield Event(time_ns, connection, what, -1, {})
+            continue
+        event = _operation_event(text)
+        if event is None:
+            unusable["lines of another kind"] += 1
+            continue
+        yield Event(time_ns, connection, event[0], number, event[1])
+
+
+def _connection_event(text: str) -> str | None:
+    if text.startswith("ACCEPT "):
+        return "open"
+    if text.startswith("closed"):
+        return "close"
+    return None
+
+
+def _operation_event(text: str) -> tuple[str, dict[str, Any]] | None:
+    if match := _RESULT.match(text):
+        entries = _ENTRIES.search(text)
+        return "result", {
+            "result": int(match[1]),
+            "entries": int(entries[1]) if entries else 0,
+        }
+    word = text.split(" ", 1)[0]
+    if word in _CONTINUATIONS:
+        return "detail", {}
+    reader = _READERS.get(word)
+    if reader is None:
+        return None
+    what, fields = reader(text)
+    if fields is None:
+        return what, {"problem": "the line is cut off"}
+    return what, fields
+
+
+_Read = tuple[str, dict[str, Any] | None]
+
+# Lines that say nothing of the request that its first line has not.
+_CONTINUATIONS = frozenset(
+    ("PASSMOD", "WHOAMI", "STARTTLS", "ENTRY", "INTERMEDIATE", "PROXYAUTHZ", "CANCEL")
+)
+_SRCH = re.compile(
+    rf"SRCH base={_QUOTED} scope=(\d) deref=(\d) filter={_QUOTED}\s*$", re.DOTALL
+)
+_BIND = re.compile(rf"BIND dn={_QUOTED} method=(\d+)")
+_ENTRY = re.compile(rf"[A-Z]+ dn={_QUOTED}\s*$", re.DOTALL)
+_CMP = re.compile(rf'CMP dn={_QUOTED} attr="([^"]*)"')
+_EXT = re.compile(r"EXT oid=([\d.]+)")
+_METHODS = {"128": "simple", "163": "SASL"}
+
+
+def _search(text: str) -> _Read:
+    if text.startswith("SRCH attr="):
+        return "detail", {"attributes": tuple(text[len("SRCH attr=") :].split())}
+    match = _SRCH.match(text)
+    if match is None:
+        return "search", None
+    return "search", {
+        "dn": match[1],
+        "scope": SCOPES.get(int(match[2]), "sub"),
+        "deref": _DEREF.get(int(match[3]), "never"),
+        # (?attr=…): slapd marks what its schema does not know
+        "filter": re.sub(r"\(\?(?=[A-Za-z0-9])", "(", match[4]),
+    }
+
+
+def _bind(text: str) -> _Read:
+    if match := _BIND.match(text):
+        return "bind", {"dn": match[1], "method": _METHODS.get(match[2], match[2])}
+    # the second line: whom the connection is bound as, how, or `anonymous`
+    if " mech=" in text:
+        mechanism = text.rpartition(" mech=")[2].split(" ")[0]
+        return "detail", {} if mechanism in _IMPLIED else {"method": mechanism}
+    return ("detail", {}) if "authcid=" in text else ("bind", None)
+
+
+_IMPLIED = frozenset(("SIMPLE", "implicit"))
+
+
+def _entry(kind: str) -> Callable[[str], _Read]:
+    def read(text: str) -> _Read:
+        match = _ENTRY.match(text)
+        return kind, None if match is None else {"dn": match[1]}
+
+    return read
+
+
+def _modify(text: str) -> _Read:
+    if text.startswith("MOD attr="):
+        return "detail", {"attributes": tuple(text[len("MOD attr=") :].split())}
+    return _entry("modify")(text)
+
+
+def _compare(text: str) -> _Read:
+    match = _CMP.match(text)
+    if match is None:
+        return "compare", None
+    return "compare", {"dn": match[1], "attributes": (match[2],)}
+
+
+def _extended(text: str) -> _Read:
+    match = _EXT.match(text)
+    return "extended", None if match is None else {"oid": match[1]}
+
+
+_READERS: dict[str, Callable[[str], _Read]] = {
+    "SRCH": _search,
+    "BIND": _bind,
+    "ADD": _entry("add"),
+    "DEL": _entry("delete"),
+    "MODRDN": _entry("modify_dn"),
+    "MOD": _modify,
+    "CMP": _compare,
+    "EXT": _extended,
+    "ABANDON": lambda _: ("abandon", {}),
+    "UNBIND": lambda _: ("unbind", {}),
+}

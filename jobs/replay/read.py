@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the files of a log, rotated and compressed ones too, into one `Log`.
+
+The only module of this package that opens files. Which server wrote a file is seen from
+its lines; the files are put in the order of their first line's time, however they are
+named or given.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TextIO
+
+from ldapslam.jobs.fault import Fault, expected
+from ldapslam.jobs.replay import ds389, openldap
+from ldapslam.jobs.replay.log import Assembler, Event, Log, spread
+
+_FORMATS: tuple[ModuleType, ...] = (openldap, ds389)
+_GZIP = b"\x1f\x8b"
+#: Lines in which the first one of an operation must be found.
+_PROBED_LINES = 10_000
+#: Longer ones are not a directory server's.
+_MAX_LINE_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    format: ModuleType
+    first_ns: int
+
+
+def read_log(paths: Sequence[Path]) -> Log:
+    """All that the files say; a Fault names a file that is no such log."""
+    files = sorted((_probe(path) for path in paths), key=lambda file: file.first_ns)
+    assembler = Assembler()
+    log = assembler.log
+    for file in files:
+        with _lines(file.path) as lines:
+            clock = file.format.Clock()
+            counted = _count(lines, log)
+            events: Iterator[Event] = file.format.events(counted, clock, log.unusable)
+            first = list(itertools.islice(events, 1))
+            if clock.is_coarse:
+                log.is_coarse = True
+                events = spread(itertools.chain(first, events))
+            else:
+                events = itertools.chain(first, events)
+            assembler.add(events)
+    return assembler.finish()
+
+
+def _count(lines: Iterable[str], log: Log) -> Iterator[str]:
+    for line in lines:
+        log.lines += 1
+        yield line
+
+
+def _probe(path: Path) -> _File:
+    with _lines(path) as lines:
+        head = list(itertools.islice(lines, _PROBED_LINES))
+    for line in head:
+        for form in _FORMATS:
+            if form.is_line(line):
+                unusable: Counter[str] = Counter()
+                events: Iterable[Any] = form.events(head, form.Clock(), unusable)
+                first = next(iter(events), None)
+                return _File(path, form, first.time_ns if first else 0)
+    raise expected(
+        "a log of OpenLDAP (loglevel stats) or of 389 Directory Server",
+        str(path),
+        f"none of its first {_PROBED_LINES:,} lines is of that kind",
+    )
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterable[str]]:
+    """A file's lines; bytes that are not UTF-8 are replaced, which the reader of the
+    text sees (U+FFFD)."""
+    try:
+        with path.open("rb") as raw:
+            is_compressed = raw.read(2) == _GZIP
+        opened: TextIO
+        if is_compressed:
+            opened = gzip.open(path, "rt", encoding="utf-8", errors="replace")
+        else:
+            opened = path.open(encoding="utf-8", errors="replace")
+        with opened as stream:
+            yield _until_broken(stream)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Fault(f"the log {str(path)!r} cannot be read: {reason}") from error
+
+
+def _until_broken(stream: TextIO) -> Iterator[str]:
+    """Lines as long as they come: a compressed file may still be being written."""
+    while True:
+        try:
+            line = stream.readline(_MAX_LINE_CHARACTERS)
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return
+        if not line:
+            return
+        yield line.rstrip("\r\n")
