@@ -22,14 +22,30 @@ _Static_assert(SLAM_OP_MAX_PDU < (1u << 24), "lengths are written in up to 3 byt
 /* A program is not much longer than the PDU that it makes. */
 #define PROGRAM_MAX (4 * SLAM_OP_MAX_PDU)
 
-enum opcode { OP_LITERAL = 0x01, OP_VALUE = 0x02, OP_OPEN = 0x03, OP_CLOSE = 0x04 };
+#define PPM 1000000u
+
+enum opcode {
+    OP_LITERAL = 0x01,
+    OP_VALUE = 0x02,
+    OP_OPEN = 0x03,
+    OP_CLOSE = 0x04,
+    OP_CHANCE = 0x05,
+    OP_END = 0x06
+};
 
 struct instruction {
-    uint8_t code; /* an enum opcode */
-    uint8_t tag;  /* OP_OPEN */
-    uint16_t source;
-    uint32_t offset; /* OP_LITERAL: its bytes are literals[offset, offset + len) */
-    uint32_t len;
+    uint8_t code;     /* an enum opcode */
+    uint8_t tag;      /* OP_OPEN */
+    uint16_t source;  /* OP_VALUE */
+    uint16_t ordinal; /* OP_VALUE: values before it; OP_CHANCE, OP_END: parts before */
+    union {
+        uint32_t offset; /* OP_LITERAL: its bytes are literals[offset, offset + len) */
+        uint32_t peer;   /* OP_CHANCE, OP_END: index of the other one */
+    } at;
+    union {
+        uint32_t len;
+        uint32_t ppm; /* OP_CHANCE */
+    } is;
 };
 
 struct slam_op {
@@ -37,6 +53,9 @@ struct slam_op {
     size_t source_count;
     size_t max_pdu;
     size_t scratch_len;
+    uint32_t variable_count;
+    bool has_tlvs;
+    bool abandons;
     struct instruction *instructions;
     struct slam_value_source *sources;
     uint8_t *literals;
@@ -65,7 +84,10 @@ struct compilation {
     struct slam_op *op;
     size_t literals_len;
     size_t value_count;
+    size_t chance_count;
     size_t depth;
+    uint32_t open[SLAM_OP_MAX_DEPTH];    /* the OP_OPEN or OP_CHANCE of each level */
+    size_t max_lens[SLAM_OP_MAX_VALUES]; /* of the values so far */
 };
 
 /* Adds to the PDU's bound; false when it passes SLAM_OP_MAX_PDU. */
@@ -76,63 +98,132 @@ grow(struct slam_op *op, size_t bytes)
     return op->max_pdu <= SLAM_OP_MAX_PDU;
 }
 
-/* Compiles one instruction. Returns NULL, or what is wrong with it. */
 static const char *
-compile_instruction(struct compilation *c, struct reader *r)
+compile_literal(struct compilation *c, struct reader *r, struct instruction *in)
+{
+    uint32_t len;
+
+    if (!read_little_endian(r, 4, &len) || (size_t)(r->end - r->at) < (size_t)len)
+        return "the literal is longer than the program";
+    if (!grow(c->op, len))
+        return "the request is too long";
+    in->at.offset = (uint32_t)c->literals_len;
+    in->is.len = len;
+    memcpy(c->op->literals + c->literals_len, r->at, len);
+    c->literals_len += len;
+    r->at += len;
+    return NULL;
+}
+
+static const char *
+compile_value(struct compilation *c, struct reader *r, struct instruction *in)
 {
     struct slam_op *op = c->op;
-    struct instruction *in = &op->instructions[op->instruction_count];
+    struct slam_value_source *src;
+    uint32_t index;
+    size_t len;
+
+    if (!read_little_endian(r, 2, &index) || index >= op->source_count)
+        return "there is no such value source";
+    if (c->value_count == SLAM_OP_MAX_VALUES)
+        return "there are too many values";
+    src = &op->sources[index];
+    len = src->max_len;
+    if (src->kind == SLAM_VALUE_REF) {
+        if ((uint64_t)src->lo >= c->value_count)
+            return "the reference is to no earlier value";
+        len = c->max_lens[src->lo];
+        if (src->hi > 0 && (size_t)src->hi < len)
+            len = (size_t)src->hi;
+    }
+    if ((src->kind == SLAM_VALUE_VARIABLE || src->kind == SLAM_VALUE_PARENT) &&
+        src->lo >= (int64_t)op->variable_count)
+        op->variable_count = (uint32_t)src->lo + 1;
+    op->abandons |= src->kind == SLAM_VALUE_MESSAGE_ID;
+    in->source = (uint16_t)index;
+    in->ordinal = (uint16_t)c->value_count;
+    c->max_lens[c->value_count++] = len;
+    if (src->kind != SLAM_VALUE_REF)
+        op->scratch_len += len;
+    return grow(op, len) ? NULL : "the request is too long";
+}
+
+static const char *
+compile_open(struct compilation *c, struct reader *r, struct instruction *in)
+{
     uint32_t operand;
 
-    in->code = *r->at++;
-    switch (in->code) {
-    case OP_LITERAL:
-        if (!read_little_endian(r, 4, &operand) ||
-            (size_t)(r->end - r->at) < (size_t)operand) {
-            return "the literal is longer than the program";
-        }
-        if (operand == 0)
-            return NULL;
-        if (!grow(op, operand))
-            return "the request is too long";
-        in->offset = (uint32_t)c->literals_len;
-        in->len = operand;
-        memcpy(op->literals + c->literals_len, r->at, operand);
-        c->literals_len += operand;
-        r->at += operand;
-        break;
-    case OP_VALUE:
-        if (!read_little_endian(r, 2, &operand) || operand >= op->source_count)
-            return "there is no such value source";
-        if (++c->value_count > SLAM_OP_MAX_VALUES)
-            return "there are too many values";
-        in->source = (uint16_t)operand;
-        size_t len = slam_value_max_len(&op->sources[operand]);
-        op->scratch_len += len;
-        if (!grow(op, len))
-            return "the request is too long";
-        break;
-    case OP_OPEN:
+    if (in->code == OP_OPEN) {
         if (!read_little_endian(r, 1, &operand))
             return "the tag is missing";
         if ((operand & TAG_NUMBER_MASK) == TAG_NUMBER_MASK)
             return "tags of several bytes are not supported";
-        if (++c->depth > SLAM_OP_MAX_DEPTH)
-            return "TLVs are nested too deep";
-        if (!grow(op, HEADER_MAX))
-            return "the request is too long";
         in->tag = (uint8_t)operand;
+        c->op->has_tlvs = true;
+        if (!grow(c->op, HEADER_MAX))
+            return "the request is too long";
+    } else {
+        if (!read_little_endian(r, 4, &operand) || operand > PPM)
+            return "a probability is 0 to 1000000 millionths";
+        in->is.ppm = operand;
+        if (c->chance_count == SLAM_OP_MAX_CHANCES)
+            return "there are too many optional parts";
+        in->ordinal = (uint16_t)c->chance_count++;
+    }
+    if (c->depth == SLAM_OP_MAX_DEPTH)
+        return "TLVs are nested too deep";
+    c->open[c->depth++] = (uint32_t)c->op->instruction_count;
+    return NULL;
+}
+
+static const char *
+compile_close(struct compilation *c, struct instruction *in)
+{
+    const bool is_tlv = in->code == OP_CLOSE;
+    struct instruction *opened;
+
+    if (c->depth == 0)
+        return is_tlv ? "no TLV is open" : "no optional part is open";
+    in->at.peer = c->open[--c->depth];
+    opened = &c->op->instructions[in->at.peer];
+    if ((opened->code == OP_OPEN) != is_tlv)
+        return "TLVs and optional parts overlap";
+    if (!is_tlv) {
+        opened->at.peer = (uint32_t)c->op->instruction_count;
+        in->ordinal = opened->ordinal;
+    }
+    return NULL;
+}
+
+/* Compiles one instruction. Returns NULL, or what is wrong with it. */
+static const char *
+compile_instruction(struct compilation *c, struct reader *r)
+{
+    struct instruction *in = &c->op->instructions[c->op->instruction_count];
+    const char *fault;
+
+    in->code = *r->at++;
+    switch (in->code) {
+    case OP_LITERAL:
+        fault = compile_literal(c, r, in);
+        break;
+    case OP_VALUE:
+        fault = compile_value(c, r, in);
+        break;
+    case OP_OPEN:
+    case OP_CHANCE:
+        fault = compile_open(c, r, in);
         break;
     case OP_CLOSE:
-        if (c->depth == 0)
-            return "no TLV is open";
-        c->depth--;
+    case OP_END:
+        fault = compile_close(c, in);
         break;
     default:
         return "unknown instruction";
     }
-    op->instruction_count++;
-    return NULL;
+    if (!fault && (in->code != OP_LITERAL || in->is.len > 0))
+        c->op->instruction_count++;
+    return fault;
 }
 
 static int
@@ -168,7 +259,8 @@ compile(struct slam_op *op, const uint8_t *program, size_t program_len, char *er
 int
 slam_op_create(const uint8_t *program, size_t program_len,
                const struct slam_value_source *sources, size_t source_count,
-               struct slam_op **op_out, char *err, size_t err_len)
+               struct slam_feeds *feeds, struct slam_op **op_out, char *err,
+               size_t err_len)
 {
     struct slam_op *op = NULL;
     int rc;
@@ -183,12 +275,6 @@ slam_op_create(const uint8_t *program, size_t program_len,
                  SLAM_OP_MAX_VALUES, source_count);
         return SLAM_EINVAL;
     }
-    for (size_t i = 0; i < source_count; i++) {
-        rc = slam_value_source_check(&sources[i], err, err_len);
-        if (rc != SLAM_OK)
-            return rc;
-    }
-
     rc = SLAM_ENOMEM;
     op = calloc(1, sizeof(*op));
     if (op == NULL)
@@ -199,17 +285,23 @@ slam_op_create(const uint8_t *program, size_t program_len,
     op->sources = calloc(source_count + 1, sizeof(*op->sources));
     if (op->instructions == NULL || op->literals == NULL || op->sources == NULL)
         goto out;
-    if (source_count > 0)
-        memcpy(op->sources, sources, source_count * sizeof(*sources));
-    op->source_count = source_count;
+    for (; op->source_count < source_count; op->source_count++) {
+        struct slam_value_source *src = &op->sources[op->source_count];
+
+        *src = sources[op->source_count];
+        rc = slam_value_source_prepare(src, feeds, err, err_len);
+        if (rc != SLAM_OK)
+            goto refused;
+    }
     rc = compile(op, program, program_len, err, err_len);
     if (rc == SLAM_OK) {
         *op_out = op;
-        op = NULL;
+        return rc;
     }
+    goto refused;
 out:
-    if (rc == SLAM_ENOMEM)
-        snprintf(err, err_len, "no memory for a request template");
+    snprintf(err, err_len, "no memory for a request template");
+refused:
     slam_op_destroy(op);
     return rc;
 }
@@ -220,6 +312,8 @@ slam_op_destroy(struct slam_op *op)
     if (op != NULL) {
         free(op->instructions);
         free(op->literals);
+        for (size_t i = 0; i < op->source_count; i++)
+            slam_value_source_release(&op->sources[i]);
         free(op->sources);
         free(op);
     }
@@ -229,6 +323,24 @@ size_t
 slam_op_max_pdu(const struct slam_op *op)
 {
     return op->max_pdu;
+}
+
+size_t
+slam_op_max_text(const struct slam_op *op)
+{
+    return op->has_tlvs ? SIZE_MAX : op->max_pdu - ENVELOPE_MAX;
+}
+
+uint32_t
+slam_op_variable_count(const struct slam_op *op)
+{
+    return op->variable_count;
+}
+
+bool
+slam_op_abandons(const struct slam_op *op)
+{
+    return op->abandons;
 }
 
 size_t
@@ -285,49 +397,143 @@ put_integer(uint8_t *at, uint32_t value)
     return put_header(at, end, TAG_INTEGER);
 }
 
-size_t
-slam_op_encode(const struct slam_op *op, struct slam_value_state *states,
-               struct slam_rng *rng, char *scratch, int32_t message_id, uint8_t *end)
+/* What was drawn for one request; by ordinal. */
+struct draws {
+    const char *text[SLAM_OP_MAX_VALUES];
+    uint32_t len[SLAM_OP_MAX_VALUES];
+    bool absent[SLAM_OP_MAX_CHANCES];
+};
+
+/* The first `limit` bytes of a text, less what would be the beginning of a character in
+ * UTF-8. */
+static uint32_t
+cut(const char *text, uint32_t len, int64_t limit)
 {
-    uint32_t lens[SLAM_OP_MAX_VALUES]; /* of the values' texts, in order */
-    const uint8_t *closed[SLAM_OP_MAX_DEPTH];
-    size_t values = 0;
-    size_t depth = 0;
-    char *text = scratch;
-    uint8_t *at = end;
+    if (limit <= 0 || len <= limit)
+        return len;
+    len = (uint32_t)limit;
+    while (len > 0 && ((uint8_t)text[len] & 0xc0u) == 0x80u)
+        len--;
+    return len;
+}
 
-    for (size_t i = 0; i < op->instruction_count; i++) {
-        const struct instruction *in = &op->instructions[i];
+/* Draws the part from instruction i on, which is an OP_CHANCE. Returns the instruction
+ * before the next one to draw. */
+static size_t
+draw_chance(const struct slam_op *op, size_t i, struct slam_rng *rng, struct draws *d)
+{
+    const struct instruction *in = &op->instructions[i];
+    bool absent = slam_rng_below(rng, PPM) >= in->is.ppm;
 
-        if (in->code == OP_VALUE) {
-            size_t len = slam_value_emit(&op->sources[in->source], &states[in->source],
-                                         rng, text);
-            lens[values++] = (uint32_t)len;
-            text += len;
+    d->absent[in->ordinal] = absent;
+    if (!absent)
+        return i;
+    for (; i < in->at.peer; i++) {
+        const struct instruction *skipped = &op->instructions[i];
+
+        if (skipped->code == OP_VALUE) {
+            d->text[skipped->ordinal] = "";
+            d->len[skipped->ordinal] = 0;
         }
     }
+    return i;
+}
+
+static void
+draw_values(const struct slam_op *op, struct slam_value_state *states,
+            const struct slam_draw *draw, char *scratch, struct draws *d)
+{
+    for (size_t i = 0; i < op->instruction_count; i++) {
+        const struct instruction *in = &op->instructions[i];
+        const struct slam_value_source *src;
+
+        if (in->code == OP_CHANCE)
+            i = draw_chance(op, i, draw->rng, d);
+        if (in->code != OP_VALUE)
+            continue;
+        src = &op->sources[in->source];
+        if (src->kind == SLAM_VALUE_REF) {
+            d->text[in->ordinal] = d->text[src->lo];
+            d->len[in->ordinal] = cut(d->text[src->lo], d->len[src->lo], src->hi);
+        } else {
+            size_t len = slam_value_emit(src, &states[in->source], draw, scratch);
+
+            d->text[in->ordinal] = scratch;
+            d->len[in->ordinal] = (uint32_t)len;
+            scratch += len;
+        }
+    }
+}
+
+size_t
+slam_op_encode(const struct slam_op *op, struct slam_value_state *states,
+               const struct slam_draw *draw, char *scratch, int32_t message_id,
+               uint8_t *end)
+{
+    struct draws d;
+    const uint8_t *closed[SLAM_OP_MAX_DEPTH];
+    size_t depth = 0;
+    uint8_t *at = end;
+
+    draw_values(op, states, draw, scratch, &d);
     for (size_t i = op->instruction_count; i-- > 0;) {
         const struct instruction *in = &op->instructions[i];
 
         switch (in->code) {
         case OP_LITERAL:
-            at -= in->len;
-            memcpy(at, op->literals + in->offset, in->len);
+            at -= in->is.len;
+            memcpy(at, op->literals + in->at.offset, in->is.len);
             break;
         case OP_VALUE:
-            text -= lens[--values];
-            at -= lens[values];
-            memcpy(at, text, lens[values]);
+            at -= d.len[in->ordinal];
+            memcpy(at, d.text[in->ordinal], d.len[in->ordinal]);
             break;
         case OP_CLOSE:
             closed[depth++] = at;
             break;
-        default:
+        case OP_OPEN:
             at = put_header(at, closed[--depth], in->tag);
+            break;
+        case OP_END:
+            if (d.absent[in->ordinal])
+                i = in->at.peer;
+            break;
+        default:
             break;
         }
     }
     at = put_integer(at, (uint32_t)message_id);
     at = put_header(at, end, TAG_SEQUENCE);
     return (size_t)(end - at);
+}
+
+size_t
+slam_op_text(const struct slam_op *op, struct slam_value_state *states,
+             const struct slam_draw *draw, char *scratch, uint8_t *out, size_t cap)
+{
+    struct draws d;
+    size_t len = 0;
+
+    draw_values(op, states, draw, scratch, &d);
+    for (size_t i = 0; i < op->instruction_count; i++) {
+        const struct instruction *in = &op->instructions[i];
+        const void *piece = NULL;
+        size_t piece_len = 0;
+
+        if (in->code == OP_LITERAL) {
+            piece = op->literals + in->at.offset;
+            piece_len = in->is.len;
+        } else if (in->code == OP_VALUE) {
+            piece = d.text[in->ordinal];
+            piece_len = d.len[in->ordinal];
+        } else if (in->code == OP_CHANCE && d.absent[in->ordinal]) {
+            i = in->at.peer;
+        }
+        if (piece_len > cap - len)
+            return (size_t)-1;
+        if (piece_len > 0)
+            memcpy(out + len, piece, piece_len);
+        len += piece_len;
+    }
+    return len;
 }

@@ -70,10 +70,60 @@ slam_rng_below(struct slam_rng *rng, uint64_t bound)
     return (uint64_t)(product >> 64);
 }
 
+void
+slam_rng_bytes_below(struct slam_rng *rng, uint32_t bound, uint8_t *out, size_t count)
+{
+    enum { BATCH = 8 }; /* 256^8 = 2^64: the most that one draw can hold */
+
+    while (count > 0) {
+        size_t batch = count < BATCH ? count : BATCH;
+        uint64_t power = 1; /* bound^batch modulo 2^64; 0 is 2^64 */
+        uint64_t rest;
+
+        for (size_t i = 0; i < batch; i++)
+            power *= bound;
+        /* The high half of x * bound is a digit, the low half is as random as before
+         * and gives the next one (N. Brackett-Rozinsky and D. Lemire, Batched ranged
+         * random integer generation, 2024): slam_rng_below of bound^batch, written in
+         * digits, with the same refusals. */
+        do {
+            rest = slam_rng_next(rng);
+            for (size_t i = 0; i < batch; i++) {
+                slam_u128 product = (slam_u128)rest * bound;
+
+                out[i] = (uint8_t)(product >> 64);
+                rest = (uint64_t)product;
+            }
+        } while (power != 0 && rest < power && rest < (UINT64_C(0) - power) % power);
+        out += batch;
+        count -= batch;
+    }
+}
+
+double
+slam_rng_unit(struct slam_rng *rng)
+{
+    return (double)(slam_rng_next(rng) >> 11) * 0x1.0p-53;
+}
+
+double
+slam_rng_normal(struct slam_rng *rng)
+{
+    double u, v, s;
+
+    /* (u, v) uniform in the unit disc: u sqrt(-2 ln(s) / s) is normal (G. Marsaglia and
+     * T. A. Bray, A convenient method for generating normal variables, 1964). The
+     * second normal, of v, is not kept: a draw has no memory. */
+    do {
+        u = 2 * slam_rng_unit(rng) - 1;
+        v = 2 * slam_rng_unit(rng) - 1;
+        s = u * u + v * v;
+    } while (s >= 1 || s == 0);
+    return u * sqrt(-2 * log(s) / s);
+}
+
 double
 slam_rng_exponential(struct slam_rng *rng)
 {
-    double u = (double)(slam_rng_next(rng) >> 11) * 0x1.0p-53;
-
-    return -log1p(-u);
+    return -log1p(-slam_rng_unit(rng));
 }

@@ -5,6 +5,7 @@
 #ifndef SLAM_RNG_H
 #define SLAM_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct slam_rng {
@@ -18,6 +19,17 @@ uint64_t slam_rng_next(struct slam_rng *rng);
 
 /* Uniform in [0, bound), without bias (Lemire's rejection); bound 0 means 2^64. */
 uint64_t slam_rng_below(struct slam_rng *rng, uint64_t bound);
+
+/* Fills out with count numbers, each uniform in [0, bound), 1 <= bound <= 256: several
+ * from one draw where they fit. */
+void slam_rng_bytes_below(struct slam_rng *rng, uint32_t bound, uint8_t *out,
+                          size_t count);
+
+/* Uniform in [0, 1): the multiples of 2^-53. */
+double slam_rng_unit(struct slam_rng *rng);
+
+/* Normal, mean 0 and standard deviation 1 (Marsaglia's polar method). */
+double slam_rng_normal(struct slam_rng *rng);
 
 /* Exponential with mean 1: -ln(1 - u), u uniform in [0, 1) with 53 bits. */
 double slam_rng_exponential(struct slam_rng *rng);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files whose lines are values. A path is mapped and indexed once per engine, whatever
+ * number of operations and workers draw from it: a file costs its bytes (in the page
+ * cache, shared with other processes) and four bytes a line.
+ *
+ * A line ends with LF or CR LF; the last one needs neither. An empty line is an empty
+ * value, a byte order mark is not part of the first line. The file must not be
+ * truncated while it is in use (SIGBUS): agents draw from their own copies. */
+#ifndef SLAM_FEED_H
+#define SLAM_FEED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLAM_FEED_LINE_MAX 65536u
+
+struct slam_feed {
+    const uint8_t *bytes;
+    uint32_t *starts; /* [count + 1]; line i is in [starts[i], starts[i + 1]) */
+    uint32_t count;   /* > 0 */
+    uint32_t longest; /* bytes of the longest line */
+};
+
+struct slam_feeds; /* control thread only; its feeds are read by all workers */
+
+/* Returns 0 or SLAM_ENOMEM. */
+int slam_feeds_create(struct slam_feeds **feeds);
+
+/* Also ends the life of every feed that was opened. NULL is allowed. */
+void slam_feeds_destroy(struct slam_feeds *feeds);
+
+/* The feed of a path (not terminated), opened at its first use. Returns 0, or a
+ * negative slam_err with the reason in err: the file cannot be read, is empty, is
+ * longer than 4 GiB, or has a line of more than SLAM_FEED_LINE_MAX bytes. */
+int slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
+                    const struct slam_feed **feed, char *err, size_t err_len);
+
+/* Indexes the lines of len bytes, which must outlive the feed; name is for err. The
+ * caller frees feed->starts. Returns as slam_feeds_open. */
+int slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
+                    const char *name, char *err, size_t err_len);
+
+/* Line i < count, without its end. */
+static inline const uint8_t *
+slam_feed_line(const struct slam_feed *feed, uint64_t i, size_t *len)
+{
+    const uint8_t *line = feed->bytes + feed->starts[i];
+    const uint8_t *end = feed->bytes + feed->starts[i + 1];
+
+    if (end > line && end[-1] == '\n') {
+        end--;
+        if (end > line && end[-1] == '\r')
+            end--;
+    }
+    *len = (size_t)(end - line);
+    return line;
+}
+
+#endif
