@@ -40,6 +40,13 @@ def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
     return pattern
 
 
+def split_rdn(dn: str) -> tuple[str, str]:
+    """The first RDN of a DN, and the DN of its parent."""
+    match = re.match(r"(?:[^\\,]|\\.)*", dn, re.DOTALL)
+    end = match.end() if match else 0
+    return dn[:end], dn[end + 1 :]
+
+
 def _check(masked: str, text: str) -> None:
     if not masked:
         return

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from ldapslam.jobs.fault import Fault
 
 UNIFORM, SEQUENCE, RANDOM_STRING = 0, 1, 2
-VARIABLE = 12
+VARIABLE, PARENT, MESSAGE_ID, LIST = 12, 13, 14, 15
 
 LIT, VAL, OPEN, CLOSE = 0x01, 0x02, 0x03, 0x04
 
@@ -43,7 +43,8 @@ class ValueSource:
 
     #: UNIFORM: a member at random; SEQUENCE: the members in turn; RANDOM_STRING:
     #: `lo` characters, each at random from `data`; VARIABLE: the text of the
-    #: session's variable `lo`.
+    #: session's variable `lo`; PARENT: the parent of the DN that it holds; MESSAGE_ID:
+    #: the content octets of the messageID of the session's request before.
     kind: int
     lo: int = 0
     #: Last number, inclusive; at least lo.
@@ -59,7 +60,9 @@ class ValueSource:
     def max_bytes(self) -> int:
         if self.kind == RANDOM_STRING:
             return self.lo
-        if self.kind == VARIABLE:
+        if self.kind == MESSAGE_ID:
+            return 4
+        if self.kind in (VARIABLE, PARENT):
             return MAX_VARIABLE_BYTES
         return max(self._digits(self.lo), self._digits(self.hi))
 
