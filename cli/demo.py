@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from ldapslam.cli.console import json_option, say
+from ldapslam.cli.job_source import JobFile
 from ldapslam.cli.options import set_option
-from ldapslam.cli.run import RUNS_FOLDER, run_locally
+from ldapslam.cli.run import out_option, run_locally
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.lab import Lab
 
@@ -21,12 +22,7 @@ ENTRIES = 20_000
 
 @click.command("demo")
 @set_option
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help=f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
-)
+@out_option
 @json_option
 def demo_command(
     overrides: tuple[str, ...], out: Path | None, as_json: bool
@@ -43,7 +39,7 @@ def demo_command(
     ):
         say(f"supplier {lab.supplier.uri}, replica {lab.replicas[0].uri}")
         all_overrides = [*lab_overrides(lab), *overrides]
-        return run_locally(job_file, None, all_overrides, out, as_json=as_json)
+        return run_locally(JobFile(job_file), None, all_overrides, out, as_json=as_json)
 
 
 def lab_overrides(lab: Lab) -> Sequence[str]:

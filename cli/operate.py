@@ -17,6 +17,7 @@ from rich.table import Table
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.follow import follow
+from ldapslam.cli.job_source import JobFile, JobSource
 from ldapslam.cli.options import (
     coordinator_option,
     job_argument,
@@ -26,19 +27,18 @@ from ldapslam.cli.options import (
 from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
 from ldapslam.cli.progress import Progress
 from ldapslam.jobs.errors import ExitCode
-from ldapslam.jobs.load import load_job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.summary import summarise
 
 _NS_PER_S = 1e9
 
 
-def submit_job(client: Client, job_file: Path, overrides: Sequence[str]) -> str:
+def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:
     """Check a job here, then have the coordinator run it; the run's id."""
-    job = load_job(job_file, overrides)
+    job = source.load(overrides)
     return client.submit(
-        job_file.read_bytes(),
-        job_file=str(job_file),
+        source.content(),
+        job_file=source.name,
         overrides=overrides,
         files={name: path.read_bytes() for name, path in job.files.items()},
     )
@@ -59,7 +59,7 @@ def submit_command(
 ) -> ExitCode:
     """Have the fleet run JOB; print the run's id, alone, on stdout."""
     with Client(coordinator) as client:
-        run_id = submit_job(client, job_file, overrides)
+        run_id = submit_job(client, JobFile(job_file), overrides)
         if wait:
             say(f"run {run_id}")
             return _watch(client, run_id, as_json=as_json)

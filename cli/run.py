@@ -18,6 +18,7 @@ import click
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.follow import follow
+from ldapslam.cli.job_source import JobFile, JobSource
 from ldapslam.cli.local_fleet import LocalFleet, agent_names, local_fleet
 from ldapslam.cli.operate import submit_job
 from ldapslam.cli.options import FORMATS, job_argument, set_option
@@ -31,29 +32,32 @@ from ldapslam.cli.outcome import (
 )
 from ldapslam.cli.progress import Progress
 from ldapslam.jobs.errors import ConfigError, ExitCode, LdapSlamError
-from ldapslam.jobs.load import load_job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.results.store import Store
 
 RUNS_FOLDER = Path("ldapslam-runs")
 STORE_NAME = "results.sqlite"
 
-
-@click.command("run")
-@job_argument
-@click.option(
+#: What every command that runs a job here has.
+agents_option = click.option(
     "--agents",
     metavar="N",
     type=click.IntRange(1, 256),
     help="Local agents; when left out, as many as the job wants, else one.",
 )
-@set_option
-@click.option(
+out_option = click.option(
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     help=f"Folder of the results; {RUNS_FOLDER}/RUN_ID when left out.",
 )
+
+
+@click.command("run")
+@job_argument
+@agents_option
+@set_option
+@out_option
 @json_option
 def run_command(
     job_file: Path,
@@ -67,11 +71,11 @@ def run_command(
     The report is printed on stdout and written, in all formats, to a folder, which is
     named at the end. The exit code is the verdict's.
     """
-    return run_locally(job_file, agents, overrides, out, as_json=as_json)
+    return run_locally(JobFile(job_file), agents, overrides, out, as_json=as_json)
 
 
 def run_locally(
-    job_file: Path,
+    source: JobSource,
     agents: int | None,
     overrides: Sequence[str],
     out: Path | None,
@@ -81,13 +85,13 @@ def run_locally(
     """Run a job on this host; the exit code."""
     if agents is not None:
         overrides = [*overrides, f"agents={{count: {agents}}}"]
-    job = load_job(job_file, overrides)
+    job = source.load(overrides)
     names = agent_names(job.agents, agents)
     with _results_folder(out) as results:
         store_file = results.folder / STORE_NAME
         labels = job.agents.labels or {}
         with local_fleet(names, labels, store_file, results.folder) as fleet:
-            status, is_interrupted = _run_on(fleet, job_file, overrides)
+            status, is_interrupted = _run_on(fleet, source, overrides)
         if is_interrupted and not has_started(status):
             say("interrupted before any load; there is nothing to report")
             return ExitCode.INTERRUPTED
@@ -103,7 +107,7 @@ def run_locally(
 
 
 def _run_on(
-    fleet: LocalFleet, job_file: Path, overrides: Sequence[str]
+    fleet: LocalFleet, source: JobSource, overrides: Sequence[str]
 ) -> tuple[pb.RunStatus, bool]:
     """Submit and watch; the final status, and whether Ctrl-C ended it."""
     is_interrupted = False
@@ -115,7 +119,7 @@ def _run_on(
         client.cancel(run_id)
 
     with Client(fleet.address) as client, Progress() as progress:
-        run_id = submit_job(client, job_file, overrides)
+        run_id = submit_job(client, source, overrides)
         status = follow(client, run_id, progress, on_interrupt=cancel)
     return status, is_interrupted
 
