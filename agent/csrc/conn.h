@@ -92,7 +92,8 @@ size_t slam_wire_size(void);
 /* Connects, starts TLS, binds and makes the socket non-blocking. Blocks for at most
  * three times connect_timeout_ns. Returns 0 and *wire, which is made in storage
  * (slam_wire_size bytes on a cache line); or SLAM_ECONNECT with *error filled. *setup
- * is filled in both cases: what was sent was sent. Any thread. */
+ * is filled in both cases: what was sent was sent. Any thread that has SIGPIPE blocked:
+ * libldap writes without MSG_NOSIGNAL. */
 int slam_wire_open(const struct slam_conn_config *config, size_t uri_index,
                    void *storage, struct slam_wire **wire,
                    struct slam_wire_setup *setup, struct slam_conn_error *error);

@@ -16,6 +16,9 @@
  * header has. Without it a context would stay until the process ends. */
 void ldap_pvt_tls_ctx_free(void *context) __attribute__((weak));
 
+/* What libldap says with GnuTLS when it refuses a certificate itself. */
+#define UNTRUSTED "(unknown error code)"
+
 static struct timeval
 time_limit(uint64_t ns)
 {
@@ -36,7 +39,10 @@ fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
     snprintf(error->uri, sizeof(error->uri), "%s", uri);
     if (ld)
         ldap_get_option(ld, LDAP_OPT_DIAGNOSTIC_MESSAGE, &diagnostic);
-    if (diagnostic && *diagnostic)
+    if (diagnostic && strcmp(diagnostic, UNTRUSTED) == 0)
+        snprintf(error->detail, sizeof(error->detail),
+                 "%s (the server's certificate is not trusted)", ldap_err2string(code));
+    else if (diagnostic && *diagnostic)
         snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
                  diagnostic);
     else if (stage == SLAM_STAGE_CONNECT && code == LDAP_SERVER_DOWN && saved_errno)

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "slam_err.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -180,7 +181,12 @@ connector_main(void *arg)
 {
     struct slam_connector *c = arg;
     struct slam_link *link;
+    sigset_t all;
 
+    /* Signals are for the process's own threads; and libldap writes to sockets that may
+     * be closed, without asking for no SIGPIPE. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
     pthread_mutex_lock(&c->lock);
     while ((link = next_due(c)) != NULL) {
         struct slam_conn_error error = {0};
