@@ -11,9 +11,6 @@
 #include <string.h>
 
 #define MAX_STREAMS 1024u
-#define MAX_OPERATIONS 1024u /* of one stream */
-#define MAX_IN_FLIGHT 65536u
-#define CONNECTOR_THREADS 16u
 
 /* How far ahead an early end is set: longer than a worker takes from reading the clock
  * to reading the end. */
@@ -26,6 +23,7 @@ struct slam_engine {
     struct slam_engine_config config;
     uint64_t *boundaries_ns;
     struct slam_timeline timeline;
+    struct slam_feeds *feeds;
     struct slam_stream *streams;
     size_t stream_count;
     size_t op_count;
@@ -62,7 +60,8 @@ slam_engine_create(const struct slam_engine_config *config, struct slam_engine *
     e = calloc(1, sizeof(*e));
     if (e)
         e->boundaries_ns = malloc(bytes);
-    if (!e || !e->boundaries_ns) {
+    if (!e || !e->boundaries_ns || slam_feeds_create(&e->feeds) != SLAM_OK) {
+        free(e ? e->boundaries_ns : NULL);
         free(e);
         return say(err, err_len, SLAM_ENOMEM, "no memory for the engine");
     }
@@ -81,25 +80,6 @@ slam_engine_create(const struct slam_engine_config *config, struct slam_engine *
     return SLAM_OK;
 }
 
-static void
-stream_destroy(struct slam_stream *s)
-{
-    for (size_t i = 0; s->conn.uris && i < s->conn.uri_count; i++)
-        free(s->conn.uris[i]);
-    free(s->conn.uris);
-    free(s->conn.ca_file);
-    free(s->conn.bind_dn);
-    if (s->conn.bind_password)
-        explicit_bzero(s->conn.bind_password, s->conn.bind_password_len);
-    free(s->conn.bind_password);
-    for (size_t i = 0; i < s->op_count; i++) {
-        free(s->ops[i].name);
-        slam_op_destroy(s->ops[i].op);
-    }
-    free(s->ops);
-    free(s->name);
-}
-
 void
 slam_engine_destroy(struct slam_engine *e)
 {
@@ -114,150 +94,72 @@ slam_engine_destroy(struct slam_engine *e)
     for (size_t i = 0; i < e->worker_count; i++)
         slam_worker_destroy(e->workers[i]);
     for (size_t i = 0; i < e->stream_count; i++)
-        stream_destroy(&e->streams[i]);
+        slam_stream_destroy(&e->streams[i]);
     free(e->streams);
+    slam_feeds_destroy(e->feeds);
     free(e->merged_ops);
     free(e->merged_streams);
     free(e->boundaries_ns);
     free(e);
 }
 
-static int
-copy_text(char **to, const char *from)
-{
-    *to = from ? strdup(from) : NULL;
-    return from && !*to ? SLAM_ENOMEM : SLAM_OK;
-}
-
-static const char *
-stream_fault(const struct slam_stream_config *c)
-{
-    if (c->uri_count < 1)
-        return "a stream needs at least one URI";
-    if (c->connections < 1)
-        return "a stream needs at least one connection";
-    if (c->first_connection + (uint64_t)(c->connections - 1) * c->connection_stride >=
-        c->total_connections)
-        return "connection numbers must be less than total_connections";
-    if (c->in_flight < 1 || c->in_flight > MAX_IN_FLIGHT)
-        return "in_flight must be 1 to 65536";
-    if (!c->open && c->in_flight != 1)
-        return "a closed stream has one request in flight per client";
-    if (c->participants < 1 || c->participant >= c->participants)
-        return "participant must be less than participants";
-    if (c->open && (c->rate_events < 1 || c->rate_per_ns < 1))
-        return "an open stream needs a rate above zero";
-    if (c->open && c->max_backlog > UINT32_MAX)
-        return "max_backlog must be below 2^32";
-    if (c->connect_timeout_ns < 1 || c->request_timeout_ns < 1)
-        return "time-outs must be above zero";
-    if (c->bind_dn && !c->bind_password)
-        return "a bind DN needs a password";
-    return NULL;
-}
-
 int
 slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_config *c,
                        char *err, size_t err_len)
 {
-    const char *fault = stream_fault(c);
     struct slam_stream *streams;
-    struct slam_stream *s;
     int rc;
 
     if (e->state != NEW)
         return say(err, err_len, SLAM_ESTATE, "streams are added before prepare");
-    if (fault)
-        return say(err, err_len, SLAM_EINVAL, fault);
     if (e->stream_count >= MAX_STREAMS)
         return say(err, err_len, SLAM_EINVAL, "too many streams");
     streams = realloc(e->streams, (e->stream_count + 1) * sizeof(*streams));
     if (!streams)
         return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
     e->streams = streams;
-    s = &streams[e->stream_count];
-    *s = (struct slam_stream){.conn = {.start_tls = c->start_tls,
-                                       .verify = c->verify,
-                                       .connect_timeout_ns = c->connect_timeout_ns,
-                                       .bind_password_len = c->bind_password_len},
-                              .request_timeout_ns = c->request_timeout_ns,
-                              .open = c->open,
-                              .connections = c->connections,
-                              .first_connection = c->first_connection,
-                              .connection_stride = c->connection_stride,
-                              .total_connections = c->total_connections,
-                              .think_time_ns = c->think_time_ns,
-                              .in_flight = c->in_flight,
-                              .rate_events = c->rate_events,
-                              .rate_per_ns = c->rate_per_ns,
-                              .poisson = c->poisson,
-                              .max_backlog = c->max_backlog,
-                              .participant = c->participant,
-                              .participants = c->participants};
-    rc = copy_text(&s->name, c->name);
-    if (rc == SLAM_OK)
-        rc = copy_text(&s->conn.ca_file, c->ca_file);
-    if (rc == SLAM_OK)
-        rc = copy_text(&s->conn.bind_dn, c->bind_dn);
-    if (rc == SLAM_OK && c->bind_password) {
-        s->conn.bind_password = malloc(c->bind_password_len + 1);
-        if (s->conn.bind_password)
-            memcpy(s->conn.bind_password, c->bind_password, c->bind_password_len);
-        else
-            rc = SLAM_ENOMEM;
-    }
-    s->conn.uris = calloc(c->uri_count, sizeof(char *));
-    if (!s->conn.uris)
-        rc = SLAM_ENOMEM;
-    for (size_t i = 0; rc == SLAM_OK && i < c->uri_count; i++) {
-        rc = copy_text(&s->conn.uris[i], c->uris[i]);
-        s->conn.uri_count = i + 1;
-    }
+    rc = slam_stream_init(&streams[e->stream_count], c, err, err_len);
     if (rc != SLAM_OK) {
-        stream_destroy(s);
-        return say(err, err_len, rc, "no memory for a stream");
+        slam_stream_destroy(&streams[e->stream_count]);
+        return rc;
     }
     return (int)e->stream_count++;
 }
 
-int
-slam_engine_add_operation(struct slam_engine *e, size_t stream, const char *name,
-                          uint8_t response_tag, uint32_t weight, const uint8_t *program,
-                          size_t program_len, const struct slam_value_source *sources,
-                          size_t source_count, char *err, size_t err_len)
+static int
+add_fault(const struct slam_engine *e, size_t stream, char *err, size_t err_len)
 {
-    struct slam_stream_op *ops;
-    struct slam_stream_op op = {.response_tag = response_tag, .weight = weight};
-    struct slam_stream *s;
-    int rc;
-
     if (e->state != NEW)
         return say(err, err_len, SLAM_ESTATE, "operations are added before prepare");
     if (stream >= e->stream_count)
         return say(err, err_len, SLAM_EINVAL, "no such stream");
-    s = &e->streams[stream];
-    if (weight < 1)
-        return say(err, err_len, SLAM_EINVAL, "an operation's weight is at least 1");
-    if (s->op_count >= MAX_OPERATIONS)
-        return say(err, err_len, SLAM_EINVAL, "too many operations in a stream");
-    rc = slam_op_create(program, program_len, sources, source_count, &op.op, err,
-                        err_len);
-    if (rc != SLAM_OK)
-        return rc;
-    ops = realloc(s->ops, (s->op_count + 1) * sizeof(*ops));
-    if (ops)
-        s->ops = ops;
-    if (!ops || copy_text(&op.name, name) != SLAM_OK) {
-        slam_op_destroy(op.op);
-        return say(err, err_len, SLAM_ENOMEM, "no memory for an operation");
-    }
-    s->ops[s->op_count] = op;
-    s->total_weight += weight;
-    if (slam_op_max_pdu(op.op) > s->max_pdu)
-        s->max_pdu = slam_op_max_pdu(op.op);
-    if (slam_op_scratch_len(op.op) > s->scratch_len)
-        s->scratch_len = slam_op_scratch_len(op.op);
-    return (int)s->op_count++;
+    return SLAM_OK;
+}
+
+int
+slam_engine_add_operation(struct slam_engine *e, size_t stream,
+                          const struct slam_operation_config *config, char *err,
+                          size_t err_len)
+{
+    int rc = add_fault(e, stream, err, err_len);
+
+    if (rc == SLAM_OK)
+        rc = slam_stream_add_operation(&e->streams[stream], config, e->feeds, err,
+                                       err_len);
+    return rc < 0 ? rc : (int)e->streams[stream].op_count - 1;
+}
+
+int
+slam_engine_add_script(struct slam_engine *e, size_t stream, uint32_t weight,
+                       const struct slam_step_config *steps, size_t step_count,
+                       char *err, size_t err_len)
+{
+    int rc = add_fault(e, stream, err, err_len);
+
+    if (rc == SLAM_OK)
+        rc = slam_stream_add_script(&e->streams[stream], weight, steps, step_count, err,
+                                    err_len);
+    return rc < 0 ? rc : (int)e->streams[stream].script_count - 1;
 }
 
 static int
@@ -300,8 +202,8 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     if (e->state != NEW)
         return say(err, err_len, SLAM_ESTATE, "prepare is called once");
     for (size_t i = 0; i < e->stream_count; i++) {
-        if (e->streams[i].op_count == 0)
-            return say(err, err_len, SLAM_EINVAL, "a stream has no operations");
+        if (e->streams[i].script_count == 0)
+            return say(err, err_len, SLAM_EINVAL, "a stream has no scripts");
         e->streams[i].first_op = e->op_count;
         e->op_count += e->streams[i].op_count;
         connections += e->streams[i].connections;
@@ -313,9 +215,14 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     if (!e->merged_ops || !e->merged_streams)
         return say(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
     slam_wire_init();
-    rc = slam_connector_create(connections < CONNECTOR_THREADS ? connections
-                                                               : CONNECTOR_THREADS,
-                               connections, &e->connector);
+    for (size_t i = 0; i < e->stream_count; i++) {
+        rc = slam_conn_config_prepare(&e->streams[i].conn, error);
+        if (rc != SLAM_OK)
+            return rc;
+    }
+    rc = slam_connector_create(
+        connections < SLAM_CONNECTOR_THREADS ? connections : SLAM_CONNECTOR_THREADS,
+        connections, &e->connector);
     if (rc != SLAM_OK)
         return say(err, err_len, rc, "the connector's threads could not be started");
     rc = create_workers(e, true, err, err_len);
@@ -337,6 +244,7 @@ slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_l
     if (e->state != PREPARED)
         return say(err, err_len, SLAM_ESTATE, "start comes once, after prepare");
     e->timeline.t0_ns = t0_ns;
+    atomic_init(&e->timeline.unfinished, (uint32_t)e->worker_count);
     e->state = RUNNING;
     for (size_t i = 0; i < e->worker_count; i++) {
         int rc = slam_worker_start(e->workers[i]);
@@ -421,6 +329,9 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
         return say(err, err_len, SLAM_ESTATE, "snapshots come between start and final");
     if (index != e->next_snapshot)
         return say(err, err_len, SLAM_EINVAL, "snapshots are read in order, each once");
+    /* all sessions of all streams are over: the run has nothing more to measure */
+    if (atomic_load_explicit(&e->timeline.unfinished, memory_order_acquire) == 0)
+        slam_engine_stop(e);
     for (size_t i = 0; i < e->worker_count; i++) {
         bool finished;
 
@@ -438,6 +349,9 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
         merge_worker(e, (uint32_t)i, slam_worker_is_open(e->workers[i]), records[i]);
         slam_recorder_release(slam_worker_recorder(e->workers[i]), index);
     }
+    for (size_t i = 0; i < e->stream_count; i++)
+        e->merged_streams[i].last_completion_ns =
+            after(e->merged_streams[i].last_completion_ns, e->timeline.t0_ns);
     e->next_snapshot++;
     if (final)
         e->state = DONE;

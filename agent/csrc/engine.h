@@ -10,6 +10,8 @@
 #define SLAM_ENGINE_H
 
 #include "conn.h"
+#include "ledger.h"
+#include "pacer.h"
 #include "recorder.h"
 #include "values.h"
 
@@ -42,7 +44,13 @@ struct slam_stream_config {
     bool start_tls;
     const char *ca_file; /* NULL: libldap's default */
     bool verify;
-    const char *bind_dn; /* NULL: anonymous */
+    const char *cert_file; /* the client's certificate; NULL: none */
+    const char *key_file;
+    const char *mechanism; /* SASL; NULL: simple */
+    const char *authcid;
+    const char *authzid;
+    const char *realm;
+    const char *bind_dn; /* NULL: anonymous, unless there is a mechanism */
     const char *bind_password;
     size_t bind_password_len;
     uint64_t connect_timeout_ns;
@@ -54,12 +62,78 @@ struct slam_stream_config {
     uint32_t total_connections;
     uint32_t in_flight;
     uint64_t think_time_ns;
-    uint64_t rate_events;
-    uint64_t rate_per_ns;
-    bool poisson;
-    uint32_t participant;
-    uint32_t participants;
+    const struct slam_rate_segment *segments;
+    size_t segment_count;
+    enum slam_arrivals arrivals;
     uint64_t max_backlog;
+    uint64_t total_operations;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t reconnect_operations;
+    uint64_t reconnect_ns;
+    uint64_t connect_spacing_ns;
+    uint32_t variables; /* of a session */
+    uint32_t ledgers;
+    const char *ledger_folder; /* where their files go; NULL where there are none */
+};
+
+enum slam_action {
+    SLAM_ACTION_REQUEST, /* a response follows */
+    SLAM_ACTION_UNBIND,  /* none does: the connection ends */
+    SLAM_ACTION_ABANDON  /* none does: the session's request before it is given up */
+};
+
+/* A request template: see op.h. */
+struct slam_template {
+    const uint8_t *program;
+    size_t program_len;
+    const struct slam_value_source *sources;
+    size_t source_count;
+};
+
+struct slam_let_config {
+    uint32_t variable;
+    struct slam_template text;
+};
+
+struct slam_capture_config {
+    uint32_t variable;
+    const uint8_t *attribute;
+    size_t attribute_len;
+};
+
+#define SLAM_NO_VARIABLE UINT32_MAX
+
+/* Variables are SLAM_NO_VARIABLE where they are not used. */
+struct slam_operation_config {
+    const char *name;
+    uint8_t response_tag; /* 0: there is no response */
+    uint8_t action;       /* an enum slam_action */
+    bool awaits;
+    struct slam_template request;
+    const int *success_codes;
+    size_t success_count;
+    const int *expected_codes;
+    size_t expected_count;
+    const struct slam_let_config *lets;
+    size_t let_count;
+    const struct slam_capture_config *captures;
+    size_t capture_count;
+    uint32_t cookie;
+    const char *mechanism; /* SASL; NULL: none */
+    uint32_t authcid;
+    uint32_t password;
+    uint32_t authzid;
+    uint32_t credentials;
+    uint32_t ledger;
+    uint32_t ledger_put;
+    uint32_t ledger_take;
+    enum slam_ledger_order ledger_order;
+};
+
+struct slam_step_config {
+    uint32_t operation;
+    uint64_t pause_ns;
 };
 
 /* Returns 0 and *engine, or a negative slam_err with the reason in err. */
@@ -76,10 +150,14 @@ int slam_engine_add_stream(struct slam_engine *engine,
 
 /* Returns the operation's index within its stream or a negative slam_err. */
 int slam_engine_add_operation(struct slam_engine *engine, size_t stream,
-                              const char *name, uint8_t response_tag, uint32_t weight,
-                              const uint8_t *program, size_t program_len,
-                              const struct slam_value_source *sources,
-                              size_t source_count, char *err, size_t err_len);
+                              const struct slam_operation_config *config, char *err,
+                              size_t err_len);
+
+/* Adds what clients of a stream do, one of its scripts at a time, drawn by weight.
+ * Returns the script's index within its stream or a negative slam_err. */
+int slam_engine_add_script(struct slam_engine *engine, size_t stream, uint32_t weight,
+                           const struct slam_step_config *steps, size_t step_count,
+                           char *err, size_t err_len);
 
 /* Sets all connections up. Blocks. Returns 0, or SLAM_ECONNECT with *error filled, or
  * another slam_err with the reason in err. */
@@ -112,7 +190,7 @@ struct slam_snapshot {
     uint64_t clock_step_ns;
     const struct slam_op_record *ops; /* [op_count][2]: outside, in measure */
     size_t op_count;
-    const struct slam_stream_record *streams;
+    const struct slam_stream_record *streams; /* last_completion_ns: after T0 */
     size_t stream_count;
     struct slam_worker_figures workers[2 * SLAM_MAX_WORKERS];
     size_t worker_count;

@@ -9,14 +9,21 @@
 #ifndef SLAM_FLOW_H
 #define SLAM_FLOW_H
 
+#include "sasl.h"
+#include "share.h"
 #include "thread.h"
 #include "worker.h"
 
 #define SLAM_RX_BYTES 65536u
 
+/* Longest response whose content is read when it does not come in one read. */
+#define SLAM_KEEP_BYTES 65536u
+
 enum slam_slot_state {
     SLAM_SLOT_FREE,
     SLAM_SLOT_SENT,
+    SLAM_SLOT_PAUSED,   /* between two steps of its session */
+    SLAM_SLOT_BLOCKED,  /* until the socket has taken another request whole */
     SLAM_SLOT_TIMED_OUT /* counted; its late response is still awaited */
 };
 
@@ -29,10 +36,37 @@ struct slam_slot {
     uint64_t slot_free_ns;
     uint64_t sent_ns;
     int32_t message_id;
-    uint32_t op;        /* index in the stream */
     uint32_t next_free; /* free: index of the next one in the connection */
+    uint16_t op;        /* index in the stream */
+    uint16_t step;      /* index in the stream */
     bool measured;      /* intended in the measure phase */
     uint8_t state;      /* enum slam_slot_state */
+};
+
+/* What a slot's session keeps where its stream has more than plain operations. */
+struct slam_session {
+    struct slam_slot *slot;
+    struct slam_session *next_paused;
+    struct slam_session *previous_paused;
+    uint64_t due_ns;   /* paused: when the next step is to be sent */
+    uint64_t captured; /* the request's captures that were found, as bits */
+    uint64_t taken;    /* of the ledger, by this request */
+    uint64_t intended; /* put into the ledger, by this request */
+    struct slam_sasl *sasl;
+    struct slam_variable *variables;
+    uint32_t pause_list; /* pausing: in which one */
+    bool pausing;        /* in a list of paused sessions */
+    bool ending;         /* pausing: no step follows */
+    bool has_taken;
+    bool has_intended;
+    bool has_more; /* the server has another page */
+    bool entry_seen;
+    bool sasl_failed;
+};
+
+struct slam_pause_list {
+    struct slam_session *head; /* by due_ns */
+    struct slam_session *tail;
 };
 
 struct slam_conn {
@@ -53,9 +87,17 @@ struct slam_conn {
     bool ready;           /* closed: the client may send when the connection is up */
     bool thinking;        /* closed: in the flow's think queue */
     bool waits_for_write; /* tx holds bytes, EPOLLOUT is armed */
+    bool retiring;        /* to be replaced as soon as nothing is in flight on it */
+    bool replacing;       /* closed on purpose, its successor is being set up */
+    bool unbound;         /* an unbind request was the last one */
+    bool abandons;        /* responses to abandoned requests may still come */
     uint8_t *tx;          /* one request that the socket did not take whole */
     size_t tx_len;
     size_t tx_pos;
+    uint64_t requests; /* sent since the connection is up */
+    uint64_t up_since_ns;
+    uint8_t *kept; /* the part of a response that came in earlier reads */
+    size_t kept_len;
     struct slam_conn *next_usable;
     struct slam_conn *next_thinking;
     uint64_t due_ns; /* closed: when the client's start or think time ends */
@@ -71,11 +113,20 @@ struct slam_flow {
     struct slam_slot *slots;
     uint8_t *wires; /* storage of the connections' wires, one after the other */
     uint8_t *tx;
+    uint8_t *kept;
+    struct slam_session *sessions; /* as slots; NULL: the stream needs none */
+    struct slam_variable *variables;
+    struct slam_pause_list *pauses; /* [pause_count] */
+    struct slam_ledger **ledgers;
+    struct slam_share share;               /* of the run's connections */
     struct slam_value_state *value_states; /* of all operations, in their order */
-    size_t *first_state;                   /* [op_count] */
+    size_t *first_state;                   /* [op_count]: of the lets, then the op */
     struct slam_rng values_rng;
     struct slam_rng backoff_rng; /* its own: a lost connection changes no value */
     uint32_t slot_bits;
+    uint64_t sessions_left;   /* that may still begin; UINT64_MAX: no limit */
+    uint64_t active;          /* sessions under way */
+    bool ended;               /* no session begins any more */
     uint64_t in_flight;       /* sent, neither done, timed out nor lost */
     struct slam_slot *oldest; /* sent slots by time of sending */
     struct slam_slot *newest;
@@ -101,7 +152,7 @@ struct slam_flow {
 
 struct slam_arrival {
     uint64_t intended_ns;
-    uint32_t op;
+    uint32_t script;
 };
 
 struct slam_worker {
@@ -114,7 +165,9 @@ struct slam_worker {
     int timer_fd;      /* CLOCK_MONOTONIC */
     uint64_t armed_ns; /* when it rings; UINT64_MAX: not armed */
     bool draining;
-    uint64_t in_flight;          /* over all flows */
+    uint64_t active;             /* sessions under way, over all flows */
+    uint64_t replacing;          /* connections of that state, over all flows */
+    bool finished;               /* counted as such in the time line */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
     char *scratch;               /* for encoding values */
     uint8_t *pdu;                /* for encoding requests: ends at pdu + pdu_len */
@@ -130,16 +183,23 @@ struct slam_worker {
     _Atomic uint64_t start_error_ns;
 };
 
-/* Gives the worker its share of the stream. Returns 0 or SLAM_ENOMEM; the flow can be
- * destroyed either way. */
+/* Gives the worker its share of the stream. Returns 0 or a negative slam_err with the
+ * reason in err; the flow can be destroyed either way. */
 int slam_flow_init(struct slam_flow *flow, struct slam_worker *worker,
-                   size_t stream_index);
+                   size_t stream_index, char *err, size_t err_len);
 
 /* Closes the flow's connections and frees its memory. */
 void slam_flow_destroy(struct slam_flow *flow);
 
-/* Draws the operation of the flow's next request. */
+/* Draws the script of the flow's next session. */
 uint32_t slam_flow_pick(struct slam_flow *flow);
+
+/* The session of a slot; NULL where the stream needs none. */
+static inline struct slam_session *
+slam_flow_session(const struct slam_flow *flow, const struct slam_slot *slot)
+{
+    return flow->sessions ? &flow->sessions[slot - flow->slots] : NULL;
+}
 
 /* Whether a request intended then belongs to the measure phase. */
 bool slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns);

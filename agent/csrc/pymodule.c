@@ -19,6 +19,7 @@ struct module_state {
     PyObject *connect_error;
     PyObject *engine_type;
     PyObject *responder_type;
+    PyObject *histogram_type;
 };
 
 static struct PyModuleDef module_def;
@@ -228,6 +229,52 @@ uri_array(PyObject *sequence, size_t *count, PyObject **keep)
     return uris;
 }
 
+/* A rate profile as segments; NULL with an exception set. */
+static struct slam_rate_segment *
+segment_array(PyObject *sequence, size_t *count)
+{
+    Py_ssize_t n = PySequence_Size(sequence);
+    struct slam_rate_segment *segments;
+
+    if (n < 0)
+        return NULL;
+    segments = PyMem_Calloc((size_t)(n ? n : 1), sizeof(*segments));
+    if (!segments) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        struct slam_rate_segment *segment = &segments[i];
+        unsigned long long duration = 0;
+        int kind = 0;
+        int ok =
+            item && PyArg_ParseTuple(item, "iKddd;a segment of a rate profile", &kind,
+                                     &duration, &segment->a, &segment->b, &segment->c);
+
+        Py_XDECREF(item);
+        if (!ok) {
+            PyMem_Free(segments);
+            return NULL;
+        }
+        segment->kind = (enum slam_rate_kind)kind;
+        segment->duration_ns = duration;
+    }
+    *count = (size_t)n;
+    return segments;
+}
+
+/* The index of a name in a table that ends with NULL; -1 with ValueError set. */
+static int
+choice(const char *what, const char *name, const char *const *names)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    PyErr_Format(PyExc_ValueError, "there is no %s '%s'", what, name);
+    return -1;
+}
+
 static PyObject *
 engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
@@ -247,130 +294,398 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
                             "total_connections",
                             "in_flight",
                             "think_time_ns",
-                            "rate_events",
-                            "rate_per_ns",
-                            "poisson",
-                            "participant",
-                            "participants",
+                            "profile",
+                            "arrivals",
                             "max_backlog",
+                            "cert_file",
+                            "key_file",
+                            "mechanism",
+                            "authcid",
+                            "authzid",
+                            "realm",
+                            "total_operations",
+                            "start_ns",
+                            "end_ns",
+                            "reconnect_operations",
+                            "reconnect_ns",
+                            "connect_spacing_ns",
+                            "variables",
+                            "ledgers",
+                            "ledger_folder",
                             NULL};
+    static const char *const models[] = {"closed", "open", NULL};
+    static const char *const processes[] = {"constant", "poisson", "uniform", NULL};
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_stream_config c = {0};
     PyObject *uris;
+    PyObject *profile = NULL;
     PyObject *keep = NULL;
-    int start_tls, verify, poisson;
-    const char *model;
+    int start_tls, verify, model, arrivals;
+    const char *model_name;
+    const char *arrivals_name = "constant";
     Py_ssize_t password_len = 0;
-    unsigned long long connect_timeout, request_timeout, think, events, per, backlog;
+    unsigned long long connect_timeout, request_timeout, think = 0, backlog = 0;
+    unsigned long long total = 0, start = 0, end = 0;
+    unsigned long long operations = 0, life = 0, spacing = 0;
     const char **texts = NULL;
+    struct slam_rate_segment *segments = NULL;
     char err[ERR_LEN];
-    int rc;
+    int rc = -1;
 
     if (!is_open(self) ||
         !PyArg_ParseTupleAndKeywords(
-            args, kwargs, "sOpzpzz#KKsIIIIIKKKpIIK", names, &c.name, &uris, &start_tls,
-            &c.ca_file, &verify, &c.bind_dn, &c.bind_password, &password_len,
-            &connect_timeout, &request_timeout, &model, &c.connections,
-            &c.first_connection, &c.connection_stride, &c.total_connections,
-            &c.in_flight, &think, &events, &per, &poisson, &c.participant,
-            &c.participants, &backlog))
+            args, kwargs, "sOpzpzz#KKsIIIII|$KOsKzzzzzzKKKKKKIIz", names, &c.name,
+            &uris, &start_tls, &c.ca_file, &verify, &c.bind_dn, &c.bind_password,
+            &password_len, &connect_timeout, &request_timeout, &model_name,
+            &c.connections, &c.first_connection, &c.connection_stride,
+            &c.total_connections, &c.in_flight, &think, &profile, &arrivals_name,
+            &backlog, &c.cert_file, &c.key_file, &c.mechanism, &c.authcid, &c.authzid,
+            &c.realm, &total, &start, &end, &operations, &life, &spacing, &c.variables,
+            &c.ledgers, &c.ledger_folder))
         return NULL;
-    if (strcmp(model, "open") != 0 && strcmp(model, "closed") != 0) {
-        PyErr_Format(PyExc_ValueError, "model must be 'open' or 'closed', got '%s'",
-                     model);
+    model = choice("load model", model_name, models);
+    arrivals = model < 0 ? -1 : choice("arrival process", arrivals_name, processes);
+    if (arrivals < 0)
         return NULL;
-    }
     texts = uri_array(uris, &c.uri_count, &keep);
-    if (!texts) {
-        Py_XDECREF(keep);
-        return NULL;
+    if (texts && profile)
+        segments = segment_array(profile, &c.segment_count);
+    if (texts && (segments || !profile)) {
+        c.uris = texts;
+        c.segments = segments;
+        c.start_tls = start_tls;
+        c.verify = verify;
+        c.bind_password_len = (size_t)password_len;
+        c.connect_timeout_ns = connect_timeout;
+        c.request_timeout_ns = request_timeout;
+        c.open = model == 1;
+        c.arrivals = (enum slam_arrivals)arrivals;
+        c.think_time_ns = think;
+        c.max_backlog = backlog;
+        c.total_operations = total;
+        c.start_ns = start;
+        c.end_ns = end;
+        c.reconnect_operations = operations;
+        c.reconnect_ns = life;
+        c.connect_spacing_ns = spacing;
+        rc = slam_engine_add_stream(self->engine, &c, err, sizeof(err));
+        if (rc < 0)
+            raise_err(rc, err);
     }
-    c.uris = texts;
-    c.start_tls = start_tls;
-    c.verify = verify;
-    c.bind_password_len = (size_t)password_len;
-    c.connect_timeout_ns = connect_timeout;
-    c.request_timeout_ns = request_timeout;
-    c.open = strcmp(model, "open") == 0;
-    c.think_time_ns = think;
-    c.rate_events = events;
-    c.rate_per_ns = per;
-    c.poisson = poisson;
-    c.max_backlog = backlog;
-    rc = slam_engine_add_stream(self->engine, &c, err, sizeof(err));
     PyMem_Free(texts);
-    Py_DECREF(keep);
-    return rc < 0 ? raise_err(rc, err) : PyLong_FromLong(rc);
+    PyMem_Free(segments);
+    Py_XDECREF(keep);
+    return rc < 0 ? NULL : PyLong_FromLong(rc);
 }
+
+/* A template as the engine takes it; its texts belong to the Python objects. */
+struct template_arguments {
+    struct slam_template template;
+    struct slam_value_source *sources;
+    PyObject *keep; /* a tuple of the sources' tuples */
+};
 
 static int
 read_source(PyObject *tuple, struct slam_value_source *source)
 {
     int kind;
     long long lo, hi, step;
-    const char *charset;
-    Py_ssize_t charset_len;
+    const char *data;
+    Py_ssize_t data_len;
 
-    if (!PyTuple_Check(tuple)) {
-        PyErr_SetString(PyExc_TypeError, "a value source is a tuple");
+    if (!PyArg_ParseTuple(tuple, "iLLLIy#dd;a value source", &kind, &lo, &hi, &step,
+                          &source->width, &data, &data_len, &source->a, &source->b))
         return -1;
-    }
-    if (!PyArg_ParseTuple(tuple, "iLLLIy#", &kind, &lo, &hi, &step, &source->width,
-                          &charset, &charset_len))
-        return -1;
-    if (charset_len > (Py_ssize_t)sizeof(source->charset)) {
-        PyErr_SetString(PyExc_ValueError, "a character set has at most 256 characters");
-        return -1;
-    }
     source->kind = (enum slam_value_kind)kind;
     source->lo = lo;
     source->hi = hi;
     source->step = step;
-    memcpy(source->charset, charset, (size_t)charset_len);
-    source->charset_len = (uint32_t)charset_len;
+    source->data = (const uint8_t *)data;
+    source->data_len = (size_t)data_len;
+    return 0;
+}
+
+static void
+template_release(struct template_arguments *t)
+{
+    PyMem_Free(t->sources);
+    Py_XDECREF(t->keep);
+}
+
+static int
+template_read(struct template_arguments *t, const char *program, Py_ssize_t program_len,
+              PyObject *values)
+{
+    Py_ssize_t count;
+
+    *t = (struct template_arguments){0};
+    t->keep = PySequence_Tuple(values);
+    if (!t->keep)
+        return -1;
+    count = PyTuple_Size(t->keep);
+    t->sources = PyMem_Calloc((size_t)(count ? count : 1), sizeof(*t->sources));
+    if (!t->sources) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PyTuple_GetItem(t->keep, i);
+
+        if (!PyTuple_Check(item)) {
+            PyErr_SetString(PyExc_TypeError, "a value source is a tuple");
+            return -1;
+        }
+        if (read_source(item, &t->sources[i]) != 0)
+            return -1;
+    }
+    t->template = (struct slam_template){.program = (const uint8_t *)program,
+                                         .program_len = (size_t)program_len,
+                                         .sources = t->sources,
+                                         .source_count = (size_t)count};
+    return 0;
+}
+
+/* A variable's number; negative: none. */
+static uint32_t
+variable(int number)
+{
+    return number < 0 ? SLAM_NO_VARIABLE : (uint32_t)number;
+}
+
+/* Everything of an operation that is a sequence, read into tables of C. */
+struct operation_arguments {
+    struct template_arguments request;
+    struct template_arguments *lets;
+    Py_ssize_t let_count;
+    struct slam_let_config *let_configs;
+    struct slam_capture_config *captures;
+    int *success_codes;
+    int *expected_codes;
+    PyObject *keep[4]; /* tuples whose items are borrowed */
+};
+
+static void
+operation_release(struct operation_arguments *o)
+{
+    template_release(&o->request);
+    for (Py_ssize_t i = 0; o->lets && i < o->let_count; i++)
+        template_release(&o->lets[i]);
+    PyMem_Free(o->lets);
+    PyMem_Free(o->let_configs);
+    PyMem_Free(o->captures);
+    PyMem_Free(o->success_codes);
+    PyMem_Free(o->expected_codes);
+    for (size_t i = 0; i < sizeof(o->keep) / sizeof(o->keep[0]); i++)
+        Py_XDECREF(o->keep[i]);
+}
+
+/* The sequence as a tuple in *keep and a zeroed table of as many elements. An absent
+ * sequence is an empty one. */
+static void *
+table_for(PyObject *sequence, size_t size, PyObject **keep, size_t *count)
+{
+    void *table;
+
+    *keep = sequence ? PySequence_Tuple(sequence) : PyTuple_New(0);
+    if (!*keep)
+        return NULL;
+    *count = (size_t)PyTuple_Size(*keep);
+    table = PyMem_Calloc(*count ? *count : 1, size);
+    if (!table)
+        PyErr_NoMemory();
+    return table;
+}
+
+static int
+read_codes(PyObject *sequence, int **codes, PyObject **keep, size_t *count)
+{
+    *codes = table_for(sequence, sizeof(**codes), keep, count);
+    if (!*codes)
+        return -1;
+    for (size_t i = 0; i < *count; i++) {
+        (*codes)[i] = (int)PyLong_AsLong(PyTuple_GetItem(*keep, (Py_ssize_t)i));
+        if (PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+static int
+read_lets(PyObject *sequence, struct operation_arguments *o,
+          struct slam_operation_config *c)
+{
+    o->let_configs =
+        table_for(sequence, sizeof(*o->let_configs), &o->keep[2], &c->let_count);
+    if (!o->let_configs)
+        return -1;
+    o->lets = PyMem_Calloc(c->let_count ? c->let_count : 1, sizeof(*o->lets));
+    if (!o->lets) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < c->let_count; i++) {
+        PyObject *values;
+        const char *program;
+        Py_ssize_t program_len;
+
+        if (!PyArg_ParseTuple(PyTuple_GetItem(o->keep[2], (Py_ssize_t)i), "Iy#O;a let",
+                              &o->let_configs[i].variable, &program, &program_len,
+                              &values))
+            return -1;
+        o->let_count = (Py_ssize_t)i + 1;
+        if (template_read(&o->lets[i], program, program_len, values) != 0)
+            return -1;
+        o->let_configs[i].text = o->lets[i].template;
+    }
+    c->lets = o->let_configs;
+    return 0;
+}
+
+static int
+read_captures(PyObject *sequence, struct operation_arguments *o,
+              struct slam_operation_config *c)
+{
+    o->captures =
+        table_for(sequence, sizeof(*o->captures), &o->keep[3], &c->capture_count);
+    if (!o->captures)
+        return -1;
+    for (size_t i = 0; i < c->capture_count; i++) {
+        const char *attribute;
+        Py_ssize_t attribute_len;
+
+        if (!PyArg_ParseTuple(PyTuple_GetItem(o->keep[3], (Py_ssize_t)i),
+                              "Iy#;a capture", &o->captures[i].variable, &attribute,
+                              &attribute_len))
+            return -1;
+        o->captures[i].attribute = (const uint8_t *)attribute;
+        o->captures[i].attribute_len = (size_t)attribute_len;
+    }
+    c->captures = o->captures;
+    return 0;
+}
+
+static int
+read_sasl(PyObject *tuple, struct slam_operation_config *c)
+{
+    int authcid = -1, password = -1, authzid = -1, credentials = -1;
+
+    if (tuple && tuple != Py_None) {
+        if (!PyTuple_Check(tuple)) {
+            PyErr_SetString(PyExc_TypeError, "sasl is a tuple");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(tuple, "siiii;sasl", &c->mechanism, &authcid, &password,
+                              &authzid, &credentials))
+            return -1;
+    }
+    c->authcid = variable(authcid);
+    c->password = variable(password);
+    c->authzid = variable(authzid);
+    c->credentials = variable(credentials);
     return 0;
 }
 
 static PyObject *
 engine_add_operation(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"stream", "name", "response_tag", "weight", "program",
-                            "values", NULL};
+    static char *names[] = {"stream",         "name",
+                            "response_tag",   "program",
+                            "values",         "success_codes",
+                            "expected_codes", "lets",
+                            "captures",       "cookie_variable",
+                            "action",         "awaits",
+                            "sasl",           "ledger",
+                            "ledger_put",     "ledger_take",
+                            "ledger_order",   NULL};
+    static const char *const actions[] = {"request", "unbind", "abandon", NULL};
+    static const char *const orders[] = {"fifo", "lifo", "random", NULL};
+    static const int success = 0;
+    struct engine_object *self = (struct engine_object *)self_object;
+    struct slam_operation_config c = {.success_codes = &success, .success_count = 1};
+    struct operation_arguments o = {0};
+    unsigned int stream;
+    const char *program;
+    Py_ssize_t program_len;
+    PyObject *values;
+    PyObject *success_codes = NULL, *expected_codes = NULL;
+    PyObject *lets = NULL, *captures = NULL, *sasl = NULL;
+    int cookie = -1, awaits = 1, put_into = -1, take_from = -1, action, order;
+    const char *action_name = "request";
+    const char *order_name = "fifo";
+    char err[ERR_LEN];
+    int rc = -1;
+
+    if (!is_open(self) ||
+        !PyArg_ParseTupleAndKeywords(
+            args, kwargs, "Isby#O|$OOOOispOIiis", names, &stream, &c.name,
+            &c.response_tag, &program, &program_len, &values, &success_codes,
+            &expected_codes, &lets, &captures, &cookie, &action_name, &awaits, &sasl,
+            &c.ledger, &put_into, &take_from, &order_name))
+        return NULL;
+    action = choice("action", action_name, actions);
+    order = action < 0 ? -1 : choice("order", order_name, orders);
+    if (order < 0)
+        return NULL;
+    c.action = (uint8_t)action;
+    c.ledger_order = (enum slam_ledger_order)order;
+    c.awaits = awaits;
+    c.cookie = variable(cookie);
+    c.ledger_put = variable(put_into);
+    c.ledger_take = variable(take_from);
+    if (template_read(&o.request, program, program_len, values) == 0 &&
+        read_codes(expected_codes, &o.expected_codes, &o.keep[0], &c.expected_count) ==
+            0 &&
+        (!success_codes || read_codes(success_codes, &o.success_codes, &o.keep[1],
+                                      &c.success_count) == 0) &&
+        read_lets(lets, &o, &c) == 0 && read_captures(captures, &o, &c) == 0 &&
+        read_sasl(sasl, &c) == 0) {
+        c.request = o.request.template;
+        c.expected_codes = o.expected_codes;
+        if (success_codes)
+            c.success_codes = o.success_codes;
+        rc = slam_engine_add_operation(self->engine, stream, &c, err, sizeof(err));
+        if (rc < 0)
+            raise_err(rc, err);
+    }
+    operation_release(&o);
+    return rc < 0 ? NULL : PyLong_FromLong(rc);
+}
+
+static PyObject *
+engine_add_script(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"stream", "weight", "steps", NULL};
     struct engine_object *self = (struct engine_object *)self_object;
     unsigned int stream, weight;
-    unsigned char tag;
-    const char *name;
-    const char *program;
-    Py_ssize_t program_len, count;
-    PyObject *values;
-    struct slam_value_source *sources;
+    PyObject *sequence;
+    PyObject *keep = NULL;
+    struct slam_step_config *steps;
+    size_t count = 0;
     char err[ERR_LEN];
     int rc = 0;
 
-    if (!is_open(self) ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "IsbIy#O", names, &stream, &name,
-                                     &tag, &weight, &program, &program_len, &values))
+    if (!is_open(self) || !PyArg_ParseTupleAndKeywords(args, kwargs, "I$IO", names,
+                                                       &stream, &weight, &sequence))
         return NULL;
-    count = PySequence_Size(values);
-    if (count < 0)
-        return NULL;
-    sources = PyMem_Calloc((size_t)(count ? count : 1), sizeof(*sources));
-    if (!sources)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count && rc == 0; i++) {
-        PyObject *item = PySequence_GetItem(values, i);
+    steps = table_for(sequence, sizeof(*steps), &keep, &count);
+    for (size_t i = 0; steps && rc == 0 && i < count; i++) {
+        unsigned long long pause;
 
-        rc = item ? read_source(item, &sources[i]) : -1;
-        Py_XDECREF(item);
+        if (!PyArg_ParseTuple(PyTuple_GetItem(keep, (Py_ssize_t)i), "IK;a step",
+                              &steps[i].operation, &pause))
+            rc = -1;
+        else
+            steps[i].pause_ns = pause;
     }
-    if (rc == 0)
-        rc = slam_engine_add_operation(self->engine, stream, name, tag, weight,
-                                       (const uint8_t *)program, (size_t)program_len,
-                                       sources, (size_t)count, err, sizeof(err));
-    PyMem_Free(sources);
-    if (PyErr_Occurred())
-        return NULL;
-    return rc < 0 ? raise_err(rc, err) : PyLong_FromLong(rc);
+    if (steps && rc == 0) {
+        rc = slam_engine_add_script(self->engine, stream, weight, steps, count, err,
+                                    sizeof(err));
+        if (rc < 0)
+            raise_err(rc, err);
+    }
+    PyMem_Free(steps);
+    Py_XDECREF(keep);
+    return PyErr_Occurred() ? NULL : PyLong_FromLong(rc);
 }
 
 /* A directory's own words, in whatever encoding they are. */
@@ -517,6 +832,7 @@ op_is_empty(const struct slam_op_record *op)
 {
     return op->scheduled == 0 && op->sent == 0 && op->completed == 0 &&
            op->dropped == 0 && op->unresolved == 0 && op->timed_out == 0 &&
+           op->abandoned == 0 && op->substituted == 0 && op->requests == 0 &&
            op->entries == 0 && op->references == 0;
 }
 
@@ -533,8 +849,12 @@ op_dict(const struct slam_engine *engine, const struct slam_op_record *op, size_
          put(d, "measured", PyBool_FromLong(measured)) ||
          put_u64(d, "scheduled", op->scheduled) || put_u64(d, "sent", op->sent) ||
          put_u64(d, "completed", op->completed) ||
-         put_u64(d, "succeeded", op->succeeded) || put_u64(d, "failed", op->failed) ||
-         put_u64(d, "dropped", op->dropped) ||
+         put_u64(d, "succeeded", op->succeeded) ||
+         put_u64(d, "expected", op->expected) || put_u64(d, "failed", op->failed) ||
+         put_u64(d, "dropped", op->dropped) || put_u64(d, "abandoned", op->abandoned) ||
+         put_u64(d, "substituted", op->substituted) ||
+         put_u64(d, "captures_missing", op->captures_missing) ||
+         put_u64(d, "requests", op->requests) ||
          put_u64(d, "unresolved", op->unresolved) ||
          put_u64(d, "timed_out", op->timed_out) || put_u64(d, "entries", op->entries) ||
          put_u64(d, "references", op->references) ||
@@ -547,10 +867,14 @@ op_dict(const struct slam_engine *engine, const struct slam_op_record *op, size_
 static PyObject *
 stream_dict(const struct slam_stream_record *s, size_t index)
 {
+    static const char *const times[SLAM_SET_UP_TIMES] = {"connect_time", "tcp_time",
+                                                         "tls_time", "bind_time"};
     PyObject *d = PyDict_New();
 
     if (d &&
         (put_u64(d, "stream", index) || put_u64(d, "connects", s->connects) ||
+         put_u64(d, "binds", s->binds) || put_u64(d, "extended", s->extended) ||
+         put_u64(d, "unbinds", s->unbinds) ||
          put_u64(d, "connect_failures", s->connect_failures) ||
          put_u64(d, "disconnects", s->disconnects) ||
          put_u64(d, "protocol_errors", s->protocol_errors) ||
@@ -559,8 +883,11 @@ stream_dict(const struct slam_stream_record *s, size_t index)
          put_u64(d, "notices", s->notices) ||
          put_u64(d, "stamps_missing", s->stamps_missing) ||
          put_u64(d, "in_flight", s->in_flight) || put_u64(d, "backlog", s->backlog) ||
-         put(d, "connect_time", pack_histogram(&s->connect_time))))
+         put_u64(d, "last_completion_ns", s->last_completion_ns)))
         Py_CLEAR(d);
+    for (size_t i = 0; d && i < SLAM_SET_UP_TIMES; i++)
+        if (put(d, times[i], pack_histogram(&s->set_up[i])))
+            Py_CLEAR(d);
     return d;
 }
 
@@ -668,6 +995,8 @@ static PyMethodDef engine_methods[] = {
     {"add_stream", (PyCFunction)(void (*)(void))engine_add_stream,
      METH_VARARGS | METH_KEYWORDS, NULL},
     {"add_operation", (PyCFunction)(void (*)(void))engine_add_operation,
+     METH_VARARGS | METH_KEYWORDS, NULL},
+    {"add_script", (PyCFunction)(void (*)(void))engine_add_script,
      METH_VARARGS | METH_KEYWORDS, NULL},
     {"prepare", engine_prepare, METH_NOARGS, NULL},
     {"start", engine_start, METH_O, NULL},
@@ -938,6 +1267,90 @@ static PyType_Spec responder_spec = {.name = "ldapslam.agent._engine.Responder",
                                      .flags = Py_TPFLAGS_DEFAULT,
                                      .slots = responder_slots};
 
+/* -- Histogram: for what is measured in Python -- */
+
+struct histogram_object {
+    PyObject_HEAD struct slam_histogram *histogram;
+};
+
+static int
+histogram_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {NULL};
+    struct histogram_object *self = (struct histogram_object *)self_object;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "", names))
+        return -1;
+    if (!self->histogram)
+        self->histogram = PyMem_Malloc(sizeof(*self->histogram));
+    if (!self->histogram) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    slam_histogram_clear(self->histogram);
+    return 0;
+}
+
+static void
+histogram_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    PyMem_Free(((struct histogram_object *)self)->histogram);
+    release(self);
+    Py_DECREF(type);
+}
+
+static struct slam_histogram *
+histogram_of(PyObject *self)
+{
+    struct slam_histogram *h = ((struct histogram_object *)self)->histogram;
+
+    if (!h)
+        PyErr_SetString(PyExc_RuntimeError, "the histogram is not initialised");
+    return h;
+}
+
+static PyObject *
+histogram_record_ns(PyObject *self, PyObject *arg)
+{
+    struct slam_histogram *h = histogram_of(self);
+    unsigned long long value_ns = h ? PyLong_AsUnsignedLongLong(arg) : 0;
+
+    if (PyErr_Occurred())
+        return NULL;
+    slam_histogram_record(h, value_ns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+histogram_pack(PyObject *self, PyObject *unused)
+{
+    struct slam_histogram *h = histogram_of(self);
+    PyObject *packed = h ? pack_histogram(h) : NULL;
+
+    (void)unused;
+    if (packed)
+        slam_histogram_reset(h);
+    return packed;
+}
+
+static PyMethodDef histogram_methods[] = {
+    {"record_ns", histogram_record_ns, METH_O, NULL},
+    {"pack", histogram_pack, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot histogram_slots[] = {{Py_tp_init, histogram_init},
+                                        {Py_tp_dealloc, histogram_dealloc},
+                                        {Py_tp_methods, histogram_methods},
+                                        {0, NULL}};
+
+static PyType_Spec histogram_spec = {.name = "ldapslam.agent._engine.Histogram",
+                                     .basicsize = sizeof(struct histogram_object),
+                                     .flags = Py_TPFLAGS_DEFAULT,
+                                     .slots = histogram_slots};
+
 /* -- module -- */
 
 static int
@@ -951,11 +1364,14 @@ module_exec(PyObject *module)
         NULL);
     state->engine_type = PyType_FromModuleAndSpec(module, &engine_spec, NULL);
     state->responder_type = PyType_FromModuleAndSpec(module, &responder_spec, NULL);
-    if (!state->connect_error || !state->engine_type || !state->responder_type)
+    state->histogram_type = PyType_FromModuleAndSpec(module, &histogram_spec, NULL);
+    if (!state->connect_error || !state->engine_type || !state->responder_type ||
+        !state->histogram_type)
         return -1;
     if (PyModule_AddObjectRef(module, "ConnectError", state->connect_error) ||
         PyModule_AddObjectRef(module, "Engine", state->engine_type) ||
-        PyModule_AddObjectRef(module, "Responder", state->responder_type))
+        PyModule_AddObjectRef(module, "Responder", state->responder_type) ||
+        PyModule_AddObjectRef(module, "Histogram", state->histogram_type))
         return -1;
     return 0;
 }
@@ -968,6 +1384,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->connect_error);
     Py_VISIT(state->engine_type);
     Py_VISIT(state->responder_type);
+    Py_VISIT(state->histogram_type);
     return 0;
 }
 
@@ -979,6 +1396,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->connect_error);
     Py_CLEAR(state->engine_type);
     Py_CLEAR(state->responder_type);
+    Py_CLEAR(state->histogram_type);
     return 0;
 }
 

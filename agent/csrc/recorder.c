@@ -20,8 +20,9 @@ slam_op_record_clear(struct slam_op_record *op)
 void
 slam_stream_record_clear(struct slam_stream_record *stream)
 {
-    memset(stream, 0, offsetof(struct slam_stream_record, connect_time));
-    slam_histogram_reset(&stream->connect_time);
+    memset(stream, 0, offsetof(struct slam_stream_record, set_up));
+    for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
+        slam_histogram_reset(&stream->set_up[time]);
 }
 
 static void
@@ -129,10 +130,15 @@ slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *fro
     to->sent += from->sent;
     to->completed += from->completed;
     to->succeeded += from->succeeded;
+    to->expected += from->expected;
     to->failed += from->failed;
     to->dropped += from->dropped;
     to->unresolved += from->unresolved;
     to->timed_out += from->timed_out;
+    to->abandoned += from->abandoned;
+    to->substituted += from->substituted;
+    to->captures_missing += from->captures_missing;
+    to->requests += from->requests;
     to->entries += from->entries;
     to->references += from->references;
     for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
@@ -148,6 +154,9 @@ slam_stream_record_merge(struct slam_stream_record *to,
                          const struct slam_stream_record *from)
 {
     to->connects += from->connects;
+    to->binds += from->binds;
+    to->extended += from->extended;
+    to->unbinds += from->unbinds;
     to->connect_failures += from->connect_failures;
     to->disconnects += from->disconnects;
     to->protocol_errors += from->protocol_errors;
@@ -157,5 +166,8 @@ slam_stream_record_merge(struct slam_stream_record *to,
     to->stamps_missing += from->stamps_missing;
     to->in_flight += from->in_flight;
     to->backlog += from->backlog;
-    slam_histogram_merge(&to->connect_time, &from->connect_time);
+    if (from->last_completion_ns > to->last_completion_ns)
+        to->last_completion_ns = from->last_completion_ns;
+    for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
+        slam_histogram_merge(&to->set_up[time], &from->set_up[time]);
 }

@@ -22,20 +22,32 @@ enum slam_metric {
     SLAM_METRICS
 };
 
-enum slam_outcome { SLAM_SUCCEEDED, SLAM_FAILED, SLAM_OUTCOMES };
+enum slam_outcome {
+    SLAM_SUCCEEDED,
+    SLAM_FAILED,   /* a result code that the job does not expect */
+    SLAM_EXPECTED, /* one that it does, other than success */
+    SLAM_TIMED_OUT,
+    SLAM_UNRESOLVED, /* the last two: times up to when the request was given up */
+    SLAM_OUTCOMES
+};
 
 #define SLAM_RESULT_CODES 128u /* codes from 128 up share one more counter */
 
 /* One operation of one stream, of requests either in or outside the measure phase. */
 struct slam_op_record {
-    uint64_t scheduled;
-    uint64_t sent;
-    uint64_t completed; /* succeeded or failed */
+    uint64_t scheduled; /* = sent + dropped + substituted */
+    uint64_t sent;      /* = completed + timed_out + unresolved + abandoned */
+    uint64_t completed; /* = succeeded + expected + failed */
     uint64_t succeeded;
+    uint64_t expected;
     uint64_t failed;
     uint64_t dropped;
     uint64_t unresolved; /* lost with their connection, or in flight at the end */
     uint64_t timed_out;
+    uint64_t abandoned;        /* given up by an abandon request */
+    uint64_t substituted;      /* needed an entry of a ledger that was empty */
+    uint64_t captures_missing; /* completed without what a later step needs */
+    uint64_t requests;         /* PDUs; more than sent in binds of several steps */
     uint64_t entries;
     uint64_t references;
     uint64_t result_codes[SLAM_RESULT_CODES + 1];
@@ -48,18 +60,31 @@ void slam_op_record_clear(struct slam_op_record *op);
 /* Adds every counter and histogram of `from` to `to`. */
 void slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from);
 
+/* Times of a connection's set-up. */
+enum slam_set_up_time {
+    SLAM_CONNECT_TIME, /* all of it */
+    SLAM_TCP_TIME,
+    SLAM_TLS_TIME,
+    SLAM_BIND_TIME,
+    SLAM_SET_UP_TIMES
+};
+
 struct slam_stream_record {
     uint64_t connects;
+    uint64_t binds;    /* requests of set-up and closing, beside the operations: */
+    uint64_t extended; /* StartTLS */
+    uint64_t unbinds;
     uint64_t connect_failures;
     uint64_t disconnects;
     uint64_t protocol_errors;
     uint64_t late_responses;
     uint64_t unexpected_messages;
-    uint64_t notices;        /* unsolicited notifications */
-    uint64_t stamps_missing; /* responses without a usable kernel stamp */
-    uint64_t in_flight;      /* at the interval's end */
-    uint64_t backlog;        /* at the interval's end */
-    struct slam_histogram connect_time;
+    uint64_t notices;            /* unsolicited notifications */
+    uint64_t stamps_missing;     /* responses without a usable kernel stamp */
+    uint64_t in_flight;          /* at the interval's end */
+    uint64_t backlog;            /* at the interval's end */
+    uint64_t last_completion_ns; /* CLOCK_MONOTONIC; 0: none in this interval */
+    struct slam_histogram set_up[SLAM_SET_UP_TIMES];
 };
 
 void slam_stream_record_clear(struct slam_stream_record *stream);

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "schedule.h"
+#include "session.h"
 
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,12 +18,19 @@
 
 /* -- slots -- */
 
+static uint64_t
+since(uint64_t later_ns, uint64_t earlier_ns)
+{
+    return later_ns > earlier_ns ? later_ns - earlier_ns : 0;
+}
+
 /* Brings the flow's count of usable slots in line with the connection's state. */
 static void
 offer(struct slam_conn *conn, uint64_t now_ns)
 {
     struct slam_flow *flow = conn->flow;
-    uint32_t offered = conn->up && !conn->waits_for_write ? conn->free_count : 0;
+    bool usable = conn->up && !conn->waits_for_write && !conn->retiring;
+    uint32_t offered = usable ? conn->free_count : 0;
 
     if (flow->usable_slots == 0 && offered > conn->offered)
         flow->usable_since_ns = now_ns;
@@ -51,7 +59,6 @@ sent_list_append(struct slam_flow *flow, struct slam_slot *slot)
         flow->oldest = slot;
     flow->newest = slot;
     flow->in_flight++;
-    flow->worker->in_flight++;
 }
 
 static void
@@ -66,7 +73,6 @@ sent_list_remove(struct slam_flow *flow, struct slam_slot *slot)
     else
         flow->newest = slot->older;
     flow->in_flight--;
-    flow->worker->in_flight--;
 }
 
 static void
@@ -80,17 +86,21 @@ slot_release(struct slam_slot *slot)
     conn->free_count++;
 }
 
-/* A slot is free again: the open loop sends what waits, the closed loop's client goes
- * on. */
+/* Counts a request that will have no response, with the time until then. */
 static void
-slot_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_ns)
+count_unanswered(struct slam_slot *slot, enum slam_outcome outcome)
 {
-    if (conn->flow->stream->open) {
-        offer(conn, received_ns);
-        slam_schedule_slot_free(conn->flow);
-    } else {
-        slam_schedule_client_free(conn, done_ns);
-    }
+    struct slam_op_record *record =
+        slam_flow_op_record(slot->conn->flow, slot->op, slot->measured);
+    struct slam_histogram *h = record->histograms[outcome];
+    uint64_t now_ns = slam_clock_mono_ns();
+
+    if (outcome == SLAM_TIMED_OUT)
+        record->timed_out++;
+    else
+        record->unresolved++;
+    slam_histogram_record(&h[SLAM_RESPONSE_TIME], since(now_ns, slot->intended_ns));
+    slam_histogram_record(&h[SLAM_SERVICE_TIME], since(now_ns, slot->sent_ns));
 }
 
 /* -- loss -- */
@@ -118,6 +128,19 @@ reconnect(struct slam_conn *conn, uint64_t now_ns)
     conn->failures++;
 }
 
+/* Takes the connection out of the loop; its wire stays to be closed. */
+static void
+take_down(struct slam_conn *conn, uint64_t now_ns)
+{
+    epoll_ctl(conn->flow->worker->epoll_fd, EPOLL_CTL_DEL,
+              slam_wire_fd(conn->link.wire), NULL);
+    conn->up = false;
+    conn->waits_for_write = false;
+    conn->timed_out = 0;
+    conn->kept_len = 0;
+    offer(conn, now_ns);
+}
+
 /* The connection is gone; what was in flight on it stays unresolved. */
 static void
 lose(struct slam_conn *conn)
@@ -125,58 +148,135 @@ lose(struct slam_conn *conn)
     struct slam_flow *flow = conn->flow;
     uint64_t now_ns = slam_clock_mono_ns();
 
-    epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_DEL, slam_wire_fd(conn->link.wire),
-              NULL);
-    conn->up = false;
-    conn->waits_for_write = false;
     for (uint32_t i = 0; i < flow->stream->in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
 
         if (slot->state == SLAM_SLOT_SENT) {
             sent_list_remove(flow, slot);
-            slam_flow_op_record(flow, slot->op, slot->measured)->unresolved++;
+            count_unanswered(slot, SLAM_UNRESOLVED);
+        } else if (slot->state == SLAM_SLOT_BLOCKED) {
+            slam_flow_op_record(flow, slot->op, slot->measured)->dropped++;
         }
+        if (slot->state != SLAM_SLOT_FREE && slot->state != SLAM_SLOT_TIMED_OUT)
+            slam_session_end(slot);
         if (slot->state != SLAM_SLOT_FREE)
             slot_release(slot);
     }
-    conn->timed_out = 0;
-    offer(conn, now_ns);
+    take_down(conn, now_ns);
     conn->ready = conn->begun && !conn->thinking;
     slam_flow_stream_record(flow)->disconnects++;
     reconnect(conn, now_ns);
+}
+
+/* -- planned ends of connections -- */
+
+static void
+say_unbind(struct slam_conn *conn)
+{
+    /* RFC 4511 4.3; no request of ours has a messageID this small */
+    static const uint8_t unbind[] = {0x30, 0x05, 0x02, 0x01, 0x01, 0x42, 0x00};
+
+    if (slam_wire_write(conn->link.wire, unbind, sizeof(unbind)) ==
+        (ssize_t)sizeof(unbind))
+        slam_flow_stream_record(conn->flow)->unbinds++;
+}
+
+static bool
+is_worn(const struct slam_conn *conn, uint64_t now_ns)
+{
+    const struct slam_stream *stream = conn->flow->stream;
+
+    return (stream->reconnect_operations > 0 &&
+            conn->requests >= stream->reconnect_operations) ||
+           (stream->reconnect_ns > 0 &&
+            now_ns - conn->up_since_ns >= stream->reconnect_ns);
+}
+
+/* Ends a connection on which nothing is in flight, and has the next one made. */
+static void
+replace(struct slam_conn *conn, uint64_t now_ns)
+{
+    struct slam_worker *worker = conn->flow->worker;
+
+    take_down(conn, now_ns);
+    for (uint32_t i = 0; i < conn->flow->stream->in_flight; i++)
+        if (conn->slots[i].state == SLAM_SLOT_TIMED_OUT)
+            slot_release(&conn->slots[i]);
+    if (worker->draining)
+        return;
+    conn->replacing = true;
+    worker->replacing++;
+    slam_connector_submit(worker->config.connector, &conn->link, now_ns);
+}
+
+/* A slot is free again: the open loop sends what waits, the closed loop's client goes
+ * on; a worn connection is replaced first. */
+static void
+slot_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_ns)
+{
+    struct slam_flow *flow = conn->flow;
+
+    if (conn->up && !conn->retiring && is_worn(conn, done_ns)) {
+        conn->retiring = true;
+        offer(conn, received_ns);
+    }
+    if (conn->up && conn->retiring &&
+        conn->free_count + conn->timed_out == flow->stream->in_flight) {
+        if (!conn->unbound)
+            say_unbind(conn);
+        replace(conn, done_ns);
+    }
+    if (flow->stream->open) {
+        offer(conn, received_ns);
+        slam_schedule_slot_free(flow);
+    } else {
+        slam_schedule_client_free(conn, done_ns);
+    }
 }
 
 void
 slam_request_connected(struct slam_conn *conn, uint64_t now_ns)
 {
     struct slam_flow *flow = conn->flow;
+    const struct slam_wire_setup *setup = &conn->link.setup;
     struct slam_stream_record *record = slam_flow_stream_record(flow);
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = conn};
 
-    if (!conn->link.wire) {
-        record->connect_failures++;
-        reconnect(conn, now_ns);
-        return;
+    if (conn->replacing) {
+        conn->replacing = false;
+        flow->worker->replacing--;
     }
-    if (epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD, slam_wire_fd(conn->link.wire),
-                  &event) != 0) {
+    record->binds += setup->binds;
+    record->extended += setup->extended;
+    if (!conn->link.wire || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
+                                      slam_wire_fd(conn->link.wire), &event) != 0) {
         record->connect_failures++;
         reconnect(conn, now_ns);
         return;
     }
     record->connects++;
-    slam_histogram_record(&record->connect_time, conn->link.connect_ns);
+    slam_histogram_record(&record->set_up[SLAM_CONNECT_TIME], setup->total_ns);
+    slam_histogram_record(&record->set_up[SLAM_TCP_TIME], setup->connect_ns);
+    if (setup->tls_ns > 0)
+        slam_histogram_record(&record->set_up[SLAM_TLS_TIME], setup->tls_ns);
+    if (setup->binds > 0)
+        slam_histogram_record(&record->set_up[SLAM_BIND_TIME], setup->bind_ns);
     slam_pdu_parser_init(&conn->parser, flow->worker->config.max_pdu_bytes);
     if (!slam_wire_has_stamps(conn->link.wire))
         atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
     conn->up = true;
+    conn->retiring = false;
+    conn->unbound = false;
+    conn->abandons = false;
+    conn->requests = 0;
+    conn->up_since_ns = now_ns;
     conn->failures = 0;
     conn->generation = FIRST_GENERATION;
     if (flow->stream->open) {
         offer(conn, now_ns);
         slam_schedule_slot_free(flow);
     } else if (conn->ready) {
-        slam_schedule_client_free(conn, now_ns);
+        slam_schedule_client_go(conn, now_ns);
     }
 }
 
@@ -205,46 +305,169 @@ next_message_id(struct slam_conn *conn, uint32_t slot_index)
     return id;
 }
 
-void
-slam_request_send(struct slam_conn *conn, uint32_t op, uint64_t intended_ns,
-                  uint64_t slot_free_ns)
+/* Hands a request to the socket. False when the connection was lost by it. */
+static bool
+transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 {
-    struct slam_flow *flow = conn->flow;
-    struct slam_worker *worker = flow->worker;
-    uint32_t slot_index = conn->free_head;
-    struct slam_slot *slot = &conn->slots[slot_index];
-    uint8_t *end = worker->pdu + worker->pdu_len;
-    size_t len;
-    ssize_t written;
+    ssize_t written = slam_wire_write(conn->link.wire, pdu, len);
 
-    conn->free_head = slot->next_free;
-    conn->free_count--;
-    slot->state = SLAM_SLOT_SENT;
-    slot->op = op;
-    slot->measured = slam_flow_measures(flow, intended_ns);
-    slot->intended_ns = intended_ns;
-    slot->slot_free_ns = slot_free_ns;
-    slot->message_id = next_message_id(conn, slot_index);
-    len = slam_op_encode(flow->stream->ops[op].op,
-                         flow->value_states + flow->first_state[op], &flow->values_rng,
-                         worker->scratch, slot->message_id, end);
-    /* sent: just before the kernel is offered the first byte. What a full socket delays
-     * after that is the network's and the directory's time. */
-    slot->sent_ns = slam_clock_mono_ns();
-    written = slam_wire_write(conn->link.wire, end - len, len);
-    slam_flow_op_record(flow, op, slot->measured)->sent++;
-    sent_list_append(flow, slot);
+    conn->requests++;
     if (written < 0) {
         lose(conn);
-        return;
+        return false;
     }
     if ((size_t)written < len) {
         conn->tx_len = len - (size_t)written;
         conn->tx_pos = 0;
-        memcpy(conn->tx, end - conn->tx_len, conn->tx_len);
+        memcpy(conn->tx, pdu + written, conn->tx_len);
         arm_write(conn, true);
     }
+    return true;
+}
+
+void
+slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns,
+                   uint64_t slot_free_ns)
+{
+    struct slam_flow *flow = conn->flow;
+    const struct slam_stream *stream = flow->stream;
+    struct slam_slot *slot = &conn->slots[conn->free_head];
+
+    conn->free_head = slot->next_free;
+    conn->free_count--;
+    flow->active++;
+    flow->worker->active++;
+    slot->step = (uint16_t)stream->scripts[script].first_step;
+    slot->op = (uint16_t)stream->steps[slot->step].op;
+    slot->intended_ns = intended_ns;
+    slot->slot_free_ns = slot_free_ns;
+    slam_request_send(slot);
+}
+
+/* An unbind request was sent: nothing follows on this connection. */
+static void
+unbound(struct slam_slot *slot)
+{
+    struct slam_flow *flow = slot->conn->flow;
+    struct slam_op_record *record = slam_flow_op_record(flow, slot->op, slot->measured);
+
+    sent_list_remove(flow, slot);
+    record->completed++;
+    record->succeeded++;
+    slot->conn->retiring = slot->conn->unbound = true;
+    slam_session_unanswered(slot, slot->sent_ns);
+}
+
+void
+slam_request_send(struct slam_slot *slot)
+{
+    struct slam_conn *conn = slot->conn;
+    struct slam_flow *flow = conn->flow;
+    struct slam_worker *worker = flow->worker;
+    const struct slam_stream_op *op = &flow->stream->ops[slot->op];
+    struct slam_draw draw = {.rng = &flow->values_rng, .share = &flow->share};
+    struct slam_value_state *states = flow->value_states + flow->first_state[slot->op];
+    uint8_t *end = worker->pdu + worker->pdu_len;
+    struct slam_op_record *record;
+    size_t len;
+
+    slot->measured = slam_flow_measures(flow, slot->intended_ns);
+    if (conn->waits_for_write) {
+        slot->state = SLAM_SLOT_BLOCKED;
+        return;
+    }
+    if (flow->sessions) {
+        draw.variables = slam_flow_session(flow, slot)->variables;
+        draw.message_id_of_previous = slot->message_id;
+        if (op->extras) {
+            if (!slam_session_prepare(slot, &draw, &states))
+                return;
+            op = &flow->stream->ops[slot->op]; /* it may be another one now */
+        }
+    }
+    record = slam_flow_op_record(flow, slot->op, slot->measured);
+    record->sent++;
+    record->requests++;
+    slot->state = SLAM_SLOT_SENT;
+    slot->message_id = next_message_id(conn, (uint32_t)(slot - conn->slots));
+    len = slam_op_encode(op->op, states, &draw, worker->scratch, slot->message_id, end);
+    /* sent: just before the kernel is offered the first byte. What a full socket delays
+     * after that is the network's and the directory's time. */
+    slot->sent_ns = slam_clock_mono_ns();
+    sent_list_append(flow, slot);
+    if (!transmit(conn, end - len, len))
+        return;
     offer(conn, slot->sent_ns);
+    if (op->action == SLAM_ACTION_UNBIND)
+        unbound(slot);
+    else if (op->extras && !op->extras->awaits)
+        slam_session_await_not(slot);
+}
+
+/* The next request of a bind of several steps: the same operation to those who wait. */
+void
+slam_request_send_again(struct slam_slot *slot)
+{
+    struct slam_conn *conn = slot->conn;
+    struct slam_flow *flow = conn->flow;
+    struct slam_worker *worker = flow->worker;
+    const struct slam_stream_op *op = &flow->stream->ops[slot->op];
+    const struct slam_draw draw = {.rng = &flow->values_rng,
+                                   .share = &flow->share,
+                                   .variables =
+                                       slam_flow_session(flow, slot)->variables};
+    uint8_t *end = worker->pdu + worker->pdu_len;
+    size_t len;
+
+    slot->message_id = next_message_id(conn, (uint32_t)(slot - conn->slots));
+    len = slam_op_encode(op->op, slam_session_states(flow, slot->op), &draw,
+                         worker->scratch, slot->message_id, end);
+    slam_flow_op_record(flow, slot->op, slot->measured)->requests++;
+    transmit(conn, end - len, len);
+}
+
+bool
+slam_request_abandon(struct slam_slot *slot, uint32_t op)
+{
+    struct slam_conn *conn = slot->conn;
+    struct slam_flow *flow = conn->flow;
+    struct slam_worker *worker = flow->worker;
+    const struct slam_draw draw = {.message_id_of_previous = slot->message_id};
+    uint8_t *end = worker->pdu + worker->pdu_len;
+    struct slam_op_record *record;
+    size_t len;
+
+    record = slam_flow_op_record(flow, op, slot->measured);
+    record->scheduled++;
+    record->sent++;
+    record->requests++;
+    record->completed++;
+    record->succeeded++;
+    sent_list_remove(flow, slot);
+    slam_flow_op_record(flow, slot->op, slot->measured)->abandoned++;
+    slot->state = SLAM_SLOT_PAUSED;
+    slot->sent_ns = slam_clock_mono_ns();
+    conn->abandons = true;
+    len = slam_op_encode(flow->stream->ops[op].op, slam_session_states(flow, op), &draw,
+                         worker->scratch,
+                         next_message_id(conn, (uint32_t)(slot - conn->slots)), end);
+    return transmit(conn, end - len, len);
+}
+
+void
+slam_request_finish(struct slam_slot *slot, uint64_t received_ns, uint64_t done_ns)
+{
+    struct slam_conn *conn = slot->conn;
+
+    slam_session_end(slot);
+    slot_release(slot);
+    slot_freed(conn, received_ns, done_ns);
+}
+
+void
+slam_request_give_connection_up(struct slam_conn *conn)
+{
+    lose(conn);
 }
 
 static void
@@ -263,7 +486,10 @@ flush(struct slam_conn *conn)
         conn->tx_pos += (size_t)n;
     }
     arm_write(conn, false);
-    if (conn->flow->stream->open) {
+    for (uint32_t i = 0; i < conn->flow->stream->in_flight && conn->up; i++)
+        if (conn->slots[i].state == SLAM_SLOT_BLOCKED && !conn->waits_for_write)
+            slam_request_send(&conn->slots[i]);
+    if (conn->up && conn->flow->stream->open) {
         offer(conn, slam_clock_mono_ns());
         slam_schedule_slot_free(conn->flow);
     }
@@ -286,14 +512,9 @@ received_ns(const struct slam_slot *slot, uint64_t done_ns)
     return done_ns;
 }
 
-static uint64_t
-since(uint64_t later_ns, uint64_t earlier_ns)
-{
-    return later_ns > earlier_ns ? later_ns - earlier_ns : 0;
-}
-
 static void
-complete(struct slam_slot *slot, int32_t code, uint64_t done_ns)
+complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
+         const struct slam_bytes *content, uint64_t done_ns)
 {
     struct slam_conn *conn = slot->conn;
     struct slam_flow *flow = conn->flow;
@@ -301,16 +522,22 @@ complete(struct slam_slot *slot, int32_t code, uint64_t done_ns)
     uint64_t received = received_ns(slot, done_ns);
     bool waited = slot->slot_free_ns > slot->intended_ns;
     uint64_t could_send = waited ? slot->slot_free_ns : slot->intended_ns;
-    enum slam_outcome outcome = code == 0 ? SLAM_SUCCEEDED : SLAM_FAILED;
-    struct slam_histogram *h = record->histograms[outcome];
+    uint32_t counted =
+        (uint32_t)code < SLAM_RESULT_CODES ? (uint32_t)code : SLAM_RESULT_CODES;
+    enum slam_outcome outcome = op->outcomes[counted];
+    struct slam_histogram *h;
 
+    if (op->extras)
+        outcome = slam_session_answered(slot, op, code, outcome, content);
+    h = record->histograms[outcome];
     record->completed++;
     if (outcome == SLAM_SUCCEEDED)
         record->succeeded++;
+    else if (outcome == SLAM_EXPECTED)
+        record->expected++;
     else
         record->failed++;
-    record->result_codes[(uint32_t)code < SLAM_RESULT_CODES ? (uint32_t)code
-                                                            : SLAM_RESULT_CODES]++;
+    record->result_codes[counted]++;
     slam_histogram_record(&h[SLAM_RESPONSE_TIME], since(received, slot->intended_ns));
     slam_histogram_record(&h[SLAM_SERVICE_TIME], since(received, slot->sent_ns));
     slam_histogram_record(&h[SLAM_SEND_LAG], since(slot->sent_ns, could_send));
@@ -318,9 +545,12 @@ complete(struct slam_slot *slot, int32_t code, uint64_t done_ns)
     if (flow->stream->open)
         slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
                               since(could_send, slot->intended_ns));
+    slam_flow_stream_record(flow)->last_completion_ns = done_ns;
     sent_list_remove(flow, slot);
-    slot_release(slot);
-    slot_freed(conn, received, done_ns);
+    if (flow->sessions)
+        slam_session_go_on(slot, op, outcome, received, done_ns);
+    else
+        slam_request_finish(slot, received, done_ns);
 }
 
 /* The late response of a request that was counted as timed out. */
@@ -335,13 +565,29 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
     slot_freed(conn, done_ns, done_ns);
 }
 
-/* One message from the directory. Returns false when the connection must be given up.
- */
+/* A message that belongs to no request in flight. */
+static void
+count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
+{
+    struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
+    uint32_t generation = (uint32_t)pdu->message_id >> conn->flow->slot_bits;
+
+    if (conn->abandons && generation >= FIRST_GENERATION &&
+        generation < conn->generation)
+        record->late_responses++;
+    else
+        record->unexpected_messages++;
+}
+
+/* One message from the directory; content is NULL where the stream does not read it.
+ * Returns false when the connection must be given up. */
 static bool
-message(struct slam_conn *conn, const struct slam_pdu *pdu, uint64_t done_ns)
+message(struct slam_conn *conn, const struct slam_pdu *pdu,
+        const struct slam_bytes *content, uint64_t done_ns)
 {
     struct slam_flow *flow = conn->flow;
     uint32_t slot_index = (uint32_t)pdu->message_id & ((1u << flow->slot_bits) - 1u);
+    const struct slam_stream_op *op;
     struct slam_slot *slot;
 
     if (pdu->message_id == 0) {
@@ -350,31 +596,90 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu, uint64_t done_ns)
         return true;
     }
     slot = slot_index < flow->stream->in_flight ? &conn->slots[slot_index] : NULL;
-    if (!slot || slot->state == SLAM_SLOT_FREE || slot->message_id != pdu->message_id) {
-        slam_flow_stream_record(flow)->unexpected_messages++;
+    if (!slot ||
+        (slot->state != SLAM_SLOT_SENT && slot->state != SLAM_SLOT_TIMED_OUT) ||
+        slot->message_id != pdu->message_id) {
+        count_unasked(conn, pdu);
         return true;
     }
+    op = &flow->stream->ops[slot->op];
     if (pdu->tag == SLAM_PDU_INTERMEDIATE_RESPONSE)
         return true;
     if (pdu->tag == SLAM_PDU_SEARCH_ENTRY || pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {
         struct slam_op_record *record =
             slam_flow_op_record(flow, slot->op, slot->measured);
 
-        if (flow->stream->ops[slot->op].response_tag != SLAM_PDU_SEARCH_DONE)
+        if (op->response_tag != SLAM_PDU_SEARCH_DONE)
             return false;
-        if (slot->state == SLAM_SLOT_SENT && pdu->tag == SLAM_PDU_SEARCH_ENTRY)
-            record->entries++;
-        else if (slot->state == SLAM_SLOT_SENT)
+        if (slot->state == SLAM_SLOT_TIMED_OUT)
+            return true;
+        if (pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {
             record->references++;
+            return true;
+        }
+        record->entries++;
+        if (op->extras && op->extras->capture_count > 0)
+            slam_session_entry(slot, op, content);
         return true;
     }
-    if (pdu->tag != flow->stream->ops[slot->op].response_tag)
+    if (pdu->tag != op->response_tag)
         return false;
-    if (slot->state == SLAM_SLOT_SENT)
-        complete(slot, pdu->result_code, done_ns);
-    else
+    if (slot->state == SLAM_SLOT_TIMED_OUT)
         complete_late(slot, done_ns);
+    else if (!op->extras ||
+             !slam_session_continue_bind(slot, op, pdu->result_code, content))
+        complete(slot, op, pdu->result_code, content, done_ns);
     return true;
+}
+
+/* Keeps what a stream reads of a response that comes in several reads. Returns the
+ * whole message once it is complete; none where it is longer than what is kept. */
+static struct slam_bytes
+keep(struct slam_conn *conn, const uint8_t *from, size_t len, bool complete_now)
+{
+    struct slam_bytes whole = {.at = from, .len = len};
+
+    if (complete_now && conn->kept_len == 0)
+        return whole;
+    if (conn->kept_len + len <= SLAM_KEEP_BYTES) {
+        memcpy(conn->kept + conn->kept_len, from, len);
+        conn->kept_len += len;
+    } else {
+        conn->kept_len = SLAM_KEEP_BYTES + 1;
+    }
+    whole = (struct slam_bytes){.at = conn->kept, .len = conn->kept_len};
+    if (conn->kept_len > SLAM_KEEP_BYTES)
+        whole.len = 0;
+    if (complete_now)
+        conn->kept_len = 0;
+    return whole;
+}
+
+/* The messages in what was read. Returns false when the connection must be given up;
+ * it may also be lost, or another in its place, by what a message had sent. */
+static bool
+messages(struct slam_conn *conn, const uint8_t *data, size_t len, uint64_t done_ns)
+{
+    bool reads_content = conn->flow->stream->reads_content;
+    const char *reason;
+    struct slam_pdu pdu;
+
+    for (;;) {
+        const uint8_t *from = data;
+        struct slam_bytes content = {0};
+        int rc = slam_pdu_next(&conn->parser, &data, &len, &pdu, &reason);
+
+        if (rc < 0)
+            return false;
+        if (reads_content && data > from)
+            content = keep(conn, from, (size_t)(data - from), rc == 1);
+        if (rc == 0)
+            return true;
+        if (!message(conn, &pdu, &content, done_ns))
+            return false;
+        if (!conn->up)
+            return true;
+    }
 }
 
 static void
@@ -386,12 +691,6 @@ receive(struct slam_conn *conn)
     /* a completion may lose this connection by sending on it: `up` tells */
     while (conn->up) {
         ssize_t n = slam_wire_read(conn->link.wire, worker->rx, sizeof(worker->rx));
-        const uint8_t *data = worker->rx;
-        size_t len = n > 0 ? (size_t)n : 0;
-        uint64_t done_ns;
-        struct slam_pdu pdu;
-        const char *reason;
-        int rc;
 
         if (n == 0)
             return;
@@ -399,18 +698,7 @@ receive(struct slam_conn *conn)
             lose(conn);
             return;
         }
-        done_ns = slam_clock_mono_ns();
-        while ((rc = slam_pdu_next(&conn->parser, &data, &len, &pdu, &reason)) == 1) {
-            bool legal = message(conn, &pdu, done_ns);
-
-            if (!conn->up)
-                return;
-            if (!legal) {
-                rc = -1;
-                break;
-            }
-        }
-        if (rc < 0) {
+        if (!messages(conn, worker->rx, (size_t)n, slam_clock_mono_ns())) {
             slam_flow_stream_record(conn->flow)->protocol_errors++;
             lose(conn);
             return;
@@ -451,7 +739,8 @@ slam_request_expire(struct slam_flow *flow, uint64_t now_ns)
         struct slam_conn *conn = slot->conn;
 
         sent_list_remove(flow, slot);
-        slam_flow_op_record(flow, slot->op, slot->measured)->timed_out++;
+        count_unanswered(slot, SLAM_TIMED_OUT);
+        slam_session_end(slot);
         slot->state = SLAM_SLOT_TIMED_OUT;
         /* a connection on which nothing answers any more is given up */
         if (++conn->timed_out == flow->stream->in_flight)
@@ -466,7 +755,18 @@ slam_request_give_up(struct slam_flow *flow)
         struct slam_slot *slot = flow->oldest;
 
         sent_list_remove(flow, slot);
-        slam_flow_op_record(flow, slot->op, slot->measured)->unresolved++;
+        count_unanswered(slot, SLAM_UNRESOLVED);
         slot->state = SLAM_SLOT_TIMED_OUT;
+    }
+    for (uint32_t i = 0; i < flow->conn_count; i++) {
+        struct slam_conn *conn = &flow->conns[i];
+
+        for (uint32_t j = 0; j < flow->stream->in_flight; j++)
+            if (conn->slots[j].state == SLAM_SLOT_BLOCKED)
+                slam_flow_op_record(flow, conn->slots[j].op, conn->slots[j].measured)
+                    ->dropped++;
+        if (conn->up)
+            say_unbind(conn);
+        conn->up = false;
     }
 }

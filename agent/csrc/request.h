@@ -9,10 +9,28 @@
 
 #include "flow.h"
 
-/* Sends a request on a connection that is up and has a free slot. The connection may be
- * down on return. */
-void slam_request_send(struct slam_conn *conn, uint32_t op, uint64_t intended_ns,
-                       uint64_t slot_free_ns);
+/* Begins a session of the script on a connection that is up and has a free slot. The
+ * connection may be down on return. */
+void slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns,
+                        uint64_t slot_free_ns);
+
+/* Sends the slot's operation, scheduled for slot->intended_ns, as soon as the socket
+ * takes it. The connection may be down on return, and the slot free. */
+void slam_request_send(struct slam_slot *slot);
+
+/* Sends the next request of a bind of several steps. */
+void slam_request_send_again(struct slam_slot *slot);
+
+/* Gives up the slot's request, which is in flight, by an abandon request. Returns false
+ * when the connection was lost by it. */
+bool slam_request_abandon(struct slam_slot *slot, uint32_t op);
+
+/* The slot's session is over. */
+void slam_request_finish(struct slam_slot *slot, uint64_t received_ns,
+                         uint64_t done_ns);
+
+/* Ends a connection on which it makes no sense to go on; a new one is made later. */
+void slam_request_give_connection_up(struct slam_conn *conn);
 
 /* A connection was set up (link->wire) or failed to be. */
 void slam_request_connected(struct slam_conn *conn, uint64_t now_ns);
@@ -28,7 +46,8 @@ void slam_request_io(struct slam_conn *conn, uint32_t epoll_events);
 /* Counts requests of the flow sent before now_ns - request_timeout_ns as timed out. */
 void slam_request_expire(struct slam_flow *flow, uint64_t now_ns);
 
-/* Counts everything in flight as unresolved: the run is over. */
+/* Counts everything in flight as unresolved and takes leave of the directory: the run
+ * is over. */
 void slam_request_give_up(struct slam_flow *flow);
 
 #endif

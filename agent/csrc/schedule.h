@@ -19,6 +19,13 @@ uint64_t slam_schedule_next_ns(const struct slam_flow *flow);
 /* No more requests: what still waits was scheduled and will never be sent. */
 void slam_schedule_end(struct slam_flow *flow);
 
+/* True when the flow has a number of sessions to run and all of them are over. */
+bool slam_schedule_is_over(const struct slam_flow *flow);
+
+/* A closed loop's client that does not have to think (any more) begins a session now,
+ * or when its connection is up. */
+void slam_schedule_client_go(struct slam_conn *conn, uint64_t since_ns);
+
 /* A closed loop's client became free at since_ns: it sends, or thinks. A slot of an
  * open loop became free: the backlog goes on. Both may send, and so lose connections.
  */

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "request.h"
 #include "schedule.h"
+#include "session.h"
 #include "slam_err.h"
 
 #include <errno.h>
@@ -119,6 +120,7 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
         if (flow->oldest)
             deadline = earliest(deadline, flow->oldest->sent_ns +
                                               flow->stream->request_timeout_ns);
+        *pace_ns = earliest(*pace_ns, slam_session_next_ns(flow));
         if (!worker->draining)
             *pace_ns = earliest(*pace_ns, slam_schedule_next_ns(flow));
     }
@@ -209,9 +211,24 @@ run_schedules(struct slam_worker *worker, uint64_t now_ns, uint64_t limit_ns)
         struct slam_flow *flow = &worker->flows[i];
 
         slam_request_expire(flow, now_ns);
+        slam_session_run(flow, now_ns);
         if (!worker->draining)
             slam_schedule_run(flow, now_ns, limit_ns);
     }
+}
+
+/* Tells once when every flow has run the number of sessions that it was given. */
+static void
+tell_when_finished(struct slam_worker *worker)
+{
+    if (worker->finished)
+        return;
+    for (size_t i = 0; i < worker->flow_count; i++)
+        if (!slam_schedule_is_over(&worker->flows[i]))
+            return;
+    worker->finished = true;
+    atomic_fetch_sub_explicit(&worker->config.timeline->unfinished, 1,
+                              memory_order_release);
 }
 
 /* Until T0: takes connections, sends nothing, measures nothing. */
@@ -269,8 +286,10 @@ worker_loop(struct slam_worker *worker)
                 boundary_ns = now_ns + CLOSE_RETRY_NS;
             }
         }
-        if (worker->draining && (worker->in_flight == 0 || now_ns >= grace_end_ns))
+        if (worker->draining &&
+            ((worker->active == 0 && worker->replacing == 0) || now_ns >= grace_end_ns))
             break;
+        tell_when_finished(worker);
         deadline_ns =
             next_deadline(worker, boundary_ns,
                           worker->draining ? grace_end_ns : run_end_ns, &pace_ns);
@@ -346,7 +365,8 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
 
         if (stream->open != config->open || stream->connections <= config->index)
             continue;
-        rc = slam_flow_init(&worker->flows[worker->flow_count++], worker, i);
+        rc = slam_flow_init(&worker->flows[worker->flow_count++], worker, i, err,
+                            err_len);
         if (rc != SLAM_OK)
             goto out;
         if (stream->max_pdu > worker->pdu_len)
@@ -359,8 +379,10 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     rc = worker->scratch && worker->pdu ? SLAM_OK : SLAM_ENOMEM;
 out:
     if (rc != SLAM_OK) {
-        snprintf(err, err_len, "%s",
-                 rc == SLAM_ENOMEM ? "no memory for a worker" : strerror(errno));
+        if (rc == SLAM_ENOMEM)
+            snprintf(err, err_len, "no memory for a worker");
+        else if (rc == SLAM_ESYS)
+            snprintf(err, err_len, "%s", strerror(errno));
         slam_worker_destroy(worker);
         worker = NULL;
     }
@@ -390,10 +412,18 @@ slam_worker_destroy(struct slam_worker *worker)
 void
 slam_worker_connect(struct slam_worker *worker)
 {
-    for (size_t i = 0; i < worker->flow_count; i++)
-        for (uint32_t j = 0; j < worker->flows[i].conn_count; j++)
-            slam_connector_submit(worker->config.connector,
-                                  &worker->flows[i].conns[j].link, 0);
+    uint64_t now_ns = slam_clock_mono_ns();
+
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        struct slam_flow *flow = &worker->flows[i];
+
+        for (uint32_t j = 0; j < flow->conn_count; j++) {
+            uint64_t number = flow->share.first + j * flow->share.step;
+
+            slam_connector_submit(worker->config.connector, &flow->conns[j].link,
+                                  now_ns + number * flow->stream->connect_spacing_ns);
+        }
+    }
 }
 
 bool

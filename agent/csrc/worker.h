@@ -27,6 +27,8 @@ struct slam_timeline {
      * writer sets a time that has not come: so all workers close the same intervals. */
     _Atomic uint64_t stop_ns;
     atomic_bool abort; /* leave at once, without drain */
+    /* Workers that have something to do before stop_ns; 0: the run may end. */
+    _Atomic uint32_t unfinished;
 };
 
 struct slam_worker_config {
