@@ -25,7 +25,13 @@ static const struct {
     [SLAM_CANNED_EXTENDED] = {"extended", 0x77, 0x78, 0},
     [SLAM_CANNED_ABANDON] = {"abandon", 0x50, 0, 0},
     [SLAM_CANNED_UNBIND] = {"unbind", 0x42, 0, 0},
+    /* found by its name, not by its tag (section 4.14) */
+    [SLAM_CANNED_START_TLS] = {"start_tls", 0, 0x78, 2},
 };
+
+/* The requestName of StartTLS, as the first element of an ExtendedRequest. */
+static const uint8_t start_tls_name[] = "\x80\x16"
+                                        "1.3.6.1.4.1.1466.20037";
 
 /* SearchResultEntry of uid=user.0,ou=people,dc=example,dc=com with five attributes. */
 static const uint8_t entry_op[] =
@@ -51,7 +57,7 @@ slam_canned_has_answer(enum slam_canned_kind kind)
 bool
 slam_canned_is_load(enum slam_canned_kind kind)
 {
-    return kind <= SLAM_CANNED_COMPARE;
+    return slam_canned_has_answer(kind) && kind != SLAM_CANNED_START_TLS;
 }
 
 /* Reads a length of the definite form. Returns the bytes that it takes, 0 when they are
@@ -74,6 +80,18 @@ read_length(const uint8_t *at, size_t avail, size_t *length)
     for (unsigned int i = 1; i <= bytes; i++)
         *length = *length << 8 | at[i];
     return 1 + (int)bytes;
+}
+
+/* Whether the ExtendedRequest [op, op + len) asks for StartTLS. */
+static bool
+is_start_tls(const uint8_t *op, size_t len)
+{
+    const size_t name_len = sizeof(start_tls_name) - 1;
+    size_t content_len;
+    int length_bytes = read_length(op + 1, len - 1, &content_len);
+
+    return length_bytes > 0 && len - 1 - (size_t)length_bytes >= name_len &&
+           memcmp(op + 1 + length_bytes, start_tls_name, name_len) == 0;
 }
 
 int
@@ -100,10 +118,13 @@ slam_canned_parse(const uint8_t *bytes, size_t len, struct slam_canned_request *
     }
     for (size_t i = 0; i < id_len; i++)
         id = id << 8 | content[2 + i];
-    uint8_t tag = content[2 + id_len];
-    for (int kind = 0; kind < SLAM_CANNED_KINDS; kind++) {
-        if (kinds[kind].request == tag) {
+    const uint8_t *op = content + 2 + id_len;
+    for (int kind = 0; kind < SLAM_CANNED_START_TLS; kind++) {
+        if (kinds[kind].request == op[0]) {
             request->kind = (enum slam_canned_kind)kind;
+            if (kind == SLAM_CANNED_EXTENDED &&
+                is_start_tls(op, content_len - 2 - id_len))
+                request->kind = SLAM_CANNED_START_TLS;
             request->message_id = (int32_t)id;
             request->len = head_len + content_len;
             return 1;

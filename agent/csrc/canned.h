@@ -16,10 +16,11 @@ enum slam_canned_kind {
     SLAM_CANNED_DELETE,
     SLAM_CANNED_MODIFY_DN,
     SLAM_CANNED_COMPARE, /* compareTrue */
-    SLAM_CANNED_BIND,
+    SLAM_CANNED_BIND,    /* of any kind: success, without serverSaslCreds */
     SLAM_CANNED_EXTENDED,
-    SLAM_CANNED_ABANDON, /* not answered */
-    SLAM_CANNED_UNBIND,  /* not answered */
+    SLAM_CANNED_ABANDON,   /* not answered */
+    SLAM_CANNED_UNBIND,    /* not answered */
+    SLAM_CANNED_START_TLS, /* extended too; refused: protocolError */
     SLAM_CANNED_KINDS
 };
 
@@ -32,13 +33,13 @@ struct slam_canned_request {
     size_t len; /* of the whole LDAPMessage */
 };
 
-/* RFC 4511's name of the operation, in lower case. */
+/* RFC 4511's name of the operation, in lower case; StartTLS has its own. */
 const char *slam_canned_name(enum slam_canned_kind kind);
 
 /* Whether requests of this kind are answered at all. */
 bool slam_canned_has_answer(enum slam_canned_kind kind);
 
-/* Whether this kind is load, in contrast to the set-up of a connection. */
+/* Whether this kind can be load: all that is answered, but StartTLS. */
 bool slam_canned_is_load(enum slam_canned_kind kind);
 
 /* Looks at the request at the beginning of [bytes, bytes + len). Returns 1 and *request

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A canned LDAP server: what the engine is measured against, not part of any load. One
- * thread answers every request with success, a search with one entry, at once or after
- * a delay drawn from a weighted mixture; requests may be pipelined at will. Binds and
- * extended operations are never delayed.
+ * thread answers every request with success (a search with one entry, a compare with
+ * compareTrue), at once or after a delay drawn from a weighted mixture; requests may be
+ * pipelined at will. Unbind and abandon have no answer, and StartTLS is refused.
  *
  * It keeps its own record of each load request: the time from the kernel's receive
  * stamp of the request to the hand-over of the answer to the socket. What delays the

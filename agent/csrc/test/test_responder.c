@@ -66,7 +66,9 @@ test_answers_are_well_formed_for_every_message_id(void)
             }
             CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu, &reason), 1);
             CHECK_EQ(pdu.message_id, ids[i]);
-            CHECK_EQ(pdu.result_code, kind == SLAM_CANNED_COMPARE ? 6 : 0);
+            CHECK_EQ(pdu.result_code, kind == SLAM_CANNED_COMPARE     ? 6
+                                      : kind == SLAM_CANNED_START_TLS ? 2
+                                                                      : 0);
             CHECK_EQ(len, 0);
         }
     }
@@ -105,6 +107,44 @@ test_requests_are_complete_incomplete_or_malformed(void)
         memcpy(copy, cases[i].bytes, cases[i].len);
         CHECK_EQ(slam_canned_parse(copy, cases[i].len, &request), cases[i].complete);
         free(copy);
+    }
+}
+
+static void
+test_start_tls_is_told_from_other_extended_requests(void)
+{
+    static const struct {
+        const char *op;
+        size_t len;
+        enum slam_canned_kind kind;
+    } cases[] = {
+        {"\x77\x18\x80\x16"
+         "1.3.6.1.4.1.1466.20037",
+         26, SLAM_CANNED_START_TLS},
+        {"\x77\x81\x18\x80\x16"
+         "1.3.6.1.4.1.1466.20037",
+         27, SLAM_CANNED_START_TLS},
+        {"\x77\x18\x80\x16"
+         "1.3.6.1.4.1.1466.20038",
+         26, SLAM_CANNED_EXTENDED},
+        {"\x77\x17\x80\x15"
+         "1.3.6.1.4.1.1466.2003",
+         25, SLAM_CANNED_EXTENDED},
+        {"\x77\x00", 2, SLAM_CANNED_EXTENDED},
+        {"\x77\x82", 2, SLAM_CANNED_EXTENDED},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct slam_canned_request request;
+        size_t len = 5 + cases[i].len;
+        uint8_t *message = malloc(len);
+
+        memcpy(message, "\x30\x00\x02\x01\x07", 5);
+        message[1] = (uint8_t)(len - 2);
+        memcpy(message + 5, cases[i].op, cases[i].len);
+        CHECK_EQ(slam_canned_parse(message, len, &request), 1);
+        CHECK_EQ(request.kind, cases[i].kind);
+        free(message);
     }
 }
 
@@ -412,6 +452,7 @@ main(void)
 {
     RUN(test_answers_are_well_formed_for_every_message_id);
     RUN(test_requests_are_complete_incomplete_or_malformed);
+    RUN(test_start_tls_is_told_from_other_extended_requests);
     RUN(test_waiting_answers_leave_in_the_order_of_their_times);
     RUN(test_delays_are_drawn_by_their_weights);
     RUN(test_pipelined_requests_are_all_answered_counted_and_recorded);

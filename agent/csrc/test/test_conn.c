@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Set-up of connections: what is sent and timed, and that nobody waits for another. */
+#include "clock.h"
+#include "connector.h"
+#include "responder.h"
+#include "sasl.h"
+#include "slam_err.h"
+#include "slam_test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MS UINT64_C(1000000)
+
+static char user_dn[] = "cn=user";
+static char password[] = "secret";
+
+static struct slam_responder *
+start_responder(void)
+{
+    struct slam_responder_options options = {0};
+    struct slam_responder *responder = NULL;
+    char err[256];
+
+    if (slam_responder_create(&options, &responder, err, sizeof(err)) != SLAM_OK ||
+        slam_responder_start(responder, err, sizeof(err)) != SLAM_OK) {
+        fprintf(stderr, "responder: %s\n", err);
+        exit(1);
+    }
+    return responder;
+}
+
+static uint64_t
+requests(const struct slam_responder *responder, enum slam_canned_kind kind)
+{
+    struct slam_responder_counts counts;
+
+    slam_responder_counts(responder, &counts);
+    return counts.requests[kind];
+}
+
+/* Waits for a count that another thread is about to reach. */
+static uint64_t
+awaited(const struct slam_responder *responder, enum slam_canned_kind kind,
+        uint64_t count)
+{
+    for (int i = 0; i < 2000 && requests(responder, kind) < count; i++)
+        poll(NULL, 0, 1);
+    return requests(responder, kind);
+}
+
+struct target {
+    char uri[64];
+    char *uris[1];
+    struct slam_conn_config config;
+};
+
+static struct slam_conn_config *
+target(struct target *t, unsigned int port)
+{
+    memset(t, 0, sizeof(*t));
+    snprintf(t->uri, sizeof(t->uri), "ldap://127.0.0.1:%u", port);
+    t->uris[0] = t->uri;
+    t->config = (struct slam_conn_config){.uris = t->uris,
+                                          .uri_count = 1,
+                                          .verify = true,
+                                          .bind_dn = user_dn,
+                                          .bind_password = password,
+                                          .bind_password_len = sizeof(password) - 1,
+                                          .connect_timeout_ns = 1000 * MS};
+    return &t->config;
+}
+
+static void *
+storage(void)
+{
+    return aligned_alloc(SLAM_CACHE_LINE, slam_wire_size());
+}
+
+static void
+test_set_up_is_counted_and_timed_step_by_step(void)
+{
+    struct slam_responder *responder = start_responder();
+    struct target t;
+    const struct slam_conn_config *config = target(&t, slam_responder_port(responder));
+    struct slam_conn_error error;
+    struct slam_wire_setup setup;
+    struct slam_wire *wire;
+    void *memory = storage();
+
+    CHECK_EQ(slam_wire_open(config, 0, memory, &wire, &setup, &error), SLAM_OK);
+    CHECK_EQ(setup.binds, 1);
+    CHECK_EQ(setup.extended, 0);
+    CHECK_EQ(setup.tls_ns, 0);
+    CHECK(setup.connect_ns > 0);
+    CHECK(setup.bind_ns > 0);
+    CHECK(setup.total_ns >= setup.connect_ns + setup.bind_ns);
+    CHECK(slam_wire_close(wire, true));
+    CHECK_EQ(awaited(responder, SLAM_CANNED_UNBIND, 1), 1);
+    CHECK_EQ(requests(responder, SLAM_CANNED_BIND), 1);
+
+    CHECK_EQ(slam_wire_open(config, 0, memory, &wire, &setup, &error), SLAM_OK);
+    CHECK(!slam_wire_close(wire, false));
+    CHECK(!slam_wire_close(NULL, true));
+    slam_responder_destroy(responder);
+    free(memory);
+}
+
+static void
+test_anonymous_client_sends_no_bind(void)
+{
+    struct slam_responder *responder = start_responder();
+    struct target t;
+    struct slam_conn_config *config = target(&t, slam_responder_port(responder));
+    struct slam_conn_error error;
+    struct slam_wire_setup setup;
+    struct slam_wire *wire;
+    void *memory = storage();
+
+    config->bind_dn = NULL;
+    CHECK_EQ(slam_wire_open(config, 0, memory, &wire, &setup, &error), SLAM_OK);
+    CHECK_EQ(setup.binds, 0);
+    CHECK_EQ(setup.bind_ns, 0);
+    slam_wire_close(wire, false);
+    CHECK_EQ(requests(responder, SLAM_CANNED_BIND), 0);
+    slam_responder_destroy(responder);
+    free(memory);
+}
+
+static void
+test_refused_start_tls_is_counted_and_sends_no_unbind(void)
+{
+    struct slam_responder *responder = start_responder();
+    struct target t;
+    struct slam_conn_config *config = target(&t, slam_responder_port(responder));
+    struct slam_conn_error error;
+    struct slam_wire_setup setup;
+    struct slam_wire *wire;
+    void *memory = storage();
+
+    config->start_tls = true;
+    CHECK_EQ(slam_wire_open(config, 0, memory, &wire, &setup, &error), SLAM_ECONNECT);
+    CHECK_EQ(error.stage, SLAM_STAGE_TLS);
+    CHECK_EQ(error.code, 2);
+    CHECK_EQ(setup.extended, 1);
+    CHECK_EQ(setup.binds, 0);
+    CHECK_EQ(requests(responder, SLAM_CANNED_START_TLS), 1);
+    slam_responder_destroy(responder);
+    free(memory);
+}
+
+static void
+test_what_cannot_be_used_is_known_before_the_first_connection(void)
+{
+    static char missing[] = "/nonexistent/ca.pem";
+    static char mechanism[] = "NO-SUCH-MECHANISM";
+    struct target t;
+    struct slam_conn_config *config = target(&t, 1);
+    struct slam_conn_error error;
+
+    config->mechanism = mechanism;
+    CHECK_EQ(slam_conn_config_prepare(config, &error), SLAM_ECONNECT);
+    CHECK_EQ(error.stage, SLAM_STAGE_BIND);
+    CHECK(strstr(error.detail, mechanism) != NULL);
+    CHECK(strstr(error.detail, "EXTERNAL") != NULL);
+    config->mechanism = NULL;
+    config->ca_file = missing;
+    CHECK_EQ(slam_conn_config_prepare(config, &error), SLAM_OK); /* no TLS: not read */
+    config->start_tls = true;
+    CHECK_EQ(slam_conn_config_prepare(config, &error), SLAM_ECONNECT);
+    CHECK_EQ(error.stage, SLAM_STAGE_TLS);
+    CHECK(strstr(error.detail, missing) != NULL);
+    slam_conn_config_release(config);
+}
+
+/* -- connector -- */
+
+struct bench {
+    struct slam_inbox inbox;
+    struct slam_connector *connector;
+    struct slam_link *links;
+    size_t count;
+};
+
+static void
+bench_open(struct bench *b, size_t threads, size_t count)
+{
+    CHECK_EQ(slam_inbox_init(&b->inbox), SLAM_OK);
+    CHECK_EQ(slam_connector_create(threads, count, &b->connector), SLAM_OK);
+    b->links = calloc(count, sizeof(*b->links));
+    b->count = count;
+    for (size_t i = 0; i < count; i++) {
+        b->links[i].inbox = &b->inbox;
+        b->links[i].storage = storage();
+    }
+}
+
+static void
+bench_close(struct bench *b)
+{
+    slam_connector_destroy(b->connector);
+    for (size_t i = 0; i < b->count; i++) {
+        slam_wire_close(b->links[i].wire, true);
+        free(b->links[i].storage);
+    }
+    free(b->links);
+    slam_inbox_destroy(&b->inbox);
+}
+
+static struct slam_link *
+next_delivery(struct bench *b, int timeout_ms)
+{
+    struct pollfd fd = {.fd = b->inbox.event_fd, .events = POLLIN};
+    eventfd_t deliveries;
+
+    if (poll(&fd, 1, timeout_ms) != 1)
+        return NULL;
+    eventfd_read(b->inbox.event_fd, &deliveries);
+    return slam_inbox_take(&b->inbox);
+}
+
+static void
+test_server_that_is_silent_keeps_no_other_waiting(void)
+{
+    enum { SILENT = 40 };
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t address_len = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct slam_responder *responder = start_responder();
+    struct target silent;
+    struct target prompt;
+    struct bench b;
+
+    CHECK_EQ(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+    CHECK_EQ(listen(listener, SILENT), 0);
+    getsockname(listener, (struct sockaddr *)&address, &address_len);
+    target(&silent, ntohs(address.sin_port));
+    target(&prompt, slam_responder_port(responder));
+    bench_open(&b, SLAM_CONNECTOR_THREADS, SILENT + 1);
+    for (size_t i = 0; i <= SILENT; i++)
+        b.links[i].config = i < SILENT ? &silent.config : &prompt.config;
+    for (size_t i = 0; i <= SILENT; i++)
+        slam_connector_submit(b.connector, &b.links[i], 0);
+    /* the silent ones take the whole time-out for their binds: one second */
+    CHECK(next_delivery(&b, 900) == &b.links[SILENT]);
+    CHECK(b.links[SILENT].wire != NULL);
+    CHECK_EQ(b.links[SILENT].setup.binds, 1);
+    bench_close(&b);
+    close(listener);
+    slam_responder_destroy(responder);
+}
+
+static void
+test_set_ups_begin_when_they_are_due_and_old_connections_end_at_once(void)
+{
+    enum { LINKS = 10 };
+    struct slam_responder *responder = start_responder();
+    struct slam_conn_error error;
+    struct target t;
+    struct bench b;
+    uint64_t start_ns;
+
+    target(&t, slam_responder_port(responder));
+    bench_open(&b, 4, LINKS);
+    start_ns = slam_clock_mono_ns();
+    for (size_t i = 0; i < LINKS; i++) {
+        b.links[i].config = &t.config;
+        slam_connector_submit(b.connector, &b.links[i], start_ns + i * 10 * MS);
+    }
+    CHECK_EQ(slam_connector_wait(b.connector, &error), SLAM_OK);
+    CHECK(slam_clock_mono_ns() - start_ns >= (LINKS - 1) * 10 * MS);
+    CHECK_EQ(requests(responder, SLAM_CANNED_BIND), LINKS);
+    for (size_t i = 0; i < LINKS; i++)
+        CHECK(b.links[i].lag_ns < 500 * MS);
+
+    b.links[3].polite = true;
+    slam_inbox_take(&b.inbox);
+    slam_connector_submit(b.connector, &b.links[3], slam_clock_mono_ns() + 60000 * MS);
+    CHECK_EQ(awaited(responder, SLAM_CANNED_UNBIND, 1), 1);
+    CHECK_EQ(requests(responder, SLAM_CANNED_BIND), LINKS);
+    bench_close(&b);
+    slam_responder_destroy(responder);
+}
+
+static void
+test_first_failure_ends_the_wait(void)
+{
+    struct slam_conn_error error;
+    struct target t;
+    struct bench b;
+
+    target(&t, 1);
+    bench_open(&b, 2, 3);
+    for (size_t i = 0; i < 3; i++) {
+        b.links[i].config = &t.config;
+        slam_connector_submit(b.connector, &b.links[i],
+                              slam_clock_mono_ns() + i * 60000 * MS);
+    }
+    CHECK_EQ(slam_connector_wait(b.connector, &error), SLAM_ECONNECT);
+    CHECK_EQ(error.stage, SLAM_STAGE_CONNECT);
+    bench_close(&b);
+}
+
+/* -- SASL as load -- */
+
+static void
+test_sasl_plain_is_one_step_with_both_names(void)
+{
+    struct slam_sasl *sasl = NULL;
+    const uint8_t *out;
+    size_t out_len;
+    char err[256];
+
+    CHECK_EQ(slam_sasl_create("PLAIN", "localhost", "user", (const uint8_t *)"pw", 2,
+                              "other", NULL, &sasl, err, sizeof(err)),
+             SLAM_OK);
+    CHECK_EQ(slam_sasl_step(sasl, NULL, 0, &out, &out_len), 0);
+    CHECK_EQ(out_len, 13);
+    CHECK_EQ(memcmp(out, "other\0user\0pw", 13), 0);
+    slam_sasl_destroy(sasl);
+}
+
+static void
+test_sasl_mechanism_that_is_not_there_fails_its_first_step(void)
+{
+    struct slam_sasl *sasl = NULL;
+    const uint8_t *out;
+    size_t out_len;
+    char err[256];
+
+    CHECK_EQ(slam_sasl_create("NO-SUCH", "localhost", "user", (const uint8_t *)"pw", 2,
+                              NULL, NULL, &sasl, err, sizeof(err)),
+             SLAM_OK);
+    CHECK(slam_sasl_step(sasl, NULL, 0, &out, &out_len) < 0);
+    CHECK(strstr(slam_sasl_error(sasl), "mechanism") != NULL);
+    slam_sasl_destroy(sasl);
+}
+
+int
+main(void)
+{
+    /* as a connector thread has it */
+    signal(SIGPIPE, SIG_IGN);
+    slam_wire_init();
+    RUN(test_set_up_is_counted_and_timed_step_by_step);
+    RUN(test_anonymous_client_sends_no_bind);
+    RUN(test_refused_start_tls_is_counted_and_sends_no_unbind);
+    RUN(test_what_cannot_be_used_is_known_before_the_first_connection);
+    RUN(test_server_that_is_silent_keeps_no_other_waiting);
+    RUN(test_set_ups_begin_when_they_are_due_and_old_connections_end_at_once);
+    RUN(test_first_failure_ends_the_wait);
+    RUN(test_sasl_plain_is_one_step_with_both_names);
+    RUN(test_sasl_mechanism_that_is_not_there_fails_its_first_step);
+    return SLAM_TEST_EXIT();
+}

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A slapd that takes SASL binds, and a Kerberos realm of its own for GSSAPI.
+
+The users are people of the lab with passwords in clear, as SCRAM and DIGEST-MD5 need
+them; whatever a mechanism calls a user, slapd maps it to the person's entry. The realm
+lives in a temporary folder, on loopback, for one session of tests; where MIT's KDC is
+not installed its tests are skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import ldap
+import pytest
+
+from ldapslam.lab import Lab
+from ldapslam.lab.people import ADMIN_DN, PEOPLE_DN
+from ldapslam.lab.slapd import SlapdSettings
+
+REALM = "LDAPSLAM.TEST"
+PASSWORDS = {"user.0": b"one ring", "user.1": b"mellon, friend"}
+
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+_SASL = (
+    "sasl-secprops none",
+    "sasl-auxprops slapd",
+    "sasl-host localhost",
+    "TLSVerifyClient allow",
+    f'authz-regexp "uid=([^,@]+)[^,]*,(cn=[^,]+,)?cn=[^,]+,cn=auth" "uid=$1,{PEOPLE_DN}"',
+    f'authz-regexp "^cn=(user[.][0-9]+)$" "uid=$1,{PEOPLE_DN}"',
+)
+
+
+@dataclass(frozen=True)
+class Realm:
+    """Where the KDC's clients find it: variables for their environment."""
+
+    environment: Mapping[str, str]
+
+
+@pytest.fixture(scope="session")
+def sasl_lab(slapd_installed: None) -> Iterator[Lab]:
+    """A supplier alone, with SASL."""
+    with Lab(entries=100, settings=SlapdSettings(global_lines=_SASL)) as lab:
+        _set_passwords(lab)
+        yield lab
+
+
+def _set_passwords(lab: Lab) -> None:
+    connection = ldap.initialize(lab.supplier.uri)
+    try:
+        connection.simple_bind_s(ADMIN_DN, lab.supplier.admin_password_file.read_text())
+        for user, password in PASSWORDS.items():
+            connection.modify_s(
+                f"uid={user},{PEOPLE_DN}",
+                [(ldap.MOD_REPLACE, "userPassword", [password])],
+            )
+    finally:
+        connection.unbind_s()
+
+
+@pytest.fixture(scope="session")
+def gssapi_lab(
+    slapd_installed: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
+    """The same in a realm: user.0 has a ticket, slapd has the key of ldap/localhost."""
+    folder = tmp_path_factory.mktemp("realm")
+    with realm(folder) as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        with Lab(entries=10, settings=SlapdSettings(global_lines=_SASL)) as lab:
+            yield lab
+
+
+@contextlib.contextmanager
+def realm(folder: Path) -> Iterator[Realm]:
+    """A KDC with the principals above."""
+    for program in ("krb5kdc", "kdb5_util", "kadmin.local", "kinit"):
+        if shutil.which(program, path=_PATH) is None:
+            pytest.skip(
+                f"{program} is not installed (Debian: krb5-kdc krb5-admin-server"
+                " krb5-user libsasl2-modules-gssapi-mit)"
+            )
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    environment = _write_configuration(folder, port)
+
+    def call(*command: str, text: str = "") -> None:
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            input=text,
+            text=True,
+            env={**os.environ, **environment, "PATH": _PATH},
+        )
+
+    call("kdb5_util", "create", "-s", "-P", "master", "-r", REALM)
+    call("kadmin.local", "-q", "addprinc -pw secret user.0")
+    call("kadmin.local", "-q", "addprinc -randkey ldap/localhost")
+    keytab = environment["KRB5_KTNAME"]
+    call("kadmin.local", "-q", f"ktadd -k {keytab} ldap/localhost")
+    with subprocess.Popen(
+        ["krb5kdc", "-n"],
+        env={**os.environ, **environment, "PATH": _PATH},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as kdc:
+        try:
+            _wait_for(port, kdc)
+            call("kinit", f"user.0@{REALM}", text="secret\n")
+            yield Realm(environment)
+        finally:
+            kdc.terminate()
+
+
+def _write_configuration(folder: Path, port: int) -> dict[str, str]:
+    (folder / "krb5.conf").write_text(
+        f"""
+[libdefaults]
+    default_realm = {REALM}
+    dns_lookup_kdc = false
+    dns_lookup_realm = false
+    dns_canonicalize_hostname = false
+    rdns = false
+    udp_preference_limit = 1
+[realms]
+    {REALM} = {{
+        kdc = 127.0.0.1:{port}
+    }}
+[domain_realm]
+    localhost = {REALM}
+"""
+    )
+    (folder / "kdc.conf").write_text(
+        f"""
+[kdcdefaults]
+    kdc_listen = 127.0.0.1:{port}
+    kdc_tcp_listen = 127.0.0.1:{port}
+[realms]
+    {REALM} = {{
+        database_name = {folder}/principal
+        key_stash_file = {folder}/stash
+        acl_file = {folder}/kadm5.acl
+    }}
+[logging]
+    kdc = FILE:{folder}/kdc.log
+    default = FILE:{folder}/krb5.log
+"""
+    )
+    return {
+        "KRB5_CONFIG": str(folder / "krb5.conf"),
+        "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
+        "KRB5_KTNAME": str(folder / "keytab"),
+        "KRB5CCNAME": f"FILE:{folder}/tickets",
+        "KRB5RCACHETYPE": "none",
+    }
+
+
+def _wait_for(port: int, kdc: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and kdc.poll() is None:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        time.sleep(0.05)
+    pytest.fail("the KDC did not start")
