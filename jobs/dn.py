@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ldapslam.jobs.fault import Fault, got
-from ldapslam.jobs.pattern import Pattern, parse_pattern
-from ldapslam.jobs.template import RANDOM_STRING
+from ldapslam.jobs.pattern import MASK_CLASS, Pattern, parse_pattern
+from ldapslam.jobs.template import (
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    PARENT,
+    RANDOM_STRING,
+    TIMESTAMP,
+    VARIABLE,
+    Ref,
+    ValueSource,
+)
 
 _ATTRIBUTE_TYPE = r"(?:[A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+)"
 _HEX_STRING = r"#(?:[0-9A-Fa-f]{2})+"
 _STRING = r'(?!#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
 _AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
+_WHOLE = re.compile(rf" *([{MASK_CLASS}]) *(?=,|$)")
+_WHOLE_RDNS = (VARIABLE, PARENT, FILE_RANDOM, FILE_SEQUENCE)
 _SPECIAL = frozenset(b',+"\\<>;=#\0')
 
 
@@ -27,17 +39,31 @@ def check_dn(text: str) -> str:
 
 
 def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
-    """The pattern of a DN whose values may hold patterns."""
+    """The pattern of a DN whose values may hold patterns. The text of a variable is
+    escaped where it stands in a value; in the place of an RDN a variable, a parent or a
+    line of a file stands for RDNs as they are."""
     pattern = parse_pattern(text, names)
-    _check(pattern.masked, text)
+    whole = _check(pattern.masked, text)
+    for character in whole:
+        source = pattern.source(character)
+        if isinstance(source, Ref) or source.kind not in _WHOLE_RDNS:
+            raise _bad_part(pattern.masked, pattern.masked.index(character), text)
     for source in pattern.sources:
+        if isinstance(source, Ref):
+            continue
         special = _SPECIAL.intersection(source.data)
-        if source.kind == RANDOM_STRING and special:
+        if source.kind in (RANDOM_STRING, TIMESTAMP) and special:
             raise Fault(
                 f"character {chr(min(special))!r} cannot be drawn into a DN unescaped",
                 "take it out of the pattern's characters",
             )
-    return pattern
+
+    def escaped(character: str, source: ValueSource) -> ValueSource:
+        if source.kind == VARIABLE and character not in whole:
+            return replace(source, width=1)
+        return source
+
+    return pattern.changed(escaped)
 
 
 def split_rdn(dn: str) -> tuple[str, str]:
@@ -47,23 +73,28 @@ def split_rdn(dn: str) -> tuple[str, str]:
     return dn[:end], dn[end + 1 :]
 
 
-def _check(masked: str, text: str) -> None:
-    if not masked:
-        return
+def _check(masked: str, text: str) -> str:
+    """The holes that stand in the place of an RDN."""
+    whole = ""
     start = 0
-    while True:
-        match = _AVA.match(masked, start)
+    while masked:
+        if match := _WHOLE.match(masked, start):
+            whole += match[1]
+        else:
+            match = _AVA.match(masked, start)
         if match is None:
             raise _bad_part(masked, start, text)
         if match.end() == len(masked):
-            return
+            break
         if masked[match.end()] not in ",+":
             raise _bad_part(masked, start, text)
         start = match.end() + 1
+    return whole
 
 
 def _bad_part(masked: str, start: int, text: str) -> Fault:
     part = re.split(r"(?<!\\),", masked[start:])[0].strip()
+    part = re.sub(f"[{MASK_CLASS}]", "[…]", part)
     if not part:
         problem = "it has an empty part; is there a comma too many?"
     elif "=" not in part:

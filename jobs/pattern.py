@@ -3,26 +3,19 @@
 
 A pattern is parsed before the text around it: `masked` is the text with one private
 character per hole, so that the grammars of filters and DNs need not know of patterns,
-and `unmask` turns any piece of it back into constants and holes.
+and `unmask` turns any piece of it back into constants and holes. What may stand between
+two brackets is pattern_kinds.py's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from ldapslam.jobs.fault import Fault, got
-from ldapslam.jobs.template import (
-    MAX_VALUE_BYTES,
-    MAX_VALUES,
-    RANDOM_STRING,
-    SEQUENCE,
-    UNIFORM,
-    VARIABLE,
-    Node,
-    ValueSource,
-)
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.pattern_kinds import parse_hole
+from ldapslam.jobs.template import MAX_VALUES, Node, Ref, ValueSource
 
 #: For `ldapslam job describe`.
 NOTATION = """\
@@ -30,17 +23,44 @@ Value patterns, in the notation of the UnboundID LDAP SDK. They may stand in
 DNs, in the assertion values of filters and in attribute values.
 
     [lo-hi]            a number from lo to hi at random
-    [lo:hi]            the numbers lo to hi in turn, then again; the fleet as a
-                       whole sends each once a round
+    [lo:hi]            the numbers lo to hi in turn, then again; downwards where
+                       lo is above hi. The fleet as a whole sends each once a
+                       round
     [lo:hixN]          the same in steps of N
-    [lo-hi%0000]       numbers padded with zeros, here to four digits; also
-                       [lo:hi%0000] and [lo:hixN%0000]
+    […%0000]           numbers padded with zeros, here to four digits; after any
+                       kind of number
     [random:N]         N random lower-case letters
-    [random:N:chars]   N characters, each at random from chars
+    [random:N:chars]   N characters, each at random from chars, or from a set:
+                       alphabet (or alpha: a to z), numeric, alphanumeric, hex,
+                       base64. UnboundID has no such names: to draw from the
+                       letters h, e and x, write them in another order
+    [file:PATH]        a line of a file at random; relative to the job file, and
+                       sent along to the agents; [randomfile:PATH] is the same
+    [sequentialfile:PATH]  its lines in turn, then again; the fleet as a whole
+                       sends each once a round; [streamfile:PATH] is the same
+    [timestamp]        now, such as 20180102030405.678Z
+    [timestamp:format=F]   F: generalized, milliseconds, seconds (after 1970), or
+                       made of yyyy MM dd HH mm ss SSS 'text' and punctuation
+    [timestamp:min=T1:max=T2]  a time between two at random (given like
+                       20180102030405Z), also with :format=F after it
+    [uuid]             a random UUID
+    [ref:N]            what the Nth pattern of this text has become
+
+and beyond UnboundID's:
+
+    [zipf:lo-hi:s]     lo often, the others ever more rarely: number k of them
+                       with a probability proportional to 1 / k^s; s above 0
+    [gauss:lo-hi]      normally distributed about the middle of lo to hi, which
+                       are three standard deviations away from it
+    [hot:lo-hi:share:fraction]   this fraction of the draws from this share of
+                       the numbers, which is the lowest: [hot:0-999:20%:80%]
+    [unique]           a number that comes once in the whole run
+    [name]             a `let` or `capture` of this name; in a DN it may also
+                       stand for whole RDNs: cn=child,[dn]
+    [parent:name]      the parent of the DN of this name
+
     [[ and ]]          a bracket
 """
-
-SUPPORTED = "[lo-hi], [lo:hi], [lo:hixN], …%0000], [random:N], [random:N:chars]"
 
 # Supplementary Private Use Area-A: no directory string has a use for it.
 _FIRST_MASK = 0xF0000
@@ -48,12 +68,6 @@ _LAST_MASK = 0xFFFFD
 MASK_CLASS = f"{chr(_FIRST_MASK)}-{chr(_LAST_MASK)}"
 
 _TOKEN = re.compile(r"\[\[|\]\]|\[([^\[\]]*)\]|[\[\]]")
-_RANGE = re.compile(r"(-?\d+)([-:])(-?\d+)(?:x(-?\d+))?(?:%(.*))?", re.ASCII)
-_RANDOM = re.compile(r"random:(\d+)(?::(.+))?", re.ASCII | re.DOTALL)
-_OTHER_KIND = re.compile(r"[A-Za-z]+")
-_INT64 = range(-(1 << 63), 1 << 63)
-_MAX_MEMBERS = (1 << 63) - 1
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ class Pattern:
     """A text with holes; `masked` has one private character per member of `sources`."""
 
     masked: str
-    sources: tuple[ValueSource, ...]
+    sources: tuple[ValueSource | Ref, ...]
     #: Where each character of `masked`, and its end, is in the text.
     origins: tuple[int, ...]
 
@@ -69,15 +83,38 @@ class Pattern:
         """Constants (UTF-8) and holes of a piece of `masked`, in order."""
         nodes: list[Node] = []
         for piece in re.split(f"([{MASK_CLASS}])", masked):
-            if len(piece) == 1 and _FIRST_MASK <= ord(piece) <= _LAST_MASK:
-                nodes.append(self.sources[ord(piece) - _FIRST_MASK])
+            if is_hole(piece):
+                nodes.append(self.source(piece))
             elif piece:
                 nodes.append(piece.encode())
         return tuple(nodes)
 
+    def source(self, character: str) -> ValueSource | Ref:
+        """What fills the hole of a private character."""
+        return self.sources[ord(character) - _FIRST_MASK]
+
     @property
     def nodes(self) -> tuple[Node, ...]:
         return self.unmask(self.masked)
+
+    def changed(self, change: Callable[[str, ValueSource], ValueSource]) -> Pattern:
+        """With other sources in the holes: change(private character, source)."""
+        new = {
+            id(source): change(chr(_FIRST_MASK + index), source)
+            for index, source in enumerate(self.sources)
+            if isinstance(source, ValueSource)
+        }
+        sources = tuple(
+            Ref(new[id(source.target)], source.limit)
+            if isinstance(source, Ref)
+            else new[id(source)]
+            for source in self.sources
+        )
+        return replace(self, sources=sources)
+
+
+def is_hole(character: str) -> bool:
+    return len(character) == 1 and _FIRST_MASK <= ord(character) <= _LAST_MASK
 
 
 def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
@@ -88,7 +125,7 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             f"expected no private-use character, got U+{ord(match[0]):X}",
             "leave it out: patterns are worked on with these characters",
         )
-    sources: list[ValueSource] = []
+    sources: list[ValueSource | Ref] = []
     masked, end = "", 0
     origins: list[int] = []
     for token in _TOKEN.finditer(text):
@@ -102,85 +139,10 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
                 f"bracket {token[0]!r} at character {token.start() + 1} has no partner",
                 f"write {token[0] * 2!r} for the character itself",
             )
+        elif len(sources) > _LAST_MASK - _FIRST_MASK:
+            raise Fault(f"expected at most {MAX_VALUES} patterns, got more")
         else:
             masked += chr(_FIRST_MASK + len(sources))
-            sources.append(_source(token[1], names or {}))
-    if len(sources) > _LAST_MASK - _FIRST_MASK:
-        raise Fault(f"expected at most {MAX_VALUES} patterns, got {len(sources)}")
+            sources.append(parse_hole(token[1], names or {}, sources))
     origins += range(end, len(text) + 1)
     return Pattern(masked + text[end:], tuple(sources), tuple(origins))
-
-
-def _source(body: str, names: Mapping[str, int]) -> ValueSource:
-    if body in names:
-        return ValueSource(VARIABLE, lo=names[body])
-    shown = f"[{body}]"
-    if match := _RANGE.fullmatch(body):
-        return _range(shown, match)
-    if match := _RANDOM.fullmatch(body):
-        return _random(shown, match)
-    kind = _OTHER_KIND.match(body)
-    if kind and kind[0] != "random":
-        raise Fault(
-            f"unknown pattern kind {kind[0]!r} in {got(shown)}",
-            f"known patterns: {SUPPORTED}; a bracket itself is [[ or ]]",
-        )
-    raise Fault(
-        f"expected a pattern, got {got(shown)}",
-        f"known patterns: {SUPPORTED}; a bracket itself is [[ or ]]",
-    )
-
-
-def _range(shown: str, match: re.Match[str]) -> ValueSource:
-    lo, hi, step = int(match[1]), int(match[3]), int(match[4] or 1)
-    kind = UNIFORM if match[2] == "-" else SEQUENCE
-    if lo not in _INT64 or hi not in _INT64:
-        raise Fault(
-            f"expected numbers of 64 bits, got {got(shown)}",
-            "from -9223372036854775808 to 9223372036854775807",
-        )
-    if lo > hi:
-        raise Fault(
-            f"expected a range from low to high, got {got(shown)}",
-            f"write [{hi}{match[2]}{lo}]",
-        )
-    if match[4] and kind == UNIFORM:
-        raise Fault(
-            f"a random range has no step, got {got(shown)}",
-            f"in turn: [{lo}:{hi}x{step}]",
-        )
-    if not 0 < step < 1 << 63:
-        raise Fault(
-            f"expected a step above zero, got {got(shown)}", f"such as [{lo}:{hi}x10]"
-        )
-    if (hi - lo) // step >= _MAX_MEMBERS:
-        raise Fault(
-            f"expected a range of less than 2^63 numbers, got {got(shown)}",
-            f"such as [{lo}{match[2]}{lo + 999}]",
-        )
-    width = 0
-    if match[5] is not None:
-        width = len(match[5])
-        if not re.fullmatch("0+", match[5]):
-            raise Fault(
-                f"expected a number format of zeros after '%', got {got(shown)}",
-                "four digits: %0000",
-            )
-        if width > 64:
-            raise Fault(f"expected at most 64 digits, got {width}", "such as %0000")
-    return ValueSource(kind, lo, hi, step, width)
-
-
-def _random(shown: str, match: re.Match[str]) -> ValueSource:
-    count, charset = int(match[1]), match[2] or _LETTERS
-    if not 0 < count <= MAX_VALUE_BYTES:
-        raise Fault(
-            f"expected 1 to {MAX_VALUE_BYTES} random characters, got {got(shown)}",
-            "such as [random:8]",
-        )
-    if not charset.isascii() or len(charset) > 256:
-        raise Fault(
-            f"expected at most 256 ASCII characters to choose from, got {got(shown)}",
-            "such as [random:8:0123456789abcdef]",
-        )
-    return ValueSource(RANDOM_STRING, lo=count, data=charset.encode())
