@@ -98,6 +98,9 @@ class ComposedJob:
                 [self._of_option(fault) for fault in error.faults]
             ) from None
 
+    def content(self) -> bytes:
+        return self.text().encode()
+
     def _of_option(self, fault: JobError) -> JobError:
         if fault.file.startswith("--set"):
             return fault

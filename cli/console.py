@@ -29,6 +29,8 @@ _PASSWORD = re.compile(
 class Invocation:
     """What main() must know of the command that it runs; the context's `obj`."""
 
+    #: The words after `ldapslam`.
+    arguments: tuple[str, ...] = ()
     #: `--json` was given: stdout is one JSON document, also when the command fails.
     json: bool = False
 

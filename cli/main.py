@@ -36,6 +36,13 @@ _COMMANDS = {
     "demo": "demo",
     "run": "run",
     "check": "check",
+    "search": "one_line",
+    "add": "one_line",
+    "modify": "one_line",
+    "delete": "one_line",
+    "bind": "one_line",
+    "compare": "one_line",
+    "mix": "one_line",
     "selfcheck": "selfcheck",
     "coordinator": "serve",
     "agent": "serve",
@@ -111,7 +118,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     # SIGTERM takes the way of Ctrl-C: children are ended, temporary files removed.
     # The commands that serve put handlers of their own in its place.
     signal.signal(signal.SIGTERM, _interrupt)
-    invocation = Invocation()
+    invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
         result = cli.main(
             args=None if arguments is None else list(arguments),
