@@ -81,8 +81,8 @@ class ValueSource:
 
     RANDOM_STRING: lo to max(lo, hi) characters, each at random from `data`.
     FILE_RANDOM, FILE_SEQUENCE: a line of the file `data`, at random or in turn.
-    TIMESTAMP: now, or where lo or hi is not 0 a time from lo to hi ms after 1970; in the
-    format `step`, FORMATTED that of `data` (%Y %m %d %H %M %S, %L ms, %%).
+    TIMESTAMP: now, or where lo or hi is not 0 a time from lo to hi ms after 1970; in
+    the format `step`, FORMATTED that of `data` (%Y %m %d %H %M %S, %L ms, %%).
     UUID: of version 4. UNIQUE: lo + step x, a number that comes once in the whole run.
     VARIABLE: the text of the session's variable `lo`; with `width` 1 escaped, to stand
     as a value in a DN. PARENT: the parent of the DN that the variable holds.

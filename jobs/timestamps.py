@@ -52,7 +52,8 @@ def parse_generalized_time(text: str) -> int:
     year, month, day, hour, minute, second, fraction, sign, *offset = match.groups()
     # The fraction is one of the smallest unit that is given.
     unit_ms = 1000 if second else 60_000 if minute else 3_600_000
-    fraction_ms = int(fraction or 0) * unit_ms // 10 ** len(fraction or "")
+    digits = fraction or "0"
+    fraction_ms = int(int(digits) * unit_ms // 10 ** len(digits))
     zone = timedelta(hours=int(offset[0] or 0), minutes=int(offset[1] or 0))
     try:
         when = datetime(
