@@ -1,284 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
 
+#include "channel.h"
 #include "clock.h"
 #include "schedule.h"
 #include "session.h"
 
 #include <string.h>
 #include <sys/epoll.h>
-
-/* libldap used small messageIDs while it set the connection up. */
-#define FIRST_GENERATION 16u
-
-/* Wait before a new attempt: doubled from the first to the second, from attempt to
- * attempt. A directory that restarts is not met by all clients in a tight loop. */
-#define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
-#define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
-
-/* -- slots -- */
-
-static uint64_t
-since(uint64_t later_ns, uint64_t earlier_ns)
-{
-    return later_ns > earlier_ns ? later_ns - earlier_ns : 0;
-}
-
-/* Brings the flow's count of usable slots in line with the connection's state. */
-static void
-offer(struct slam_conn *conn, uint64_t now_ns)
-{
-    struct slam_flow *flow = conn->flow;
-    bool usable = conn->up && !conn->waits_for_write && !conn->retiring;
-    uint32_t offered = usable ? conn->free_count : 0;
-
-    if (flow->usable_slots == 0 && offered > conn->offered)
-        flow->usable_since_ns = now_ns;
-    flow->usable_slots += offered;
-    flow->usable_slots -= conn->offered;
-    conn->offered = offered;
-    if (offered > 0 && !conn->queued) {
-        conn->queued = true;
-        conn->next_usable = NULL;
-        if (flow->usable_tail)
-            flow->usable_tail->next_usable = conn;
-        else
-            flow->usable_head = conn;
-        flow->usable_tail = conn;
-    }
-}
-
-static void
-sent_list_append(struct slam_flow *flow, struct slam_slot *slot)
-{
-    slot->newer = NULL;
-    slot->older = flow->newest;
-    if (flow->newest)
-        flow->newest->newer = slot;
-    else
-        flow->oldest = slot;
-    flow->newest = slot;
-    flow->in_flight++;
-}
-
-static void
-sent_list_remove(struct slam_flow *flow, struct slam_slot *slot)
-{
-    if (slot->older)
-        slot->older->newer = slot->newer;
-    else
-        flow->oldest = slot->newer;
-    if (slot->newer)
-        slot->newer->older = slot->older;
-    else
-        flow->newest = slot->older;
-    flow->in_flight--;
-}
-
-static void
-slot_release(struct slam_slot *slot)
-{
-    struct slam_conn *conn = slot->conn;
-
-    slot->state = SLAM_SLOT_FREE;
-    slot->next_free = conn->free_head;
-    conn->free_head = (uint32_t)(slot - conn->slots);
-    conn->free_count++;
-}
-
-/* Counts a request that will have no response, with the time until then. */
-static void
-count_unanswered(struct slam_slot *slot, enum slam_outcome outcome)
-{
-    struct slam_op_record *record =
-        slam_flow_op_record(slot->conn->flow, slot->op, slot->measured);
-    struct slam_histogram *h = record->histograms[outcome];
-    uint64_t now_ns = slam_clock_mono_ns();
-
-    if (outcome == SLAM_TIMED_OUT)
-        record->timed_out++;
-    else
-        record->unresolved++;
-    slam_histogram_record(&h[SLAM_RESPONSE_TIME], since(now_ns, slot->intended_ns));
-    slam_histogram_record(&h[SLAM_SERVICE_TIME], since(now_ns, slot->sent_ns));
-}
-
-/* -- loss -- */
-
-static uint64_t
-backoff_ns(struct slam_conn *conn)
-{
-    uint32_t doublings = conn->failures < 6 ? conn->failures : 6;
-    uint64_t wait = BACKOFF_FIRST_NS << doublings;
-
-    wait = wait < BACKOFF_MAX_NS ? wait : BACKOFF_MAX_NS;
-    /* spread over [wait / 2, wait): many connections are lost at once */
-    return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
-}
-
-static void
-reconnect(struct slam_conn *conn, uint64_t now_ns)
-{
-    struct slam_worker *worker = conn->flow->worker;
-
-    if (worker->draining)
-        return;
-    slam_connector_submit(worker->config.connector, &conn->link,
-                          now_ns + backoff_ns(conn));
-    conn->failures++;
-}
-
-/* Takes the connection out of the loop; its wire stays to be closed. */
-static void
-take_down(struct slam_conn *conn, uint64_t now_ns)
-{
-    epoll_ctl(conn->flow->worker->epoll_fd, EPOLL_CTL_DEL,
-              slam_wire_fd(conn->link.wire), NULL);
-    conn->up = false;
-    conn->waits_for_write = false;
-    conn->timed_out = 0;
-    conn->kept_len = 0;
-    offer(conn, now_ns);
-}
-
-/* The connection is gone; what was in flight on it stays unresolved. */
-static void
-lose(struct slam_conn *conn)
-{
-    struct slam_flow *flow = conn->flow;
-    uint64_t now_ns = slam_clock_mono_ns();
-
-    for (uint32_t i = 0; i < flow->stream->in_flight; i++) {
-        struct slam_slot *slot = &conn->slots[i];
-
-        if (slot->state == SLAM_SLOT_SENT) {
-            sent_list_remove(flow, slot);
-            count_unanswered(slot, SLAM_UNRESOLVED);
-        } else if (slot->state == SLAM_SLOT_BLOCKED) {
-            slam_flow_op_record(flow, slot->op, slot->measured)->dropped++;
-        }
-        if (slot->state != SLAM_SLOT_FREE && slot->state != SLAM_SLOT_TIMED_OUT)
-            slam_session_end(slot);
-        if (slot->state != SLAM_SLOT_FREE)
-            slot_release(slot);
-    }
-    take_down(conn, now_ns);
-    conn->ready = conn->begun && !conn->thinking;
-    slam_flow_stream_record(flow)->disconnects++;
-    reconnect(conn, now_ns);
-}
-
-/* -- planned ends of connections -- */
-
-static void
-say_unbind(struct slam_conn *conn)
-{
-    /* RFC 4511 4.3; no request of ours has a messageID this small */
-    static const uint8_t unbind[] = {0x30, 0x05, 0x02, 0x01, 0x01, 0x42, 0x00};
-
-    if (slam_wire_write(conn->link.wire, unbind, sizeof(unbind)) ==
-        (ssize_t)sizeof(unbind))
-        slam_flow_stream_record(conn->flow)->unbinds++;
-}
-
-static bool
-is_worn(const struct slam_conn *conn, uint64_t now_ns)
-{
-    const struct slam_stream *stream = conn->flow->stream;
-
-    return (stream->reconnect_operations > 0 &&
-            conn->requests >= stream->reconnect_operations) ||
-           (stream->reconnect_ns > 0 &&
-            now_ns - conn->up_since_ns >= stream->reconnect_ns);
-}
-
-/* Ends a connection on which nothing is in flight, and has the next one made. */
-static void
-replace(struct slam_conn *conn, uint64_t now_ns)
-{
-    struct slam_worker *worker = conn->flow->worker;
-
-    take_down(conn, now_ns);
-    for (uint32_t i = 0; i < conn->flow->stream->in_flight; i++)
-        if (conn->slots[i].state == SLAM_SLOT_TIMED_OUT)
-            slot_release(&conn->slots[i]);
-    if (worker->draining)
-        return;
-    conn->replacing = true;
-    worker->replacing++;
-    slam_connector_submit(worker->config.connector, &conn->link, now_ns);
-}
-
-/* A slot is free again: the open loop sends what waits, the closed loop's client goes
- * on; a worn connection is replaced first. */
-static void
-slot_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_ns)
-{
-    struct slam_flow *flow = conn->flow;
-
-    if (conn->up && !conn->retiring && is_worn(conn, done_ns)) {
-        conn->retiring = true;
-        offer(conn, received_ns);
-    }
-    if (conn->up && conn->retiring &&
-        conn->free_count + conn->timed_out == flow->stream->in_flight) {
-        if (!conn->unbound)
-            say_unbind(conn);
-        replace(conn, done_ns);
-    }
-    if (flow->stream->open) {
-        offer(conn, received_ns);
-        slam_schedule_slot_free(flow);
-    } else {
-        slam_schedule_client_free(conn, done_ns);
-    }
-}
-
-void
-slam_request_connected(struct slam_conn *conn, uint64_t now_ns)
-{
-    struct slam_flow *flow = conn->flow;
-    const struct slam_wire_setup *setup = &conn->link.setup;
-    struct slam_stream_record *record = slam_flow_stream_record(flow);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = conn};
-
-    if (conn->replacing) {
-        conn->replacing = false;
-        flow->worker->replacing--;
-    }
-    record->binds += setup->binds;
-    record->extended += setup->extended;
-    if (!conn->link.wire || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
-                                      slam_wire_fd(conn->link.wire), &event) != 0) {
-        record->connect_failures++;
-        reconnect(conn, now_ns);
-        return;
-    }
-    record->connects++;
-    slam_histogram_record(&record->set_up[SLAM_CONNECT_TIME], setup->total_ns);
-    slam_histogram_record(&record->set_up[SLAM_TCP_TIME], setup->connect_ns);
-    if (setup->tls_ns > 0)
-        slam_histogram_record(&record->set_up[SLAM_TLS_TIME], setup->tls_ns);
-    if (setup->binds > 0)
-        slam_histogram_record(&record->set_up[SLAM_BIND_TIME], setup->bind_ns);
-    slam_pdu_parser_init(&conn->parser, flow->worker->config.max_pdu_bytes);
-    if (!slam_wire_has_stamps(conn->link.wire))
-        atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
-    conn->up = true;
-    conn->retiring = false;
-    conn->unbound = false;
-    conn->abandons = false;
-    conn->requests = 0;
-    conn->up_since_ns = now_ns;
-    conn->failures = 0;
-    conn->generation = FIRST_GENERATION;
-    if (flow->stream->open) {
-        offer(conn, now_ns);
-        slam_schedule_slot_free(flow);
-    } else if (conn->ready) {
-        slam_schedule_client_go(conn, now_ns);
-    }
-}
 
 /* -- sending -- */
 
@@ -301,7 +30,7 @@ next_message_id(struct slam_conn *conn, uint32_t slot_index)
     int32_t id = (int32_t)((conn->generation << bits) | slot_index);
 
     if (conn->generation++ >= (UINT32_C(0x7fffffff) >> bits))
-        conn->generation = FIRST_GENERATION;
+        conn->generation = SLAM_FIRST_GENERATION;
     return id;
 }
 
@@ -313,7 +42,7 @@ transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 
     conn->requests++;
     if (written < 0) {
-        lose(conn);
+        slam_channel_lose(conn);
         return false;
     }
     if ((size_t)written < len) {
@@ -351,7 +80,7 @@ unbound(struct slam_slot *slot)
     struct slam_flow *flow = slot->conn->flow;
     struct slam_op_record *record = slam_flow_op_record(flow, slot->op, slot->measured);
 
-    sent_list_remove(flow, slot);
+    slam_channel_answered(flow, slot);
     record->completed++;
     record->succeeded++;
     slot->conn->retiring = slot->conn->unbound = true;
@@ -394,10 +123,10 @@ slam_request_send(struct slam_slot *slot)
     /* sent: just before the kernel is offered the first byte. What a full socket delays
      * after that is the network's and the directory's time. */
     slot->sent_ns = slam_clock_mono_ns();
-    sent_list_append(flow, slot);
+    slam_channel_sent(flow, slot);
     if (!transmit(conn, end - len, len))
         return;
-    offer(conn, slot->sent_ns);
+    slam_channel_offer(conn, slot->sent_ns);
     if (op->action == SLAM_ACTION_UNBIND)
         unbound(slot);
     else if (op->extras && !op->extras->awaits)
@@ -443,7 +172,7 @@ slam_request_abandon(struct slam_slot *slot, uint32_t op)
     record->requests++;
     record->completed++;
     record->succeeded++;
-    sent_list_remove(flow, slot);
+    slam_channel_answered(flow, slot);
     slam_flow_op_record(flow, slot->op, slot->measured)->abandoned++;
     slot->state = SLAM_SLOT_PAUSED;
     slot->sent_ns = slam_clock_mono_ns();
@@ -460,14 +189,14 @@ slam_request_finish(struct slam_slot *slot, uint64_t received_ns, uint64_t done_
     struct slam_conn *conn = slot->conn;
 
     slam_session_end(slot);
-    slot_release(slot);
-    slot_freed(conn, received_ns, done_ns);
+    slam_channel_release(slot);
+    slam_channel_freed(conn, received_ns, done_ns);
 }
 
 void
 slam_request_give_connection_up(struct slam_conn *conn)
 {
-    lose(conn);
+    slam_channel_lose(conn);
 }
 
 static void
@@ -478,7 +207,7 @@ flush(struct slam_conn *conn)
                                     conn->tx_len - conn->tx_pos);
 
         if (n < 0) {
-            lose(conn);
+            slam_channel_lose(conn);
             return;
         }
         if (n == 0)
@@ -490,7 +219,7 @@ flush(struct slam_conn *conn)
         if (conn->slots[i].state == SLAM_SLOT_BLOCKED && !conn->waits_for_write)
             slam_request_send(&conn->slots[i]);
     if (conn->up && conn->flow->stream->open) {
-        offer(conn, slam_clock_mono_ns());
+        slam_channel_offer(conn, slam_clock_mono_ns());
         slam_schedule_slot_free(conn->flow);
     }
 }
@@ -538,15 +267,17 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     else
         record->failed++;
     record->result_codes[counted]++;
-    slam_histogram_record(&h[SLAM_RESPONSE_TIME], since(received, slot->intended_ns));
-    slam_histogram_record(&h[SLAM_SERVICE_TIME], since(received, slot->sent_ns));
-    slam_histogram_record(&h[SLAM_SEND_LAG], since(slot->sent_ns, could_send));
-    slam_histogram_record(&h[SLAM_RECEIVE_LAG], since(done_ns, received));
+    slam_histogram_record(&h[SLAM_RESPONSE_TIME],
+                          slam_since_ns(received, slot->intended_ns));
+    slam_histogram_record(&h[SLAM_SERVICE_TIME],
+                          slam_since_ns(received, slot->sent_ns));
+    slam_histogram_record(&h[SLAM_SEND_LAG], slam_since_ns(slot->sent_ns, could_send));
+    slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
     if (flow->stream->open)
         slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
-                              since(could_send, slot->intended_ns));
+                              slam_since_ns(could_send, slot->intended_ns));
     slam_flow_stream_record(flow)->last_completion_ns = done_ns;
-    sent_list_remove(flow, slot);
+    slam_channel_answered(flow, slot);
     if (flow->sessions)
         slam_session_go_on(slot, op, outcome, received, done_ns);
     else
@@ -561,8 +292,8 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
 
     slam_flow_stream_record(conn->flow)->late_responses++;
     conn->timed_out--;
-    slot_release(slot);
-    slot_freed(conn, done_ns, done_ns);
+    slam_channel_release(slot);
+    slam_channel_freed(conn, done_ns, done_ns);
 }
 
 /* A message that belongs to no request in flight. */
@@ -572,7 +303,7 @@ count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
     struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
     uint32_t generation = (uint32_t)pdu->message_id >> conn->flow->slot_bits;
 
-    if (conn->abandons && generation >= FIRST_GENERATION &&
+    if (conn->abandons && generation >= SLAM_FIRST_GENERATION &&
         generation < conn->generation)
         record->late_responses++;
     else
@@ -692,15 +423,16 @@ receive(struct slam_conn *conn)
     while (conn->up) {
         ssize_t n = slam_wire_read(conn->link.wire, worker->rx, sizeof(worker->rx));
 
-        if (n == 0)
+        /* after our unbind the directory closes first: that is no loss */
+        if (n == 0 || conn->unbound)
             return;
         if (n < 0) {
-            lose(conn);
+            slam_channel_lose(conn);
             return;
         }
         if (!messages(conn, worker->rx, (size_t)n, slam_clock_mono_ns())) {
             slam_flow_stream_record(conn->flow)->protocol_errors++;
-            lose(conn);
+            slam_channel_lose(conn);
             return;
         }
     }
@@ -725,48 +457,4 @@ slam_request_io(struct slam_conn *conn, uint32_t events)
         flush(conn);
     if (conn->up && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
         receive(conn);
-}
-
-/* -- time-outs and the end -- */
-
-void
-slam_request_expire(struct slam_flow *flow, uint64_t now_ns)
-{
-    uint64_t limit = flow->stream->request_timeout_ns;
-
-    while (flow->oldest && flow->oldest->sent_ns + limit <= now_ns) {
-        struct slam_slot *slot = flow->oldest;
-        struct slam_conn *conn = slot->conn;
-
-        sent_list_remove(flow, slot);
-        count_unanswered(slot, SLAM_TIMED_OUT);
-        slam_session_end(slot);
-        slot->state = SLAM_SLOT_TIMED_OUT;
-        /* a connection on which nothing answers any more is given up */
-        if (++conn->timed_out == flow->stream->in_flight)
-            lose(conn);
-    }
-}
-
-void
-slam_request_give_up(struct slam_flow *flow)
-{
-    while (flow->oldest) {
-        struct slam_slot *slot = flow->oldest;
-
-        sent_list_remove(flow, slot);
-        count_unanswered(slot, SLAM_UNRESOLVED);
-        slot->state = SLAM_SLOT_TIMED_OUT;
-    }
-    for (uint32_t i = 0; i < flow->conn_count; i++) {
-        struct slam_conn *conn = &flow->conns[i];
-
-        for (uint32_t j = 0; j < flow->stream->in_flight; j++)
-            if (conn->slots[j].state == SLAM_SLOT_BLOCKED)
-                slam_flow_op_record(flow, conn->slots[j].op, conn->slots[j].measured)
-                    ->dropped++;
-        if (conn->up)
-            say_unbind(conn);
-        conn->up = false;
-    }
 }

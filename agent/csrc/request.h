@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's life within one worker: a slot of a connection is filled when the request
- * is sent and emptied when its final response is processed, its time is up, or its
- * connection is lost. One path for all kinds of load; schedule.c decides when to send.
+/* Sending requests and taking their responses. A slot of a connection is filled when a
+ * session begins and emptied when it is over. One path for all kinds of load:
+ * schedule.c decides when a session begins, session.c which step is next, channel.c
+ * what becomes of the connection.
  *
  * Everything here belongs to the worker's thread. Times are CLOCK_MONOTONIC in ns. */
 #ifndef SLAM_REQUEST_H
@@ -32,9 +33,6 @@ void slam_request_finish(struct slam_slot *slot, uint64_t received_ns,
 /* Ends a connection on which it makes no sense to go on; a new one is made later. */
 void slam_request_give_connection_up(struct slam_conn *conn);
 
-/* A connection was set up (link->wire) or failed to be. */
-void slam_request_connected(struct slam_conn *conn, uint64_t now_ns);
-
 /* Asks for what slam_request_io will touch: with thousands of connections nothing of
  * the next one is in the cache. `near` comes one step before the call, after `!near`.
  */
@@ -42,12 +40,5 @@ void slam_request_prefetch(const struct slam_conn *conn, bool near);
 
 /* The socket is readable, writable or broken. */
 void slam_request_io(struct slam_conn *conn, uint32_t epoll_events);
-
-/* Counts requests of the flow sent before now_ns - request_timeout_ns as timed out. */
-void slam_request_expire(struct slam_flow *flow, uint64_t now_ns);
-
-/* Counts everything in flight as unresolved and takes leave of the directory: the run
- * is over. */
-void slam_request_give_up(struct slam_flow *flow);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker.h"
 
+#include "channel.h"
 #include "clock.h"
 #include "request.h"
 #include "schedule.h"
@@ -95,7 +96,7 @@ take_deliveries(struct slam_worker *worker)
         struct slam_link *next = link->next;
 
         /* the link is the first member of its connection */
-        slam_request_connected((struct slam_conn *)link, now_ns);
+        slam_channel_connected((struct slam_conn *)link, now_ns);
         link = next;
     }
 }
@@ -210,7 +211,7 @@ run_schedules(struct slam_worker *worker, uint64_t now_ns, uint64_t limit_ns)
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
-        slam_request_expire(flow, now_ns);
+        slam_channel_expire(flow, now_ns);
         slam_session_run(flow, now_ns);
         if (!worker->draining)
             slam_schedule_run(flow, now_ns, limit_ns);
@@ -301,7 +302,7 @@ worker_loop(struct slam_worker *worker)
     if (!worker->draining)
         begin_drain(worker);
     for (size_t i = 0; i < worker->flow_count; i++)
-        slam_request_give_up(&worker->flows[i]);
+        slam_channel_give_up(&worker->flows[i]);
     close_interval(worker, slam_clock_mono_ns(), true);
 }
 
