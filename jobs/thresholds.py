@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,18 @@ TIME_METRICS = (
     "receive_lag",
 )
 STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
-METRICS = (*TIME_METRICS, "throughput", "errors")
+#: Of the set-up of a stream's connections, in the whole run.
+SET_UP_METRICS = ("connect_time", "tcp_time", "tls_time", "bind_time")
+#: Outcomes as a share of the requests sent.
+SHARES: dict[str, tuple[str, ...]] = {
+    "errors": ("failed", "timed_out", "unresolved"),
+    "expected": ("expected",),
+    "timed_out": ("timed_out",),
+    "unresolved": ("unresolved",),
+}
+#: Figures of a stream, of whichever operation.
+_STREAM_METRICS = (*SET_UP_METRICS, "elapsed")
+METRICS = (*TIME_METRICS, *SET_UP_METRICS, "elapsed", "throughput", "goodput", *SHARES)
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -40,6 +51,8 @@ NOTATION = f"""\
     readers.search.response_time.p99 < 5ms
     writers.modify.throughput >= 19/s
     *.*.errors < 0.1%
+    readers.*.connect_time.p95 < 20ms
+    imports.*.elapsed < 60s
 
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
@@ -48,10 +61,18 @@ figure that hangs on requests without an answer: they rank above every time.
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
                               {", ".join(TIME_METRICS[3:])}
+    set-up of connections,    {", ".join(SET_UP_METRICS)}:
+    with a statistic          of a stream, in the whole run; operation '*'
     statistics                {", ".join(STATISTICS)}
+    elapsed                   from the stream's start to its last response;
+                              operation '*'
     throughput                completions per second, whatever their result
-    errors                    share of the requests sent that did not succeed:
-                              failed, timed out or unresolved
+    goodput                   successes per second
+    errors                    share of the requests sent that ended otherwise
+                              than expected: failed, timed out or unresolved
+    expected                  share that ended with a result code other than
+                              success that the job expects
+    timed_out, unresolved     share that had no response
     comparisons               {", ".join(COMPARISONS)}
 """
 
@@ -69,7 +90,7 @@ class Threshold:
     #: Name of an operation, or '*'.
     operation: str
     metric: str
-    #: None for throughput and errors.
+    #: None for metrics that are one figure.
     statistic: str | None
     comparison: str
     #: In `unit`.
@@ -113,7 +134,13 @@ def parse_threshold(text: str) -> Threshold:
         raise _wrong(
             text, f"unknown metric {metric!r}", did_you_mean(metric, METRICS, "metrics")
         )
-    if metric not in TIME_METRICS:
+    if metric in _STREAM_METRICS and operation != "*":
+        raise _wrong(
+            text,
+            f"{metric} is a figure of the stream, not of {operation!r}",
+            f"write {stream}.*.{'.'.join((metric, *statistic))}",
+        )
+    if metric not in (*TIME_METRICS, *SET_UP_METRICS):
         if statistic:
             raise _wrong(text, f"{metric} has no statistic {'.'.join(statistic)!r}")
     elif len(statistic) != 1:
@@ -140,12 +167,7 @@ def evaluate(
 ) -> tuple[float | None, bool]:
     """Worst value among the operations that match, in `threshold.unit` (None: some
     operation has no figure), and whether all of them meet the threshold."""
-    values = [
-        _figure(threshold, figures)
-        for stream, operations in result["streams"].items()
-        for operation, figures in operations.items()
-        if threshold.matches(stream, operation)
-    ]
+    values = [_figure(threshold, figures) for figures in _matching(threshold, result)]
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None, False
@@ -159,19 +181,35 @@ def times_lacking(
     """The times, of operations that match, that lack the threshold's statistic."""
     return [
         times
-        for stream, operations in result["streams"].items()
-        for operation, figures in operations.items()
-        if threshold.matches(stream, operation)
-        and (times := figures.get(f"{threshold.metric}_us"))
+        for figures in _matching(threshold, result)
+        if (times := figures.get(f"{threshold.metric}_us"))
         and times.get(threshold.statistic) is None
     ]
 
 
+def _matching(
+    threshold: Threshold, result: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """The figures of each operation, or stream, that a threshold is about."""
+    for stream, operations in result["streams"].items():
+        if threshold.metric in _STREAM_METRICS:
+            if threshold.matches(stream, "*"):
+                yield result["connections"][stream]
+            continue
+        for operation, figures in operations.items():
+            if threshold.matches(stream, operation):
+                yield figures
+
+
 def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:
-    if threshold.metric == "throughput":
-        value = figures.get("throughput_per_s")
-    elif threshold.metric == "errors":
-        value = error_share(figures)
+    value: float | None
+    if threshold.unit == "per_s":
+        value = figures.get(f"{threshold.metric}_per_s")
+    elif threshold.unit == "share":
+        value = _share(figures, SHARES[threshold.metric])
+    elif threshold.metric == "elapsed":
+        elapsed_s = figures.get("elapsed_s")
+        value = None if elapsed_s is None else elapsed_s * 1e6
     else:
         times = figures.get(f"{threshold.metric}_us") or {}
         value = times.get(threshold.statistic)
@@ -179,11 +217,17 @@ def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:
 
 
 def error_share(figures: Mapping[str, Any]) -> float | None:
-    """Requests that were sent and did not succeed, as a share of those sent: failed
-    with a result code, timed out, or unresolved. None when nothing was sent."""
-    missing = figures.get("timed_out", 0) + figures.get("unresolved", 0)
-    sent = figures["completed"] + missing
-    return (figures["failed"] + missing) / sent if sent else None
+    """Requests that ended otherwise than the job expects, as a share of those sent:
+    failed with a result code, timed out, or unresolved. None when nothing was sent."""
+    return _share(figures, SHARES["errors"])
+
+
+def _share(figures: Mapping[str, Any], outcomes: tuple[str, ...]) -> float | None:
+    sent = sum(
+        figures.get(name, 0)
+        for name in ("completed", "timed_out", "unresolved", "abandoned")
+    )
+    return sum(figures.get(name, 0) for name in outcomes) / sent if sent else None
 
 
 def _limit(metric: str, value: str) -> float:
@@ -196,7 +240,9 @@ def _limit(metric: str, value: str) -> float:
 
 
 def _unit(metric: str) -> str:
-    return {"throughput": "per_s", "errors": "share"}.get(metric, "us")
+    if metric in SHARES:
+        return "share"
+    return "per_s" if metric in ("throughput", "goodput") else "us"
 
 
 def _known(words: Mapping[str, Any] | tuple[str, ...]) -> str:

@@ -43,17 +43,6 @@ _METHOD = (
     "time; means and maxima are not given where there are any.",
 )
 
-_CONNECTIONS = {
-    "connects": "connects",
-    "connect_failures": "failed connects",
-    "disconnects": "lost",
-    "protocol_errors": "protocol errors",
-    "late_responses": "late responses",
-    "unexpected_messages": "unexpected messages",
-    "notices": "notices",
-    "stamps_missing": "without kernel stamp",
-}
-
 #: Facts of agents that are long, and of interest to programs only.
 _IN_RESULT = ("control_operations", "targets")
 
@@ -112,7 +101,6 @@ def agents(summary: Summary) -> tuple[Block, ...]:
             "counts as saturated.",
         ),
         clocks,
-        _connections(summary),
     )
 
 
@@ -173,24 +161,6 @@ def _clock_row(agent: AgentSummary) -> tuple[Cell, ...]:
         Cell(microseconds(abs(agent.clock_step_ns) / 1000)),
         Cell(count(agent.intervals)),
         Cell(count(agent.missing_intervals), BAD if agent.missing_intervals else ""),
-    )
-
-
-def _connections(summary: Summary) -> Table:
-    return Table(
-        "connections",
-        "Connections in the whole run",
-        (
-            Column("Stream"),
-            *(Column(title, "", True) for title in _CONNECTIONS.values()),
-        ),
-        tuple(
-            (
-                Cell(stream.name),
-                *(Cell(count(stream.connections.get(key, 0))) for key in _CONNECTIONS),
-            )
-            for stream in summary.streams
-        ),
     )
 
 

@@ -14,9 +14,14 @@ from ldapslam.reports.typeset import count
 
 
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
-    """What kept the operation's requests from success, and how often."""
+    """Why requests of the operation ended otherwise than expected, and how often."""
     codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
-    causes = [(code_title(code), amount) for code, amount in codes if code != 0]
+    causes = [
+        (code_title(code), amount)
+        for code, amount in codes
+        if one.outcome_of(code) == "failed"
+    ]
+    causes.append(("nothing to capture", one.counts["captures_missing"]))
     causes += [
         (name.replace("_", " "), one.counts[name])
         for name in ("timed_out", "unresolved", "dropped")

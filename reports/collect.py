@@ -12,26 +12,32 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+from ldapslam.reports.points import TimelineBuilder, most, shares
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import (
+    SET_UP_TIMES,
     IntervalRecord,
     OperationInterval,
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.reports.timeline import NS_PER_S, AgentSeries, Plan, Series, Timeline
+from ldapslam.reports.timeline import NS_PER_S, Plan, Timeline
 
 COUNTERS = (
     "scheduled",
     "sent",
     "completed",
     "succeeded",
+    "expected",
     "failed",
     "dropped",
-    "unresolved",
     "timed_out",
+    "unresolved",
+    "abandoned",
+    "substituted",
+    "captures_missing",
+    "requests",
     "entries",
     "references",
 )
@@ -44,12 +50,17 @@ CONNECTION_COUNTERS = (
     "unexpected_messages",
     "notices",
     "stamps_missing",
+    "binds",
+    "extended",
+    "unbinds",
 )
 
+#: Outcomes of requests that had a response.
+ANSWERED = ("succeeded", "expected", "failed")
+#: Of every request, whatever became of it.
+GENERATOR_LAGS = ("send_lag", "receive_lag")
 #: Of these, the requests without an answer rank above every value.
 UNANSWERED_METRICS = ("response_time", "service_time")
-
-_AnySeries = TypeVar("_AnySeries", Series, AgentSeries)
 
 
 @dataclass(slots=True)
@@ -77,7 +88,12 @@ class StreamTotals:
     """The connections of one stream, over all agents and phases."""
 
     counters: Counter[str] = field(default_factory=Counter)
-    connect_time: Histogram = field(default_factory=Histogram)
+    #: Name in SET_UP_TIMES -> durations.
+    set_up: defaultdict[str, Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
+    #: When the last response was processed, since T0; None without one.
+    last_done_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -98,7 +114,8 @@ class AgentTotals:
 
     completed_in_measure: int = 0
     measured: Counter[str] = field(default_factory=Counter)
-    #: (stream, operation) -> response times of measured successes.
+    #: (stream, operation) -> response times of measured successes, or of expected
+    #: results where the job expects no success.
     response_times: defaultdict[tuple[str, str], Histogram] = field(
         default_factory=lambda: defaultdict(Histogram)
     )
@@ -114,9 +131,12 @@ class AgentTotals:
     throttled_ns: int = 0
     #: Whole run: the largest, by amount.
     clock_step_ns: int = 0
-    #: Whole run: the numbers of the intervals that arrived, without the drain.
+    #: Whole run: the numbers of the intervals that arrived, without the last.
     seen: set[int] = field(default_factory=set)
-    sent_final: bool = False
+    #: Number of its last interval, the drain; None while that has not arrived.
+    final_index: int | None = None
+    #: The streams that it drove.
+    streams: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -172,27 +192,21 @@ class _Collector:
         self._operations = {key: OperationTotals() for key in operations}
         self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
         self._agents = {agent: AgentTotals() for agent in agents}
-        self._planned_agents = tuple(agents)
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        self._timeline = Timeline(plan.phases, plan.intervals_per_point)
-        self._point: _Point | None = None
+        self._timeline = TimelineBuilder(plan, agents)
 
     def add(self, record: IntervalRecord) -> None:
         self._intervals += 1
-        number = self._plan.point(record.index)
-        if self._point is None or number != self._point.number:
-            self._flush()
-            self._point = _Point(number)
-        self._point.add(record)
+        self._timeline.add(record)
         in_measure = record.phase == "measure"
         if in_measure:
             self._measure_start_ns = _least(self._measure_start_ns, record.start_ns)
             self._measure_end_ns = max(self._measure_end_ns or 0, record.end_ns)
         agent = self._agents.setdefault(record.agent, AgentTotals())
         if record.final:
-            agent.sent_final = True
+            agent.final_index = record.index
         else:
             agent.seen.add(record.index)
         if abs(record.clock_step_ns) > abs(agent.clock_step_ns):
@@ -200,19 +214,17 @@ class _Collector:
         for operation in record.operations:
             self._add_operation(agent, operation, in_measure)
         for stream in record.streams:
-            self._add_stream(stream)
+            self._add_stream(agent, stream, record)
         if in_measure:
             for worker in record.workers:
                 self._add_worker(agent, worker)
             _add_host(agent, record)
 
     def finish(self) -> Collected:
-        self._flush()
-        _pad(self._timeline)
         of_operations = (stream for stream, _ in self._operations)
         streams = dict.fromkeys([*of_operations, *self._streams])
         return Collected(
-            timeline=self._timeline,
+            timeline=self._timeline.finish(),
             operations=self._operations,
             streams={stream: self._streams[stream] for stream in streams},
             agents=self._agents,
@@ -226,8 +238,13 @@ class _Collector:
     ) -> None:
         key = operation.stream, operation.operation
         totals = self._operations.setdefault(key, OperationTotals())
-        counts = {name: getattr(operation, name) for name in COUNTERS}
-        totals.whole.update(counts)
+        counters = [totals.whole]
+        if operation.measured:
+            counters += totals.measured, agent.measured
+        for name in COUNTERS:
+            if number := getattr(operation, name):
+                for counter in counters:
+                    counter[name] += number
         if in_measure:
             totals.completed_in_measure += operation.completed
             totals.succeeded_in_measure += operation.succeeded
@@ -236,22 +253,32 @@ class _Collector:
             for packed in operation.histograms.values():
                 totals.overflow += Histogram.overflow_of(packed)
             return
-        totals.measured.update(counts)
-        agent.measured.update(counts)
         totals.result_codes.update(operation.result_codes)
-        for name, packed in operation.histograms.items():
+        for one, packed in operation.histograms.items():
             totals.overflow += Histogram.overflow_of(packed)
-            totals.histograms[name].add_packed(packed)
-            if name == ("response_time", "succeeded"):
+            totals.histograms[one].add_packed(packed)
+            if one == ("response_time", self._plan.wanted_of(key)):
                 agent.response_times[key].add_packed(packed)
 
-    def _add_stream(self, stream: StreamInterval) -> None:
+    def _add_stream(
+        self, agent: AgentTotals, stream: StreamInterval, record: IntervalRecord
+    ) -> None:
+        agent.streams.add(stream.stream)
         totals = self._streams[stream.stream]
-        totals.counters.update(
-            {name: getattr(stream, name) for name in CONNECTION_COUNTERS}
-        )
-        if stream.connect_time is not None:
-            totals.connect_time.add_packed(stream.connect_time)
+        for name in CONNECTION_COUNTERS:
+            if number := getattr(stream, name):
+                totals.counters[name] += number
+        for name in SET_UP_TIMES:
+            packed = getattr(stream, name)
+            if packed is not None:
+                totals.set_up[name].add_packed(packed)
+        last_ns = stream.last_done_ns
+        if last_ns is None and any(
+            one.completed for one in record.operations if one.stream == stream.stream
+        ):
+            last_ns = record.end_ns  # of an engine that does not tell
+        if last_ns is not None:
+            totals.last_done_ns = max(totals.last_done_ns or 0, last_ns)
 
     def _add_worker(self, agent: AgentTotals, worker: WorkerInterval) -> None:
         agent.worker_cpu_ns += worker.cpu_ns
@@ -259,7 +286,7 @@ class _Collector:
         agent.worker_wall_ns += worker.wall_ns
         key = worker.model, worker.worker
         totals = agent.workers.setdefault(key, WorkerTotals())
-        busy, run_queue = _shares(worker)
+        busy, run_queue = shares(worker)
         is_busy = busy > self._busy_share_limit
         is_waiting = run_queue > self._run_queue_share_limit
         totals.wall_ns += worker.wall_ns
@@ -269,111 +296,6 @@ class _Collector:
             return
         totals.highest_busy_share = max(totals.highest_busy_share, busy)
         totals.highest_run_queue_share = max(totals.highest_run_queue_share, run_queue)
-
-    def _flush(self) -> None:
-        point, timeline = self._point, self._timeline
-        if point is None:
-            return
-        self._point = None
-        length_s = (point.end_ns - point.start_ns) / NS_PER_S
-        if length_s <= 0:
-            return
-        expected = set(range(min(point.indexes), max(point.indexes) + 1))
-        is_gap = any(
-            expected - point.indexes_of[agent] for agent in self._planned_agents
-        )
-        # The drain may last a millisecond: rates and shares of it would be noise.
-        is_short = point.is_drain and length_s < self._plan.interval_s / 2
-        before = len(timeline.start_s)
-        timeline.start_s.append(point.start_ns / NS_PER_S)
-        timeline.end_s.append(point.end_ns / NS_PER_S)
-        timeline.is_gap.append(is_gap)
-        for key, done in point.operations.items():
-            series = timeline.operations.setdefault(key, _padded(Series(), before))
-            if not is_gap:
-                _append_operation(series, done, None if is_short else length_s)
-        for agent, seen in point.agents.items():
-            of_agent = timeline.agents.setdefault(agent, _padded(AgentSeries(), before))
-            if not is_short:
-                rate = seen.completed * NS_PER_S / seen.wall_ns
-                of_agent.throughput_per_s.append(rate)
-                of_agent.busy_share.append(seen.busy_share)
-                of_agent.run_queue_share.append(seen.run_queue_share)
-                of_agent.cpu_utilisation.append(seen.cpu_utilisation)
-        _pad(timeline)
-
-
-@dataclass(slots=True)
-class _OperationPoint:
-    completed: int = 0
-    errors: int = 0
-    response_times: Histogram = field(default_factory=Histogram)
-
-
-@dataclass(slots=True)
-class _AgentPoint:
-    wall_ns: int = 0
-    completed: int = 0
-    busy_share: float | None = None
-    run_queue_share: float | None = None
-    cpu_utilisation: float | None = None
-
-
-class _Point:
-    """The point of the timeline that is being filled."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.start_ns = 2**63
-        self.end_ns = 0
-        self.is_drain = False
-        self.indexes: set[int] = set()
-        self.indexes_of: dict[str, set[int]] = defaultdict(set)
-        self.operations: dict[tuple[str, str], _OperationPoint] = {}
-        self.agents: dict[str, _AgentPoint] = {}
-
-    def add(self, record: IntervalRecord) -> None:
-        self.start_ns = min(self.start_ns, record.start_ns)
-        self.end_ns = max(self.end_ns, record.end_ns)
-        self.is_drain |= record.final
-        self.indexes.add(record.index)
-        self.indexes_of[record.agent].add(record.index)
-        agent = self.agents.setdefault(record.agent, _AgentPoint())
-        agent.wall_ns += record.end_ns - record.start_ns
-        for worker in record.workers:
-            busy, run_queue = _shares(worker)
-            agent.busy_share = _most(agent.busy_share, busy)
-            agent.run_queue_share = _most(agent.run_queue_share, run_queue)
-        if record.host is not None and record.host.cpu_utilisation is not None:
-            agent.cpu_utilisation = _most(
-                agent.cpu_utilisation, record.host.cpu_utilisation
-            )
-        for operation in record.operations:
-            key = operation.stream, operation.operation
-            done = self.operations.setdefault(key, _OperationPoint())
-            done.completed += operation.completed
-            lost = operation.timed_out + operation.unresolved
-            done.errors += operation.failed + lost
-            done.response_times.unanswered += lost
-            agent.completed += operation.completed
-            packed = operation.histograms.get(("response_time", "succeeded"))
-            if packed is not None:
-                done.response_times.add_packed(packed)
-
-
-def _append_operation(
-    series: Series, done: _OperationPoint, length_s: float | None
-) -> None:
-    times = done.response_times
-    if length_s is not None:
-        series.throughput_per_s.append(done.completed / length_s)
-        series.errors_per_s.append(done.errors / length_s)
-    series.p50_us.append(_us(times.reliable_percentile(50)))
-    series.p90_us.append(_us(times.reliable_percentile(90)))
-    series.p99_us.append(_us(times.reliable_percentile(99)))
-    series.max_us.append(_us(times.percentile(100)))
-    series.sample.append(times.sample)
-    series.unanswered.append(times.unanswered)
 
 
 def _add_host(agent: AgentTotals, record: IntervalRecord) -> None:
@@ -385,38 +307,9 @@ def _add_host(agent: AgentTotals, record: IntervalRecord) -> None:
         agent.cpu_utilisation_ns += host.cpu_utilisation * length_ns
         agent.cpu_utilisation_wall_ns += length_ns
     if host.steal_share is not None:
-        agent.highest_steal_share = _most(agent.highest_steal_share, host.steal_share)
+        agent.highest_steal_share = most(agent.highest_steal_share, host.steal_share)
     agent.throttled_ns += host.throttled_ns or 0
-
-
-def _pad(timeline: Timeline) -> None:
-    for series in timeline.operations.values():
-        _padded(series, len(timeline.start_s))
-    for agent in timeline.agents.values():
-        _padded(agent, len(timeline.start_s))
-
-
-def _padded(series: _AnySeries, length: int) -> _AnySeries:
-    for name in series.__slots__:
-        values = getattr(series, name)
-        values += [None] * (length - len(values))
-    return series
-
-
-def _shares(worker: WorkerInterval) -> tuple[float, float]:
-    """Share of the interval the worker was busy, and waited for a CPU."""
-    if worker.wall_ns <= 0:
-        return 0.0, 0.0
-    return worker.busy_ns / worker.wall_ns, worker.run_queue_ns / worker.wall_ns
-
-
-def _us(value_ns: float | None) -> float | None:
-    return None if value_ns is None else value_ns / 1000
 
 
 def _least(known: int | None, value: int) -> int:
     return value if known is None else min(known, value)
-
-
-def _most(known: float | None, value: float) -> float:
-    return value if known is None else max(known, value)

@@ -7,10 +7,8 @@ charts, the agents, how it was measured, and the manifest. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ldapslam.jobs.result_codes import code_title
-from ldapslam.reports import appendix
+from ldapslam.reports import appendix, connections, outcomes
+from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
     GOOD,
@@ -25,13 +23,18 @@ from ldapslam.reports.document import (
     Section,
     Table,
 )
-from ldapslam.reports.results.histogram import samples_needed
 from ldapslam.reports.summary import (
-    PERCENTILES,
-    Distribution,
     OperationSummary,
     StreamSummary,
     Summary,
+)
+from ldapslam.reports.time_cells import (
+    SHOWN,
+    missing,
+    percentile_cells,
+    time_cell,
+    time_columns,
+    times_row,
 )
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
@@ -44,9 +47,6 @@ from ldapslam.reports.typeset import (
     seconds,
 )
 
-#: Percentiles in the tables of times; p99.99 is in result.json.
-_SHOWN = ("p50", "p90", "p95", "p99", "p99_9")
-
 _METRIC_TITLES = {
     "response_time": "response time",
     "service_time": "service time",
@@ -54,20 +54,6 @@ _METRIC_TITLES = {
     "send_lag": "send lag",
     "receive_lag": "receive lag",
 }
-
-_TOO_FEW = (
-    f"{NOT_AVAILABLE}: too few values. A percentile needs ten values above it: "
-    + ", ".join(
-        f"{name.replace('_', '.')} n ≥ {count(samples_needed(PERCENTILES[name]))}"
-        for name in _SHOWN
-    )
-    + "."
-)
-
-_NO_ANSWER = (
-    f"{NOT_AVAILABLE} also where the figure hangs on requests that had no answer: they "
-    "rank above every value."
-)
 
 
 def document(summary: Summary) -> Document:
@@ -83,7 +69,8 @@ def document(summary: Summary) -> Document:
             Section("results", "Results", _results(summary)),
             Section("timeline", "Over time", _over_time(summary)),
             Section("times", "Times in detail", _times(summary)),
-            Section("errors", "Requests and errors", _errors(summary)),
+            Section("errors", "Requests and errors", outcomes.outcomes(summary)),
+            Section("connections", "Connections", connections.connections(summary)),
             Section("agents", "Load generators", appendix.agents(summary)),
             Section("method", "How this was measured", appendix.method()),
             Section("manifest", "Manifest", appendix.manifest(summary)),
@@ -207,9 +194,57 @@ def _results(summary: Summary) -> tuple[Block, ...]:
             Column("max", "ms", True),
         ),
         tuple(_headline(one) for one in summary.operations),
-        _missing([one.times["response_time"] for one in summary.operations]),
+        (
+            *missing([one.times["response_time"] for one in summary.operations]),
+            *_expected_only(summary),
+        ),
+    )
+    return (table, *_streams(summary))
+
+
+def _streams(summary: Summary) -> tuple[Block, ...]:
+    """Those with times of their own, or a length that is a result."""
+    own = [
+        stream
+        for stream in summary.streams
+        if stream.count or stream.window.measure_s != summary.measure_s
+    ]
+    if not own:
+        return ()
+    table = Table(
+        "streams",
+        "Streams with an end or times of their own",
+        (
+            Column("Stream"),
+            Column("sessions planned", "", True),
+            Column("total time", "s", True),
+            Column("measured", "s", True),
+        ),
+        tuple(
+            (
+                Cell(stream.name),
+                Cell(count(stream.count) if stream.count else NOTHING),
+                Cell(decimal(stream.window.elapsed_s, 3)),
+                Cell(decimal(stream.window.measure_s, 3)),
+            )
+            for stream in own
+        ),
+        (
+            "Total time: from the stream's start to its last response, in any phase. "
+            "Throughput is over the time measured.",
+        ),
     )
     return (table,)
+
+
+def _expected_only(summary: Summary) -> tuple[str, ...]:
+    names = [one.title for one in summary.operations if one.times_of == "expected"]
+    if not names:
+        return ()
+    return (
+        f"Of {', '.join(names)} no success is expected: its times are those of the "
+        "expected results.",
+    )
 
 
 def _headline(one: OperationSummary) -> tuple[Cell, ...]:
@@ -220,8 +255,8 @@ def _headline(one: OperationSummary) -> tuple[Cell, ...]:
         Cell(decimal(one.throughput_per_s)),
         Cell(count(one.counts["succeeded"])),
         Cell(percent(one.error_share, 3), BAD if has_errors else ""),
-        *_percentile_cells(times),
-        _time_cell(times, "max", times.max_us),
+        *percentile_cells(times),
+        time_cell(times, "max", times.max_us),
     )
 
 
@@ -280,7 +315,7 @@ def _times(summary: Summary) -> tuple[Block, ...]:
         )
     ]
     for stream in summary.streams:
-        blocks += [_times_table(stream, one) for one in stream.operations]
+        blocks += [_times_table(one) for one in stream.operations]
     return tuple(blocks)
 
 
@@ -300,42 +335,20 @@ def _ends(summary: Summary) -> str:
     return " A line ends where the requests without an answer begin."
 
 
-def _times_table(stream: StreamSummary, one: OperationSummary) -> Table:
+def _times_table(one: OperationSummary) -> Table:
     rows = []
     for metric, times in one.times.items():
         if metric == "backlog_wait" and not times.count:
             continue  # a closed loop has no backlog
-        rows.append(_times_row(_METRIC_TITLES[metric], times))
+        rows.append(times_row(_METRIC_TITLES[metric], times))
         if metric == "response_time":
             rows.append(_interval_row(times))
-    rows += [
-        _times_row(f"{_METRIC_TITLES[metric]} of failures", times)
-        for metric, times in one.failure_times.items()
-    ]
-    rows.append(_times_row("connect time", stream.connect_time))
-    shown = (*one.times.values(), *one.failure_times.values())
     return Table(
         f"times-{one.stream}-{one.operation}",
         one.title,
-        (
-            Column("Time", "ms"),
-            Column("n", "", True),
-            Column("mean", "", True),
-            *(Column(name.replace("_", "."), "", True) for name in _SHOWN),
-            Column("max", "", True),
-        ),
+        (Column("Time", "ms"), *time_columns()),
         tuple(rows),
-        _missing(shown),
-    )
-
-
-def _times_row(title: str, times: Distribution) -> tuple[Cell, ...]:
-    return (
-        Cell(title),
-        Cell(count(times.count)),
-        _time_cell(times, "mean", times.mean_us),
-        *_percentile_cells(times),
-        _time_cell(times, "max", times.max_us),
+        missing(tuple(one.times.values())),
     )
 
 
@@ -345,7 +358,7 @@ def _interval_row(times: Distribution) -> tuple[Cell, ...]:
         Cell("", MUTED),
         Cell("", MUTED),
     ]
-    for name in _SHOWN:
+    for name in SHOWN:
         interval = times.ci95_us[name]
         text = NOTHING
         if interval is not None and interval[1] is None:
@@ -354,96 +367,6 @@ def _interval_row(times: Distribution) -> tuple[Cell, ...]:
             text = f"{milliseconds(interval[0])} – {milliseconds(interval[1])}"
         cells.append(Cell(text, MUTED))
     return (*cells, Cell("", MUTED))
-
-
-def _errors(summary: Summary) -> tuple[Block, ...]:
-    names = ("scheduled", "sent", "completed", "succeeded", "failed")
-    lost = ("timed_out", "unresolved", "dropped")
-    requests = Table(
-        "requests",
-        "Requests whose intended time lies in the measure phase",
-        (
-            Column("Operation"),
-            *(Column(name.replace("_", " "), "", True) for name in (*names, *lost)),
-            Column("entries", "", True),
-        ),
-        tuple(
-            (
-                Cell(one.title),
-                *(Cell(count(one.counts[name])) for name in names[:-1]),
-                *(
-                    Cell(count(one.counts[name]), BAD if one.counts[name] else "")
-                    for name in (names[-1], *lost)
-                ),
-                Cell(count(one.counts["entries"])),
-            )
-            for one in summary.operations
-        ),
-    )
-    codes = Table(
-        "result-codes",
-        "Responses by LDAP result code",
-        (
-            Column("Operation"),
-            Column("Result code"),
-            Column("responses", "", True),
-            Column("share", "%", True),
-        ),
-        tuple(
-            (
-                Cell(one.title),
-                Cell(code_title(code)),
-                Cell(count(responses)),
-                Cell(percent(responses / sum(one.result_codes.values()), 3)),
-            )
-            for one in summary.operations
-            for code, responses in one.result_codes.items()
-        ),
-    )
-    if not any(one.error_share or one.counts["dropped"] for one in summary.operations):
-        has_sent = any(one.counts["sent"] for one in summary.operations)
-        text = (
-            "Every request of the measure phase succeeded."
-            if has_sent
-            else "Nothing was sent in the measure phase."
-        )
-        return requests, Paragraph(text), codes
-    chart = ChartPlace(
-        "errors",
-        "Errors",
-        "Requests of the measure phase that did not succeed, by result code or cause, "
-        "and errors per second over the run.",
-    )
-    return requests, chart, codes
-
-
-def _percentile_cells(times: Distribution) -> list[Cell]:
-    return [_percentile_cell(times, name) for name in _SHOWN]
-
-
-def _percentile_cell(times: Distribution, name: str) -> Cell:
-    value_us = times.percentiles_us[name]
-    if value_us is None:
-        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
-    return Cell(milliseconds(value_us))
-
-
-def _time_cell(times: Distribution, name: str, value_us: float | None) -> Cell:
-    if value_us is not None:
-        return Cell(milliseconds(value_us))
-    if times.unanswered or times.overflow:
-        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
-    return Cell(NOTHING, MUTED)
-
-
-def _missing(shown: Sequence[Distribution]) -> tuple[str, ...]:
-    """What the n/a of a table mean."""
-    notes = []
-    if any(times.sample < samples_needed(PERCENTILES[_SHOWN[-1]]) for times in shown):
-        notes.append(_TOO_FEW)
-    if any(times.unanswered for times in shown):
-        notes.append(_NO_ANSWER)
-    return tuple(notes)
 
 
 def _counted(number: int, one: str, many: str | None = None) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from ldapslam.jobs.validity import Validity
-from ldapslam.reports.collect import Collected, OperationTotals
+from ldapslam.reports.collect import AgentTotals, Collected, OperationTotals
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.timeline import NS_PER_S, Plan
 
@@ -41,10 +41,15 @@ class Evidence:
     #: Agent -> its facts.
     facts: Mapping[str, Mapping[str, Any]]
 
+    @cached_property
+    def streams(self) -> dict[str, Mapping[str, Any]]:
+        """The planned streams by name."""
+        return {stream["name"]: stream for stream in self.run.plan.get("streams", ())}
+
     def operations_of(self, model: str) -> dict[tuple[str, str], OperationTotals]:
         streams = {
-            stream["name"]
-            for stream in self.run.plan.get("streams", ())
+            name
+            for name, stream in self.streams.items()
             if stream.get("model") == model
         }
         return {
@@ -56,11 +61,19 @@ class Evidence:
     @property
     def searches(self) -> set[tuple[str, str]]:
         """The operations that are searches."""
+        return self._operations_with("kind", "search")
+
+    @property
+    def paged(self) -> set[tuple[str, str]]:
+        """The operations that read one page after another."""
+        return self._operations_with("is_paged", True)
+
+    def _operations_with(self, key: str, value: object) -> set[tuple[str, str]]:
         return {
-            (stream["name"], operation["name"])
-            for stream in self.run.plan.get("streams", ())
+            (name, operation["name"])
+            for name, stream in self.streams.items()
             for operation in stream.get("operations", ())
-            if operation.get("kind") == "search"
+            if operation.get(key) == value
         }
 
     @cached_property
@@ -68,7 +81,7 @@ class Evidence:
         """Runs of missing intervals of each planned agent, the drain included.
 
         A run that was ended early owes the intervals up to the last that any agent
-        sent.
+        sent; an agent whose streams all have a count, those up to its own last.
         """
         return tuple(gap for agent in self.run.agents for gap in self._gaps_of(agent))
 
@@ -91,9 +104,8 @@ class Evidence:
         planned = self.plan.intervals
         agent = self.collected.agents[name]
         owed = self._owed()
-        if agent.sent_final and self.run.state != "finished":
-            # of a run that was ended early, each agent closes its own last interval
-            owed = min(owed, max(agent.seen, default=-1) + 1)
+        if agent.final_index is not None and self._may_end_early(agent):
+            owed = min(owed, agent.final_index)
         first = None
         for index in range(owed + 1):
             if index < owed and index not in agent.seen:
@@ -103,6 +115,13 @@ class Evidence:
                 end_s = planned[index - 1].end_ns / NS_PER_S
                 yield Gap(name, first, index - 1, start_s, end_s)
                 first = None
-        if agent.seen and not agent.sent_final and self.run.state == "finished":
+        is_finished = self.run.state == "finished"
+        if agent.seen and agent.final_index is None and is_finished:
             end_s = planned[-1].end_ns / NS_PER_S if planned else 0.0
             yield Gap(name, len(planned), len(planned), end_s, end_s)
+
+    def _may_end_early(self, agent: AgentTotals) -> bool:
+        """In a run that was ended early, or when all its streams have a count."""
+        return self.run.state != "finished" or all(
+            self.streams.get(name, {}).get("count") for name in agent.streams
+        )

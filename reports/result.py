@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ldapslam.jobs.result_codes import code_name
 
 if TYPE_CHECKING:
+    from ldapslam.reports.distribution import Distribution
     from ldapslam.reports.summary import (
         AgentSummary,
-        Distribution,
         OperationSummary,
         StreamSummary,
         Summary,
@@ -31,10 +31,15 @@ TOTALS = (
     "sent",
     "completed",
     "succeeded",
+    "expected",
     "failed",
     "dropped",
     "timed_out",
     "unresolved",
+    "abandoned",
+    "substituted",
+    "captures_missing",
+    "requests",
 )
 
 
@@ -90,7 +95,11 @@ def figures_of(summary: Summary) -> dict[str, Any]:
             for stream in summary.streams
         },
         "connections": {
-            stream.name: dict(stream.connections) for stream in summary.streams
+            stream.name: _connections(stream) for stream in summary.streams
+        },
+        "books": {
+            account: {kind: {"agents": sent} for kind, sent in book.items()}
+            for account, book in summary.books.items()
         },
         "agents": {agent.name: _agent(agent) for agent in summary.agents},
     }
@@ -147,6 +156,7 @@ def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
     counts: Mapping[str, int] = one.counts
     return {
         "kind": one.kind,
+        "times_of": one.times_of,
         **{name: counts.get(name, 0) for name in TOTALS},
         "throughput_per_s": _rounded(one.throughput_per_s),
         "goodput_per_s": _rounded(one.goodput_per_s),
@@ -157,11 +167,21 @@ def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
             code_name(code): count for code, count in one.result_codes.items()
         },
         **{f"{metric}_us": distribution_of(d) for metric, d in one.times.items()},
-        "connect_time_us": distribution_of(stream.connect_time),
-        "failures": {
-            f"{metric}_us": distribution_of(d)
-            for metric, d in one.failure_times.items()
+        "connect_time_us": distribution_of(stream.set_up["connect_time"]),
+        "outcomes": {
+            outcome: {f"{metric}_us": distribution_of(d) for metric, d in times.items()}
+            for outcome, times in one.outcome_times.items()
         },
+    }
+
+
+def _connections(stream: StreamSummary) -> dict[str, Any]:
+    """The stream as a whole: its connections, and how long it was at work."""
+    return {
+        **stream.connections,
+        **{f"{name}_us": distribution_of(d) for name, d in stream.set_up.items()},
+        "elapsed_s": _rounded(stream.window.elapsed_s, 6),
+        "measured_s": _rounded(stream.window.measure_s, 6),
     }
 
 

@@ -12,14 +12,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ldapslam.reports.collect import OperationTotals, WorkerTotals
+from ldapslam.reports.collect import (
+    ANSWERED,
+    GENERATOR_LAGS,
+    OperationTotals,
+    WorkerTotals,
+)
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import OUTCOMES
 from ldapslam.reports.timeline import NS_PER_S
 
 _NOT_APPLICABLE = "nothing to check"
 _NS_PER_MS = 1_000_000
-_GENERATOR_LAGS = ("send_lag", "receive_lag")
+#: Any of them shows that the operation was measured.
+_WANTED = ("succeeded", "expected", "abandoned")
 #: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
 _CLOCK_STEP_LIMIT_NS = 1_000_000
 
@@ -55,13 +62,13 @@ def _data_present(evidence: Evidence) -> Rule:
     empty = [
         ".".join(key)
         for key, totals in evidence.collected.operations.items()
-        if not totals.measured["succeeded"]
+        if not any(totals.measured[name] for name in _WANTED)
     ]
     found = len(evidence.collected.operations) - len(empty)
     return Rule(
         "data_present",
-        "every operation has successes in the measure phase",
-        "operations without a success in the measure phase",
+        "every operation had an expected result in the measure phase",
+        "operations without a success or expected result in the measure phase",
         "1 each",
         f"0 of {_listed(empty)}" if empty else f"all {found}",
         found > 0 and not empty,
@@ -70,7 +77,12 @@ def _data_present(evidence: Evidence) -> Rule:
 
 def _agents_present(evidence: Evidence) -> Rule:
     planned = evidence.run.agents
-    silent = [name for name in planned if not evidence.collected.agents[name].seen]
+    silent = [
+        name
+        for name in planned
+        if not (agent := evidence.collected.agents[name]).seen
+        and agent.final_index is None
+    ]
     observed = f"{len(planned) - len(silent)} of {len(planned)}"
     return Rule(
         "agents_present",
@@ -95,10 +107,47 @@ def _intervals_complete(evidence: Evidence) -> Rule:
     )
 
 
+def _counts_reached(evidence: Evidence) -> Rule:
+    """A stream with a count tells how long it took: of one cut short, nobody knows."""
+    counted = {
+        name: int(stream["count"])
+        for name, stream in evidence.streams.items()
+        if stream.get("count")
+    }
+    short = [
+        f"{done:,} of {counted[name]:,} of {name}"
+        for name in counted
+        if (done := _sessions(evidence, name)) < counted[name]
+    ]
+    return Rule(
+        "counts_reached",
+        "streams with a count came to its end",
+        "a stream did not come to the end of its count",
+        "all begun",
+        _listed(short) if short else "all" if counted else _NOT_APPLICABLE,
+        not short,
+    )
+
+
+def _sessions(evidence: Evidence, stream: str) -> int:
+    """Begun, or dropped; a page of a paged search counts like a session, so that this
+    may be too many, never too few."""
+    first = {
+        operation["name"]
+        for operation in evidence.streams[stream].get("operations", ())
+        if operation.get("is_first", True)
+    }
+    return sum(
+        totals.whole["scheduled"] - totals.whole["substituted"]
+        for key, totals in evidence.collected.operations.items()
+        if key[0] == stream and key[1] in first
+    )
+
+
 def _sent_share(evidence: Evidence) -> Rule:
     limit = evidence.validity.sent_share
     shares = {
-        stream: counts["sent"] / counts["scheduled"]
+        stream: (counts["sent"] + counts["substituted"]) / counts["scheduled"]
         for stream, counts in _by_stream(evidence.operations_of("open")).items()
         if counts["scheduled"]
     }
@@ -165,7 +214,7 @@ def _generator_stalled(evidence: Evidence) -> Rule:
     limit_ns = evidence.validity.stall_ns
     delays_ns = {
         ".".join(key): max(
-            float(_union([totals], lag).max_ns) for lag in _GENERATOR_LAGS
+            float(_union([totals], lag).max_ns) for lag in GENERATOR_LAGS
         )
         for key, totals in evidence.collected.operations.items()
     }
@@ -291,6 +340,7 @@ RULES: tuple[Callable[[Evidence], Rule], ...] = (
     _agents_present,
     _intervals_complete,
     _data_present,
+    _counts_reached,
     _sent_share,
     _dropped_arrivals,
     _send_lag,
@@ -304,21 +354,21 @@ RULES: tuple[Callable[[Evidence], Rule], ...] = (
         "every scheduled arrival is accounted for",
         "arrivals are not accounted for",
         ("scheduled",),
-        ("sent", "dropped"),
+        ("sent", "dropped", "substituted"),
     ),
     _identity(
         "requests_balance",
         "every sent request is accounted for",
         "requests are not accounted for",
         ("sent",),
-        ("completed", "timed_out", "unresolved"),
+        ("completed", "timed_out", "unresolved", "abandoned"),
     ),
     _identity(
         "responses_balance",
-        "every response is a success or a failure",
+        "every response is a success, expected or a failure",
         "responses are not accounted for",
         ("completed",),
-        ("succeeded", "failed"),
+        ("succeeded", "expected", "failed"),
     ),
 )
 
@@ -343,9 +393,10 @@ def _grouped(
 
 
 def _union(operations: Sequence[OperationTotals], metric: str) -> Histogram:
+    """Over all outcomes; those without a response have no times that count here."""
     union = Histogram()
     for totals in operations:
-        for outcome in ("succeeded", "failed"):
+        for outcome in OUTCOMES if metric in GENERATOR_LAGS else ANSWERED:
             if (metric, outcome) in totals.histograms:
                 union.add(totals.histograms[metric, outcome])
     return union

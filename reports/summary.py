@@ -3,30 +3,31 @@
 
 Figures cover the measure phase: percentiles the requests whose intended time lies in
 it, throughput the completions that happened in it. Response time, service time and
-backlog wait are those of successes, with failures apart; send lag and receive lag, the
-generator's own, are those of all responses. Requests without an answer rank above every
-response time and service time. A figure without enough data is None, and so is one that
-hangs on requests without an answer.
+backlog wait are those of successes, with the other outcomes apart; send lag and receive
+lag, the generator's own, are those of all requests. Requests without an answer rank
+above every response time and service time. A figure without enough data is None, and so
+is one that hangs on requests without an answer.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from ldapslam.jobs.thresholds import (
     Threshold,
+    error_share,
     evaluate,
     parse_threshold,
     times_lacking,
 )
 from ldapslam.jobs.validity import Validity
 from ldapslam.reports import verdict
+from ldapslam.reports.books import Books, keep_books
 from ldapslam.reports.collect import (
+    CONNECTION_COUNTERS,
+    GENERATOR_LAGS,
     UNANSWERED_METRICS,
     AgentTotals,
     Collected,
@@ -35,79 +36,27 @@ from ldapslam.reports.collect import (
     collect,
     unanswered,
 )
+from ldapslam.reports.distribution import (
+    Curve,
+    Distribution,
+    curve,
+    distribution,
+    why_missing,
+)
 from ldapslam.reports.evidence import Evidence, Gap
 from ldapslam.reports.result import figures_of, result_of
-from ldapslam.reports.results.histogram import Histogram, samples_needed
-from ldapslam.reports.results.records import METRICS, EventRecord, RunRecord
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import (
+    METRICS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    EventRecord,
+    RunRecord,
+)
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rules import Rule
-from ldapslam.reports.timeline import NS_PER_S, Plan, Timeline
-
-#: Name -> percentile, in the order of every table.
-PERCENTILES = {
-    "p50": 50.0,
-    "p90": 90.0,
-    "p95": 95.0,
-    "p99": 99.0,
-    "p99_9": 99.9,
-    "p99_99": 99.99,
-}
-
-_CURVE_POINTS = 240
-_LAGS = ("send_lag", "receive_lag")
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """The figures of one histogram, in us; None as the histogram has it."""
-
-    count: int
-    mean_us: float | None
-    stddev_us: float | None
-    min_us: float | None
-    max_us: float | None
-    #: Name of PERCENTILES -> value, None also when the sample is too small for it.
-    percentiles_us: Mapping[str, float | None]
-    #: Name -> 95 % confidence interval, None likewise; an upper end of None is above
-    #: every value counted.
-    ci95_us: Mapping[str, tuple[float, float | None] | None]
-    #: Above every value: requests without an answer, and values above one hour.
-    unanswered: int = 0
-    overflow: int = 0
-
-    @property
-    def sample(self) -> int:
-        """What the percentiles are taken over."""
-        return self.count + self.unanswered + self.overflow
-
-    def why_missing(self, statistic: str) -> str:
-        """Why a statistic is None, for people."""
-        return why_missing(statistic, self.count, self.unanswered, self.overflow)
-
-
-def why_missing(statistic: str, count: int, unanswered: int, overflow: int) -> str:
-    """Why a statistic of such a sample does not exist, for people."""
-    sample = count + unanswered + overflow
-    if statistic in PERCENTILES:
-        needed = samples_needed(PERCENTILES[statistic])
-        if sample < needed:
-            return f"n/a, needs n ≥ {needed:,}"
-    if unanswered:
-        requests = "request" if unanswered == 1 else "requests"
-        return f"n/a: {unanswered:,} {requests} had no answer"
-    if overflow:
-        values = "value was" if overflow == 1 else "values were"
-        return f"n/a: {overflow:,} {values} above one hour"
-    return "no data"
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Durations by percentile: points (percentile as a fraction, value in us); a value
-    is NaN where it lies among the requests without an answer."""
-
-    fractions: tuple[float, ...]
-    values_us: tuple[float, ...]
+from ldapslam.reports.timeline import Plan, Timeline, wanted_outcome
+from ldapslam.reports.windows import Window, measured_s, window_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +64,39 @@ class OperationSummary:
     stream: str
     operation: str
     kind: str
+    #: 'succeeded', or 'expected' where the job expects no success: what `times` and
+    #: `curves` are of.
+    times_of: str
+    #: The result codes that count as succeeded, and as expected.
+    success_codes: frozenset[int]
+    expected_codes: frozenset[int]
     #: Counters of the measure phase, by their names in the result.
     counts: Mapping[str, int]
     #: Counters of the whole run.
     totals: Mapping[str, int]
     throughput_per_s: float | None
     goodput_per_s: float | None
-    #: Failed, timed out and unresolved requests as a share of those sent.
+    #: Unexpectedly failed, timed out and unresolved requests as a share of those sent.
     error_share: float | None
     #: LDAP result code -> responses.
     result_codes: Mapping[int, int]
     #: Metric -> figures; see the module for which outcomes.
     times: Mapping[str, Distribution]
-    #: Response time and service time of failures, when there are any.
-    failure_times: Mapping[str, Distribution]
+    #: Outcome other than success, when there are any -> response time and service
+    #: time; of requests without an answer up to when they were given up.
+    outcome_times: Mapping[str, Mapping[str, Distribution]]
     #: Metric -> curve; of response time and service time.
     curves: Mapping[str, Curve]
 
     @property
     def title(self) -> str:
         return f"{self.stream}.{self.operation}"
+
+    def outcome_of(self, code: int) -> str:
+        """'succeeded', 'expected' or 'failed', of a response with this result code."""
+        if code in self.success_codes:
+            return "succeeded"
+        return "expected" if code in self.expected_codes else "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +108,14 @@ class StreamSummary:
     #: Arrivals per s of an open stream; clients of a closed one.
     rate_per_s: float | None
     clients: int | None
+    #: Sessions after which it ends; None: with the run.
+    count: int | None
+    #: 'native', or 'python': without kernel receive stamps.
+    engine: str
+    window: Window
     connections: Mapping[str, int]
-    connect_time: Distribution
+    #: Name in SET_UP_TIMES -> figures of the whole run.
+    set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]
 
 
@@ -199,6 +167,7 @@ class Summary:
     busy_share_limit: float
     streams: tuple[StreamSummary, ...]
     agents: tuple[AgentSummary, ...]
+    books: Books
     timeline: Timeline
     gaps: tuple[Gap, ...]
     events: tuple[EventRecord, ...]
@@ -238,7 +207,7 @@ def summarise(store: Store, run_id: str) -> Summary:
     )
     evidence = Evidence(run, plan, validity, collected, facts)
     rules = verdict.judge(evidence)
-    measure_s = _measure_s(collected)
+    measure_s = measured_s(evidence.streams, collected)
     missing = evidence.missing_intervals()
     summary = Summary(
         run=run,
@@ -250,7 +219,8 @@ def summarise(store: Store, run_id: str) -> Summary:
         measure_s=measure_s,
         interval_s=plan.interval_s,
         busy_share_limit=validity.busy_share,
-        streams=_streams(run, collected, measure_s),
+        streams=_streams(evidence.streams, collected),
+        books=keep_books(run, collected),
         agents=tuple(
             _agent(
                 name,
@@ -272,56 +242,42 @@ def summarise(store: Store, run_id: str) -> Summary:
     return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 
 
-def distribution(histogram: Histogram) -> Distribution:
-    """The figures of a histogram that its sample supports."""
-    percentiles: dict[str, float | None] = {}
-    intervals: dict[str, tuple[float, float | None] | None] = {}
-    for name, p in PERCENTILES.items():
-        percentiles[name] = _us(histogram.reliable_percentile(p))
-        intervals[name] = None
-        if histogram.sample >= samples_needed(p) and (ci95 := histogram.ci95(p)):
-            intervals[name] = ci95.low_ns / 1000, _us(ci95.high_ns)
-    return Distribution(
-        count=histogram.total,
-        mean_us=_us(histogram.mean()),
-        stddev_us=_us(histogram.stddev()),
-        min_us=histogram.min_ns / 1000 if histogram.total else None,
-        max_us=_us(histogram.percentile(100)),
-        percentiles_us=percentiles,
-        ci95_us=intervals,
-        unanswered=histogram.unanswered,
-        overflow=histogram.overflow,
-    )
-
-
 def _streams(
-    run: RunRecord, collected: Collected, measure_s: float | None
+    planned: Mapping[str, Mapping[str, Any]], collected: Collected
 ) -> tuple[StreamSummary, ...]:
-    planned = {stream["name"]: stream for stream in run.plan.get("streams", ())}
     return tuple(
-        _stream(name, planned.get(name, {}), collected, measure_s)
+        _stream(name, planned.get(name, {}), collected)
         for name in dict.fromkeys([*planned, *collected.streams])
     )
 
 
 def _stream(
-    name: str,
-    planned: Mapping[str, Any],
-    collected: Collected,
-    measure_s: float | None,
+    name: str, planned: Mapping[str, Any], collected: Collected
 ) -> StreamSummary:
-    kinds = {one["name"]: one["kind"] for one in planned.get("operations", ())}
+    operations = {one["name"]: one for one in planned.get("operations", ())}
     totals = collected.streams.get(name, StreamTotals())
+    window = window_of(planned, totals, collected)
+    connections = {key: totals.counters[key] for key in CONNECTION_COUNTERS}
+    if "connections" in planned:
+        # each connection's first set-up is none
+        again = totals.counters["connects"] - planned["connections"]
+        connections["reconnects"] = max(0, again)
     return StreamSummary(
         name=name,
         target=planned.get("target", ""),
         model=planned.get("model", ""),
         rate_per_s=planned.get("rate_per_s"),
         clients=planned.get("clients"),
-        connections=dict(totals.counters),
-        connect_time=distribution(totals.connect_time),
+        count=planned.get("count"),
+        engine=planned.get("engine", "native"),
+        window=window,
+        connections=connections,
+        set_up={
+            name: distribution(totals.set_up.get(name) or Histogram())
+            for name in SET_UP_TIMES
+        },
         operations=tuple(
-            _operation(key, kinds.get(key[1], ""), operation, measure_s)
+            _operation(key, operations.get(key[1], {}), operation, window.measure_s)
             for key, operation in collected.operations.items()
             if key[0] == name
         ),
@@ -330,42 +286,58 @@ def _stream(
 
 def _operation(
     key: tuple[str, str],
-    kind: str,
+    planned: Mapping[str, Any],
     totals: OperationTotals,
     measure_s: float | None,
 ) -> OperationSummary:
-    succeeded, failed = (
-        {metric: _histogram(totals, metric, outcome) for metric in METRICS}
-        for outcome in ("succeeded", "failed")
-    )
+    times_of = wanted_outcome(planned)
+    wanted = {metric: _histogram(totals, metric, times_of) for metric in METRICS}
     measured = totals.measured
     shown = {
-        **succeeded,
-        **{lag: _union(succeeded[lag], failed[lag]) for lag in _LAGS},
+        **wanted,
         **{
-            metric: _with_unanswered(measured, succeeded[metric])
+            lag: _union(*(_histogram(totals, lag, outcome) for outcome in OUTCOMES))
+            for lag in GENERATOR_LAGS
+        },
+        **{
+            metric: _with_unanswered(measured, wanted[metric])
             for metric in UNANSWERED_METRICS
         },
     }
-    sent = measured["completed"] + measured["timed_out"] + measured["unresolved"]
     return OperationSummary(
         stream=key[0],
         operation=key[1],
-        kind=kind,
+        kind=planned.get("kind", ""),
+        times_of=times_of,
+        success_codes=frozenset(planned.get("success_codes", (0,))),
+        expected_codes=frozenset(planned.get("expected_codes", ())),
         counts=measured,
         totals=totals.whole,
         throughput_per_s=_rate(totals.completed_in_measure, measure_s),
         goodput_per_s=_rate(totals.succeeded_in_measure, measure_s),
-        error_share=(sent - measured["succeeded"]) / sent if sent else None,
+        error_share=error_share(measured),
         result_codes=dict(sorted(totals.result_codes.items())),
         times={metric: distribution(shown[metric]) for metric in METRICS},
-        failure_times={
-            metric: distribution(failed[metric])
-            for metric in ("response_time", "service_time")
-            if failed[metric].total
-        },
-        curves={metric: _curve(shown[metric]) for metric in UNANSWERED_METRICS},
+        outcome_times=_outcome_times(totals),
+        curves={metric: curve(shown[metric]) for metric in UNANSWERED_METRICS},
     )
+
+
+def _outcome_times(
+    totals: OperationTotals,
+) -> dict[str, Mapping[str, Distribution]]:
+    times: dict[str, Mapping[str, Distribution]] = {}
+    for outcome in OUTCOMES[1:]:
+        found = {
+            metric: histogram
+            for metric in UNANSWERED_METRICS
+            if (histogram := _histogram(totals, metric, outcome)).sample
+        }
+        if found:
+            times[outcome] = {
+                metric: distribution(histogram) for metric, histogram in found.items()
+            }
+    return times
 
 
 def _agent(
@@ -434,23 +406,6 @@ def _worst_missing(threshold: Threshold, figures: Mapping[str, Any]) -> str:
     )
 
 
-def _curve(histogram: Histogram) -> Curve:
-    """Evenly spaced on the logarithmic axis 1 / (1 - p), up to the largest value."""
-    if not histogram.total:
-        return Curve((), ())
-    last = math.log10(max(histogram.sample, 10))
-    fractions = 1 - np.logspace(0, -last, _CURVE_POINTS)
-    values_us = histogram.percentiles(fractions * 100) / 1000
-    return Curve(tuple(fractions.tolist()), tuple(values_us.tolist()))
-
-
-def _measure_s(collected: Collected) -> float | None:
-    start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
-    if start_ns is None or end_ns is None or end_ns <= start_ns:
-        return None
-    return (end_ns - start_ns) / NS_PER_S
-
-
 def _histogram(totals: OperationTotals, metric: str, outcome: str) -> Histogram:
     return totals.histograms.get((metric, outcome)) or Histogram()
 
@@ -475,7 +430,3 @@ def _rate(count: int, length_s: float | None) -> float | None:
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def _us(value_ns: float | None) -> float | None:
-    return None if value_ns is None else value_ns / 1000

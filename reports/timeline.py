@@ -105,6 +105,11 @@ class Plan:
         self.interval_s = longest_ns / NS_PER_S
         self.intervals_per_point = -(-max(len(self.intervals), 1) // DISPLAY_POINTS)
         self._point_of = _points(self.intervals, self.intervals_per_point)
+        self._wanted = {
+            (stream["name"], operation["name"]): wanted_outcome(operation)
+            for stream in plan.get("streams", ())
+            for operation in stream.get("operations", ())
+        }
 
     def point(self, index: int) -> int:
         """Number of the point that shows an interval; the drain has one of its own."""
@@ -113,9 +118,18 @@ class Plan:
         last = self._point_of[-1] if self._point_of else -1
         return last + 1 + index - len(self._point_of)
 
+    def wanted_of(self, operation: tuple[str, str]) -> str:
+        """The outcome whose response times are shown for an operation."""
+        return self._wanted.get(operation, "succeeded")
+
     def _phase_at(self, at_ns: int) -> str:
         place = bisect_right(self._starts, at_ns) - 1
         return self._names[place] if place >= 0 else ""
+
+
+def wanted_outcome(operation: Mapping[str, Any]) -> str:
+    """Of a planned operation: successes, unless the job expects none."""
+    return "succeeded" if operation.get("success_codes", (0,)) else "expected"
 
 
 def _points(intervals: Sequence[Interval], per_point: int) -> list[int]:

@@ -43,6 +43,14 @@ _CONNECTION_NOTES = {
     "stamps_missing": "responses without a kernel receive stamp",
 }
 
+_OPERATION_NOTES = {
+    "expected": "ended with a result code other than success that the job expects; "
+    "they are no errors, and have times of their own",
+    "substituted": "had no entry of this run to work on: one was added in their place",
+    "captures_missing": "succeeded without the value that their session needs: they "
+    "count as failed, and the session ended",
+}
+
 
 def judge(evidence: Evidence) -> tuple[Rule, ...]:
     """All rules in the order of the report."""
@@ -85,6 +93,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         for key, operation in evidence.collected.operations.items()
         if (number := unanswered(operation.measured))
     ]
+    lines += _notes_of_sessions(evidence)
     lines += [
         f"{'.'.join(key)} never returned an entry: are these the data it is meant for?"
         for key, operation in evidence.collected.operations.items()
@@ -99,6 +108,26 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             if (number := stream.counters.get(counter, 0))
         ]
     return tuple(lines)
+
+
+def _notes_of_sessions(evidence: Evidence) -> list[str]:
+    """Of streams that do more than send one request after another."""
+    lines = [
+        f"stream {name} is driven by Python: its requests have no kernel receive "
+        "stamp, so receive lag is part of their response time"
+        for name, stream in evidence.streams.items()
+        if stream.get("engine") == "python"
+    ]
+    for key, operation in evidence.collected.operations.items():
+        title, counts = ".".join(key), operation.measured
+        lines += [
+            f"{title}: {counts[counter]:,} {words}"
+            for counter, words in _OPERATION_NOTES.items()
+            if counts[counter]
+        ]
+        if key in evidence.paged:
+            lines.append(f"{title}: each page is a request with times of its own")
+    return lines
 
 
 def _unanswered_note(operation: str, number: int) -> str:

@@ -84,6 +84,8 @@ class Scenario:
     busy_share: float = 0.35
     send_lag_scale_ns: int = 20_000
     dropped: int = 0
+    #: Stream -> fields of its plan that differ.
+    streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: Searches of each agent in each interval that have no answer.
     timed_out: int = 0
     unresolved: int = 0
@@ -152,6 +154,7 @@ def run_record(scenario: Scenario) -> RunRecord:
                     "rate_per_s": None,
                     "clients": 24,
                     "operations": [{"name": "search", "kind": "search"}],
+                    **scenario.streams.get("readers", {}),
                 },
                 {
                     "name": "writers",
@@ -160,6 +163,7 @@ def run_record(scenario: Scenario) -> RunRecord:
                     "rate_per_s": float(scenario.modifies_per_s),
                     "clients": None,
                     "operations": [{"name": "modify", "kind": "modify"}],
+                    **scenario.streams.get("writers", {}),
                 },
             ],
             "validity": {},

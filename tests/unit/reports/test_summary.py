@@ -124,7 +124,8 @@ def test_counters_are_sums_of_what_was_measured(summary_of: Summarise) -> None:
     assert writers.counts["failed"] > 0
     assert writers.error_share == writers.counts["failed"] / writers.counts["sent"]
     assert sum(writers.result_codes.values()) == writers.counts["completed"]
-    assert writers.failure_times["response_time"].count == writers.counts["failed"]
+    failed = writers.outcome_times["failed"]["response_time"]
+    assert failed.count == writers.counts["failed"]
 
 
 def _record(index: int, phase: str, *operations: OperationInterval) -> IntervalRecord:

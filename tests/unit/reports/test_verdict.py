@@ -140,6 +140,12 @@ CASES = [
         id="no success",
     ),
     pytest.param(
+        Scenario(streams={"writers": {"count": 100_000}}),
+        None,
+        {"counts_reached": None},
+        id="a count that was not reached",
+    ),
+    pytest.param(
         Scenario(dropped=20),  # 20 of some 95 arrivals in each interval
         None,
         {"sent_share": None, "dropped_arrivals": "240 of writers"},

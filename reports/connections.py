@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section on connections: how many, and how long their set-up took. Pure."""
+
+from __future__ import annotations
+
+from ldapslam.reports.document import MUTED, Block, Cell, Column, Paragraph, Table
+from ldapslam.reports.summary import Summary
+from ldapslam.reports.time_cells import missing, time_columns, times_row
+from ldapslam.reports.typeset import NOTHING, count
+
+_COUNTERS = {
+    "connects": "connects",
+    "reconnects": "reconnects",
+    "connect_failures": "failed connects",
+    "disconnects": "lost",
+    "protocol_errors": "protocol errors",
+    "late_responses": "late responses",
+    "unexpected_messages": "unexpected messages",
+    "notices": "notices",
+    "stamps_missing": "without kernel stamp",
+}
+_STEPS = {
+    "tcp_time": "TCP",
+    "tls_time": "TLS",
+    "bind_time": "bind",
+    "connect_time": "total",
+}
+
+
+def connections(summary: Summary) -> tuple[Block, ...]:
+    counts = Table(
+        "connections",
+        "Connections in the whole run",
+        (
+            Column("Stream"),
+            *(Column(title, "", True) for title in _COUNTERS.values()),
+        ),
+        tuple(
+            (
+                Cell(stream.name),
+                *(
+                    Cell(count(stream.connections[key]))
+                    if key in stream.connections
+                    else Cell(NOTHING, MUTED)
+                    for key in _COUNTERS
+                ),
+            )
+            for stream in summary.streams
+        ),
+    )
+    shown = [
+        (f"{stream.name}: {title}", times)
+        for stream in summary.streams
+        for name, title in _STEPS.items()
+        if (times := stream.set_up[name]).sample
+    ]
+    if not shown:
+        return counts, Paragraph("No connection was set up.")
+    set_up = Table(
+        "set-up",
+        "Time that the set-up of a connection took, whole run",
+        (Column("Step", "ms"), *time_columns()),
+        tuple(times_row(title, times) for title, times in shown),
+        (
+            "TCP: until connected. TLS: the handshake, StartTLS included. Bind: until "
+            "the response. No set-up is part of an operation's times.",
+            *missing([times for _, times in shown]),
+        ),
+    )
+    return counts, set_up

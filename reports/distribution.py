@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a histogram: what its sample supports, and nothing beyond. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ldapslam.reports.results.histogram import Histogram, samples_needed
+
+#: Name -> percentile, in the order of every table.
+PERCENTILES = {
+    "p50": 50.0,
+    "p90": 90.0,
+    "p95": 95.0,
+    "p99": 99.0,
+    "p99_9": 99.9,
+    "p99_99": 99.99,
+}
+
+_CURVE_POINTS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The figures of one histogram, in us; None as the histogram has it."""
+
+    count: int
+    mean_us: float | None
+    stddev_us: float | None
+    min_us: float | None
+    max_us: float | None
+    #: Name of PERCENTILES -> value, None also when the sample is too small for it.
+    percentiles_us: Mapping[str, float | None]
+    #: Name -> 95 % confidence interval, None likewise; an upper end of None is above
+    #: every value counted.
+    ci95_us: Mapping[str, tuple[float, float | None] | None]
+    #: Above every value: requests without an answer, and values above one hour.
+    unanswered: int = 0
+    overflow: int = 0
+
+    @property
+    def sample(self) -> int:
+        """What the percentiles are taken over."""
+        return self.count + self.unanswered + self.overflow
+
+    def why_missing(self, statistic: str) -> str:
+        """Why a statistic is None, for people."""
+        return why_missing(statistic, self.count, self.unanswered, self.overflow)
+
+
+def why_missing(statistic: str, count: int, unanswered: int, overflow: int) -> str:
+    """Why a statistic of such a sample does not exist, for people."""
+    sample = count + unanswered + overflow
+    if statistic in PERCENTILES:
+        needed = samples_needed(PERCENTILES[statistic])
+        if sample < needed:
+            return f"n/a, needs n ≥ {needed:,}"
+    if unanswered:
+        requests = "request" if unanswered == 1 else "requests"
+        return f"n/a: {unanswered:,} {requests} had no answer"
+    if overflow:
+        values = "value was" if overflow == 1 else "values were"
+        return f"n/a: {overflow:,} {values} above one hour"
+    return "no data"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Durations by percentile: points (percentile as a fraction, value in us); a value
+    is NaN where it lies among the requests without an answer."""
+
+    fractions: tuple[float, ...]
+    values_us: tuple[float, ...]
+
+
+def distribution(histogram: Histogram) -> Distribution:
+    """The figures of a histogram that its sample supports."""
+    percentiles: dict[str, float | None] = {}
+    intervals: dict[str, tuple[float, float | None] | None] = {}
+    for name, p in PERCENTILES.items():
+        percentiles[name] = _us(histogram.reliable_percentile(p))
+        intervals[name] = None
+        if histogram.sample >= samples_needed(p) and (ci95 := histogram.ci95(p)):
+            intervals[name] = ci95.low_ns / 1000, _us(ci95.high_ns)
+    return Distribution(
+        count=histogram.total,
+        mean_us=_us(histogram.mean()),
+        stddev_us=_us(histogram.stddev()),
+        min_us=histogram.min_ns / 1000 if histogram.total else None,
+        max_us=_us(histogram.percentile(100)),
+        percentiles_us=percentiles,
+        ci95_us=intervals,
+        unanswered=histogram.unanswered,
+        overflow=histogram.overflow,
+    )
+
+
+def curve(histogram: Histogram) -> Curve:
+    """Evenly spaced on the logarithmic axis 1 / (1 - p), up to the largest value."""
+    if not histogram.total:
+        return Curve((), ())
+    last = math.log10(max(histogram.sample, 10))
+    fractions = 1 - np.logspace(0, -last, _CURVE_POINTS)
+    values_us = histogram.percentiles(fractions * 100) / 1000
+    return Curve(tuple(fractions.tolist()), tuple(values_us.tolist()))
+
+
+def _us(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / 1000
