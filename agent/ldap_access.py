@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections with python-ldap, set up as a stream's are: TLS, then the bind.
+
+For what is not the engine's: clients of Python job types, the clean-up. Failures are
+typed as those of the preflight, which has asked before and explains them better.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ldap
+import ldap.sasl
+from ldap.ldapobject import SimpleLDAPObject
+
+from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
+
+_NO_RESULT_CODE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LdapAccess:
+    """How to come to a server, secrets included: never to be written or sent."""
+
+    start_tls: bool
+    #: Paths on this host; without ca_file, the system's authorities.
+    ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
+    verify: bool
+    #: Neither bind_dn nor mechanism: anonymous.
+    bind_dn: str | None
+    bind_password: bytes | None
+    mechanism: str | None
+    authcid: str | None
+    authzid: str | None
+    connect_timeout_ns: int
+
+
+def connect(
+    uri: str,
+    access: LdapAccess,
+    *,
+    new: Callable[[str], Any] = SimpleLDAPObject,
+    note_request: Callable[[str], None] = lambda kind: None,
+) -> Any:
+    """A bound connection, made by `new`; note_request hears the kind of each request.
+
+    Raises TargetUnreachable, TlsHandshakeFailed or BindRejected. A SASL bind counts as
+    one request, though its mechanism may take more.
+    """
+    connection = new(uri)
+    timeout_s = access.connect_timeout_ns / 1e9
+    try:
+        connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
+        connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
+        connection.set_option(ldap.OPT_NETWORK_TIMEOUT, timeout_s)
+        connection.set_option(ldap.OPT_TIMEOUT, timeout_s)
+        _set_tls(connection, uri, access)
+        if access.start_tls:
+            note_request("extended")
+            _start_tls(connection, uri)
+        note_request("bind")
+        _bind(connection, uri, access)
+    except BaseException:
+        with contextlib.suppress(ldap.LDAPError):
+            connection.unbind_s()
+        raise
+    return connection
+
+
+def _set_tls(connection: Any, uri: str, access: LdapAccess) -> None:
+    demand = ldap.OPT_X_TLS_DEMAND if access.verify else ldap.OPT_X_TLS_NEVER
+    files = (
+        (ldap.OPT_X_TLS_CACERTFILE, access.ca_file),
+        (ldap.OPT_X_TLS_CERTFILE, access.cert_file),
+        (ldap.OPT_X_TLS_KEYFILE, access.key_file),
+    )
+    try:
+        for option, name in files:
+            if name is not None:
+                connection.set_option(option, name)
+        connection.set_option(ldap.OPT_X_TLS_REQUIRE_CERT, demand)
+        # the options above count from the next context on
+        connection.set_option(ldap.OPT_X_TLS_NEWCTX, 0)
+    except (ldap.LDAPError, ValueError) as error:
+        raise TlsHandshakeFailed(uri, "the files of `tls` cannot be used") from error
+
+
+def _start_tls(connection: Any, uri: str) -> None:
+    try:
+        connection.start_tls_s()
+    except ldap.LDAPError as error:
+        raise TlsHandshakeFailed(uri, error_text(error)) from error
+
+
+def _bind(connection: Any, uri: str, access: LdapAccess) -> None:
+    try:
+        if access.mechanism is not None:
+            connection.sasl_interactive_bind_s("", _sasl(access, access.mechanism))
+        else:
+            connection.simple_bind_s(access.bind_dn or "", access.bind_password or b"")
+    except ldap.LDAPError as error:
+        code, text = result_code_of(error), error_text(error)
+        if code > 0:
+            raise BindRejected(uri, access.bind_dn, code, text) from error
+        if uri.startswith("ldaps:"):
+            raise TlsHandshakeFailed(uri, text) from error
+        raise TargetUnreachable(uri, text) from error
+
+
+def _sasl(access: LdapAccess, mechanism: str) -> Any:
+    values = {
+        ldap.sasl.CB_AUTHNAME: access.authcid or "",
+        ldap.sasl.CB_PASS: access.bind_password or b"",
+        ldap.sasl.CB_USER: access.authzid or "",
+    }
+    return ldap.sasl.sasl(values, mechanism)
+
+
+def _values(error: ldap.LDAPError) -> dict[str, Any]:
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, dict) else {}
+
+
+def result_code_of(error: ldap.LDAPError) -> int:
+    """The LDAP result code, or below zero one of libldap's own."""
+    # a time-out of python-ldap has no arguments, its class has the number
+    code = _values(error).get("result", getattr(error, "errnum", _NO_RESULT_CODE))
+    return int(code)
+
+
+def error_text(error: ldap.LDAPError) -> str:
+    """What the server or libldap says, in one line."""
+    values = _values(error)
+    words = (values.get("desc") or type(error).__name__, values.get("info"))
+    return ": ".join(str(word) for word in words if word)

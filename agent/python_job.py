@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Job types written in Python: the base class, and what a class is given to work with.
+
+    class Login(PythonJob):
+        operations = ("login",)
+
+        def run(self, client):
+            with client.operation("login"):
+                client.connection.simple_bind_s("uid=user.1,dc=example", "secret")
+
+Every virtual client is a process of its own with one object of the class, one
+python-ldap connection and one thread. `run` is one session: in a closed loop it is
+called again when it has returned, in an open loop once for each arrival. What it does
+within `client.operation(…)` is measured, anything else is not. See docs/python-jobs.md.
+
+The class runs on the agents and must be installed there; this module is all of
+ldapslam that it needs. It may assume nothing of other clients: they are other
+processes.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import Any, ClassVar
+
+import ldap
+from ldap.ldapobject import SimpleLDAPObject
+
+from ldapslam.agent.ldap_access import result_code_of
+from ldapslam.agent.python_recorder import (
+    EXPECTED,
+    FAILED,
+    SUCCEEDED,
+    TIMED_OUT,
+    UNRESOLVED,
+    Recorder,
+    Request,
+)
+
+#: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
+_SUCCESS_CODES = frozenset({0, 5, 6})
+#: libldap's own codes: the connection is gone, or nothing came in time.
+_LOST = frozenset({-1, -2, -11})
+_TIME_OUT = -5
+
+#: Functions of python-ldap that send a request, and its kind.
+_REQUESTS = {
+    "simple_bind": "bind",
+    "sasl_bind_s": "bind",
+    "sasl_interactive_bind_s": "bind",
+    "search_ext": "search",
+    "add_ext": "add",
+    "modify_ext": "modify",
+    "delete_ext": "delete",
+    "rename": "modify_dn",
+    "compare_ext": "compare",
+    "abandon_ext": "abandon",
+    "extop": "extended",
+    "passwd": "extended",
+    "whoami_s": "extended",
+    "start_tls_s": "extended",
+    "cancel": "extended",
+    "unbind_ext": "unbind",
+}
+
+
+class ClassFault(Exception):
+    """The class broke the rules of this module; ends the run."""
+
+
+class RunStopped(Exception):
+    """The run ends while the class waits: it leaves `run`, and nobody is to blame."""
+
+
+class PythonJob:
+    """Base of the classes that a job of `type: python` names."""
+
+    #: What `run` records, by the names that reports show; at least one.
+    operations: ClassVar[tuple[str, ...]] = ()
+    #: False: no connection is made, `client.connection` cannot be used.
+    connects: ClassVar[bool] = True
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        #: What the job file says below `options.options`; raise ValueError with a
+        #: sentence about what is wrong, before any load.
+        self.options = options
+
+    def set_up(self, client: Client) -> None:
+        """Called once, before the run starts; not measured."""
+
+    def run(self, client: Client) -> None:
+        """One session of one virtual client."""
+        raise NotImplementedError
+
+    def tear_down(self, client: Client) -> None:
+        """Called once, after the drain; not measured."""
+
+
+class Connection(SimpleLDAPObject):  # type: ignore[misc]
+    """A python-ldap connection that tells its client of every call into libldap."""
+
+    #: None while the connection is set up and closed.
+    client: Client | None = None
+
+    def _ldap_call(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        client = self.client
+        if client is None:
+            return super()._ldap_call(func, *args, **kwargs)
+        name = func.__name__
+        client._call_begins(_REQUESTS.get(name))
+        try:
+            result = super()._ldap_call(func, *args, **kwargs)
+        except ldap.LDAPError as error:
+            client._call_ends(result_code_of(error))
+            raise
+        client._call_ends(0)
+        if name == "result4":
+            client._received(*result[:2])
+        return result
+
+
+class Operation:
+    """One measured operation, as a context manager: see Client.operation."""
+
+    def __init__(self, client: Client, number: int, expected: frozenset[int]) -> None:
+        self._client = client
+        self._number = number
+        self._expected = expected
+        self._request: Request | None = None
+        self._sent_ns = 0
+        self._received_ns = 0
+        #: The result code to record; None: that of python-ldap, or success.
+        self.result_code: int | None = None
+        self._last_code = 0
+
+    def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
+        """Count what others than `client.connection` received and sent: entries, and
+        requests by kind (bind, search, …)."""
+        self._client._count_requests(requests)
+        if self._request is not None:
+            self._request.entries += entries
+            self._request.requests += len(requests)
+
+    def __enter__(self) -> Operation:
+        client = self._client
+        if client._current is not None:
+            raise ClassFault("an operation is begun within another one")
+        if not client._in_session:
+            raise ClassFault("an operation is begun outside of `run`")
+        client._current = self
+        now_ns = time.monotonic_ns()
+        self._request = Request(
+            operation=self._number,
+            measured=client._is_measured(client._due_ns),
+            intended_ns=client._due_ns,
+            slot_free_ns=client._take_slot_free(),
+            sent_ns=now_ns,
+        )
+        client._recorder.begin(self._request)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        done_ns = time.monotonic_ns()
+        client, self._client._current = self._client, None
+        client._due_ns = done_ns
+        if isinstance(error, ldap.LDAPError):
+            code = result_code_of(error)
+        elif error is not None:
+            client._recorder.give_up(UNRESOLVED, done_ns)
+            return
+        else:
+            code = self._last_code if self._last_code in _SUCCESS_CODES else 0
+        if self.result_code is not None:
+            code = self.result_code
+        if code < 0:
+            self._end_without_response(code, done_ns)
+            client._recorded = error
+            return
+        client._recorder.complete(
+            code,
+            self._outcome(code),
+            received_ns=self._received_ns or done_ns,
+            done_ns=done_ns,
+        )
+        client._recorded = error
+
+    def _end_without_response(self, code: int, now_ns: int) -> None:
+        outcome = TIMED_OUT if code == _TIME_OUT else UNRESOLVED
+        self._client._recorder.give_up(outcome, now_ns)
+        if code != _TIME_OUT and code not in _LOST:
+            raise ClassFault(f"libldap refused a request: its error {code}")
+        # as in the engine: on what does not answer any more nothing is sent either
+        self._client._is_lost = True
+
+    def _outcome(self, code: int) -> int:
+        if code in self._expected:
+            return SUCCEEDED if code in _SUCCESS_CODES else EXPECTED
+        return SUCCEEDED if code in _SUCCESS_CODES else FAILED
+
+    def _call_begins(self) -> None:
+        if self._sent_ns == 0 and self._request is not None:
+            # what the class did before was its own, and is send lag
+            self._sent_ns = self._request.sent_ns = time.monotonic_ns()
+
+    def _call_ends(self, code: int) -> None:
+        self._received_ns = time.monotonic_ns()
+        self._last_code = code
+
+
+class Client:
+    """One virtual client of a stream, as its class sees it."""
+
+    def __init__(
+        self,
+        *,
+        number: int,
+        total: int,
+        uri: str,
+        seed: str,
+        operations: Mapping[str, tuple[int, frozenset[int]]],
+        recorder: Recorder,
+        is_measured: Callable[[int], bool],
+    ) -> None:
+        #: Its number among the stream's clients in the whole run, and their number.
+        self.number = number
+        self.total = total
+        #: The server it belongs to.
+        self.uri = uri
+        #: Seeded by the run's seed, the stream and the number.
+        self.random = random.Random(seed)
+        self._operations = operations
+        self._recorder = recorder
+        self._is_measured = is_measured
+        self._connection: Connection | None = None
+        self._stopping = threading.Event()
+        self._current: Operation | None = None
+        #: When the next operation is due: the arrival, the end of the one before it,
+        #: or the end of a pause.
+        self._due_ns = 0
+        self._slot_free_ns = 0
+        #: The failure that is already recorded; what else leaves `run` is a defect.
+        self._recorded: BaseException | None = None
+        self._in_session = False
+        self._is_lost = False
+        #: Requests to the server by kind, those of set-up and close apart.
+        self._requests: dict[str, int] = {}
+        #: CPU time and time waiting for a CPU of programs that the class ran.
+        self._child_cpu_ns = 0
+        self._child_run_queue_ns = 0
+
+    @property
+    def connection(self) -> Connection:
+        """The client's python-ldap connection, bound as the job says. It is made anew
+        after it was lost, before the next session."""
+        if self._connection is None:
+            raise ClassFault("the class has `connects = False`: there is no connection")
+        return self._connection
+
+    @property
+    def is_stopping(self) -> bool:
+        """True: the load is over; `run` should return soon."""
+        return self._stopping.is_set()
+
+    def operation(self, name: str, *, expect: Collection[int] = ()) -> Operation:
+        """Measure what follows: `with client.operation("login"): …`.
+
+        An ldap.LDAPError that leaves the block is recorded by its result code and
+        raised on; when it leaves `run` too, the session is over. Result codes in
+        `expect` and those that the job expects are no failures.
+        """
+        try:
+            number, expected = self._operations[name]
+        except KeyError:
+            names = ", ".join(repr(known) for known in self._operations)
+            raise ClassFault(
+                f"operation {name!r} is not declared, {names} are"
+            ) from None
+        return Operation(self, number, expected | frozenset(expect))
+
+    def sleep(self, duration_s: float) -> None:
+        """Pause, as a user thinks; what is late after it is the generator's doing.
+
+        Raises RunStopped, which `run` should not catch, when the load ends meanwhile.
+        """
+        self._due_ns = time.monotonic_ns() + round(duration_s * 1e9)
+        if self._stopping.wait(duration_s):
+            raise RunStopped
+
+    def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
+        """Count a program that the class ran as work of this client."""
+        self._child_cpu_ns += cpu_ns
+        self._child_run_queue_ns += run_queue_ns
+
+    # Below: for Operation, Connection and python_client.py.
+
+    def _take_slot_free(self) -> int:
+        slot_free_ns, self._slot_free_ns = self._slot_free_ns, 0
+        return slot_free_ns
+
+    def _count_requests(self, kinds: Collection[str]) -> None:
+        for kind in kinds:
+            self._requests[kind] = self._requests.get(kind, 0) + 1
+
+    def _call_begins(self, kind: str | None) -> None:
+        if kind is not None:
+            self._count_requests((kind,))
+        operation = self._current
+        if operation is not None:
+            operation._call_begins()
+            if kind is not None and operation._request is not None:
+                operation._request.requests += 1
+
+    def _call_ends(self, code: int) -> None:
+        if self._current is not None:
+            self._current._call_ends(code)
+
+    def _received(self, kind: int | None, messages: Any) -> None:
+        """Counts the entries and references of a result."""
+        operation = self._current
+        if operation is None or operation._request is None or not messages:
+            return
+        if kind not in (
+            ldap.RES_SEARCH_ENTRY,
+            ldap.RES_SEARCH_REFERENCE,
+            ldap.RES_SEARCH_RESULT,
+        ):
+            return
+        references = sum(1 for message in messages if message[0] is None)
+        operation._request.references += references
+        operation._request.entries += len(messages) - references
