@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from ldapslam.agent import engine_setup, preflight
-from ldapslam.agent.engine_setup import add_streams, native_streams
+from ldapslam.agent.composite import compose
+from ldapslam.agent.engine_setup import add_streams
 from ldapslam.agent.host import (
     HostSampler,
     host_facts,
@@ -136,7 +137,7 @@ class RunProcess:
                 address for target in targets for address in target["addresses"]
             ),
         }
-        engine = self._new_engine()
+        engine = compose(self._plan, self._new_engine)
         try:
             add_streams(engine, self._plan)
             try:
@@ -197,7 +198,7 @@ class RunProcess:
     def _pass_snapshots_on(self, engine: Engine, sampler: HostSampler) -> None:
         names = [
             (stream.name, [operation.name for operation in stream.operations])
-            for stream in native_streams(self._plan)
+            for stream in self._plan.streams
         ]
         index = 0
         is_final = False

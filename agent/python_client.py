@@ -16,10 +16,8 @@ their kind: ready, started, idle, interval, final, ended, failed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -27,29 +25,26 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Channel
-from pathlib import Path
 from typing import Any
 
 import ldap
 
 from ldapslam.agent import python_job
-from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
+from ldapslam.agent.ldap_access import LdapAccess, connect
 from ldapslam.agent.python_arrivals import (
     NEVER_NS,
     ArrivalSettings,
     SharedArrivals,
 )
 from ldapslam.agent.python_job import Client, PythonJob, RunStopped
+from ldapslam.agent.python_process import EXIT_ORPHANED, Usage, described
 from ldapslam.agent.python_recorder import UNRESOLVED, IntervalFigures, Recorder
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 
-EXIT_ORPHANED = 3
 #: A class gets so long for tear_down.
 TEAR_DOWN_LIMIT_S = 10.0
 _BACK_OFF_S = (0.1, 5.0)
 _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
-_PR_SET_PDEATHSIG = 1
-_PR_SET_TIMERSLACK = 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +366,7 @@ class ClientProcess:
         # a client of its own leads: it tells of the backlog while no client is free
         leads = self._arrivals if self._index == 0 else None
         arrivals = leads.attached() if leads is not None else None
-        usage = _Usage(self._client)
+        usage = Usage(self._client)
         start_ns = self._t0_ns
         run_end_ns = self._t0_ns + settings.boundaries_ns[-1]
         for boundary_ns in settings.boundaries_ns:
@@ -415,75 +410,11 @@ class ClientProcess:
                     self._client._stopping.set()
 
     def _send_interval(
-        self, kind: str, start_ns: int, end_ns: int, usage: _Usage, backlog: int
+        self, kind: str, start_ns: int, end_ns: int, usage: Usage, backlog: int
     ) -> None:
         figures: IntervalFigures = self._recorder.close_interval(backlog=backlog)
         worker = usage.worker_row(end_ns - start_ns)
         self._send(kind, start_ns, end_ns, figures, worker)
-
-
-class _Usage:
-    """What the process took of its CPUs since the last interval, of programs that it
-    ran included."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._last = self._read()
-
-    def _read(self) -> tuple[int, int]:
-        cpu_ns = time.process_time_ns() + self._client._child_cpu_ns
-        return cpu_ns, run_queue_ns() + self._client._child_run_queue_ns
-
-    def worker_row(self, wall_ns: int) -> dict[str, int]:
-        now = self._read()
-        cpu_ns, waited_ns = (
-            max(0, b - a) for a, b in zip(self._last, now, strict=True)
-        )
-        self._last = now
-        return {
-            "wall_ns": wall_ns,
-            # a client has one thing to do at a time: what is not this is waiting
-            "busy_ns": min(wall_ns, cpu_ns + waited_ns),
-            "spin_ns": 0,
-            "cpu_ns": cpu_ns,
-            "run_queue_ns": min(wall_ns, waited_ns),
-            "loops": 0,
-        }
-
-
-def run_queue_ns(pid: int | str = "self") -> int:
-    """Time that a process's main thread was runnable but not running; 0: unknown."""
-    try:
-        text = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii")
-        return int(text.split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def described(error: BaseException) -> str:
-    """An exception in one line, with the place in the class where it was raised."""
-    if isinstance(error, ldap.LDAPError):
-        text = f"{type(error).__name__}: {error_text(error)}"
-    else:
-        text = f"{type(error).__name__}: {error}".rstrip(": ")
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-    if own:
-        text += f" ({Path(own[-1].filename).name}:{own[-1].lineno})"
-    return text
-
-
-#: Where no class of a user is.
-_LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
-
-
-def end_with_parent(parent: int) -> None:
-    """Have the kernel end this process with its parent, and wake it on time."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_TIMERSLACK, 1)
-    if os.getppid() != parent:
-        os._exit(EXIT_ORPHANED)
 
 
 def main(

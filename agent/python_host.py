@@ -27,12 +27,9 @@ from typing import Any, NoReturn
 from ldapslam.agent import python_client
 from ldapslam.agent.packed_histogram import add_packed
 from ldapslam.agent.python_arrivals import SharedArrivals
-from ldapslam.agent.python_client import (
-    PythonStreamSettings,
-    described,
-    end_with_parent,
-)
+from ldapslam.agent.python_client import PythonStreamSettings
 from ldapslam.agent.python_job import PythonJob
+from ldapslam.agent.python_process import EXIT_ORPHANED, described, end_with_parent
 from ldapslam.agent.python_recorder import IntervalFigures, OperationFigures
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 
@@ -295,7 +292,7 @@ def main(descriptor: int) -> int:
         parent.send(("failed", error.to_dict()))
         return 1
     except (EOFError, BrokenPipeError):
-        return python_client.EXIT_ORPHANED
+        return EXIT_ORPHANED
     except BaseException as error:
         traceback.print_exc()
         failure = RunAborted(f"the host of Python clients: {described(error)}")

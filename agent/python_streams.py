@@ -133,9 +133,10 @@ class PythonStreams:
             "python_streams": {
                 stream.plan.name: stream.settings.class_path for stream in self._streams
             },
+            "python_requests": self._requests(),
         }
 
-    def requests(self) -> dict[str, dict[str, int]]:
+    def _requests(self) -> dict[str, dict[str, int]]:
         """URI -> kind -> what the classes asked of that server, measured or not."""
         totals: dict[str, Counter[str]] = {}
         for stream in self._streams:
