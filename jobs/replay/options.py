@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job says of a replay: the log, and the substitutes for what no log has.
+
+A log has neither passwords nor the values of adds, modifies and compares. Where the job
+names no substitute, such requests are skipped; the run says how many, and why.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ldapslam.jobs.fields import AttributeName
+from ldapslam.jobs.sections import Count, Duration, Flag, Kind, Section, Text
+
+
+class ReplayedBinds(Section):
+    """The simple binds of the log. SASL binds are never replayed."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("as_configured", "password")
+
+    as_configured: Annotated[Literal[True] | None, Kind("true")] = Field(
+        default=None,
+        description="each as the stream's own `bind` identity, whoever it was",
+    )
+    password: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="each as whom the log names, with this password: that of a test "
+        "population, not a secret",
+    )
+
+
+class ReplayedModifies(Section):
+    """The modifies of the log: each replaces one attribute of the entry."""
+
+    attribute: AttributeName = Field(
+        default="description", description="the attribute to replace"
+    )
+    length: Annotated[Count, Field(le=4096)] = Field(
+        default=20, description="length of its new value, of random letters"
+    )
+
+
+class ReplayedAdds(Section):
+    """The adds of the log: each entry has its RDN's attributes and these."""
+
+    entry: dict[AttributeName, Text | list[Text]] = Field(
+        min_length=1,
+        description="attribute and the value or values of every entry",
+        examples=["{objectClass: inetOrgPerson, cn: x, sn: x}"],
+    )
+
+
+class Replay(Section):
+    """A replay of a log: its requests, each on a connection that stands for the one it
+    came on, in that order. Anonymous binds go with the simple ones."""
+
+    logs: list[Text] = Field(
+        min_length=1,
+        description="files of OpenLDAP (loglevel stats) or 389 Directory Server, in "
+        "any order, also compressed with gzip; relative to the job file",
+        examples=["[access.log, access.log.1.gz]"],
+    )
+    skip_ns: Duration = Field(
+        alias="skip", default=0, description="leave out this much of the log's begin"
+    )
+    binds: ReplayedBinds | None = Field(
+        default=None, description="without it, binds are skipped"
+    )
+    modifies: ReplayedModifies | None = Field(
+        default=None, description="without it, modifies are skipped"
+    )
+    adds: ReplayedAdds | None = Field(
+        default=None, description="without it, adds are skipped"
+    )
+    deletes: Flag = Field(
+        default=False, description="delete the entries that the log names"
+    )
+    renames: Flag = Field(
+        default=False,
+        description="rename the entries that the log names; OpenLDAP's log does not "
+        "have their new names, so those are skipped",
+    )
+    compare_value: Text = Field(
+        default="ldapslam", description="what compares compare with"
+    )

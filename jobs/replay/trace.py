@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A log as the engine replays it: which request is due when, on which connection.
+
+The log's connections are sessions; those that do not overlap take turns on one
+connection of the run, which ends with each and is set up anew for the next. Every agent
+makes the whole of it and writes its own connections to its trace (agent/csrc/trace.h).
+
+    due = start + (time in the log - begin of the log - skip) / speed
+
+As fast as possible, nothing is due: a connection sends when its last answer is there.
+"""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from ldapslam.jobs.replay.log import Log
+from ldapslam.jobs.replay.requests import KINDS, UNBIND, Requests, Skipped
+
+_HEADER = struct.Struct("<8sQQQ")
+_RECORD = struct.Struct("<QQQIIII")
+_MAGIC = b"SLT1\0\0\0\0"
+_NEVER = (1 << 64) - 1
+_NUMBER = {kind: number for number, kind in enumerate(KINDS)}
+
+#: Time for a connection to be set up anew before its next session begins.
+RECONNECT_NS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When what the log has is due, in ns since T0."""
+
+    #: Of the first request, and the first time at which none is sent any more.
+    start_ns: int
+    end_ns: int
+    #: How many times as fast as the log; None: as fast as possible.
+    speed: float | None = 1.0
+    skip_ns: int = 0
+
+    def due_ns(self, log_ns: int) -> int:
+        """Of a time since the log's begin; before the start for what is skipped."""
+        if self.speed is None:
+            return self.start_ns
+        return self.start_ns + round((log_ns - self.skip_ns) / self.speed)
+
+
+@dataclass(slots=True)
+class _Request:
+    due_ns: int
+    number: int
+    body: bytes
+    #: Of an unbind: when the connection is set up again.
+    connect_ns: int = 0
+
+
+@dataclass
+class Schedule:
+    """All of a replay."""
+
+    #: Requests of each connection of the run, in order.
+    connections: list[list[_Request]] = field(default_factory=list)
+    #: Requests by kind, without unbinds.
+    requests: Counter[str] = field(default_factory=Counter)
+    #: Requests of the log that are not sent: by kind, and why.
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: Result codes in the log that are no success, by kind.
+    codes: dict[str, set[int]] = field(default_factory=dict)
+    sessions: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.requests.total()
+
+    @property
+    def last_ns(self) -> int:
+        """When the last request is due."""
+        ends = (requests[-1].due_ns for requests in self.connections if requests)
+        return max(ends, default=0)
+
+    def facts(self) -> dict[str, object]:
+        """For the run's manifest."""
+        return {
+            "requests": dict(self.requests),
+            "sessions": self.sessions,
+            "connections": len(self.connections),
+            "skipped": [
+                {"operation": kind, "reason": reason, "count": count}
+                for (kind, reason), count in sorted(self.skipped.items())
+            ],
+        }
+
+
+def schedule(log: Log, pace: Pace, requests: Requests) -> Schedule:
+    """What is sent of a log, on as few connections as its sessions need."""
+    made = Schedule()
+    takers = _Takers(round(RECONNECT_NS * (pace.speed or 1)))
+    for session in log.sessions:
+        begin_ns = pace.due_ns(session.start_ns - log.first_ns)
+        end_ns: int | None = None
+        if session.end_ns is not None:
+            end_ns = pace.due_ns(session.end_ns - log.first_ns)
+        if begin_ns >= pace.end_ns and pace.speed is not None:
+            _skip_all(made, session.operations, "after the end of the run")
+            continue
+        if end_ns is not None and end_ns < pace.start_ns:
+            _skip_all(made, session.operations, "in the part that the job skips")
+            continue
+        sent: list[_Request] = []
+        for operation in session.operations:
+            if operation.kind == "unbind":
+                continue
+            due_ns = pace.due_ns(operation.time_ns - log.first_ns)
+            try:
+                if due_ns < pace.start_ns:
+                    raise Skipped("in the part that the job skips")
+                if due_ns >= pace.end_ns and pace.speed is not None:
+                    raise Skipped("after the end of the run")
+                body = requests.make(operation)
+            except Skipped as skipped:
+                made.skipped[operation.kind, str(skipped)] += 1
+                continue
+            made.requests[operation.kind] += 1
+            sent.append(_Request(due_ns, _NUMBER[operation.kind], body))
+            success = KINDS[operation.kind][1]
+            if operation.result is not None and operation.result not in success:
+                made.codes.setdefault(operation.kind, set()).add(operation.result)
+        if end_ns is not None and (end_ns < pace.end_ns or pace.speed is None):
+            sent.append(_Request(max(end_ns, pace.start_ns), _NUMBER["unbind"], UNBIND))
+        made.sessions += 1
+        takers.give(
+            session.start_ns, session.end_ns, begin_ns if pace.speed else 0, sent
+        )
+    made.connections = takers.connections
+    return made
+
+
+def _skip_all(made: Schedule, operations: list[Any], reason: str) -> None:
+    for operation in operations:
+        if operation.kind != "unbind":
+            made.skipped[operation.kind, reason] += 1
+
+
+class _Takers:
+    """The connections of the run. A session goes to the one that has been free longest,
+    so that each has the most time to be set up anew. Whether sessions overlap is seen
+    in the log's own time."""
+
+    def __init__(self, reconnect_ns: int) -> None:
+        self._reconnect_ns = reconnect_ns
+        self.connections: list[list[_Request]] = []
+        self._free: deque[int] = deque()
+        self._busy: list[tuple[int, int]] = []
+
+    def give(
+        self,
+        begin_ns: int,
+        end_ns: int | None,
+        connect_ns: int,
+        sent: list[_Request],
+    ) -> None:
+        """A session of the log: when it began and ended there, when its connection is
+        to be set up (if it is not the first one of it), and what it sends."""
+        while self._busy and self._busy[0][0] <= begin_ns:
+            self._free.append(heapq.heappop(self._busy)[1])
+        if self._free:
+            number = self._free.popleft()
+            self.connections[number][-1].connect_ns = connect_ns
+        else:
+            number = len(self.connections)
+            self.connections.append([])
+        self.connections[number] += sent
+        if end_ns is not None and sent and sent[-1].body is UNBIND:
+            sent[-1].connect_ns = _NEVER  # until it has a next one
+            heapq.heappush(self._busy, (end_ns + self._reconnect_ns, number))
+
+
+def write_trace(
+    made: Schedule, stream: BinaryIO, *, first_connection: int, stride: int
+) -> int:
+    """Write the trace of the connections first, first + stride, …; how many requests
+    it has, unbinds included."""
+    mine = made.connections[first_connection::stride]
+    records = sorted(
+        (request.due_ns, connection, position, request)
+        for connection, requests in enumerate(mine)
+        for position, request in enumerate(requests)
+    )
+    offsets = list(_offsets(record[3] for record in records))
+    following: dict[int, int] = {}
+    nexts = [0] * len(records)
+    for index in range(len(records) - 1, -1, -1):
+        connection = records[index][1]
+        nexts[index] = following.get(connection, 0)
+        following[connection] = offsets[index]
+    stream.write(_HEADER.pack(_MAGIC, len(records), len(mine), 0))
+    for (due_ns, connection, _, request), next_offset in zip(
+        records, nexts, strict=True
+    ):
+        stream.write(
+            _RECORD.pack(
+                due_ns,
+                next_offset,
+                request.connect_ns,
+                connection,
+                request.number,
+                len(request.body),
+                0,
+            )
+        )
+        stream.write(request.body + b"\0" * (-len(request.body) % 8))
+    return len(records)
+
+
+def _offsets(requests: Iterator[_Request]) -> Iterator[int]:
+    offset = _HEADER.size
+    for request in requests:
+        yield offset
+        offset += _RECORD.size + len(request.body) + -len(request.body) % 8
