@@ -314,7 +314,9 @@ copy_captures(struct slam_op_extras *extras, const struct slam_operation_config 
         extras->capture_count = i + 1;
         if (!capture->attribute)
             return SLAM_ENOMEM;
-        memcpy(capture->attribute, c->captures[i].attribute, capture->attribute_len);
+        if (capture->attribute_len > 0)
+            memcpy(capture->attribute, c->captures[i].attribute,
+                   capture->attribute_len);
     }
     return SLAM_OK;
 }

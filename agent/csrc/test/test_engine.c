@@ -8,6 +8,7 @@
 #include "slam_test.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MS UINT64_C(1000000)
 #define ANSWER_TIMEOUT_NS (20 * SLAM_NS_PER_S)
@@ -39,7 +40,8 @@ static const uint8_t search_program[] = {
 struct totals {
     uint64_t scheduled, sent, completed, succeeded, failed, dropped, unresolved;
     uint64_t timed_out, entries, measured, connects, disconnects, service_times;
-    uint64_t intervals;
+    uint64_t intervals, abandoned, substituted, missing, late, unbinds;
+    uint64_t of[8]; /* completed, by operation */
 };
 
 static bool
@@ -55,6 +57,10 @@ start_responder(const struct slam_delay *delay)
     return true;
 }
 
+/* 2000 arrivals per second, for ever */
+static const struct slam_rate_segment steady = {
+    .kind = SLAM_RATE_LINEAR, .duration_ns = SLAM_RATE_FOR_EVER, .a = 2e-6, .b = 2e-6};
+
 static struct slam_stream_config
 stream_config(bool open)
 {
@@ -69,10 +75,9 @@ stream_config(bool open)
                                         .connection_stride = 1,
                                         .total_connections = 6,
                                         .in_flight = open ? 4 : 1,
-                                        .rate_events = 2000,
-                                        .rate_per_ns = SLAM_NS_PER_S,
-                                        .poisson = true,
-                                        .participants = 1,
+                                        .segments = &steady,
+                                        .segment_count = 1,
+                                        .arrivals = SLAM_ARRIVALS_POISSON,
                                         .max_backlog = 1000};
     return config;
 }
@@ -96,18 +101,66 @@ create_engine(size_t intervals)
     return slam_engine_create(&config, &engine, err, sizeof(err)) == SLAM_OK;
 }
 
+/* An operation that uses none of the variables. */
+static struct slam_operation_config
+operation_config(const char *name, uint8_t response_tag, const uint8_t *program,
+                 size_t len)
+{
+    static const int success[] = {0, 6};
+    struct slam_operation_config config = {
+        .name = name,
+        .response_tag = response_tag,
+        .awaits = true,
+        .request = {.program = program, .program_len = len},
+        .success_codes = success,
+        .success_count = 2,
+        .cookie = SLAM_NO_VARIABLE,
+        .authcid = SLAM_NO_VARIABLE,
+        .password = SLAM_NO_VARIABLE,
+        .authzid = SLAM_NO_VARIABLE,
+        .credentials = SLAM_NO_VARIABLE,
+        .ledger_put = SLAM_NO_VARIABLE,
+        .ledger_take = SLAM_NO_VARIABLE};
+    return config;
+}
+
+static struct slam_operation_config
+search_config(void)
+{
+    static const struct slam_value_source sources[2] = {
+        {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9999999, .step = 1, .width = 10},
+        {.kind = SLAM_VALUE_UNIFORM, .lo = 0, .hi = 9, .step = 1}};
+    struct slam_operation_config config =
+        operation_config("search", 0x65, search_program, sizeof(search_program));
+
+    config.request.sources = sources;
+    config.request.source_count = 2;
+    return config;
+}
+
+static bool
+add_operation(int stream, const struct slam_operation_config *config)
+{
+    return slam_engine_add_operation(engine, (size_t)stream, config, err,
+                                     sizeof(err)) >= 0;
+}
+
+static bool
+add_script(int stream, const struct slam_step_config *steps, size_t count)
+{
+    return slam_engine_add_script(engine, (size_t)stream, 1, steps, count, err,
+                                  sizeof(err)) >= 0;
+}
+
 static bool
 add(const struct slam_stream_config *config)
 {
-    struct slam_value_source sources[2] = {
-        {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9999999, .step = 1, .width = 10},
-        {.kind = SLAM_VALUE_UNIFORM, .lo = 0, .hi = 9, .step = 1}};
+    static const struct slam_step_config step = {0};
+    struct slam_operation_config search = search_config();
     int stream = slam_engine_add_stream(engine, config, err, sizeof(err));
 
-    return stream >= 0 &&
-           slam_engine_add_operation(engine, (size_t)stream, "search", 0x65, 3,
-                                     search_program, sizeof(search_program), sources, 2,
-                                     err, sizeof(err)) == 0;
+    return stream >= 0 && add_operation(stream, &search) &&
+           add_script(stream, &step, 1);
 }
 
 static bool
@@ -144,22 +197,45 @@ collect(struct totals *t)
             t->unresolved += op->unresolved;
             t->timed_out += op->timed_out;
             t->entries += op->entries;
+            t->abandoned += op->abandoned;
+            t->substituted += op->substituted;
+            t->missing += op->captures_missing;
+            if (j / 2 < 8)
+                t->of[j / 2] += op->completed;
             t->measured += j % 2 == 1 ? op->completed : 0;
             t->service_times += op->histograms[SLAM_SUCCEEDED][SLAM_SERVICE_TIME].total;
         }
         for (size_t j = 0; j < s->stream_count; j++) {
             t->connects += s->streams[j].connects;
             t->disconnects += s->streams[j].disconnects;
+            t->late += s->streams[j].late_responses;
+            t->unbinds += s->streams[j].unbinds;
         }
     }
     return true;
 }
 
+/* What the responder counted, once it has read the unbinds of the engine's end. */
+static struct slam_responder_counts
+counts_after(uint64_t unbinds)
+{
+    static const struct timespec pause = {.tv_nsec = (long)MS};
+    struct slam_responder_counts counts;
+
+    for (int i = 0; i < 2000; i++) {
+        slam_responder_counts(responder, &counts);
+        if (counts.requests[SLAM_CANNED_UNBIND] >= unbinds)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return counts;
+}
+
 static bool
 is_balanced(const struct totals *t)
 {
-    return t->scheduled == t->sent + t->dropped &&
-           t->sent == t->completed + t->timed_out + t->unresolved &&
+    return t->scheduled == t->sent + t->dropped + t->substituted &&
+           t->sent == t->completed + t->timed_out + t->unresolved + t->abandoned &&
            t->completed == t->succeeded + t->failed;
 }
 
@@ -294,6 +370,231 @@ test_closed_port_fails_prepare_with_uri_and_stage(void)
     end();
 }
 
+/* -- sessions -- */
+
+static const uint8_t unbind_program[] = {0x01, 0x02, 0x00, 0x00, 0x00, 0x42, 0x00};
+
+/* an abandon of the session's request before */
+static const uint8_t abandon_program[] = {0x03, 0x50, 0x02, 0x00, 0x00, 0x04};
+
+/* delete of the DN in <source 0>; add of an entry of that DN without attributes */
+static const uint8_t delete_program[] = {0x03, 0x4a, 0x02, 0x00, 0x00, 0x04};
+static const uint8_t add_program[] = {0x03, 0x68, 0x03, 0x04, 0x02, 0x00, 0x00, 0x04,
+                                      0x01, 0x02, 0x00, 0x00, 0x00, 0x30, 0x00, 0x04};
+static const struct slam_value_source variable_0 = {.kind = SLAM_VALUE_VARIABLE,
+                                                    .lo = 0};
+
+static int
+add_stream(struct slam_stream_config config)
+{
+    return slam_engine_add_stream(engine, &config, err, sizeof(err));
+}
+
+static void
+test_session_runs_its_steps_with_pauses_and_ends_its_connection(void)
+{
+    static const struct slam_step_config steps[] = {
+        {0, 0}, {0, 2 * MS}, {0, 0}, {1, 1 * MS}};
+    struct slam_operation_config search = search_config();
+    struct slam_operation_config unbind =
+        operation_config("unbind", 0, unbind_program, sizeof(unbind_program));
+    struct slam_responder_counts counts;
+    struct totals t;
+    int stream;
+
+    unbind.action = SLAM_ACTION_UNBIND;
+    CHECK(start_responder(NULL));
+    CHECK(create_engine(4));
+    stream = add_stream(stream_config(false));
+    CHECK(add_operation(stream, &search));
+    CHECK(add_operation(stream, &unbind));
+    CHECK(add_script(stream, steps, 4));
+    CHECK(prepare_and_start());
+    CHECK(collect(&t));
+    counts = counts_after(t.of[1] + t.unbinds);
+    CHECK(is_balanced(&t));
+    CHECK(t.of[1] > 20);
+    CHECK_EQ(t.of[0], 3 * t.of[1]); /* sessions under way at the end are finished */
+    CHECK_EQ(t.of[0], counts.requests[SLAM_CANNED_SEARCH]);
+    CHECK_EQ(t.of[1] + t.unbinds, counts.requests[SLAM_CANNED_UNBIND]);
+    CHECK_EQ(t.connects, t.of[1] + t.unbinds);
+    CHECK_EQ(t.disconnects + t.failed + t.unresolved, 0);
+    end();
+}
+
+static void
+test_capture_is_used_by_the_next_step(void)
+{
+    static const struct slam_step_config steps[] = {{0, 0}, {1, 0}};
+    static const struct slam_capture_config dn = {.variable = 0};
+    static const struct slam_capture_config absent = {
+        .variable = 0, .attribute = (const uint8_t *)"none", .attribute_len = 4};
+    struct slam_responder_counts counts;
+    struct totals t;
+
+    for (int missing = 0; missing < 2; missing++) {
+        struct slam_stream_config config = stream_config(false);
+        struct slam_operation_config search = search_config();
+        struct slam_operation_config erase =
+            operation_config("delete", 0x6b, delete_program, sizeof(delete_program));
+        int stream;
+
+        config.variables = 1;
+        config.think_time_ns = MS;
+        search.captures = missing ? &absent : &dn;
+        search.capture_count = 1;
+        erase.request.sources = &variable_0;
+        erase.request.source_count = 1;
+        CHECK(start_responder(NULL));
+        CHECK(create_engine(3));
+        stream = add_stream(config);
+        CHECK(add_operation(stream, &search));
+        CHECK(add_operation(stream, &erase));
+        CHECK(add_script(stream, steps, 2));
+        CHECK(prepare_and_start());
+        CHECK(collect(&t));
+        slam_responder_counts(responder, &counts);
+        CHECK(is_balanced(&t));
+        CHECK(t.of[0] > 20);
+        CHECK_EQ(t.of[1], counts.requests[SLAM_CANNED_DELETE]);
+        CHECK_EQ(t.of[1], missing ? 0 : t.of[0]);
+        CHECK_EQ(t.missing, missing ? t.of[0] : 0);
+        CHECK_EQ(t.failed, t.missing);
+        end();
+    }
+}
+
+static void
+test_request_that_is_not_awaited_is_abandoned(void)
+{
+    static const struct slam_delay slow = {1, 50 * MS};
+    static const struct slam_step_config steps[] = {{0, 0}, {1, 5 * MS}};
+    static const struct slam_value_source message_id = {.kind = SLAM_VALUE_MESSAGE_ID};
+
+    for (int open = 0; open < 2; open++) {
+        for (int delayed = 0; delayed < 2; delayed++) {
+            struct slam_operation_config search = search_config();
+            struct slam_operation_config give_up = operation_config(
+                "abandon", 0, abandon_program, sizeof(abandon_program));
+            struct slam_responder_counts counts;
+            struct totals t;
+            int stream;
+
+            search.awaits = false;
+            give_up.action = SLAM_ACTION_ABANDON;
+            give_up.request.sources = &message_id;
+            give_up.request.source_count = 1;
+            CHECK(start_responder(delayed ? &slow : NULL));
+            CHECK(create_engine(3));
+            stream = add_stream(stream_config(open));
+            CHECK(add_operation(stream, &search));
+            CHECK(add_operation(stream, &give_up));
+            CHECK(add_script(stream, steps, 2));
+            CHECK(prepare_and_start());
+            CHECK(collect(&t));
+            slam_responder_counts(responder, &counts);
+            CHECK(is_balanced(&t));
+            CHECK(t.scheduled > 20);
+            CHECK_EQ(t.abandoned, t.of[1]);
+            CHECK_EQ(t.of[1], counts.requests[SLAM_CANNED_ABANDON]);
+            if (delayed)
+                CHECK_EQ(t.of[0], 0);
+            else
+                CHECK(t.of[0] > 20);
+            CHECK_EQ(t.disconnects, 0);
+            end();
+        }
+    }
+}
+
+static void
+test_connection_for_each_operation_and_a_number_of_them(void)
+{
+    for (int open = 0; open < 2; open++) {
+        struct slam_stream_config config = stream_config(open);
+        struct slam_responder_counts counts;
+        struct totals t;
+
+        config.reconnect_operations = 1;
+        config.total_operations = 200;
+        CHECK(start_responder(NULL));
+        CHECK(create_engine(60));
+        CHECK(add(&config));
+        CHECK(prepare_and_start());
+        CHECK(collect(&t));
+        counts = counts_after(t.unbinds);
+        CHECK(is_balanced(&t));
+        CHECK_EQ(t.completed, 200);
+        CHECK(t.intervals < 40); /* it ended by itself */
+        CHECK_EQ(counts.requests[SLAM_CANNED_SEARCH], 200);
+        CHECK_EQ(t.connects, t.unbinds);
+        CHECK_EQ(t.unbinds, counts.requests[SLAM_CANNED_UNBIND]);
+        CHECK_EQ(t.disconnects, 0);
+        end();
+    }
+}
+
+static void
+test_deletes_take_what_adds_put_into_the_ledger(void)
+{
+    static const struct slam_step_config add_step = {0, 0}, delete_step = {1, 0};
+    static const struct slam_value_source unique = {.kind = SLAM_VALUE_UNIQUE,
+                                                    .step = 1};
+    /* cn=<source 0>,o=x */
+    static const uint8_t dn_program[] = {0x01, 0x03, 0x00, 0x00, 0x00, 'c',  'n',
+                                         '=',  0x02, 0x00, 0x00, 0x01, 0x04, 0x00,
+                                         0x00, 0x00, ',',  'o',  '=',  'x'};
+    static const struct slam_let_config dn = {
+        .variable = 0,
+        .text = {.program = dn_program,
+                 .program_len = sizeof(dn_program),
+                 .sources = &unique,
+                 .source_count = 1}};
+    struct slam_stream_config config = stream_config(false);
+    struct slam_operation_config put =
+        operation_config("add", 0x69, add_program, sizeof(add_program));
+    struct slam_operation_config take =
+        operation_config("delete", 0x6b, delete_program, sizeof(delete_program));
+    char folder[] = "/tmp/slam-test-XXXXXX";
+    char path[128];
+    struct totals t;
+    int stream;
+
+    CHECK(mkdtemp(folder) != NULL);
+    config.variables = 1;
+    config.ledgers = 1;
+    config.ledger_folder = folder;
+    config.think_time_ns = MS;
+    put.lets = &dn;
+    put.let_count = 1;
+    put.ledger_put = 0;
+    put.request.sources = &variable_0;
+    put.request.source_count = 1;
+    take.ledger_take = 0;
+    take.ledger_order = SLAM_LEDGER_RANDOM;
+    take.request.sources = &variable_0;
+    take.request.source_count = 1;
+    CHECK(start_responder(NULL));
+    CHECK(create_engine(3));
+    stream = add_stream(config);
+    CHECK(add_operation(stream, &put));
+    CHECK(add_operation(stream, &take));
+    CHECK(add_script(stream, &add_step, 1));
+    CHECK(add_script(stream, &delete_step, 1));
+    CHECK(prepare_and_start());
+    CHECK(collect(&t));
+    CHECK(is_balanced(&t));
+    CHECK(t.of[0] > 20);
+    CHECK(t.of[1] > 20);
+    CHECK(t.of[1] <= t.of[0]);
+    end();
+    for (int worker = 0; worker < 2; worker++) {
+        snprintf(path, sizeof(path), "%s/0-0-%d.ledger", folder, worker);
+        CHECK_EQ(unlink(path), 0);
+    }
+    CHECK_EQ(rmdir(folder), 0);
+}
+
 int
 main(void)
 {
@@ -302,5 +603,10 @@ main(void)
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
     RUN(test_destroy_in_mid_run_joins_every_thread);
     RUN(test_closed_port_fails_prepare_with_uri_and_stage);
+    RUN(test_session_runs_its_steps_with_pauses_and_ends_its_connection);
+    RUN(test_capture_is_used_by_the_next_step);
+    RUN(test_request_that_is_not_awaited_is_abandoned);
+    RUN(test_connection_for_each_operation_and_a_number_of_them);
+    RUN(test_deletes_take_what_adds_put_into_the_ledger);
     return SLAM_TEST_EXIT();
 }
