@@ -17,12 +17,14 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import ldap
 import pytest
 
 from ldapslam.lab import Lab
+from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.people import ADMIN_DN, PEOPLE_DN
 from ldapslam.lab.slapd import SlapdSettings
 
@@ -35,8 +37,12 @@ _SASL = (
     "sasl-auxprops slapd",
     "sasl-host localhost",
     "TLSVerifyClient allow",
-    f'authz-regexp "uid=([^,@]+)[^,]*,(cn=[^,]+,)?cn=[^,]+,cn=auth" "uid=$1,{PEOPLE_DN}"',
+    # uid=user.0,cn=localhost,cn=digest-md5,cn=auth and the like
+    f'authz-regexp "uid=([^,@]+)[^,]*,(cn=[^,]+,)?cn=[^,]+,cn=auth" "uid=$1,{PEOPLE_DN}"',  # noqa: E501  one directive
+    # the subject of a client's certificate
     f'authz-regexp "^cn=(user[.][0-9]+)$" "uid=$1,{PEOPLE_DN}"',
+    # whoever runs the tests, over the Unix socket
+    f'authz-regexp "gidNumber=.*,cn=peercred,cn=external,cn=auth" "uid=user.0,{PEOPLE_DN}"',  # noqa: E501
 )
 
 
@@ -47,12 +53,24 @@ class Realm:
     environment: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class SaslLab:
+    """A supplier alone, with SASL, and a certificate of user.0."""
+
+    lab: Lab
+    client: KeyPair
+
+
 @pytest.fixture(scope="session")
-def sasl_lab(slapd_installed: None) -> Iterator[Lab]:
-    """A supplier alone, with SASL."""
-    with Lab(entries=100, settings=SlapdSettings(global_lines=_SASL)) as lab:
+def sasl_lab(
+    slapd_installed: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SaslLab]:
+    clients = Authority(tmp_path_factory.mktemp("clients"))
+    client = clients.issue("user.0", timedelta(hours=1))
+    lines = (*_SASL, f"TLSCACertificateFile {clients.ca_file}")
+    with Lab(entries=100, settings=SlapdSettings(global_lines=lines)) as lab:
         _set_passwords(lab)
-        yield lab
+        yield SaslLab(lab, client)
 
 
 def _set_passwords(lab: Lab) -> None:
@@ -78,6 +96,7 @@ def gssapi_lab(
         for name, value in running.environment.items():
             patch.setenv(name, value)
         with Lab(entries=10, settings=SlapdSettings(global_lines=_SASL)) as lab:
+            _set_passwords(lab)
             yield lab
 
 
