@@ -45,7 +45,7 @@ def run_job(
 ) -> Result:
     text = _JOB.format(uri=uri, settings=settings, operation=operation, clients=clients)
     plan = agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)
-    engine = _engine.Engine(
+    engine: Any = _engine.Engine(
         seed=1,
         workers=1,
         boundaries_ns=plan.boundaries_ns,
