@@ -63,7 +63,7 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks
 	    ASAN_OPTIONS=detect_leaks=0 \
 	    $(BIN)/python tests/engine/sanitized.py build/c/module/_engine.abi3.so
 	CC=clang $(call c_build,fuzz,-DENGINE_FUZZ=ON -DENGINE_SANITIZE=address$(comma)undefined)
-	for target in pdu op canned; do \
+	for target in pdu content op canned; do \
 	    build/c/fuzz/test/fuzz_$$target -max_total_time=$(FUZZ_S) -max_len=4096 \
 	        -artifact_prefix=build/c/fuzz/ -print_final_stats=1 || exit 1; \
 	done
