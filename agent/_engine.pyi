@@ -65,6 +65,7 @@ class Engine:
         variables: int = 0,
         ledgers: int = 0,
         ledger_folder: str | None = None,
+        trace: str | None = None,
     ) -> int: ...
     def add_operation(
         self,

@@ -2,6 +2,7 @@
 #include "channel.h"
 
 #include "clock.h"
+#include "replay.h"
 #include "request.h"
 #include "schedule.h"
 #include "session.h"
@@ -149,16 +150,19 @@ static void
 replace(struct slam_conn *conn, uint64_t now_ns)
 {
     struct slam_worker *worker = conn->flow->worker;
+    uint64_t connect_ns = now_ns;
 
     take_down(conn, now_ns);
     for (uint32_t i = 0; i < conn->flow->stream->in_flight; i++)
         if (conn->slots[i].state == SLAM_SLOT_TIMED_OUT)
             slam_channel_release(&conn->slots[i]);
-    if (worker->draining)
+    if (conn->flow->stream->trace)
+        connect_ns = slam_replay_connect_ns(conn, now_ns);
+    if (worker->draining || connect_ns == UINT64_MAX)
         return;
     conn->replacing = true;
     worker->replacing++;
-    slam_connector_submit(worker->config.connector, &conn->link, now_ns);
+    slam_connector_submit(worker->config.connector, &conn->link, connect_ns);
 }
 
 void
@@ -176,7 +180,9 @@ slam_channel_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_n
             say_unbind(conn);
         replace(conn, done_ns);
     }
-    if (flow->stream->open) {
+    if (flow->stream->trace) {
+        slam_replay_free(conn, flow->stream->open ? received_ns : done_ns);
+    } else if (flow->stream->open) {
         slam_channel_offer(conn, received_ns);
         slam_schedule_slot_free(flow);
     } else {
@@ -222,7 +228,9 @@ slam_channel_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->up_since_ns = now_ns;
     conn->failures = 0;
     conn->generation = SLAM_FIRST_GENERATION;
-    if (flow->stream->open) {
+    if (flow->stream->trace) {
+        slam_replay_free(conn, now_ns);
+    } else if (flow->stream->open) {
         slam_channel_offer(conn, now_ns);
         slam_schedule_slot_free(flow);
     } else if (conn->ready) {

@@ -204,6 +204,9 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     for (size_t i = 0; i < e->stream_count; i++) {
         if (e->streams[i].script_count == 0)
             return say(err, err_len, SLAM_EINVAL, "a stream has no scripts");
+        rc = slam_stream_open_trace(&e->streams[i], err, err_len);
+        if (rc != SLAM_OK)
+            return rc;
         e->streams[i].first_op = e->op_count;
         e->op_count += e->streams[i].op_count;
         connections += e->streams[i].connections;

@@ -75,6 +75,7 @@ struct slam_stream_config {
     uint32_t variables; /* of a session */
     uint32_t ledgers;
     const char *ledger_folder; /* where their files go; NULL where there are none */
+    const char *trace; /* file of the requests (trace.h); NULL: scripts make them */
 };
 
 enum slam_action {

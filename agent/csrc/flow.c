@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flow.h"
 
+#include "replay.h"
 #include "slam_err.h"
 
 #include <stdio.h>
@@ -208,11 +209,13 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     slam_rng_seed(&flow->pacer_rng, config->seed, sequence + (UINT64_C(1) << 32));
     slam_rng_seed(&flow->backoff_rng, config->seed, sequence + (UINT64_C(2) << 32));
     init_values(flow);
+    init_connections(flow);
+    if (stream->trace)
+        return slam_replay_init(flow);
     if (stream->open)
         slam_pacer_init(&flow->pacer, stream->segments, stream->segment_count,
                         stream->arrivals, &flow->share, stream->total_operations,
                         &flow->pacer_rng);
-    init_connections(flow);
     return SLAM_OK;
 }
 
@@ -238,6 +241,7 @@ slam_flow_destroy(struct slam_flow *flow)
     free(flow->value_states);
     free(flow->first_state);
     free(flow->backlog);
+    slam_replay_destroy(flow);
 }
 
 uint32_t

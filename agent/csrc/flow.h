@@ -64,6 +64,8 @@ struct slam_session {
     bool sasl_failed;
 };
 
+struct slam_replayed; /* replay.h */
+
 struct slam_pause_list {
     struct slam_session *head; /* by due_ns */
     struct slam_session *tail;
@@ -118,6 +120,8 @@ struct slam_flow {
     struct slam_variable *variables;
     struct slam_pause_list *pauses; /* [pause_count] */
     struct slam_ledger **ledgers;
+    struct slam_replayed *replayed;        /* as conns; NULL: there is no trace */
+    uint64_t cursor;                       /* trace: the record that is due next */
     struct slam_share share;               /* of the run's connections */
     struct slam_value_state *value_states; /* of all operations, in their order */
     size_t *first_state;                   /* [op_count]: of the lets, then the op */

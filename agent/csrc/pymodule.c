@@ -312,6 +312,7 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
                             "variables",
                             "ledgers",
                             "ledger_folder",
+                            "trace",
                             NULL};
     static const char *const models[] = {"closed", "open", NULL};
     static const char *const processes[] = {"constant", "poisson", "uniform", NULL};
@@ -334,14 +335,14 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
 
     if (!is_open(self) ||
         !PyArg_ParseTupleAndKeywords(
-            args, kwargs, "sOpzpzz#KKsIIIII|$KOsKzzzzzzKKKKKKIIz", names, &c.name,
+            args, kwargs, "sOpzpzz#KKsIIIII|$KOsKzzzzzzKKKKKKIIzz", names, &c.name,
             &uris, &start_tls, &c.ca_file, &verify, &c.bind_dn, &c.bind_password,
             &password_len, &connect_timeout, &request_timeout, &model_name,
             &c.connections, &c.first_connection, &c.connection_stride,
             &c.total_connections, &c.in_flight, &think, &profile, &arrivals_name,
             &backlog, &c.cert_file, &c.key_file, &c.mechanism, &c.authcid, &c.authzid,
             &c.realm, &total, &start, &end, &operations, &life, &spacing, &c.variables,
-            &c.ledgers, &c.ledger_folder))
+            &c.ledgers, &c.ledger_folder, &c.trace))
         return NULL;
     model = choice("load model", model_name, models);
     arrivals = model < 0 ? -1 : choice("arrival process", arrivals_name, processes);

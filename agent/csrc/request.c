@@ -3,6 +3,7 @@
 
 #include "channel.h"
 #include "clock.h"
+#include "replay.h"
 #include "schedule.h"
 #include "session.h"
 
@@ -119,7 +120,9 @@ slam_request_send(struct slam_slot *slot)
     record->requests++;
     slot->state = SLAM_SLOT_SENT;
     slot->message_id = next_message_id(conn, (uint32_t)(slot - conn->slots));
-    len = slam_op_encode(op->op, states, &draw, worker->scratch, slot->message_id, end);
+    len = flow->replayed ? slam_replay_encode(conn, slot->message_id, end)
+                         : slam_op_encode(op->op, states, &draw, worker->scratch,
+                                          slot->message_id, end);
     /* sent: just before the kernel is offered the first byte. What a full socket delays
      * after that is the network's and the directory's time. */
     slot->sent_ns = slam_clock_mono_ns();
@@ -218,7 +221,7 @@ flush(struct slam_conn *conn)
     for (uint32_t i = 0; i < conn->flow->stream->in_flight && conn->up; i++)
         if (conn->slots[i].state == SLAM_SLOT_BLOCKED && !conn->waits_for_write)
             slam_request_send(&conn->slots[i]);
-    if (conn->up && conn->flow->stream->open) {
+    if (conn->up && conn->flow->stream->open && !conn->flow->stream->trace) {
         slam_channel_offer(conn, slam_clock_mono_ns());
         slam_schedule_slot_free(conn->flow);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule.h"
 
+#include "replay.h"
 #include "request.h"
 
 static uint64_t
@@ -20,6 +21,10 @@ slam_schedule_begin(struct slam_flow *flow)
     const struct slam_timeline *t = config->timeline;
     const struct slam_stream *stream = flow->stream;
 
+    if (stream->trace) {
+        slam_replay_begin(flow);
+        return;
+    }
     if (stream->open) {
         flow->next_arrival_ns = next_arrival(flow);
         return;
@@ -197,7 +202,9 @@ slam_schedule_run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 
         limit_ns = earlier(limit_ns, end_ns);
     }
-    if (flow->stream->open)
+    if (flow->stream->trace)
+        slam_replay_run(flow, now_ns, limit_ns);
+    else if (flow->stream->open)
         send_due_arrivals(flow, now_ns, limit_ns);
     else if (now_ns < limit_ns)
         send_due_clients(flow, now_ns);
@@ -215,7 +222,7 @@ slam_schedule_next_ns(const struct slam_flow *flow)
         return UINT64_MAX;
     if (flow->stream->end_ns > 0)
         next_ns = flow->worker->config.timeline->t0_ns + flow->stream->end_ns;
-    if (flow->stream->open)
+    if (flow->stream->open || flow->stream->trace)
         return earlier(next_ns, flow->next_arrival_ns);
     if (flow->next_start < flow->conn_count)
         next_ns = earlier(next_ns, flow->conns[flow->next_start].due_ns);
@@ -227,6 +234,8 @@ slam_schedule_next_ns(const struct slam_flow *flow)
 void
 slam_schedule_end(struct slam_flow *flow)
 {
+    if (flow->stream->trace)
+        slam_replay_end(flow);
     for (; flow->backlog_len > 0; flow->backlog_len--) {
         arrival_record(flow, &flow->backlog[flow->backlog_head])->dropped++;
         flow->backlog_head = (flow->backlog_head + 1) % flow->backlog_cap;
@@ -240,6 +249,8 @@ slam_schedule_end(struct slam_flow *flow)
 bool
 slam_schedule_is_over(const struct slam_flow *flow)
 {
+    if (flow->stream->trace)
+        return slam_replay_is_over(flow);
     if (flow->stream->total_operations == 0 || flow->active > 0)
         return false;
     if (flow->ended)

@@ -47,7 +47,9 @@ fault_of(const struct slam_stream_config *c)
         return "in_flight must be 1 to 65536";
     if (!c->open && c->in_flight != 1)
         return "a closed stream has one request in flight per client";
-    if (c->open && c->segment_count < 1)
+    if (c->trace && c->in_flight != 1)
+        return "a trace has one request in flight on a connection";
+    if (c->open && c->segment_count < 1 && !c->trace)
         return "an open stream needs a rate profile";
     if (c->open && c->max_backlog > UINT32_MAX)
         return "max_backlog must be below 2^32";
@@ -110,7 +112,8 @@ copy_texts(struct slam_stream *s, const struct slam_stream_config *c)
         copy_text(&s->conn.authzid, c->authzid) ||
         copy_text(&s->conn.realm, c->realm) ||
         copy_text(&s->conn.bind_dn, c->bind_dn) ||
-        copy_text(&s->ledger_folder, c->ledger_folder))
+        copy_text(&s->ledger_folder, c->ledger_folder) ||
+        copy_text(&s->trace_path, c->trace))
         return SLAM_ENOMEM;
     if (c->bind_password) {
         s->conn.bind_password = malloc(c->bind_password_len + 1);
@@ -127,7 +130,7 @@ copy_profile(struct slam_stream *s, const struct slam_stream_config *c, char *er
 {
     size_t bytes = c->segment_count * sizeof(*s->segments);
 
-    if (!c->open)
+    if (!c->open || c->trace)
         return SLAM_OK;
     s->segments = malloc(bytes);
     if (!s->segments)
@@ -196,9 +199,29 @@ op_destroy(struct slam_stream_op *op)
     extras_destroy(op->extras);
 }
 
+int
+slam_stream_open_trace(struct slam_stream *s, char *err, size_t err_len)
+{
+    int rc;
+
+    if (!s->trace_path)
+        return SLAM_OK;
+    for (size_t i = 0; i < s->script_count; i++)
+        if (s->steps[s->scripts[i].first_step].op != i)
+            return say(err, err_len, SLAM_EINVAL,
+                       "a trace has a script for each operation, in their order");
+    rc = slam_trace_open(s->trace_path, s->connections, (uint32_t)s->script_count,
+                         &s->trace, err, err_len);
+    if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
+        s->max_pdu = slam_trace_max_pdu(s->trace);
+    return rc;
+}
+
 void
 slam_stream_destroy(struct slam_stream *s)
 {
+    slam_trace_close(s->trace);
+    free(s->trace_path);
     slam_conn_config_release(&s->conn);
     for (size_t i = 0; s->conn.uris && i < s->conn.uri_count; i++) {
         free(s->conn.uris[i]);

@@ -11,6 +11,7 @@
 
 #include "engine.h"
 #include "op.h"
+#include "trace.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -103,6 +104,9 @@ struct slam_stream {
     uint64_t reconnect_ns;         /* longest life of a connection; 0: no limit */
     uint64_t connect_spacing_ns;   /* connection n is set up n times that later */
 
+    char *trace_path; /* its requests, in place of what scripts draw; NULL: none */
+    struct slam_trace *trace; /* of that file, once the engine is prepared */
+
     struct slam_stream_op *ops;
     size_t op_count;
     struct slam_step *steps;
@@ -136,5 +140,9 @@ int slam_stream_init(struct slam_stream *stream,
                      const struct slam_stream_config *config, char *err,
                      size_t err_len);
 void slam_stream_destroy(struct slam_stream *stream);
+
+/* Opens the stream's trace, if it has one; its operations are known by then. Returns 0,
+ * or a negative slam_err with the reason in err. */
+int slam_stream_open_trace(struct slam_stream *stream, char *err, size_t err_len);
 
 #endif
