@@ -13,6 +13,12 @@ struct program {
 
 static struct program p;
 static char err[200];
+static const uint8_t a[] = "a";
+static struct slam_rng rng;
+static const struct slam_share alone = {.first = 0, .step = 1, .count = 1, .total = 1};
+static struct slam_variable variables[2];
+static const struct slam_draw draw = {
+    .rng = &rng, .share = &alone, .variables = variables};
 
 static void
 literal(const void *bytes, size_t len)
@@ -43,6 +49,20 @@ open_tlv(uint8_t tag)
 }
 
 static void
+chance(uint32_t ppm)
+{
+    p.bytes[p.len++] = 0x05;
+    for (unsigned int i = 0; i < 4; i++)
+        p.bytes[p.len++] = (uint8_t)(ppm >> (8 * i));
+}
+
+static void
+end_chance(void)
+{
+    p.bytes[p.len++] = 0x06;
+}
+
+static void
 close_tlv(void)
 {
     p.bytes[p.len++] = 0x04;
@@ -54,7 +74,7 @@ create(const struct slam_value_source *sources, size_t source_count)
     struct slam_op *op = NULL;
 
     err[0] = '\0';
-    slam_op_create(p.bytes, p.len, sources, source_count, &op, err, sizeof(err));
+    slam_op_create(p.bytes, p.len, sources, source_count, NULL, &op, err, sizeof(err));
     p.len = 0;
     return op;
 }
@@ -63,14 +83,14 @@ create(const struct slam_value_source *sources, size_t source_count)
  * sanitizer sees a byte too many. Returns the buffer; the PDU is its last *len bytes.
  */
 static uint8_t *
-encode(const struct slam_op *op, struct slam_value_state *states, struct slam_rng *rng,
-       int32_t message_id, size_t *len)
+encode(const struct slam_op *op, struct slam_value_state *states, int32_t message_id,
+       size_t *len)
 {
     size_t max = slam_op_max_pdu(op);
     char *scratch = malloc(slam_op_scratch_len(op) + 1);
     uint8_t *buf = malloc(max);
 
-    *len = slam_op_encode(op, states, rng, scratch, message_id, buf + max);
+    *len = slam_op_encode(op, states, &draw, scratch, message_id, buf + max);
     memmove(buf, buf + max - *len, *len);
     free(scratch);
     return buf;
@@ -85,7 +105,7 @@ test_unbind_request_is_byte_exact(void)
     literal("\x42\x00", 2);
     struct slam_op *op = create(NULL, 0);
     CHECK(op != NULL);
-    uint8_t *pdu = encode(op, NULL, NULL, 7, &len);
+    uint8_t *pdu = encode(op, NULL, 7, &len);
     CHECK_EQ(len, sizeof(expected));
     CHECK(memcmp(pdu, expected, len) == 0);
     free(pdu);
@@ -107,7 +127,7 @@ test_message_id_takes_the_fewest_bytes_of_a_positive_integer(void)
     CHECK(op != NULL);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         size_t len;
-        uint8_t *pdu = encode(op, NULL, NULL, cases[i].id, &len);
+        uint8_t *pdu = encode(op, NULL, cases[i].id, &len);
         int64_t id = pdu[4] & 0x80 ? -1 : 0;
 
         CHECK_EQ(len, 6 + cases[i].bytes);
@@ -139,7 +159,7 @@ test_lengths_take_the_fewest_bytes(void)
         close_tlv();
         struct slam_op *op = create(NULL, 0);
         CHECK(op != NULL);
-        uint8_t *pdu = encode(op, NULL, NULL, 1, &len);
+        uint8_t *pdu = encode(op, NULL, 1, &len);
         const uint8_t *tlv = pdu + len - cases[i].content - cases[i].header;
         CHECK_EQ(tlv[0], 0x04);
         if (cases[i].header == 2) {
@@ -186,8 +206,8 @@ test_values_are_drawn_in_order_and_fill_the_holes(void)
     CHECK(op != NULL);
     CHECK_EQ(slam_op_source_count(op), 1);
     CHECK_EQ(slam_op_source(op, 0)->lo, 98);
-    slam_value_state_init(&src, &state, 0, 1);
-    uint8_t *pdu = encode(op, &state, NULL, 5, &len);
+    slam_value_state_init(&src, &state);
+    uint8_t *pdu = encode(op, &state, 5, &len);
     CHECK_EQ(len, sizeof(expected) - 1);
     CHECK(memcmp(pdu, expected, len) == 0);
     free(pdu);
@@ -198,9 +218,8 @@ static void
 test_longest_values_fit_the_promised_size(void)
 {
     struct slam_value_source src = {
-        .kind = SLAM_VALUE_STRING, .lo = 60000, .charset = "a", .charset_len = 1};
+        .kind = SLAM_VALUE_STRING, .lo = 60000, .data = a, .data_len = 1};
     struct slam_value_state states[1];
-    struct slam_rng rng;
     size_t len;
 
     slam_rng_seed(&rng, 0, 0);
@@ -213,13 +232,178 @@ test_longest_values_fit_the_promised_size(void)
     close_tlv();
     struct slam_op *op = create(&src, 1);
     CHECK(op != NULL);
-    slam_value_state_init(&src, &states[0], 0, 1);
-    uint8_t *pdu = encode(op, states, &rng, INT32_MAX, &len);
+    slam_value_state_init(&src, &states[0]);
+    uint8_t *pdu = encode(op, states, INT32_MAX, &len);
     /* 17 values with 4 bytes of header, a 5 byte header, messageID 6, a 5 byte header
      */
     CHECK_EQ(len, 17 * 60004 + 5 + 6 + 5);
     CHECK(len <= slam_op_max_pdu(op));
     free(pdu);
+    slam_op_destroy(op);
+}
+
+/* Whether the encoded request ends with these bytes. */
+static bool
+ends_with(const struct slam_op *op, struct slam_value_state *states, const char *text)
+{
+    size_t len, text_len = strlen(text);
+    uint8_t *pdu = encode(op, states, 1, &len);
+    bool same = len >= text_len && memcmp(pdu + len - text_len, text, text_len) == 0;
+
+    free(pdu);
+    return same;
+}
+
+static void
+test_reference_repeats_the_text_of_an_earlier_value(void)
+{
+    struct slam_value_source sources[] = {
+        {.kind = SLAM_VALUE_SEQUENCE, .lo = 98, .hi = 100, .step = 1},
+        {.kind = SLAM_VALUE_VARIABLE, .lo = 1},
+        {.kind = SLAM_VALUE_REF, .lo = 0},
+        {.kind = SLAM_VALUE_REF, .lo = 1, .hi = 4}};
+    struct slam_value_state states[4] = {0};
+
+    for (uint16_t i = 0; i < 4; i++)
+        value(i);
+    struct slam_op *op = create(sources, 4);
+    CHECK(op != NULL);
+    CHECK_EQ(slam_op_variable_count(op), 2);
+    CHECK(!slam_op_abandons(op));
+    /* "Zoë…": its fourth byte is the second of ë, so whole characters end before it */
+    variables[1].len = 6;
+    memcpy(variables[1].text, "Zo\xc3\xab!!", 6);
+    CHECK(ends_with(op, states, "98Zo\xc3\xab!!98Zo\xc3\xab"));
+    variables[1].len = 5;
+    memcpy(variables[1].text, "Zoe\xc3\xab", 5);
+    CHECK(ends_with(op, states,
+                    "99Zoe\xc3\xab"
+                    "99Zoe"));
+    slam_op_destroy(op);
+}
+
+static void
+test_reference_to_a_later_value_is_refused(void)
+{
+    struct slam_value_source ref = {.kind = SLAM_VALUE_REF, .lo = 0};
+
+    value(0);
+    struct slam_op *op = create(&ref, 1);
+    CHECK(op == NULL);
+    CHECK(strstr(err, "no earlier value") != NULL);
+}
+
+static void
+test_part_is_there_as_often_as_its_chance_says(void)
+{
+    /* 30 { 04 "a" [30%: 04 { 04 "b" [50%: 04 "c"] }] } */
+    enum { DRAWS = 100000 };
+    struct slam_op *op;
+    int b = 0, c = 0;
+
+    open_tlv(0x30);
+    literal("\x04\x01"
+            "a",
+            3);
+    chance(300000);
+    open_tlv(0x04);
+    literal("b", 1);
+    chance(500000);
+    literal("c", 1);
+    end_chance();
+    close_tlv();
+    end_chance();
+    close_tlv();
+    op = create(NULL, 0);
+    CHECK(op != NULL);
+    slam_rng_seed(&rng, 7, 0);
+    for (int i = 0; i < DRAWS; i++) {
+        size_t len;
+        uint8_t *pdu = encode(op, NULL, 1, &len);
+
+        CHECK(len == 10 || len == 13 || len == 14);
+        b += len == 13 && memcmp(pdu + 5,
+                                 "\x30\x06\x04\x01"
+                                 "a\x04\x01"
+                                 "b",
+                                 8) == 0;
+        c += len == 14 && memcmp(pdu + 5,
+                                 "\x30\x07\x04\x01"
+                                 "a\x04\x02"
+                                 "bc",
+                                 9) == 0;
+        free(pdu);
+    }
+    CHECK(abs(b - 15000) < 6 * 113); /* sqrt(100000 * 0.15 * 0.85) = 113 */
+    CHECK(abs(c - 15000) < 6 * 113);
+    slam_op_destroy(op);
+}
+
+static void
+test_absent_part_draws_no_value_and_leaves_references_empty(void)
+{
+    struct slam_value_source sources[] = {
+        {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9, .step = 1},
+        {.kind = SLAM_VALUE_REF, .lo = 0}};
+    struct slam_value_state states[2] = {0};
+
+    chance(0);
+    value(0);
+    end_chance();
+    value(1);
+    literal("|", 1);
+    value(0);
+    struct slam_op *op = create(sources, 2);
+    CHECK(op != NULL);
+    CHECK(ends_with(op, states, "\x01|0"));
+    CHECK(ends_with(op, states, "\x01|1"));
+    slam_op_destroy(op);
+}
+
+static void
+test_text_is_drawn_without_an_envelope_and_never_cut(void)
+{
+    struct slam_value_source src = {
+        .kind = SLAM_VALUE_SEQUENCE, .lo = 9, .hi = 10, .step = 1};
+    struct slam_value_state state = {0};
+    char scratch[2];
+    uint8_t out[5];
+
+    literal("cn=", 3);
+    value(0);
+    struct slam_op *op = create(&src, 1);
+    CHECK(op != NULL);
+    CHECK_EQ(slam_op_max_text(op), 5);
+    CHECK_EQ(slam_op_scratch_len(op), 2);
+    CHECK_EQ(slam_op_text(op, &state, &draw, scratch, out, 4), 4);
+    CHECK(memcmp(out, "cn=9", 4) == 0);
+    CHECK_EQ(slam_op_text(op, &state, &draw, scratch, out, 4), -1);
+    slam_op_destroy(op);
+    open_tlv(0x30);
+    close_tlv();
+    op = create(NULL, 0);
+    CHECK(op != NULL);
+    CHECK_EQ(slam_op_max_text(op), SIZE_MAX);
+    slam_op_destroy(op);
+}
+
+static void
+test_abandon_takes_the_message_id_of_the_request_before(void)
+{
+    struct slam_value_source src = {.kind = SLAM_VALUE_MESSAGE_ID};
+    struct slam_value_state state = {0};
+    struct slam_draw before = {.rng = &rng, .message_id_of_previous = 200};
+    uint8_t pdu[64];
+    char scratch[4];
+
+    open_tlv(0x50);
+    value(0);
+    close_tlv();
+    struct slam_op *op = create(&src, 1);
+    CHECK(op != NULL);
+    CHECK(slam_op_abandons(op));
+    CHECK_EQ(slam_op_encode(op, &state, &before, scratch, 201, pdu + 64), 10);
+    CHECK(memcmp(pdu + 60, "\x50\x02\x00\xc8", 4) == 0);
     slam_op_destroy(op);
 }
 
@@ -243,7 +427,13 @@ test_bad_programs_are_refused_with_the_reason(void)
     } cases[] = {
         {"", 0, "has 1 to"},
         {"\x00", 1, "byte 0: unknown instruction"},
-        {"\x05", 1, "unknown instruction"},
+        {"\x07", 1, "unknown instruction"},
+        {"\x05", 1, "millionths"},
+        {"\x05\x41\x42\x0f\x00\x06", 6, "millionths"}, /* 1000001 */
+        {"\x05\x00\x00\x00\x00", 5, "1 TLVs are not closed"},
+        {"\x06", 1, "byte 0: no optional part is open"},
+        {"\x03\x30\x06", 3, "byte 2: TLVs and optional parts overlap"},
+        {"\x05\x00\x00\x00\x00\x04", 6, "overlap"},
         {"\x01\x00\x00\x00\x00", 5, "empty"},
         {"\x01", 1, "longer than the program"},
         {"\x01\x01\x00\x00\x00", 5, "longer than the program"},
@@ -269,10 +459,8 @@ test_program_beyond_a_bound_is_refused(void)
 {
     struct slam_value_source digit = {
         .kind = SLAM_VALUE_UNIFORM, .lo = 0, .hi = 9, .step = 1};
-    struct slam_value_source text = {.kind = SLAM_VALUE_STRING,
-                                     .lo = SLAM_VALUE_MAX_LEN,
-                                     .charset = "a",
-                                     .charset_len = 1};
+    struct slam_value_source text = {
+        .kind = SLAM_VALUE_STRING, .lo = SLAM_VALUE_MAX_LEN, .data = a, .data_len = 1};
     static uint8_t filler[SLAM_OP_MAX_PDU];
     static struct slam_value_source many[SLAM_OP_MAX_VALUES + 1];
 
@@ -282,6 +470,11 @@ test_program_beyond_a_bound_is_refused(void)
     for (unsigned int i = 0; i <= SLAM_OP_MAX_VALUES; i++)
         value(0);
     expect_refused("too many values", &digit, 1);
+    for (unsigned int i = 0; i <= SLAM_OP_MAX_CHANCES; i++) {
+        chance(1);
+        end_chance();
+    }
+    expect_refused("too many optional parts", NULL, 0);
     for (int i = 0; i < 17; i++)
         value(0);
     expect_refused("too long", &text, 1);
@@ -310,7 +503,7 @@ test_deepest_nesting_is_encoded(void)
         close_tlv();
     struct slam_op *op = create(NULL, 0);
     CHECK(op != NULL);
-    uint8_t *pdu = encode(op, NULL, NULL, 1, &len);
+    uint8_t *pdu = encode(op, NULL, 1, &len);
     CHECK_EQ(len, 5 + 2 * SLAM_OP_MAX_DEPTH);
     for (size_t i = 0; i < SLAM_OP_MAX_DEPTH; i++) {
         CHECK_EQ(pdu[5 + 2 * i], 0x30);
@@ -328,6 +521,12 @@ main(void)
     RUN(test_lengths_take_the_fewest_bytes);
     RUN(test_values_are_drawn_in_order_and_fill_the_holes);
     RUN(test_longest_values_fit_the_promised_size);
+    RUN(test_reference_repeats_the_text_of_an_earlier_value);
+    RUN(test_reference_to_a_later_value_is_refused);
+    RUN(test_part_is_there_as_often_as_its_chance_says);
+    RUN(test_absent_part_draws_no_value_and_leaves_references_empty);
+    RUN(test_text_is_drawn_without_an_envelope_and_never_cut);
+    RUN(test_abandon_takes_the_message_id_of_the_request_before);
     RUN(test_bad_programs_are_refused_with_the_reason);
     RUN(test_program_beyond_a_bound_is_refused);
     RUN(test_deepest_nesting_is_encoded);

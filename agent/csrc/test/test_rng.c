@@ -131,6 +131,66 @@ test_exponential_has_mean_1_variance_1_and_the_right_tail(void)
     CHECK(fabs((double)above_3 / DRAWS - exp(-3)) < 6 * sqrt(exp(-3) / DRAWS));
 }
 
+static void
+test_bytes_below_are_uniform_and_independent_of_their_neighbours(void)
+{
+    /* pairs of neighbours of bound 5, and all 256 values of bound 256 */
+    enum { BATCH = 13 };
+    struct slam_rng rng;
+    static int pairs[5][5], bytes[256];
+    uint8_t out[BATCH];
+
+    slam_rng_seed(&rng, 6, 0);
+    for (int i = 0; i < DRAWS / BATCH; i++) {
+        slam_rng_bytes_below(&rng, 5, out, BATCH);
+        for (int j = 1; j < BATCH; j += 2)
+            pairs[out[j - 1]][out[j]]++;
+        slam_rng_bytes_below(&rng, 256, out, BATCH);
+        for (int j = 0; j < BATCH; j++)
+            bytes[out[j]]++;
+    }
+    for (int i = 0; i < 25; i++) {
+        double expected = DRAWS / BATCH * (BATCH / 2) / 25.0;
+
+        CHECK(fabs(pairs[i / 5][i % 5] - expected) < 6 * sqrt(expected));
+    }
+    for (int i = 0; i < 256; i++) {
+        double expected = DRAWS / BATCH * BATCH / 256.0;
+
+        CHECK(fabs(bytes[i] - expected) < 6 * sqrt(expected));
+    }
+    memset(out, 1, sizeof(out));
+    slam_rng_bytes_below(&rng, 1, out, 0);
+    CHECK_EQ(out[0], 1);
+    slam_rng_bytes_below(&rng, 1, out, BATCH);
+    for (int i = 0; i < BATCH; i++)
+        CHECK_EQ(out[i], 0);
+}
+
+static void
+test_normal_has_its_moments_and_its_tails(void)
+{
+    struct slam_rng rng;
+    double sum = 0, square_sum = 0, fourth_sum = 0;
+    int above_2 = 0;
+
+    slam_rng_seed(&rng, 4, 0);
+    for (int i = 0; i < DRAWS; i++) {
+        double x = slam_rng_normal(&rng);
+
+        CHECK(isfinite(x));
+        sum += x;
+        square_sum += x * x;
+        fourth_sum += x * x * x * x;
+        above_2 += x > 2;
+    }
+    /* standard errors: 1, sqrt(2), sqrt(96) over sqrt(n); P(x > 2) = 0.02275 */
+    CHECK(fabs(sum / DRAWS) < 6 / sqrt(DRAWS));
+    CHECK(fabs(square_sum / DRAWS - 1) < 6 * sqrt(2.0 / DRAWS));
+    CHECK(fabs(fourth_sum / DRAWS - 3) < 6 * sqrt(96.0 / DRAWS));
+    CHECK(fabs((double)above_2 / DRAWS - 0.02275) < 6 * sqrt(0.02275 / DRAWS));
+}
+
 int
 main(void)
 {
@@ -141,5 +201,7 @@ main(void)
     RUN(test_below_is_unbiased_where_a_modulo_is_not);
     RUN(test_below_zero_means_the_full_range);
     RUN(test_exponential_has_mean_1_variance_1_and_the_right_tail);
+    RUN(test_bytes_below_are_uniform_and_independent_of_their_neighbours);
+    RUN(test_normal_has_its_moments_and_its_tails);
     return SLAM_TEST_EXIT();
 }

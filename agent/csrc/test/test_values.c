@@ -1,30 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Distributions are tested by goodness of fit in tests/engine/test_values.py, which
+ * draws through this code; here are the exact cases and the edges. */
 #include "slam_err.h"
 #include "slam_test.h"
 #include "values.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 static struct slam_rng rng;
+static struct slam_share share = {.first = 0, .step = 1, .count = 1, .total = 1};
+static struct slam_variable variable;
+static struct slam_draw draw = {.rng = &rng, .share = &share, .variables = &variable};
+static char err[200];
+
+static struct slam_value_source
+prepared(struct slam_value_source src)
+{
+    snprintf(err, sizeof(err), "%s", "");
+    slam_value_source_prepare(&src, NULL, err, sizeof(err));
+    return src;
+}
 
 static struct slam_value_source
 number_source(enum slam_value_kind kind, int64_t lo, int64_t hi, int64_t step,
               uint32_t width)
 {
-    struct slam_value_source src = {
-        .kind = kind, .lo = lo, .hi = hi, .step = step, .width = width};
-
-    return src;
+    return prepared((struct slam_value_source){
+        .kind = kind, .lo = lo, .hi = hi, .step = step, .width = width});
 }
 
-static int
-emit_number(const struct slam_value_source *src, struct slam_value_state *state)
+/* The next text, terminated, in a buffer of its own. */
+static const char *
+next(const struct slam_value_source *src, struct slam_value_state *state)
 {
-    char text[64] = "";
-    size_t len = slam_value_emit(src, state, &rng, text);
+    static char text[SLAM_VALUE_MAX_LEN + 1];
+    size_t len = slam_value_emit(src, state, &draw, text);
 
     text[len] = '\0';
-    return atoi(text);
+    return len <= src->max_len ? text : "longer than promised";
+}
+
+static struct slam_value_state
+fresh(const struct slam_value_source *src)
+{
+    struct slam_value_state state;
+
+    slam_value_state_init(src, &state);
+    return state;
+}
+
+static void
+use_share(uint64_t first, uint64_t step, uint64_t count, uint64_t total)
+{
+    share = (struct slam_share){
+        .first = first, .step = step, .count = count, .total = total};
+}
+
+static void
+set_variable(const char *text, size_t len)
+{
+    memcpy(variable.text, text, len);
+    variable.len = (uint32_t)len;
 }
 
 static void
@@ -32,58 +70,97 @@ test_sequence_counts_with_step_and_starts_again(void)
 {
     /* 10, 13, 16, 19: 22 lies beyond 20 */
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 10, 20, 3, 0);
-    struct slam_value_state state;
+    struct slam_value_state state = fresh(&src);
     static const int expected[] = {10, 13, 16, 19, 10, 13};
 
-    CHECK_EQ(slam_value_members(&src), 4);
-    slam_value_state_init(&src, &state, 0, 1);
+    use_share(0, 1, 1, 1);
+    CHECK_EQ(src.members, 4);
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
-        CHECK_EQ(emit_number(&src, &state), expected[i]);
+        CHECK_EQ(atoi(next(&src, &state)), expected[i]);
 }
 
 static void
-test_participants_emit_each_member_once_per_round(void)
+test_sequence_from_high_to_low_counts_down(void)
 {
-    enum { MEMBERS = 1000, PARTICIPANTS = 7 };
+    /* 5, 2, -1 */
+    struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 5, -3, 3, 2);
+    struct slam_value_state state = fresh(&src);
+
+    use_share(0, 1, 1, 1);
+    CHECK_EQ(src.members, 3);
+    CHECK(strcmp(next(&src, &state), "05") == 0);
+    CHECK(strcmp(next(&src, &state), "02") == 0);
+    CHECK(strcmp(next(&src, &state), "-01") == 0);
+    CHECK(strcmp(next(&src, &state), "05") == 0);
+}
+
+static void
+test_shares_emit_each_member_once_per_round(void)
+{
+    /* 12 connections: agents of 7 and 5, the first with three workers of 3, 2 and 2 */
+    static const uint64_t shares[][3] = {{0, 3, 3}, {1, 3, 2}, {2, 3, 2}, {7, 1, 5}};
+    enum { MEMBERS = 1009, CONNECTIONS = 12 };
     struct slam_value_source src =
         number_source(SLAM_VALUE_SEQUENCE, 0, MEMBERS - 1, 1, 0);
     int emitted[MEMBERS] = {0};
 
-    for (uint32_t p = 0; p < PARTICIPANTS; p++) {
-        struct slam_value_state state;
-        int share = MEMBERS / PARTICIPANTS + (p < MEMBERS % PARTICIPANTS);
+    for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
+        struct slam_value_state state = fresh(&src);
 
-        slam_value_state_init(&src, &state, p, PARTICIPANTS);
-        for (int i = 0; i < share; i++)
-            emitted[emit_number(&src, &state)]++;
-        CHECK_EQ(emit_number(&src, &state), p); /* the next round */
+        use_share(shares[i][0], shares[i][1], shares[i][2], CONNECTIONS);
+        for (uint64_t n = slam_share_count(&share, MEMBERS); n > 0; n--)
+            emitted[atoi(next(&src, &state))]++;
     }
     for (int i = 0; i < MEMBERS; i++)
         CHECK_EQ(emitted[i], 1);
 }
 
 static void
-test_participants_beyond_the_members_share_them(void)
+test_count_of_a_share_is_what_the_share_takes(void)
+{
+    use_share(2, 4, 3, 13); /* connections 2, 6, 10 of 13 */
+    for (uint64_t n = 0; n < 60; n++) {
+        uint64_t taken = 0;
+
+        for (uint64_t x = 0; x < n; x++)
+            taken += x % 13 == 2 || x % 13 == 6 || x % 13 == 10;
+        CHECK_EQ(slam_share_count(&share, n), taken);
+    }
+}
+
+static void
+test_fewer_members_than_connections_are_shared(void)
 {
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 5, 6, 1, 0);
-    struct slam_value_state state;
+    struct slam_value_state state = fresh(&src);
 
-    slam_value_state_init(&src, &state, 3, 4);
-    CHECK_EQ(emit_number(&src, &state), 6); /* member 3 mod 2 */
-    CHECK_EQ(emit_number(&src, &state), 6);
+    use_share(3, 1, 1, 4);
+    CHECK_EQ(atoi(next(&src, &state)), 6); /* x = 3, 7, …: member 3 mod 2 */
+    CHECK_EQ(atoi(next(&src, &state)), 6);
+}
+
+static void
+test_unique_numbers_step_over_those_of_other_sources(void)
+{
+    struct slam_value_source src = prepared((struct slam_value_source){
+        .kind = SLAM_VALUE_UNIQUE, .lo = 2, .step = 5, .width = 4});
+    struct slam_value_state state = fresh(&src);
+
+    use_share(1, 1, 1, 3); /* x = 1, 4, 7 */
+    CHECK(strcmp(next(&src, &state), "0007") == 0);
+    CHECK(strcmp(next(&src, &state), "0022") == 0);
+    CHECK(strcmp(next(&src, &state), "0037") == 0);
 }
 
 static void
 test_uniform_draws_every_member_and_nothing_else(void)
 {
     struct slam_value_source src = number_source(SLAM_VALUE_UNIFORM, -4, 5, 3, 0);
-    struct slam_value_state state;
     int seen[4] = {0}; /* -4, -1, 2, 5 */
 
     slam_rng_seed(&rng, 1, 0);
-    slam_value_state_init(&src, &state, 0, 1);
     for (int i = 0; i < 1000; i++) {
-        int value = emit_number(&src, &state);
+        int value = atoi(next(&src, NULL));
 
         CHECK(value >= -4 && value <= 5 && (value + 4) % 3 == 0);
         seen[(value + 4) / 3]++;
@@ -113,73 +190,329 @@ test_numbers_are_padded_to_their_width_and_never_exceed_max_len(void)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct slam_value_source src = number_source(SLAM_VALUE_UNIFORM, cases[i].value,
                                                      cases[i].value, 1, cases[i].width);
-        struct slam_value_state state;
-        char text[64] = "";
 
-        slam_value_state_init(&src, &state, 0, 1);
-        CHECK_EQ(slam_value_emit(&src, &state, &rng, text), strlen(cases[i].text));
-        CHECK(strcmp(text, cases[i].text) == 0);
-        CHECK_EQ(slam_value_max_len(&src), strlen(cases[i].text));
+        CHECK(strcmp(next(&src, NULL), cases[i].text) == 0);
+        CHECK_EQ(src.max_len, strlen(cases[i].text));
     }
 }
 
 static void
 test_longest_number_may_be_at_either_end_of_the_range(void)
 {
-    struct slam_value_source src = number_source(SLAM_VALUE_UNIFORM, -1000, 5, 1, 0);
+    CHECK_EQ(number_source(SLAM_VALUE_UNIFORM, -1000, 5, 1, 0).max_len, 5);
+    CHECK_EQ(number_source(SLAM_VALUE_UNIFORM, -1, 12345, 1, 0).max_len, 5);
+    CHECK_EQ(number_source(SLAM_VALUE_SEQUENCE, 5, -1000, 1, 0).max_len, 5);
+}
 
-    CHECK_EQ(slam_value_max_len(&src), 5);
-    src = number_source(SLAM_VALUE_UNIFORM, -1, 12345, 1, 0);
-    CHECK_EQ(slam_value_max_len(&src), 5);
+static void
+test_drawn_numbers_stay_in_their_range(void)
+{
+    static const enum slam_value_kind kinds[] = {SLAM_VALUE_ZIPF, SLAM_VALUE_GAUSS,
+                                                 SLAM_VALUE_HOT};
+    static const double exponents[] = {0.01, 0.5, 0.99, 1, 1.01, 2, 64};
+
+    slam_rng_seed(&rng, 3, 0);
+    for (size_t k = 0; k < 3; k++)
+        for (size_t e = 0; e < sizeof(exponents) / sizeof(exponents[0]); e++) {
+            struct slam_value_source src = prepared(
+                (struct slam_value_source){.kind = kinds[k],
+                                           .lo = 10,
+                                           .hi = 10 + (INT64_C(1) << (1 + 7 * e)),
+                                           .step = 1,
+                                           .a = k == 0 ? exponents[e] : 0.3,
+                                           .b = 0.5});
+
+            CHECK(err[0] == '\0');
+            for (int i = 0; i < 2000; i++) {
+                int64_t value = atoll(next(&src, NULL));
+
+                CHECK(value >= src.lo && value <= src.hi);
+            }
+        }
+}
+
+static void
+test_hot_members_are_the_lowest(void)
+{
+    struct slam_value_source src = prepared((struct slam_value_source){
+        .kind = SLAM_VALUE_HOT, .lo = 0, .hi = 9, .step = 1, .a = 0.2, .b = 1});
+
+    for (int i = 0; i < 100; i++)
+        CHECK(atoi(next(&src, NULL)) < 2);
+    slam_value_source_release(&src);
+    src.b = 0;
+    src = prepared(src);
+    for (int i = 0; i < 100; i++)
+        CHECK(atoi(next(&src, NULL)) >= 2);
 }
 
 static void
 test_string_uses_its_charset_alone_and_all_of_it(void)
 {
-    struct slam_value_source src = {
-        .kind = SLAM_VALUE_STRING, .lo = 1000, .charset = "xyz", .charset_len = 3};
-    struct slam_value_state state;
-    char text[1001] = "";
+    struct slam_value_source src =
+        prepared((struct slam_value_source){.kind = SLAM_VALUE_STRING,
+                                            .lo = 1000,
+                                            .data = (const uint8_t *)"xyz",
+                                            .data_len = 3});
+    const char *text;
 
     slam_rng_seed(&rng, 2, 0);
-    slam_value_state_init(&src, &state, 0, 1);
-    CHECK_EQ(slam_value_max_len(&src), 1000);
-    CHECK_EQ(slam_value_emit(&src, &state, &rng, text), 1000);
+    CHECK_EQ(src.max_len, 1000);
+    text = next(&src, NULL);
+    CHECK_EQ(strlen(text), 1000);
     CHECK_EQ(strspn(text, "xyz"), 1000);
     CHECK(strchr(text, 'x') != NULL && strchr(text, 'y') != NULL &&
           strchr(text, 'z') != NULL);
+    slam_value_source_release(&src);
+}
+
+static void
+test_string_of_a_range_has_every_length_of_it(void)
+{
+    struct slam_value_source src =
+        prepared((struct slam_value_source){.kind = SLAM_VALUE_STRING,
+                                            .lo = 0,
+                                            .hi = 3,
+                                            .data = (const uint8_t *)"a",
+                                            .data_len = 1});
+    int seen[4] = {0};
+
+    for (int i = 0; i < 400; i++)
+        seen[strlen(next(&src, NULL))]++;
+    for (int i = 0; i < 4; i++)
+        CHECK(seen[i] > 50);
+    slam_value_source_release(&src);
+}
+
+static void
+test_times_are_written_in_their_format(void)
+{
+    static const struct {
+        int64_t ms;
+        int64_t format;
+        const char *text;
+    } cases[] = {
+        {1514862245678, SLAM_TIMESTAMP_GENERALIZED, "20180102030405.678Z"},
+        {1514862245678, SLAM_TIMESTAMP_MILLISECONDS, "1514862245678"},
+        {1514862245678, SLAM_TIMESTAMP_SECONDS, "1514862245"},
+        {1514862245678, SLAM_TIMESTAMP_TEXT, "2018-01-02 03:04:05.678 100%"},
+        {-1, SLAM_TIMESTAMP_GENERALIZED, "19691231235959.999Z"},
+        {-1, SLAM_TIMESTAMP_SECONDS, "-1"},
+        {951782400000, SLAM_TIMESTAMP_GENERALIZED, "20000229000000.000Z"},
+        {-62135596800000, SLAM_TIMESTAMP_GENERALIZED, "00010101000000.000Z"},
+        {253402300799999, SLAM_TIMESTAMP_GENERALIZED, "99991231235959.999Z"},
+        {4107542399999, SLAM_TIMESTAMP_GENERALIZED, "21000228235959.999Z"},
+        {4107542400000, SLAM_TIMESTAMP_GENERALIZED, "21000301000000.000Z"},
+    };
+    static const char format[] = "%Y-%m-%d %H:%M:%S.%L 100%%";
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct slam_value_source src =
+            prepared((struct slam_value_source){.kind = SLAM_VALUE_TIMESTAMP,
+                                                .lo = cases[i].ms,
+                                                .hi = cases[i].ms,
+                                                .step = cases[i].format,
+                                                .data = (const uint8_t *)format,
+                                                .data_len = sizeof(format) - 1});
+
+        CHECK(strcmp(next(&src, NULL), cases[i].text) == 0);
+        slam_value_source_release(&src);
+    }
+}
+
+static void
+test_time_without_bounds_is_now(void)
+{
+    struct slam_value_source src = prepared((struct slam_value_source){
+        .kind = SLAM_VALUE_TIMESTAMP, .step = SLAM_TIMESTAMP_SECONDS});
+    int64_t before = (int64_t)time(NULL);
+    int64_t drawn = atoll(next(&src, NULL));
+
+    CHECK(before - 1 <= drawn && drawn <= (int64_t)time(NULL) + 1);
+}
+
+static void
+test_uuid_has_its_form_version_and_variant(void)
+{
+    struct slam_value_source src =
+        prepared((struct slam_value_source){.kind = SLAM_VALUE_UUID});
+    char first[37];
+
+    slam_rng_seed(&rng, 5, 0);
+    snprintf(first, sizeof(first), "%s", next(&src, NULL));
+    CHECK_EQ(strlen(first), 36);
+    CHECK_EQ(strspn(first, "0123456789abcdef-"), 36);
+    for (int i = 0; i < 36; i++)
+        CHECK_EQ(first[i] == '-', i == 8 || i == 13 || i == 18 || i == 23);
+    CHECK_EQ(first[14], '4');
+    CHECK(strchr("89ab", first[19]) != NULL);
+    CHECK(strcmp(first, next(&src, NULL)) != 0);
+}
+
+static void
+test_variable_is_escaped_for_a_dn_where_it_says_so(void)
+{
+    static const struct {
+        const char *text;
+        size_t len;
+        const char *escaped;
+    } cases[] = {
+        {"plain", 5, "plain"},
+        {"Smith, John+Co", 14, "Smith\\, John\\+Co"},
+        {" both ends ", 11, "\\ both ends\\ "},
+        {"#1 \"\\<>;=#", 10, "\\#1 \\\"\\\\\\<\\>\\;=#"},
+        {" ", 1, "\\ "},
+        {"\0", 1, "\\00"},
+        {"", 0, ""},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct slam_value_source src = prepared(
+            (struct slam_value_source){.kind = SLAM_VALUE_VARIABLE, .width = 1});
+
+        set_variable(cases[i].text, cases[i].len);
+        CHECK(strcmp(next(&src, NULL), cases[i].escaped) == 0);
+        src.width = 0;
+        CHECK_EQ(slam_value_emit(&src, NULL, &draw, (char[64]){0}), cases[i].len);
+    }
+}
+
+static void
+test_longest_variable_fits_also_escaped(void)
+{
+    struct slam_value_source src =
+        prepared((struct slam_value_source){.kind = SLAM_VALUE_VARIABLE, .width = 1});
+    static char out[3 * SLAM_VARIABLE_MAX];
+
+    memset(variable.text, 0, SLAM_VARIABLE_MAX);
+    variable.len = SLAM_VARIABLE_MAX;
+    CHECK_EQ(src.max_len, sizeof(out));
+    CHECK_EQ(slam_value_emit(&src, NULL, &draw, out), sizeof(out));
+}
+
+static void
+test_parent_begins_after_the_first_comma_that_is_not_escaped(void)
+{
+    static const char *const cases[][2] = {
+        {"uid=a,ou=b,dc=c", "ou=b,dc=c"},
+        {"cn=a\\,b,ou=c", "ou=c"},
+        {"cn=a\\\\,ou=c", "ou=c"},
+        {"cn=a\\2c,ou=c", "ou=c"},
+        {"cn=a+sn=b,  ou=c", "ou=c"},
+        {"dc=com", ""},
+        {"cn=a\\", ""},
+        {"cn=a,", ""},
+        {"", ""},
+    };
+    struct slam_value_source src =
+        prepared((struct slam_value_source){.kind = SLAM_VALUE_PARENT});
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        set_variable(cases[i][0], strlen(cases[i][0]));
+        CHECK(strcmp(next(&src, NULL), cases[i][1]) == 0);
+    }
+}
+
+static void
+test_message_id_is_the_content_of_a_positive_integer(void)
+{
+    static const struct {
+        int32_t id;
+        size_t len;
+        uint8_t octets[4];
+    } cases[] = {{1, 1, {1}},
+                 {127, 1, {127}},
+                 {128, 2, {0, 128}},
+                 {32768, 3, {0, 128, 0}},
+                 {INT32_MAX, 4, {127, 255, 255, 255}}};
+    struct slam_value_source src =
+        prepared((struct slam_value_source){.kind = SLAM_VALUE_MESSAGE_ID});
+    char out[4];
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        draw.message_id_of_previous = cases[i].id;
+        CHECK_EQ(slam_value_emit(&src, NULL, &draw, out), cases[i].len);
+        CHECK(memcmp(out, cases[i].octets, cases[i].len) == 0);
+    }
+}
+
+static void
+test_list_draws_by_weight_and_never_what_has_none(void)
+{
+    static const uint8_t list[] = "\x01\0\0\0\x02\0\0\0ab"
+                                  "\0\0\0\0\x01\0\0\0x"
+                                  "\x03\0\0\0\0\0\0\0";
+    struct slam_value_source src = prepared((struct slam_value_source){
+        .kind = SLAM_VALUE_LIST, .data = list, .data_len = sizeof(list) - 1});
+    int ab = 0;
+
+    CHECK(err[0] == '\0');
+    CHECK_EQ(src.max_len, 2);
+    slam_rng_seed(&rng, 6, 0);
+    for (int i = 0; i < 4000; i++) {
+        const char *text = next(&src, NULL);
+
+        CHECK(strcmp(text, "ab") == 0 || *text == '\0');
+        ab += *text == 'a';
+    }
+    CHECK(abs(ab - 1000) < 6 * 28); /* sqrt(4000 * 1/4 * 3/4) = 27.4 */
+    slam_value_source_release(&src);
 }
 
 static void
 test_source_out_of_range_is_refused_with_the_reason(void)
 {
-    struct slam_value_source no_charset = {.kind = SLAM_VALUE_STRING, .lo = 5};
-    struct slam_value_source large_charset = {
-        .kind = SLAM_VALUE_STRING, .lo = 5, .charset_len = 257};
-    struct slam_value_source long_string = {
-        .kind = SLAM_VALUE_STRING, .lo = SLAM_VALUE_MAX_LEN + 1, .charset_len = 1};
-    struct slam_value_source no_string = {
-        .kind = SLAM_VALUE_STRING, .lo = 0, .charset_len = 1};
+    static const uint8_t cut[] = {1, 0, 0, 0, 9, 0, 0, 0, 'a'};
+    static const uint8_t a[257];
     const struct {
         struct slam_value_source src;
         const char *reason;
     } cases[] = {
-        {number_source(SLAM_VALUE_UNIFORM, 2, 1, 1, 0), "range 2..1 is empty"},
-        {number_source(SLAM_VALUE_SEQUENCE, 0, 1, 0, 0), "step"},
-        {number_source(SLAM_VALUE_SEQUENCE, 0, 1, -1, 0), "step"},
-        {number_source(SLAM_VALUE_UNIFORM, INT64_MIN, INT64_MAX, 1, 0), "members"},
-        {number_source(SLAM_VALUE_UNIFORM, 0, 1, 1, SLAM_VALUE_MAX_LEN), "digits"},
-        {number_source((enum slam_value_kind)9, 0, 1, 1, 0), "unknown kind"},
-        {no_charset, "charset"},
-        {large_charset, "charset"},
-        {long_string, "65537"},
-        {no_string, "got 0"},
+        {{.kind = SLAM_VALUE_UNIFORM, .lo = 2, .hi = 1, .step = 1},
+         "range 2..1 is empty"},
+        {{.kind = SLAM_VALUE_ZIPF, .lo = 2, .hi = 1, .step = 1, .a = 1}, "is empty"},
+        {{.kind = SLAM_VALUE_SEQUENCE, .hi = 1}, "step"},
+        {{.kind = SLAM_VALUE_SEQUENCE, .hi = 1, .step = -1}, "step"},
+        {{.kind = SLAM_VALUE_UNIFORM, .lo = INT64_MIN, .hi = INT64_MAX, .step = 1},
+         "members"},
+        {{.kind = SLAM_VALUE_SEQUENCE, .lo = INT64_MAX, .hi = INT64_MIN, .step = 1},
+         "members"},
+        {{.kind = SLAM_VALUE_UNIFORM, .hi = 1, .step = 1, .width = SLAM_VALUE_MAX_LEN},
+         "digits"},
+        {{.kind = (enum slam_value_kind)16}, "unknown kind"},
+        {{.kind = SLAM_VALUE_STRING, .lo = 5}, "charset"},
+        {{.kind = SLAM_VALUE_STRING, .lo = 5, .data = a, .data_len = 257}, "charset"},
+        {{.kind = SLAM_VALUE_STRING, .lo = SLAM_VALUE_MAX_LEN + 1}, "65537"},
+        {{.kind = SLAM_VALUE_STRING, .data = a, .data_len = 1}, "got 0"},
+        {{.kind = SLAM_VALUE_STRING, .lo = -1, .hi = 2}, "got -1"},
+        {{.kind = SLAM_VALUE_ZIPF, .hi = 9, .step = 1}, "exponent"},
+        {{.kind = SLAM_VALUE_ZIPF, .hi = 9, .step = 1, .a = NAN}, "exponent"},
+        {{.kind = SLAM_VALUE_ZIPF, .hi = INT64_C(1) << 53, .step = 1, .a = 1}, "2^53"},
+        {{.kind = SLAM_VALUE_GAUSS, .hi = INT64_C(1) << 53, .step = 1}, "2^53"},
+        {{.kind = SLAM_VALUE_HOT, .hi = 9, .step = 1, .a = 1, .b = 1}, "share"},
+        {{.kind = SLAM_VALUE_HOT, .hi = 9, .step = 1, .a = NAN, .b = 1}, "share"},
+        {{.kind = SLAM_VALUE_HOT, .hi = 9, .step = 1, .a = .5, .b = 1.1}, "fraction"},
+        {{.kind = SLAM_VALUE_HOT, .step = 1, .a = .5, .b = 1}, "one member"},
+        {{.kind = SLAM_VALUE_FILE_RANDOM, .data = a, .data_len = 1}, "registry"},
+        {{.kind = SLAM_VALUE_TIMESTAMP, .lo = 2, .hi = 1}, "2..1"},
+        {{.kind = SLAM_VALUE_TIMESTAMP, .hi = INT64_MAX}, "years"},
+        {{.kind = SLAM_VALUE_TIMESTAMP, .lo = INT64_MIN}, "years"},
+        {{.kind = SLAM_VALUE_TIMESTAMP, .step = 3}, "format"},
+        {{.kind = SLAM_VALUE_TIMESTAMP, .step = 4}, "unknown format 4"},
+        {{.kind = SLAM_VALUE_REF, .lo = -1}, "no value: -1"},
+        {{.kind = SLAM_VALUE_UNIQUE}, "unique"},
+        {{.kind = SLAM_VALUE_VARIABLE, .lo = 65536}, "variable"},
+        {{.kind = SLAM_VALUE_PARENT, .lo = -1}, "variable"},
+        {{.kind = SLAM_VALUE_LIST}, "needs an entry"},
+        {{.kind = SLAM_VALUE_LIST, .data = a, .data_len = 8}, "needs an entry"},
+        {{.kind = SLAM_VALUE_LIST, .data = cut, .data_len = 9}, "cut off"},
+        {{.kind = SLAM_VALUE_LIST, .data = cut, .data_len = 7}, "needs an entry"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char err[200] = "";
+        struct slam_value_source src = cases[i].src;
 
-        CHECK_EQ(slam_value_source_check(&cases[i].src, err, sizeof(err)), SLAM_EINVAL);
+        CHECK_EQ(slam_value_source_prepare(&src, NULL, err, sizeof(err)), SLAM_EINVAL);
         CHECK(strstr(err, cases[i].reason) != NULL);
     }
 }
@@ -189,27 +522,38 @@ test_widest_range_that_is_allowed_works(void)
 {
     struct slam_value_source src =
         number_source(SLAM_VALUE_SEQUENCE, INT64_MIN, INT64_MAX, 3, 0);
-    struct slam_value_state state;
-    char err[200] = "";
-    char text[64] = "";
+    struct slam_value_state state = fresh(&src);
 
-    CHECK_EQ(slam_value_source_check(&src, err, sizeof(err)), SLAM_OK);
-    slam_value_state_init(&src, &state, UINT32_MAX - 1, UINT32_MAX);
+    use_share(UINT32_MAX - 1, 1, 1, UINT32_MAX);
+    CHECK(err[0] == '\0');
     /* INT64_MIN + 3 * (2^32 - 2) */
-    slam_value_emit(&src, &state, &rng, text);
-    CHECK(strcmp(text, "-9223372023969873926") == 0);
+    CHECK(strcmp(next(&src, &state), "-9223372023969873926") == 0);
 }
 
 int
 main(void)
 {
     RUN(test_sequence_counts_with_step_and_starts_again);
-    RUN(test_participants_emit_each_member_once_per_round);
-    RUN(test_participants_beyond_the_members_share_them);
+    RUN(test_sequence_from_high_to_low_counts_down);
+    RUN(test_shares_emit_each_member_once_per_round);
+    RUN(test_count_of_a_share_is_what_the_share_takes);
+    RUN(test_fewer_members_than_connections_are_shared);
+    RUN(test_unique_numbers_step_over_those_of_other_sources);
     RUN(test_uniform_draws_every_member_and_nothing_else);
     RUN(test_numbers_are_padded_to_their_width_and_never_exceed_max_len);
     RUN(test_longest_number_may_be_at_either_end_of_the_range);
+    RUN(test_drawn_numbers_stay_in_their_range);
+    RUN(test_hot_members_are_the_lowest);
     RUN(test_string_uses_its_charset_alone_and_all_of_it);
+    RUN(test_string_of_a_range_has_every_length_of_it);
+    RUN(test_times_are_written_in_their_format);
+    RUN(test_time_without_bounds_is_now);
+    RUN(test_uuid_has_its_form_version_and_variant);
+    RUN(test_variable_is_escaped_for_a_dn_where_it_says_so);
+    RUN(test_longest_variable_fits_also_escaped);
+    RUN(test_parent_begins_after_the_first_comma_that_is_not_escaped);
+    RUN(test_message_id_is_the_content_of_a_positive_integer);
+    RUN(test_list_draws_by_weight_and_never_what_has_none);
     RUN(test_source_out_of_range_is_refused_with_the_reason);
     RUN(test_widest_range_that_is_allowed_works);
     return SLAM_TEST_EXIT();
