@@ -19,6 +19,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ldapslam.jobs.template import Node, Template, compile_template
+
+
+class Let(NamedTuple):
+    """A variable that is drawn before a request: its text has no structure."""
+
+    variable: int
+    template: Template
 
 
 @dataclass
@@ -41,6 +51,10 @@ class Scope:
         """A variable that no pattern can name."""
         self.variables += 1
         return self.variables - 1
+
+    def let(self, *nodes: Node) -> Let:
+        """A hidden variable with the text of these nodes."""
+        return Let(self.hidden(), compile_template(*nodes))
 
     def copy(self) -> Scope:
         """What is defined in the copy stays unknown here."""

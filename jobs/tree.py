@@ -40,6 +40,9 @@ _NO_JOB = "is it a job file?"
 _IGNORED = "<ignored>"
 _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map")}
 
+# Keys that people of other tools write, and ours.
+_KEY_ALIASES = {"modrdn": "modify_dn"}
+
 #: A field: keys and list indexes from the top.
 Path = tuple[str | int, ...]
 
@@ -72,9 +75,30 @@ class Tree:
     values: dict[Path, Position] = field(default_factory=dict)
     keys: dict[Path, Position] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    #: Fields that the file does not have, made by the type of the stream at the path.
+    made: dict[Path, Path] = field(default_factory=dict)
+    #: Files that options of types name, and the options.
+    files: list[tuple[Path, str]] = field(default_factory=list)
+    #: Streams of which nobody knows what they send: their type or options are wrong.
+    unknown: set[Path] = field(default_factory=set)
+
+    def cause(self, path: Path) -> Path:
+        """The field of the file that a field is made of; most are their own."""
+        if path in self.values:
+            return path
+        for length in range(len(path), 0, -1):
+            stream = self.made.get(path[:length])
+            if stream is None:
+                continue
+            for step in reversed(path[length - 1 :]):
+                if (*stream, "options", step) in self.values:
+                    return (*stream, "options", step)
+            return (*stream, "type")
+        return path
 
     def position(self, path: Path, at_key: bool) -> tuple[Path, Position]:
         """The longest part of the path that the file has, and where that is."""
+        path = self.cause(path)
         while path and path not in self.values:
             path = path[:-1]
         if at_key and path in self.keys:
@@ -248,7 +272,7 @@ class _Composer:
                 break
             if not isinstance(event, yaml.ScalarEvent):
                 self.stop(event, "expected a key of text", "quote a text with [ or {")
-            key = event.value
+            key = _KEY_ALIASES.get(event.value, event.value)
             if key in content or key == "<<":
                 fault = Fault("merge keys are not supported", "write the keys out")
                 if key in content:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every operation of a job file has in common, and the types of their fields.
+"""What every operation of a job file has in common.
 
 An operation becomes a request in two steps: its fields are checked when the job file is
 read, each where it stands; `compile` makes what the engine is told, with the variables
@@ -8,39 +8,33 @@ of the script that the operation is a step of.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    WithJsonSchema,
+    Field,
     model_validator,
 )
 
 from ldapslam.jobs import ber
 from ldapslam.jobs.dn import parse_dn
-from ldapslam.jobs.fault import expected
-from ldapslam.jobs.filter import ATTRIBUTE, compile_filter
+from ldapslam.jobs.fields import EntryDn
 from ldapslam.jobs.pattern import parse_pattern
-from ldapslam.jobs.scope import Scope, current_scope
-from ldapslam.jobs.sections import Kind, Section, Text
-from ldapslam.jobs.template import Node, Template, compile_template
+from ldapslam.jobs.scope import Let, Scope, current_scope
+from ldapslam.jobs.sections import Name, Section
+from ldapslam.jobs.template import (
+    VARIABLE,
+    Node,
+    Template,
+    ValueSource,
+    compile_template,
+)
 
-_ATTRIBUTE = re.compile(ATTRIBUTE, re.ASCII)
 _CONTROLS = 0xA0
 
 
 Order = Literal["fifo", "lifo", "random"]
-
-
-class Let(NamedTuple):
-    """A variable that is drawn before the request: its text is LIT and VAL only."""
-
-    variable: int
-    template: Template
 
 
 class Take(NamedTuple):
@@ -117,11 +111,63 @@ class OperationBody(Section):
         return self
 
 
+class EntryBody(OperationBody):
+    """An operation on one entry: the one that `dn` names, or one of those that an add
+    operation of the stream has added."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("dn", "of")
+    #: The entry is there after success, perhaps by another DN.
+    gives_back: ClassVar[bool] = True
+
+    dn: EntryDn | None = Field(
+        default=None,
+        description="the entry; patterns allowed",
+        examples=["uid=user.[0-999],ou=people,dc=example,dc=com"],
+    )
+    of: Name | None = Field(
+        default=None,
+        description="name of an add operation of the stream: an entry that it added "
+        "in this run and that nobody else works on",
+        examples=["add"],
+    )
+    order: Order = Field(
+        default="fifo",
+        description="which of the entries of `of`: the oldest, the newest or any",
+    )
+
+    def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
+        """The protocolOp on the entry of this DN."""
+        raise NotImplementedError
+
+    def compile(
+        self, scope: Scope | None = None, controls: Sequence[Node] = ()
+    ) -> Compiled:
+        scope = scope or Scope()
+        if self.of is None:
+            request = self.request_for(dn_nodes(self.dn or "", scope), scope)
+            take = None
+        else:
+            take = Take(self.of, self.order, scope.hidden())
+            request = self.request_for((variable(take.variable),), scope)
+        return Compiled(
+            template=message(request, controls),
+            response_tag=self.response_tag,
+            success_codes=self.success_codes,
+            take=take,
+            put=take.variable if take and self.gives_back else -1,
+        )
+
+
 def message(request: Node, controls: Sequence[Node] = ()) -> Template:
     """The template of what follows the messageID (RFC 4511 section 4.1.1)."""
     if not controls:
         return compile_template(request)
     return compile_template(request, ber.tlv(_CONTROLS, *controls))
+
+
+def variable(number: int) -> Node:
+    """The text of a session's variable."""
+    return ValueSource(VARIABLE, lo=number)
 
 
 def nodes(text: str, scope: Scope) -> tuple[Node, ...]:
@@ -132,81 +178,3 @@ def nodes(text: str, scope: Scope) -> tuple[Node, ...]:
 def dn_nodes(text: str, scope: Scope) -> tuple[Node, ...]:
     """The parts of a DN with patterns."""
     return parse_dn(text, scope.names).nodes
-
-
-def _checked_dn(text: str) -> str:
-    parse_dn(text, current_scope().names)
-    return text
-
-
-def _checked_entry_dn(text: str) -> str:
-    if not text.strip():
-        raise expected("the DN of an entry", text)
-    return _checked_dn(text)
-
-
-def _checked_filter(text: str) -> str:
-    compile_filter(text, current_scope().names)
-    return text
-
-
-def _checked_attribute(text: str) -> str:
-    if not _ATTRIBUTE.fullmatch(text):
-        raise expected("an attribute such as 'cn' or 'cn;lang-de'", text)
-    return text
-
-
-def _checked_selector(text: str) -> str:
-    if text not in ("*", "+", "1.1") and not _ATTRIBUTE.fullmatch(
-        text.removeprefix("@")
-    ):
-        raise expected(
-            "an attribute, '*' (all), '+' (operational) or '1.1' (none)", text
-        )
-    return text
-
-
-def _values(value: Any) -> list[str]:
-    """One value or a list of values; whole numbers stand for their digits."""
-    if value is None:
-        return []
-    return [_value(item) for item in (value if isinstance(value, list) else [value])]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
-        hint = None
-        if isinstance(value, bool):
-            hint = f"an LDAP boolean is written '{str(value).upper()}', in quotes"
-        elif isinstance(value, float):
-            hint = f"put it in quotes: '{value}'"
-        raise expected("a value: text or a whole number", value, hint)
-    parse_pattern(value, current_scope().names)
-    return value
-
-
-#: The DN of an entry; its values may hold patterns.
-EntryDn = Annotated[Text, AfterValidator(_checked_entry_dn), Kind("DN")]
-#: A DN that may be empty (the root DSE).
-BaseDn = Annotated[Text, AfterValidator(_checked_dn), Kind("DN")]
-FilterText = Annotated[Text, AfterValidator(_checked_filter), Kind("filter")]
-AttributeName = Annotated[Text, AfterValidator(_checked_attribute), Kind("attribute")]
-AttributeSelector = Annotated[
-    Text, AfterValidator(_checked_selector), Kind("attribute")
-]
-#: Values of an attribute; each may hold patterns.
-Values = Annotated[
-    list[str],
-    BeforeValidator(_values),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": ["string", "integer", "null"]},
-                {"type": "array", "items": {"type": ["string", "integer"]}},
-            ]
-        }
-    ),
-    Kind("value or list of values"),
-]

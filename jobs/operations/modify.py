@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import (
-    AfterValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -15,15 +14,8 @@ from pydantic import (
 )
 
 from ldapslam.jobs import ber
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.operations.body import (
-    AttributeName,
-    EntryDn,
-    OperationBody,
-    Values,
-    dn_nodes,
-    nodes,
-)
+from ldapslam.jobs.fields import AttributeName, SomeValues, Values
+from ldapslam.jobs.operations.body import EntryBody, nodes
 from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.template import Node
 
@@ -31,16 +23,7 @@ _MODIFY_REQUEST = 0x66
 _CHANGES = {"add": 0, "delete": 1, "replace": 2, "increment": 3}
 
 
-def _some(values: list[str]) -> list[str]:
-    if not values:
-        raise Fault("expected at least one value, got none")
-    return values
-
-
-SomeValues = Annotated[Values, AfterValidator(_some)]
-
-
-class Modify(OperationBody):
+class Modify(EntryBody):
     """Modify one entry. The changes are sent in the order in which the file has them,
     and within each the attributes and values too."""
 
@@ -48,10 +31,6 @@ class Modify(OperationBody):
     response_tag: ClassVar[int] = 0x67
     at_least_one: ClassVar[tuple[str, ...]] = tuple(_CHANGES)
 
-    dn: EntryDn = Field(
-        description="the entry to modify; patterns allowed",
-        examples=["uid=user.[0-999],ou=people,dc=example,dc=com"],
-    )
     add: dict[AttributeName, SomeValues] = Field(
         default_factory=dict,
         description="attribute and the value or values to add; patterns allowed",
@@ -84,15 +63,18 @@ class Modify(OperationBody):
 
     @model_serializer(mode="plain")
     def _in_order(self) -> dict[str, Any]:
+        target = {"dn": self.dn} if self.of is None else {"of": self.of}
+        if "order" in self.model_fields_set:
+            target["order"] = self.order
         return {
-            "dn": self.dn,
+            **target,
             **{change: getattr(self, change) for change in self._order},
         }
 
-    def request(self, scope: Scope) -> Node:
+    def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         return ber.tlv(
             _MODIFY_REQUEST,
-            ber.octet_string(*dn_nodes(self.dn, scope)),
+            ber.octet_string(*entry),
             ber.tlv(
                 ber.SEQUENCE,
                 *(

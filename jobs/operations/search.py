@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from ldapslam.jobs import ber, units
+from ldapslam.jobs.controls import paged_results
 from ldapslam.jobs.fault import expected
+from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.filter import compile_filter
-from ldapslam.jobs.operations.body import (
-    AttributeSelector,
-    BaseDn,
-    FilterText,
-    OperationBody,
-    dn_nodes,
-)
+from ldapslam.jobs.operations.body import Compiled, OperationBody, dn_nodes, variable
 from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.sections import Duration, Flag
 from ldapslam.jobs.template import Node
@@ -74,6 +72,26 @@ class Search(OperationBody):
                 "whole seconds", units.format_duration(value), "LDAP counts in seconds"
             )
         return value
+
+    page_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MAX_INT,
+        description="entries of a page (RFC 2696): the search is repeated until the "
+        "last page has come, each page being one request",
+        examples=["100"],
+    )
+
+    def compile(
+        self, scope: Scope | None = None, controls: Sequence[Node] = ()
+    ) -> Compiled:
+        if self.page_size is None:
+            return super().compile(scope, controls)
+        scope = scope or Scope()
+        cookie = scope.hidden()
+        page = paged_results(self.page_size, variable(cookie))
+        compiled = super().compile(scope, (*controls, page))
+        return replace(compiled, cookie_variable=cookie)
 
     def request(self, scope: Scope) -> Node:
         return ber.tlv(

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The abandon operation (RFC 4511 section 4.11). It has no response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from pydantic import Field
+
+from ldapslam.jobs import ber
+from ldapslam.jobs.operations.body import Compiled, OperationBody
+from ldapslam.jobs.scope import Scope
+from ldapslam.jobs.sections import Duration, Name
+from ldapslam.jobs.template import MESSAGE_ID, Node, ValueSource
+
+_ABANDON_REQUEST = 0x50
+
+
+class Abandon(OperationBody):
+    """Send another operation of the stream, then abandon it. What the server then
+    answers, if it does, is not waited for."""
+
+    kind: ClassVar[str] = "abandon"
+    response_tag: ClassVar[int] = 0
+
+    of: Name = Field(
+        description="name of the operation to send and abandon, usually a search",
+        examples=["search"],
+    )
+    after_ns: Duration = Field(
+        alias="after",
+        default=0,
+        description="time between the request and its abandoning",
+    )
+
+    def request(self, scope: Scope) -> Node:
+        return ber.tlv(_ABANDON_REQUEST, ValueSource(MESSAGE_ID))
+
+    def compile(
+        self, scope: Scope | None = None, controls: Sequence[Node] = ()
+    ) -> Compiled:
+        """The abandon request alone: what it abandons is the step before it."""
+        return replace(super().compile(scope, controls), action="abandon")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The add operation (RFC 4511 section 4.7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from ldapslam.jobs import ber
+from ldapslam.jobs.dn import parse_dn, split_rdn
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.fields import AttributeName, EntryDn, SomeValues
+from ldapslam.jobs.operations.body import (
+    Compiled,
+    OperationBody,
+    message,
+    nodes,
+    variable,
+)
+from ldapslam.jobs.pattern import MASK_CLASS
+from ldapslam.jobs.scope import Let, Scope
+from ldapslam.jobs.sections import Flag, checked
+from ldapslam.jobs.template import VARIABLE, Node, ValueSource
+
+_ADD_REQUEST = 0x68
+_HOLE = re.compile(f"[{MASK_CLASS}]")
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+
+
+class Add(OperationBody):
+    """Add an entry. The run knows it from then on: `of` in other operations takes it,
+    and at the end what is left of the run's entries is deleted."""
+
+    kind: ClassVar[str] = "add"
+    response_tag: ClassVar[int] = 0x69
+
+    dn: EntryDn | None = Field(
+        default=None,
+        description="DN of the new entry; patterns allowed; `entry` goes with it",
+        examples=["uid=new.[unique],ou=people,dc=example,dc=com"],
+    )
+    entry: dict[AttributeName, SomeValues] = Field(
+        default_factory=dict,
+        description="attribute and its value or values; patterns allowed. Those of the "
+        "RDN are added where they are left out",
+        examples=["{objectClass: [top, person], sn: '[random:8]'}"],
+    )
+    clean_up: Flag = Field(
+        default=True,
+        description="delete the entry when the run is over, if it is still there",
+    )
+
+    @checked
+    def _entry_goes_with_dn(self) -> None:
+        if self.dn is not None and not self.entry:
+            raise Fault(
+                "the key 'entry' is missing",
+                "entry: attribute and its value or values, objectClass at the least",
+            )
+
+    def compile(
+        self, scope: Scope | None = None, controls: Sequence[Node] = ()
+    ) -> Compiled:
+        scope = scope or Scope()
+        dn, attributes, lets = _named_entry(self.dn or "", scope)
+        present = {attribute.lower() for attribute in self.entry}
+        given = [
+            (attribute, [nodes(text, scope) for text in values])
+            for attribute, values in self.entry.items()
+        ]
+        given += [pair for pair in attributes if pair[0].lower() not in present]
+        # The DN is sent, and noted for who takes the entry later.
+        lets.append(scope.let(*dn))
+        noted = lets[-1].variable
+        request = ber.tlv(
+            _ADD_REQUEST,
+            ber.octet_string(variable(noted)),
+            ber.tlv(ber.SEQUENCE, *(_attribute(*pair) for pair in given)),
+        )
+        return Compiled(
+            template=message(request, controls),
+            response_tag=self.response_tag,
+            lets=tuple(lets),
+            put=noted,
+        )
+
+
+def _attribute(name: str, values: Sequence[tuple[Node, ...]]) -> Node:
+    return ber.tlv(
+        ber.SEQUENCE,
+        ber.octet_string(name.encode()),
+        ber.tlv(ber.SET, *(ber.octet_string(*value) for value in values)),
+    )
+
+
+def _named_entry(
+    text: str, scope: Scope
+) -> tuple[tuple[Node, ...], list[tuple[str, list[tuple[Node, ...]]]], list[Let]]:
+    """A DN, the attributes of its RDN with their values, and the variables of both: a
+    value that is drawn is the same in both."""
+    pattern = parse_dn(text, scope.names)
+    rdn, parent = split_rdn(pattern.masked)
+    lets: list[Let] = []
+    drawn: dict[str, int] = {}
+    for hole in _HOLE.findall(rdn):
+        (source,) = pattern.unmask(hole)
+        if isinstance(source, ValueSource) and source.kind == VARIABLE:
+            drawn[hole] = source.lo
+        else:
+            lets.append(scope.let(source))
+            drawn[hole] = lets[-1].variable
+
+    def filled(masked: str, escaped: bool) -> tuple[Node, ...]:
+        parts = re.split(f"({_HOLE.pattern})", masked)
+        return tuple(
+            ValueSource(VARIABLE, lo=drawn[part], width=int(escaped))
+            if part in drawn
+            else part.encode()
+            for part in parts
+        )
+
+    attributes = [
+        (name, [_unescaped(value, lambda piece: filled(piece, escaped=False))])
+        for name, value in _avas(rdn)
+    ]
+    dn = filled(rdn, escaped=True)
+    if parent:
+        dn = (*dn, b",", *pattern.unmask(parent))
+    return dn, attributes, lets
+
+
+def _avas(rdn: str) -> Iterator[tuple[str, str]]:
+    """Attribute and value, escapes and all, of each part of an RDN."""
+    for part in re.findall(r"(?:[^\\+]|\\.)+", rdn, re.DOTALL):
+        name, _, value = part.partition("=")
+        value = value.lstrip(" ")
+        if not value.startswith("#"):  # BER in hex: the file must give the value
+            yield name.strip(" "), re.sub(r"(?<!\\) +$", "", value)
+
+
+def _unescaped(
+    value: str, filled: Callable[[str], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    parts: list[Node] = []
+    end = 0
+    for escape in _ESCAPE.finditer(value):
+        parts += filled(value[end : escape.start()])
+        escaped = escape[1]
+        parts.append(bytes.fromhex(escaped) if len(escaped) == 2 else escaped.encode())
+        end = escape.end()
+    return (*parts, *filled(value[end:]))

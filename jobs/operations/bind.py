@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bind operation as the load (RFC 4511 section 4.2, RFC 4513).
+
+Its passwords stand in the job file, with patterns: they belong to a test population.
+How connections are set up is another matter: see jobs/bind.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from ldapslam.jobs import ber
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.fields import EntryDn, PatternText
+from ldapslam.jobs.operations.body import (
+    Compiled,
+    OperationBody,
+    SaslVariables,
+    dn_nodes,
+    message,
+    nodes,
+    variable,
+)
+from ldapslam.jobs.sasl import SINGLE_STEP, Mechanism, check_authzid, check_properties
+from ldapslam.jobs.scope import Let, Scope
+from ldapslam.jobs.sections import Kind, Section, checked
+from ldapslam.jobs.template import Node
+
+_BIND_REQUEST = 0x60
+_SIMPLE, _SASL = 0x80, 0xA3
+_VERSION = 3
+
+
+def _some(text: str) -> str:
+    if not text:
+        # RFC 4513 section 5.1.2: servers may take it for an anonymous bind.
+        raise Fault(
+            "expected a password, got ''",
+            "a bind with an empty password authenticates nobody: {anonymous: true}",
+        )
+    return text
+
+
+class BindSasl(Section):
+    """A SASL bind. EXTERNAL, PLAIN and ANONYMOUS are one request; for the others each
+    step is a request, and the response time is that of the whole."""
+
+    mechanism: Mechanism = Field(
+        description="its registered name; one that takes several steps needs its "
+        "plug-in of libsasl on the agents",
+        examples=["PLAIN"],
+    )
+    authcid: PatternText | None = Field(
+        default=None, description="whose password it is; patterns allowed"
+    )
+    password: PatternText | None = Field(
+        default=None, description="the password; patterns allowed"
+    )
+    authzid: Annotated[PatternText, AfterValidator(check_authzid)] | None = Field(
+        default=None,
+        description="whom to act as, as 'dn:…' or 'u:…'; patterns allowed; without "
+        "it, as oneself",
+    )
+
+    @checked
+    def _properties(self) -> None:
+        check_properties(self.mechanism, self.authcid, self.password, None)
+
+
+class Bind(OperationBody):
+    """Bind, as the load itself. The connection then acts as whom it was bound as."""
+
+    kind: ClassVar[str] = "bind"
+    response_tag: ClassVar[int] = 0x61
+    exactly_one: ClassVar[tuple[str, ...]] = ("dn", "anonymous", "sasl")
+
+    dn: EntryDn | None = Field(
+        default=None,
+        description="the identity of a simple bind; patterns allowed; `password` goes "
+        "with it",
+        examples=["uid=user.[0-999],ou=people,dc=example,dc=com"],
+    )
+    password: Annotated[PatternText, AfterValidator(_some)] | None = Field(
+        default=None,
+        description="its password; patterns allowed",
+        examples=["password"],
+    )
+    anonymous: Annotated[Literal[True] | None, Kind("true")] = Field(
+        default=None, description="an anonymous bind"
+    )
+    sasl: BindSasl | None = Field(default=None, description="a SASL bind")
+
+    @checked
+    def _password_goes_with_dn(self) -> None:
+        if self.dn is not None and self.password is None:
+            raise Fault(
+                "the key 'password' is missing",
+                "password: that of `dn`; without any, {anonymous: true}",
+            )
+        if self.dn is None and self.password is not None:
+            raise Fault(
+                "a password belongs to a simple bind", "give `dn` too, or leave it out"
+            )
+
+    def request(self, scope: Scope) -> Node:
+        if self.sasl is None:
+            return self._simple(scope)
+        return _sasl(self.sasl.mechanism, _credentials(self.sasl, scope))
+
+    def _simple(self, scope: Scope) -> Node:
+        return ber.tlv(
+            _BIND_REQUEST,
+            ber.integer(_VERSION),
+            ber.octet_string(*dn_nodes(self.dn or "", scope)),
+            ber.tlv(_SIMPLE, *nodes(self.password or "", scope)),
+        )
+
+    def compile(
+        self, scope: Scope | None = None, controls: Sequence[Node] = ()
+    ) -> Compiled:
+        sasl = self.sasl
+        if sasl is None or sasl.mechanism in SINGLE_STEP:
+            return super().compile(scope, controls)
+        scope = scope or Scope()
+        lets: list[Let] = []
+
+        def drawn(text: str | None) -> int:
+            if text is None:
+                return -1
+            lets.append(scope.let(*nodes(text, scope)))
+            return lets[-1].variable
+
+        variables = SaslVariables(
+            sasl.mechanism,
+            authcid=drawn(sasl.authcid),
+            password=drawn(sasl.password),
+            authzid=drawn(sasl.authzid),
+            credentials=scope.hidden(),
+        )
+        request = _sasl(sasl.mechanism, (variable(variables.credentials),))
+        return Compiled(
+            template=message(request, controls),
+            response_tag=self.response_tag,
+            lets=tuple(lets),
+            sasl=variables,
+        )
+
+
+def _sasl(mechanism: str, credentials: tuple[Node, ...] | None) -> Node:
+    return ber.tlv(
+        _BIND_REQUEST,
+        ber.integer(_VERSION),
+        ber.octet_string(),
+        ber.tlv(
+            _SASL,
+            ber.octet_string(mechanism.encode()),
+            b"" if credentials is None else ber.octet_string(*credentials),
+        ),
+    )
+
+
+def _credentials(sasl: BindSasl, scope: Scope) -> tuple[Node, ...] | None:
+    """Those of a mechanism of a single step; None: it sends none."""
+    authcid, authzid = sasl.authcid, sasl.authzid
+    if sasl.mechanism == "PLAIN":  # RFC 4616
+        parts = (authzid or "", authcid or "", sasl.password or "")
+        texts = [nodes(part, scope) for part in parts]
+        return (*texts[0], b"\0", *texts[1], b"\0", *texts[2])
+    # RFC 4422 appendix A: the authzid; RFC 4505: the trace.
+    text = authzid if sasl.mechanism == "EXTERNAL" else authcid
+    return None if text is None else nodes(text, scope)

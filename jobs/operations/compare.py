@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compare operation (RFC 4511 section 4.10)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from ldapslam.jobs import ber
+from ldapslam.jobs.fields import AttributeName, PatternText
+from ldapslam.jobs.operations.body import EntryBody, nodes
+from ldapslam.jobs.scope import Scope
+from ldapslam.jobs.template import Node
+
+_COMPARE_REQUEST = 0x6E
+_COMPARE_FALSE, _COMPARE_TRUE = 5, 6
+
+
+class Compare(EntryBody):
+    """Compare one attribute of one entry with a value. compareTrue and compareFalse are
+    both a success; `expect` can ask for one of them."""
+
+    kind: ClassVar[str] = "compare"
+    response_tag: ClassVar[int] = 0x6F
+    success_codes: ClassVar[tuple[int, ...]] = (_COMPARE_FALSE, _COMPARE_TRUE)
+
+    attribute: AttributeName = Field(
+        description="the attribute to compare", examples=["departmentNumber"]
+    )
+    value: PatternText = Field(
+        description="the value to compare it with; patterns allowed",
+        examples=["[1-99]"],
+    )
+
+    def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
+        return ber.tlv(
+            _COMPARE_REQUEST,
+            ber.octet_string(*entry),
+            ber.tlv(
+                ber.SEQUENCE,
+                ber.octet_string(self.attribute.encode()),
+                ber.octet_string(*nodes(self.value, scope)),
+            ),
+        )
