@@ -196,10 +196,7 @@ class RunProcess:
         return sampler
 
     def _pass_snapshots_on(self, engine: Engine, sampler: HostSampler) -> None:
-        names = [
-            (stream.name, [operation.name for operation in stream.operations])
-            for stream in self._plan.streams
-        ]
+        names = [(stream.name, stream.request_names) for stream in self._plan.streams]
         index = 0
         is_final = False
         while not is_final:

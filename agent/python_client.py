@@ -54,8 +54,8 @@ class PythonStreamSettings:
     name: str
     class_path: str
     options: Mapping[str, Any]
-    #: Names, with the result codes that are expected besides success.
-    operations: tuple[tuple[str, frozenset[int]], ...]
+    #: Names of what the class records; the position of each is its number.
+    operations: tuple[str, ...]
     uris: tuple[str, ...]
     access: LdapAccess
     request_timeout_ns: int
@@ -114,10 +114,7 @@ class ClientProcess:
             total=settings.total_clients,
             uri=settings.uris[number % len(settings.uris)],
             seed=f"{settings.seed}/{settings.name}/{number}",
-            operations={
-                name: (position, codes)
-                for position, (name, codes) in enumerate(settings.operations)
-            },
+            operations={name: n for n, name in enumerate(settings.operations)},
             recorder=self._recorder,
             is_measured=self._is_measured,
         )

@@ -69,11 +69,10 @@ def find_class(settings: PythonStreamSettings) -> type[PythonJob]:
         raise ConfigError(
             f"{path!r} {what}", hint="see docs/python-jobs.md for what a class must be"
         )
-    planned = [name for name, _ in settings.operations]
-    if sorted(found.operations) != sorted(planned):
+    if sorted(found.operations) != sorted(settings.operations):
         raise ConfigError(
             f"{path!r} records the operations {sorted(found.operations)}, the job "
-            f"names {sorted(planned)}",
+            f"names {sorted(settings.operations)}",
             hint="name the same in `operations` of the job and of the class",
         )
     return found

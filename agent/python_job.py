@@ -226,7 +226,7 @@ class Client:
         total: int,
         uri: str,
         seed: str,
-        operations: Mapping[str, tuple[int, frozenset[int]]],
+        operations: Mapping[str, int],
         recorder: Recorder,
         is_measured: Callable[[int], bool],
     ) -> None:
@@ -275,16 +275,16 @@ class Client:
 
         An ldap.LDAPError that leaves the block is recorded by its result code and
         raised on; when it leaves `run` too, the session is over. Result codes in
-        `expect` and those that the job expects are no failures.
+        `expect` are no failures.
         """
         try:
-            number, expected = self._operations[name]
+            number = self._operations[name]
         except KeyError:
             names = ", ".join(repr(known) for known in self._operations)
             raise ClassFault(
                 f"operation {name!r} is not declared, {names} are"
             ) from None
-        return Operation(self, number, expected | frozenset(expect))
+        return Operation(self, number, frozenset(expect))
 
     def sleep(self, duration_s: float) -> None:
         """Pause, as a user thinks; what is late after it is the generator's doing.

@@ -301,10 +301,7 @@ def settings_of(stream: StreamPlan, run: AgentPlan) -> PythonStreamSettings:
         name=stream.name,
         class_path=stream.python.class_path,
         options=dict(stream.python.options),
-        operations=tuple(
-            (operation.name, frozenset(operation.expected_codes))
-            for operation in stream.operations
-        ),
+        operations=stream.python.operations,
         uris=stream.uris,
         access=LdapAccess(
             start_tls=stream.start_tls,
