@@ -32,7 +32,7 @@ from ldapslam.jobs.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.octets import Octets, parse_octets
 from ldapslam.jobs.pattern import parse_pattern
 from ldapslam.jobs.sasl import check_authzid
-from ldapslam.jobs.scope import Scope
+from ldapslam.jobs.scope import Scope, current_scope
 from ldapslam.jobs.sections import Flag, Kind, Section, Text, checked
 from ldapslam.jobs.template import LIST, Node, Tlv, ValueSource
 
@@ -117,8 +117,10 @@ def _one_or_more(value: Any) -> Any:
 
 
 def _simple_item(text: str) -> str:
-    node = compile_filter(text)
-    tag = node.tag if isinstance(node, Tlv) else node[0] if node else None
+    node = compile_filter(text, current_scope().names)
+    tag = node.tag if isinstance(node, Tlv) else None
+    if isinstance(node, bytes):
+        tag = node[0]
     if tag in _COMBINATIONS or re.search(":dn[:=]", text, re.IGNORECASE):
         raise Fault(
             f"expected a filter of one item, got {got(text)}",
