@@ -12,7 +12,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Protocol
 
-from ldapslam.jobs.plan import AgentPlan, OperationPlan, StreamPlan
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.scripts import OperationPlan
 from ldapslam.jobs.template import Template
 
 #: Fields of a StreamPlan that are not arguments of add_stream as they are.
@@ -20,6 +21,7 @@ _NOT_SETTINGS = {
     "name",
     "target",
     "bind_password",
+    "clean_up",
     "operations",
     "scripts",
     "python",

@@ -27,8 +27,10 @@ from ldapslam.jobs import units
 from ldapslam.jobs.errors import ExitCode, LdapSlamError
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.phases import phase_spans
-from ldapslam.jobs.plan import agent_plan
+from ldapslam.jobs.phases import measure_span, phase_spans
+from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
+from ldapslam.jobs.profile import peak_rate
+from ldapslam.jobs.sequence import Request, sessions_of
 
 #: Trees of the server itself, which it need not name among its own.
 _OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
@@ -85,8 +87,8 @@ def _strange_bases(job: Job, facts: dict[str, Any]) -> Iterator[str]:
     for stream in job.streams:
         if facts["uri"] not in job.targets[stream.target]:
             continue
-        for operation in stream.operations:
-            body = operation.body
+        for request in _requests(stream):
+            body = request.step.body
             dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
             # what follows the last pattern is the same in every request
             tail = _plain_dn(dn.rpartition("]")[2])
@@ -94,9 +96,14 @@ def _strange_bases(job: Job, facts: dict[str, Any]) -> Iterator[str]:
                 continue
             if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
                 yield (
-                    f"{stream.name}.{operation.name}: {dn!r} lies in none of the trees "
+                    f"{stream.name}.{request.name}: {dn!r} lies in none of the trees "
                     f"of {facts['uri']}: {'; '.join(facts['naming_contexts'])}"
                 )
+
+
+def _requests(stream: Stream) -> Iterator[Request]:
+    for session in sessions_of(stream.operations):
+        yield from session.requests
 
 
 def _plain_dn(dn: str) -> str:
@@ -125,22 +132,32 @@ def _explain(job: Job) -> Sequence[str]:
 
 
 def _stream_line(job: Job, stream: Stream) -> str:
-    operations = ", ".join(operation.name for operation in stream.operations)
+    operations = ", ".join(name for name, _ in stream.request_names)
     servers = ", ".join(job.targets[stream.target])
-    return f"stream {stream.name}: {operations} on {servers}; {_load_text(stream)}"
+    count = f", {stream.count:,} in all" if stream.count else ""
+    load = _load_text(job, stream)
+    return f"stream {stream.name}: {operations} on {servers}; {load}{count}"
 
 
-def _load_text(stream: Stream) -> str:
+def _load_text(job: Job, stream: Stream) -> str:
     if stream.load.closed is not None:
         think_ns = stream.load.closed.think_time_ns
         think = f", think time {units.format_duration(think_ns)}" if think_ns else ""
         return f"closed loop, {stream.load.closed.clients} clients{think}"
     load = stream.load.open
     assert load is not None, "a stream's load is closed or open"
-    return (
-        f"open loop, {units.format_rate(load.rate)} {load.arrivals}, "
-        f"{load.connections} connections"
-    )
+    measure = measure_span(job.run)
+    if load.rate is not None and load.stages is None:
+        rate = units.format_rate(load.rate)
+    elif load.is_known:
+        rate = f"up to {peak_rate(stream_profile(job.run, stream)) * 1e9:.6g}/s"
+    else:
+        rate = "rates of a file"
+    planned = ""
+    if load.is_known:
+        due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
+        planned = f", {due:,.0f} arrivals to be measured"
+    return f"open loop, {rate} {load.arrivals}, {load.connections} connections{planned}"
 
 
 def _plan_document(job: Job) -> dict[str, Any]:
@@ -156,7 +173,7 @@ def _plan_document(job: Job) -> dict[str, Any]:
                 "load": stream.load.model_dump(
                     mode="json", by_alias=True, exclude_none=True
                 ),
-                "operations": [operation.name for operation in stream.operations],
+                "operations": [name for name, _ in stream.request_names],
             }
             for stream in job.streams
         ],

@@ -57,6 +57,7 @@ def load_submission(request: SubmitJobRequest, now_utc: datetime) -> Submission:
         file=request.job_file,
         base=None,
         overrides=list(request.overrides),
+        files=request.files,
     )
     missing = [name for name in job.named_files() if name not in request.files]
     if missing:
@@ -158,7 +159,7 @@ def _plan(job: Job) -> dict[str, Any]:
 
 def _stream(stream: Stream) -> dict[str, Any]:
     load = stream.load
-    rate = load.open.rate if load.open else None
+    rate = load.open.rate if load.open and not load.open.stages else None
     return {
         "name": stream.name,
         "target": stream.target,
@@ -166,7 +167,6 @@ def _stream(stream: Stream) -> dict[str, Any]:
         "rate_per_s": rate.events / rate.per_ns * _NS_PER_S if rate else None,
         "clients": load.closed.clients if load.closed else None,
         "operations": [
-            {"name": operation.name, "kind": operation.kind}
-            for operation in stream.operations
+            {"name": name, "kind": kind} for name, kind in stream.request_names
         ],
     }

@@ -3,17 +3,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+import math
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import Field
 
-from ldapslam.jobs import units
-from ldapslam.jobs.fault import expected
-from ldapslam.jobs.sections import Count, Duration, Kind, RateField, Section
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.profile import Segment, hold, peak_rate
+from ldapslam.jobs.sections import (
+    Count,
+    CountOrDuration,
+    CountOrDurationField,
+    Duration,
+    RateField,
+    Section,
+    checked,
+)
+from ldapslam.jobs.stages import RateFile, Stages, segments
 from ldapslam.jobs.units import NS_PER_S
 
 MAX_CLIENTS = 1_000_000
+#: Most requests in flight on one connection, where a stream's operations allow more
+#: than one.
+DEFAULT_IN_FLIGHT = 16
 
 
 class Closed(Section):
@@ -30,77 +42,77 @@ class Closed(Section):
     )
 
 
-@dataclass(frozen=True)
-class Backlog:
-    """The parsed form of `max_backlog`: one of the two."""
-
-    arrivals: int | None = None
-    duration_ns: int | None = None
-
-
-def _parse_backlog(value: Any) -> Backlog:
-    if isinstance(value, Backlog):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            raise expected("a count above zero, or a duration", value)
-        return Backlog(arrivals=value)
-    if not isinstance(value, str):
-        raise expected("a count of arrivals, or a duration such as '10s'", value)
-    duration_ns = units.parse_duration(value)
-    if duration_ns == 0:
-        raise expected("a duration above zero, or a count", value)
-    return Backlog(duration_ns=duration_ns)
-
-
-def _format_backlog(backlog: Backlog) -> int | str:
-    if backlog.arrivals is not None:
-        return backlog.arrivals
-    return units.format_duration(backlog.duration_ns or 0)
-
-
 class Open(Section):
     """Open loop: arrivals follow a schedule whatever the server does. An arrival that
     finds no free connection waits; its response time counts from when it was due."""
 
-    rate: RateField = Field(
-        description="arrivals, in total over all agents", examples=["500/s"]
+    rate: RateField | None = Field(
+        default=None,
+        description="arrivals, in total over all agents; with `stages`, what their "
+        "multiples such as 0.75x are of",
+        examples=["500/s"],
     )
-    arrivals: Literal["constant", "poisson"] = Field(
+    stages: Stages | None = Field(
+        default=None,
+        description="the rate over the measure phase: a list of stages, or a file. "
+        "ramp_up rises to their first rate and warm_up holds it; after them the last "
+        "rate holds",
+        examples=["[{rate: 100/s, for: 60s}, {ramp_to: 500/s, for: 60s}]"],
+    )
+    arrivals: Literal["constant", "poisson", "uniform"] = Field(
         default="constant",
         description="constant: equal distances; poisson: exponential distances, as of "
-        "many independent users",
+        "many independent users; uniform: each at random within its equal distance",
     )
     connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
         default=4, description="connections, in total over all agents"
     )
-    in_flight: Annotated[Count, Field(le=1024)] = Field(
-        default=16, description="most requests in flight on one connection"
+    in_flight: Annotated[Count, Field(le=1024)] | None = Field(
+        default=None,
+        description="most requests, or sessions, in flight on one connection; 16 if "
+        "left out, or 1 where the stream's operations need a connection of their own",
     )
-    max_backlog: Annotated[
-        Backlog,
-        PlainValidator(_parse_backlog),
-        PlainSerializer(_format_backlog),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "integer", "minimum": 1},
-                    {"type": "string", "pattern": units.DURATION_PATTERN},
-                ]
-            }
-        ),
-        Kind("count or duration", _format_backlog),
-    ] = Field(
-        default=Backlog(duration_ns=10 * NS_PER_S),
+    max_backlog: CountOrDurationField = Field(
+        default=CountOrDuration(duration_ns=10 * NS_PER_S),
         description="most arrivals that may wait, in total over all agents: a count, "
-        "or the arrivals of a duration; arrivals beyond it are dropped, and counted",
+        "or the arrivals of a duration at the highest rate; arrivals beyond it are "
+        "dropped, and counted",
     )
 
+    @checked
+    def _rates_go_together(self) -> None:
+        if isinstance(self.stages, RateFile):
+            table = self.stages.table
+            is_relative = table is not None and table.is_relative
+            if is_relative and self.rate is None:
+                raise Fault(
+                    f"the rates of {self.stages.file!r} are multiples of `rate`, which "
+                    "is not given",
+                    "add rate, such as 500/s",
+                )
+
     @property
-    def max_backlog_arrivals(self) -> int:
-        if self.max_backlog.arrivals is not None:
-            return self.max_backlog.arrivals
-        return max(1, self.rate.arrivals(self.max_backlog.duration_ns or 0))
+    def is_known(self) -> bool:
+        """Whether the rate is; not where the file of its stages was not read."""
+        return not isinstance(self.stages, RateFile) or self.stages.table is not None
+
+    def segments(self, until_ns: int) -> list[Segment]:
+        """The rate from the beginning of the stages on; at least one segment, whose
+        last rate holds. What repeats does so until it is `until_ns` long."""
+        if self.stages is not None:
+            return segments(self.stages, self.rate, until_ns=until_ns)
+        if self.rate is None:
+            raise ValueError("an open load without a rate")
+        return [hold(self.rate.events / self.rate.per_ns, 1)]
+
+    def max_backlog_arrivals(self, until_ns: int) -> int:
+        """In arrivals; `until_ns` as that of segments."""
+        if self.max_backlog.count is not None:
+            return self.max_backlog.count
+        wait_ns = self.max_backlog.duration_ns or 0
+        if self.stages is None and self.rate is not None:
+            return max(1, self.rate.arrivals(wait_ns))
+        return max(1, math.ceil(peak_rate(self.segments(until_ns)) * wait_ns))
 
 
 class Load(Section):

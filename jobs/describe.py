@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -22,9 +22,9 @@ from ldapslam.jobs.sections import (
     Section,
     default_in_file,
     fields_of,
-    is_sequence,
     kind_of,
     section_in,
+    sections_in,
 )
 from ldapslam.jobs.thresholds import NOTATION as THRESHOLD_NOTATION
 
@@ -53,20 +53,33 @@ def describe(topic: str | None = None) -> str:
                 f"the job file has no section {topic!r}",
                 hint=did_you_mean(wanted, [*known, *NOTATIONS], "sections"),
             )
-    parts = [_section_text(path, section) for path, section in chosen.items()]
+    parts = [_section_text(path, section) for path, section in _once(chosen)]
     for name, doc in NOTATIONS.items():
         if topic in (None, name):
             parts.append(f"{name}\n{_rule(name)}\n{doc}")
     return "\n".join(parts)
 
 
+def _once(
+    sections: Mapping[str, type[Section]],
+) -> Iterator[tuple[str, type[Section]]]:
+    """Each section where it stands highest, in their order."""
+    highest: dict[type[Section], str] = {}
+    for path, section in sections.items():
+        other = highest.get(section)
+        if other is None or path.count(".") < other.count("."):
+            highest[section] = path
+    for path, section in sections.items():
+        if highest[section] == path:
+            yield path, section
+
+
 def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
     """Every section by its path, a section before those inside it."""
     yield path, section
     for key, info in fields_of(section):
-        inner = section_in(info.annotation)
-        if inner is not None:
-            list_mark = "[]" if is_sequence(info.annotation) else ""
+        for inner, in_list in sections_in(info.annotation):
+            list_mark = "[]" if in_list else ""
             yield from _sections(inner, f"{path}.{key}{list_mark}".lstrip("."))
 
 

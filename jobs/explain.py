@@ -11,24 +11,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ldapslam.jobs.fault import Fault, did_you_mean, expected
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.sections import Section, field_of, fields_of, section_in
+from ldapslam.jobs.sections import (
+    UNION_TAG,
+    Section,
+    field_of,
+    fields_of,
+    section_in,
+)
 from ldapslam.jobs.tree import Finding, Path
 
 
-def explain(detail: ErrorDetails) -> Finding:
-    """A finding of one of pydantic's complaints."""
-    path = tuple(step for step in detail["loc"] if step != "[key]")
+def explain(detail: ErrorDetails, root: type[Section] = Job) -> Finding:
+    """A finding of one of pydantic's complaints; paths begin at `root`."""
+    path = tuple(
+        step
+        for step in detail["loc"]
+        if step != "[key]" and not str(step).startswith(UNION_TAG)
+    )
     at_key = "[key]" in detail["loc"]
     value, kind = detail["input"], detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return Finding(path, _unknown_key(path, value), at_key=True)
+        return Finding(path, _unknown_key(path, value, root), at_key=True)
     if kind == "missing":
-        return Finding(path[:-1], _missing_key(path), at_key=True)
+        return Finding(path[:-1], _missing_key(path, root), at_key=True)
     raised = context.get("error")
     if isinstance(raised, Fault):
         return Finding(path, raised, at_key)
@@ -64,8 +75,8 @@ def _fault(kind: str, value: Any, context: Mapping[str, Any], message: str) -> F
     return expected(message[:1].lower() + message[1:], value)
 
 
-def _unknown_key(path: Path, value: Any) -> Fault:
-    section, key = _section_at(path[:-1]), str(path[-1])
+def _unknown_key(path: Path, value: Any, root: type[Section]) -> Fault:
+    section, key = _section_at(path[:-1], root), str(path[-1])
     known = [name for name, _ in fields_of(section)] if section else []
     if section and section.choice_noun != "key" and isinstance(value, dict):
         noun = section.choice_noun
@@ -74,14 +85,14 @@ def _unknown_key(path: Path, value: Any) -> Fault:
     return Fault(f"unknown key {key!r}", did_you_mean(key, known))
 
 
-def _missing_key(path: Path) -> Fault:
-    return Fault(f"the key {str(path[-1])!r} is missing", field_hint(path))
+def _missing_key(path: Path, root: type[Section]) -> Fault:
+    return Fault(f"the key {str(path[-1])!r} is missing", field_hint(path, root))
 
 
-def field_hint(path: Path) -> str | None:
+def field_hint(path: Path, root: type[Section] = Job) -> str | None:
     """What the innermost field of a path is for, from its description."""
     while path:
-        section = _section_at(path[:-1])
+        section = _section_at(path[:-1], root)
         info = field_of(section, str(path[-1])) if section else None
         if info:
             example = f", such as {info.examples[0]}" if info.examples else ""
@@ -90,10 +101,15 @@ def field_hint(path: Path) -> str | None:
     return None
 
 
-def _section_at(path: Path) -> type[Section] | None:
-    section: type[Section] | None = Job
-    for step in path:
+def _section_at(path: Path, root: type[Section]) -> type[Section] | None:
+    section: type[Section] | None = root
+    for step, after in zip(path, [*path[1:], None], strict=False):
         if isinstance(step, str) and section is not None:
             info = field_of(section, step)
-            section = section_in(info.annotation) if info else None
+            section = _section_of(info, isinstance(after, int)) if info else None
     return section
+
+
+def _section_of(info: FieldInfo, of_item: bool) -> type[Section] | None:
+    inner = info.annotation
+    return section_in(inner, of_item) or section_in(inner)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a job file: text to tree, overrides, model, or all of its faults at once.
+"""Reads a job file: text to tree, overrides, types, model, or all faults at once.
 
-The only module of this package that touches the file system: it reads the job file,
-and looks whether the files that it names are there. Nothing is evaluated, and no file
-costs more than its limits (tree.py) allow.
+With files.py the only module of this package that touches the file system: it reads
+the job file, and looks whether the files that it names are there. Nothing is evaluated,
+and no file costs more than its limits (tree.py) allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,15 @@ from pydantic import ValidationError
 from ldapslam.jobs.errors import JobError, JobErrors
 from ldapslam.jobs.explain import explain, field_hint
 from ldapslam.jobs.fault import Fault, did_you_mean, expected, got
+from ldapslam.jobs.files import JobFiles, available
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.named_files import named_files
 from ldapslam.jobs.overrides import apply_overrides, path_text
 from ldapslam.jobs.references import check_references
+from ldapslam.jobs.scripts import compile_streams
 from ldapslam.jobs.tree import MAX_BYTES, Finding, Position, Tree, read_tree
 from ldapslam.jobs.tree import Path as FieldPath
+from ldapslam.jobs.types.expansion import expand_types
 
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
@@ -52,34 +56,56 @@ def load_job_text(
     file: str,
     base: Path | None,
     overrides: Sequence[str] = (),
-    files: Mapping[str, Path] | None = None,
+    files: Mapping[str, Path | bytes] | None = None,
 ) -> Job:
     """The job of a text. `file` is what faults call it. Files that the job names are
     looked up in `files`, by their name as written, else relative to `base`; with
-    neither, they are not looked for."""
+    neither, they are not looked into."""
     tree = read_tree(text, file)
-    findings = tree.findings
     job: Job | None = None
     if isinstance(tree.data, dict):
-        apply_overrides(tree, overrides)
-        findings += check_references(tree.data)
-        places = _places(tree, base, files or {})
-        try:
-            job = Job.model_validate(tree.data)
-        except ValidationError as error:
-            findings += (explain(detail) for detail in error.errors())
-        else:
-            job.set_files(places)
-    elif not findings:
+        with available(JobFiles(files or {}, base)):
+            apply_overrides(tree, overrides)
+            expand_types(tree)
+            job = _checked_job(tree, JobFiles(files or {}, base))
+    elif not tree.findings:
         what = "a mapping with the keys job, targets, run and streams"
         if tree.data is None:
             fault = Fault(f"expected {what}, got an empty file", _MINIMAL_HINT)
         else:
             fault = expected(what, tree.data, _MINIMAL_HINT)
-        findings.append(Finding((), fault))
-    if findings or job is None:
+        tree.findings.append(Finding((), fault))
+    if tree.findings or job is None:
         raise JobErrors(_sorted_errors(tree))
     return job
+
+
+def _checked_job(tree: Tree, files: JobFiles) -> Job | None:
+    """The job of an expanded tree; None, or findings of the tree, when it is wrong."""
+    findings = tree.findings
+    findings += check_references(tree)
+    named = list(named_files(Job, tree.data))
+    named += tree.files
+    job: Job | None = None
+    try:
+        job = Job.model_validate(tree.data)
+    except ValidationError as error:
+        findings += (explain(detail) for detail in error.errors())
+    if job is not None and not findings:
+        # what templates name is known only now
+        known = {name for _, name in named}
+        named += [one for one in _in_templates(job) if one[1] not in known]
+    places = _places(tree, named, files)
+    if job is not None:
+        job.set_files((name for _, name in named), places)
+    return job
+
+
+def _in_templates(job: Job) -> Iterator[tuple[FieldPath, str]]:
+    for index, scripts in enumerate(compile_streams(job.streams, {})):
+        for template in scripts.templates:
+            for name in template.files:
+                yield ("streams", index, "operations"), name
 
 
 _MINIMAL_HINT = "`ldapslam job describe` explains the job file"
@@ -95,35 +121,23 @@ def _path_hint(path: Path) -> str | None:
 
 
 def _places(
-    tree: Tree, base: Path | None, files: Mapping[str, Path]
+    tree: Tree, named: Iterable[tuple[FieldPath, str]], files: JobFiles
 ) -> dict[str, Path]:
     """Where the files are that the tree names; one that is missing is a finding."""
     places: dict[str, Path] = {}
-    for path, name in _named_files(tree.data):
-        if name in files:
-            places[name] = files[name]
-        elif base is not None:
-            places[name] = (base / name).absolute()
-        else:
+    missing: set[str] = set()
+    for path, name in named:
+        place = files.find(name)
+        if not isinstance(place, Path):
             continue
-        if not places[name].is_file():
-            hint = f"paths are relative to the job file: {str(places[name])!r}"
+        if name not in places and not place.is_file():
+            missing.add(name)
+        places[name] = place
+        if name in missing:
+            hint = f"paths are relative to the job file: {str(place)!r}"
             fault = Fault(f"expected a file, got {got(name)}", hint)
             tree.findings.append(Finding(path, fault))
     return places
-
-
-def _named_files(data: dict[str, Any]) -> Iterator[tuple[FieldPath, str]]:
-    """The files that a raw tree names, and the fields that do."""
-    streams = data.get("streams")
-    parts: list[tuple[FieldPath, Any]] = [((), data)]
-    if isinstance(streams, list):
-        parts += ((("streams", index), stream) for index, stream in enumerate(streams))
-    for path, part in parts:
-        tls = part.get("tls") if isinstance(part, dict) else None
-        name = tls.get("ca_file") if isinstance(tls, dict) else None
-        if isinstance(name, str):
-            yield (*path, "tls", "ca_file"), name
 
 
 def _sorted_errors(tree: Tree) -> list[JobError]:

@@ -11,73 +11,56 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     PrivateAttr,
+    StringConstraints,
     WithJsonSchema,
-    create_model,
     field_validator,
 )
 
 from ldapslam.jobs import units
-from ldapslam.jobs.arrivals import Backlog, Closed, Load, Open
+from ldapslam.jobs.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
 from ldapslam.jobs.bind import Bind, Sasl, Secret
+from ldapslam.jobs.connection import Connection, Tls
 from ldapslam.jobs.fault import Fault, expected
-from ldapslam.jobs.operations import OPERATIONS
-from ldapslam.jobs.operations.body import OperationBody
 from ldapslam.jobs.sections import (
     Count,
     Duration,
-    Flag,
     Kind,
     Name,
     PositiveDuration,
     Section,
     Text,
 )
+from ldapslam.jobs.sequence import Operation, needs_connection, sessions_of
 from ldapslam.jobs.thresholds import parse_threshold
 from ldapslam.jobs.units import NS_PER_S
 from ldapslam.jobs.uri import check_uri
 from ldapslam.jobs.validity import Validity
 
-
-class Tls(Section):
-    """TLS to the targets. It is always on for ldaps:// URIs."""
-
-    start_tls: Flag = Field(
-        default=False, description="StartTLS on ldap:// connections, before the bind"
-    )
-    ca_file: Text | None = Field(
-        default=None,
-        description="PEM file of the trusted authorities, relative to the job file; "
-        "sent to the agents. Without it, the system's",
-    )
-    verify: Flag = Field(
-        default=True, description="check the server's certificate and host name"
-    )
-
-
-class Connection(Section):
-    """How a stream's connections are made."""
-
-    connect_timeout_ns: PositiveDuration = Field(
-        alias="connect_timeout",
-        default=10 * NS_PER_S,
-        description="longest time to connect, start TLS and bind",
-    )
+#: Kind, in reports, of what a Python class records.
+PYTHON_KIND = "python"
+CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 
 class Run(Section):
     """The run's time line: ramp_up, warm_up, measure (of length `duration`),
-    cool_down, then the drain. The report's figures cover the measure phase."""
+    cool_down, then the drain. The report's figures cover the measure phase. Where every
+    stream has a count, the run ends with the last of them."""
 
     duration_ns: PositiveDuration = Field(
-        alias="duration", description="length of the measure phase", examples=["60s"]
+        alias="duration",
+        default=units.DURATION_UNITS["d"],
+        description="length of the measure phase; may be left out where every stream "
+        "has a count",
+        examples=["60s"],
     )
     ramp_up_ns: Duration = Field(
         alias="ramp_up",
@@ -135,53 +118,28 @@ class Agents(Section):
     )
 
 
-class _OperationFields(Section):
-    """One operation of a stream: exactly one of the kinds below, and how often."""
+class PythonStream(Section):
+    """A class that drives the stream in place of the engine: see the types `python` and
+    `wait_for_directory`, which set this."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = tuple(OPERATIONS)
-    choice_noun: ClassVar[str] = "operation"
-
-    name_given: Name | None = Field(
-        alias="name",
-        default=None,
-        description="its name in reports and thresholds; the operation's kind if left "
-        "out; unique within the stream",
+    class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
+        alias="class",
+        description="its module and name; installed on every agent",
+        examples=["'my_load.jobs:Login'"],
     )
-    weight: Annotated[Count, Field(le=1_000_000)] = Field(
-        default=1,
-        description="its share among the stream's operations, drawn for each request",
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="what the class is given, as it is"
     )
-
-    @property
-    def body(self) -> OperationBody:
-        body: OperationBody = getattr(self, self.kind)
-        return body
-
-    @property
-    def kind(self) -> str:
-        return next(kind for kind in OPERATIONS if getattr(self, kind) is not None)
-
-    @property
-    def name(self) -> str:
-        return self.name_given or self.kind
-
-
-if TYPE_CHECKING:
-    Operation = _OperationFields
-else:
-    Operation = create_model(
-        "Operation",
-        __base__=_OperationFields,
-        __doc__=_OperationFields.__doc__,
-        **{
-            kind: (body | None, Field(default=None, description=body.summary()))
-            for kind, body in OPERATIONS.items()
-        },
+    operations: list[Name] = Field(
+        default=["call"],
+        min_length=1,
+        description="names of what it records, as in reports and thresholds",
     )
 
 
 class Stream(Section):
-    """One kind of load against one target role. Streams run side by side."""
+    """One kind of load against one target role. Streams run side by side. What it sends
+    are its `operations`, or what a `type` makes of `options`."""
 
     name: Name = Field(
         description="its name in reports and thresholds; unique", examples=["readers"]
@@ -194,10 +152,39 @@ class Stream(Section):
     load: Load = Field(
         description="how requests arrive", examples=["{closed: {clients: 16}}"]
     )
+    type: Name = Field(
+        default="mix",
+        exclude=True,
+        description="how the stream says what it sends: mix, by `operations`; another "
+        "job type, by its `options` (`ldapslam job types`)",
+    )
+    options: dict[str, Any] | None = Field(
+        default=None, exclude=True, description="what the stream's type asks for"
+    )
     operations: list[Operation] = Field(
+        default_factory=list,
         min_length=1,
-        description="what is sent, one mapping each, chosen by weight",
+        description="what is sent, one mapping each, chosen by weight; of type mix",
         examples=["[{search: {base: 'dc=example,dc=com'}}]"],
+    )
+    python: PythonStream | None = Field(
+        default=None, description="instead of `operations`: a Python class"
+    )
+    count: Annotated[Count, Field(le=1 << 53)] | None = Field(
+        default=None,
+        description="end the stream after this many operations, or sequences, in "
+        "total over all agents and phases; without it, with the run",
+    )
+    start_after_ns: Duration = Field(
+        alias="start_after",
+        default=0,
+        description="when the stream starts, after the run's start",
+    )
+    stop_after_ns: PositiveDuration | None = Field(
+        alias="stop_after",
+        default=None,
+        description="when the stream stops, after the run's start; without it, with "
+        "the run",
     )
     bind: Bind | None = Field(default=None, description="instead of the job's")
     tls: Tls | None = Field(default=None, description="instead of the job's")
@@ -210,6 +197,37 @@ class Stream(Section):
         description="longest wait for a response, from when the request was sent; then "
         "it counts as timed out",
     )
+
+    @property
+    def request_names(self) -> list[tuple[str, str]]:
+        """Name and kind of everything that the stream sends, as reports have it, in the
+        order of the engine's numbers."""
+        if self.python is not None:
+            return [(name, PYTHON_KIND) for name in self.python.operations]
+        names = {
+            request.name: request.kind
+            for session in sessions_of(self.operations)
+            for request in session.requests
+        }
+        return list(names.items())
+
+    @property
+    def in_flight(self) -> int:
+        """Most sessions in flight on one connection."""
+        if self.load.open is None:
+            return 1
+        if self.load.open.in_flight is not None:
+            return self.load.open.in_flight
+        return 1 if self.needs_connections else DEFAULT_IN_FLIGHT
+
+    @property
+    def needs_connections(self) -> bool:
+        """Whether a session needs its connection for itself."""
+        return (
+            self.python is not None
+            or self.connection.per_operation
+            or any(needs_connection(operation) for operation in self.operations)
+        )
 
 
 def _one_or_more(value: Any) -> Any:
@@ -296,22 +314,23 @@ class Job(Section):
         description="how long agents keep up the load without their coordinator",
     )
 
-    #: Where the files that the job names are; set by load.py, not part of the model.
+    #: The files that the job names; set by load.py, not part of the model.
     _files: dict[str, Path] = PrivateAttr(default_factory=dict)
+    _named_files: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def files(self) -> dict[str, Path]:
         """Files that agents need, by name as the job has it; not secrets."""
         return dict(self._files)
 
-    def set_files(self, files: dict[str, Path]) -> None:
+    def set_files(self, named: Iterable[str], files: dict[str, Path]) -> None:
         """For load.py."""
+        self._named_files = tuple(dict.fromkeys(named))
         self._files = files
 
     def named_files(self) -> tuple[str, ...]:
         """Names of the files that agents need, as written, each once; not secrets."""
-        tls = (self.tls, *(stream.tls for stream in self.streams if stream.tls))
-        return tuple(dict.fromkeys(part.ca_file for part in tls if part.ca_file))
+        return self._named_files
 
     def canonical_text(self) -> str:
         """The job with overrides and defaults filled in, as JSON, which is a job file
@@ -326,7 +345,6 @@ class Job(Section):
 
 __all__ = [
     "Agents",
-    "Backlog",
     "Bind",
     "Closed",
     "Connection",
@@ -334,6 +352,7 @@ __all__ = [
     "Load",
     "Open",
     "Operation",
+    "PythonStream",
     "Run",
     "Sasl",
     "Secret",

@@ -45,6 +45,11 @@ def phase_spans(run: Run) -> tuple[PhaseSpan, ...]:
     return tuple(spans)
 
 
+def planned_end_ns(run: Run) -> int:
+    """Length of the time line, without the drain."""
+    return phase_spans(run)[-1].end_ns
+
+
 def measure_span(run: Run) -> PhaseSpan:
     return next(span for span in phase_spans(run) if span.name == MEASURE)
 

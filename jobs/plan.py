@@ -13,69 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ldapslam.jobs.model import Job, Operation, Stream
+from ldapslam.jobs.arrivals import Open
+from ldapslam.jobs.model import Job, Run, Stream
 from ldapslam.jobs.partition import participants, share
 from ldapslam.jobs.phases import (
     PhaseSpan,
     interval_boundaries_ns,
     measure_span,
     phase_spans,
+    planned_end_ns,
 )
-from ldapslam.jobs.profile import Profile, hold, profile_of
-from ldapslam.jobs.scope import Scope
+from ldapslam.jobs.profile import Profile, arrivals_by, profile_of
+from ldapslam.jobs.scripts import OperationPlan, ScriptPlan, Scripts, compile_streams
 from ldapslam.jobs.secrets import SecretRef
-from ldapslam.jobs.template import Template
-
-#: Number of a variable that is not there.
-NO_VARIABLE = -1
-
-
-@dataclass(frozen=True)
-class OperationPlan:
-    """One operation of a stream, as the engine's add_operation takes it. Variables are
-    those of a session of the script that it is a step of (scope.py)."""
-
-    name: str
-    #: Its key in the job file.
-    kind: str
-    #: Tag of the protocolOp that ends the operation; 0: there is none.
-    response_tag: int
-    template: Template
-    #: Result codes that count as succeeded, and those that count as expected.
-    success_codes: tuple[int, ...] = (0,)
-    expected_codes: tuple[int, ...] = ()
-    #: Variables and the texts that they get before each request, in order.
-    lets: tuple[tuple[int, Template], ...] = ()
-    #: Variables and the attributes whose first value they get of the first entry; the
-    #: empty attribute is the entry's DN.
-    captures: tuple[tuple[int, bytes], ...] = ()
-    #: Holds the cookie of paged results; the operation is repeated until it is empty.
-    cookie_variable: int = NO_VARIABLE
-    #: 'request', 'unbind' or 'abandon'.
-    action: str = "request"
-    #: False: the session goes on without waiting for the response.
-    awaits: bool = True
-    #: A bind in several steps: mechanism and the variables of authcid, password,
-    #: authzid and credentials.
-    sasl: tuple[str, int, int, int, int] | None = None
-    #: The ledger of added entries: its number within the stream, the variables with
-    #: the DN to note after success and with the DN to take out before, and in which
-    #: order ('fifo', 'lifo', 'random').
-    ledger: int = 0
-    ledger_put: int = NO_VARIABLE
-    ledger_take: int = NO_VARIABLE
-    ledger_order: str = "fifo"
-
-
-@dataclass(frozen=True)
-class ScriptPlan:
-    """A session: operations of the stream that follow one another on one connection.
-    A plain operation is a script of one step."""
-
-    #: Its share among the stream's scripts.
-    weight: int
-    #: Number of an operation of the stream, and the pause after it in ns.
-    steps: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -86,6 +36,8 @@ class PythonPlan:
     class_path: str
     #: What the job file says of it, as plain data.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Names of what the class records; its numbers in reports are their order.
+    operations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,6 +96,8 @@ class StreamPlan:
     #: Variables of a session, and ledgers of the stream.
     variables: int
     ledgers: int
+    #: Whether what is left in each ledger is deleted after the run.
+    clean_up: tuple[bool, ...]
     operations: tuple[OperationPlan, ...]
     scripts: tuple[ScriptPlan, ...]
     #: None: the engine drives the stream.
@@ -153,6 +107,13 @@ class StreamPlan:
     def engine(self) -> str:
         """Who drives the stream: 'native' or 'python'."""
         return "python" if self.python else "native"
+
+    @property
+    def request_names(self) -> tuple[str, ...]:
+        """What reports call the stream's operations, in the order of their numbers."""
+        if self.python is not None:
+            return self.python.operations
+        return tuple(operation.name for operation in self.operations)
 
 
 @dataclass(frozen=True)
@@ -191,93 +152,100 @@ def agent_plan(job: Job, agent_index: int, agent_count: int, seed: int) -> Agent
         ramp_up_ns=job.run.ramp_up_ns,
         grace_ns=job.run.drain_ns,
         streams=tuple(
-            _stream_plan(job, stream, agent_index, agent_count)
-            for stream in job.streams
+            _stream_plan(job, stream, scripts, agent_index, agent_count)
+            for stream, scripts in zip(
+                job.streams, compile_streams(job.streams, job.files), strict=True
+            )
             if agent_index < participants(stream.load.connections, agent_count)
         ),
     )
 
 
-def _stream_plan(job: Job, stream: Stream, index: int, count: int) -> StreamPlan:
+def _stream_plan(
+    job: Job, stream: Stream, scripts: Scripts, index: int, count: int
+) -> StreamPlan:
     bind = stream.bind or job.bind
+    sasl = bind.sasl if bind else None
     tls = stream.tls or job.tls
     load = stream.load
+    connection = stream.connection
     drivers = participants(load.connections, count)
-    open_loop = load.open
+    ledgers = scripts.ledgers or {}
     return StreamPlan(
         name=stream.name,
         target=stream.target,
         uris=tuple(job.targets[stream.target]),
         start_tls=tls.start_tls,
         ca_file=_path(job, tls.ca_file),
-        cert_file=None,
-        key_file=None,
+        cert_file=tls.cert_file,
+        key_file=tls.key_file,
         verify=tls.verify,
         bind_dn=bind.dn if bind else None,
         bind_password=bind.secret if bind else None,
-        mechanism=None,
-        authcid=None,
-        authzid=None,
-        realm=None,
-        connect_timeout_ns=stream.connection.connect_timeout_ns,
+        mechanism=sasl.mechanism if sasl else None,
+        authcid=sasl.authcid if sasl else None,
+        authzid=sasl.authzid if sasl else None,
+        realm=sasl.realm if sasl else None,
+        connect_timeout_ns=connection.connect_timeout_ns,
         request_timeout_ns=stream.request_timeout_ns,
-        model="open" if open_loop else "closed",
+        model="open" if load.open else "closed",
         connections=share(load.connections, count, index),
         first_connection=index,
         connection_stride=count,
         total_connections=load.connections,
-        in_flight=open_loop.in_flight if open_loop else 1,
+        in_flight=stream.in_flight,
         think_time_ns=load.closed.think_time_ns if load.closed else 0,
-        profile=_profile(job, stream),
-        arrivals=open_loop.arrivals if open_loop else "constant",
+        profile=stream_profile(job.run, stream),
+        arrivals=load.open.arrivals if load.open else "constant",
         max_backlog=(
-            max(1, share(open_loop.max_backlog_arrivals, drivers, index))
-            if open_loop
+            max(1, share(_max_backlog(job, load.open), drivers, index))
+            if load.open
             else 0
         ),
-        total_operations=0,
-        start_ns=0,
-        end_ns=0,
-        reconnect_operations=0,
-        reconnect_ns=0,
-        connect_spacing_ns=0,
-        variables=0,
-        ledgers=0,
-        operations=tuple(_operation_plan(operation) for operation in stream.operations),
-        scripts=tuple(
-            ScriptPlan(operation.weight, ((number, 0),))
-            for number, operation in enumerate(stream.operations)
-        ),
+        total_operations=stream.count or 0,
+        start_ns=stream.start_after_ns,
+        end_ns=stream.stop_after_ns or 0,
+        reconnect_operations=connection.reconnect_operations,
+        reconnect_ns=connection.reconnect_ns,
+        connect_spacing_ns=connection.spacing_ns,
+        variables=scripts.variables,
+        ledgers=len(ledgers),
+        clean_up=tuple(ledgers.values()),
+        operations=scripts.operations,
+        scripts=scripts.scripts,
+        python=_python_plan(stream),
     )
 
 
-def _profile(job: Job, stream: Stream) -> Profile:
-    """The whole run's arrival rate over time; empty in a closed loop."""
+def stream_profile(run: Run, stream: Stream) -> Profile:
+    """The arrival rate of a stream over the whole run; empty in a closed loop."""
     if stream.load.open is None:
         return ()
-    rate = stream.load.open.rate
     return profile_of(
-        [hold(rate.events / rate.per_ns, 1)],
-        ramp_up_ns=job.run.ramp_up_ns,
-        measure_start_ns=measure_span(job.run).start_ns,
+        stream.load.open.segments(planned_end_ns(run)),
+        ramp_up_ns=run.ramp_up_ns,
+        measure_start_ns=measure_span(run).start_ns,
+        start_ns=stream.start_after_ns,
+        end_ns=stream.stop_after_ns or 0,
     )
 
 
-def _operation_plan(operation: Operation) -> OperationPlan:
-    compiled = operation.body.compile(Scope())
-    return OperationPlan(
-        name=operation.name,
-        kind=operation.kind,
-        response_tag=compiled.response_tag,
-        template=compiled.template,
-        success_codes=compiled.success_codes,
-        lets=tuple(compiled.lets),
-        cookie_variable=compiled.cookie_variable,
-        action=compiled.action,
-        awaits=compiled.awaits,
-        sasl=compiled.sasl,
-        ledger_put=compiled.put,
-    )
+def planned_arrivals(run: Run, stream: Stream, start_ns: int, end_ns: int) -> float:
+    """How many arrivals an open stream is due from start_ns to end_ns, since T0; its
+    count, if it has one, may end it before."""
+    profile = stream_profile(run, stream)
+    return arrivals_by(profile, end_ns) - arrivals_by(profile, start_ns)
+
+
+def _max_backlog(job: Job, load: Open) -> int:
+    return load.max_backlog_arrivals(planned_end_ns(job.run))
+
+
+def _python_plan(stream: Stream) -> PythonPlan | None:
+    if stream.python is None:
+        return None
+    python = stream.python
+    return PythonPlan(python.class_path, python.options, tuple(python.operations))
 
 
 def _path(job: Job, name: str | None) -> str | None:

@@ -14,46 +14,38 @@ from typing import Any, TypeVar
 from ldapslam.jobs import units
 from ldapslam.jobs.arrivals import Open
 from ldapslam.jobs.fault import Fault, did_you_mean, got, one_of
-from ldapslam.jobs.model import Job
-from ldapslam.jobs.operations import OPERATIONS
+from ldapslam.jobs.model import Job, Run, Stream
 from ldapslam.jobs.sections import (
     Section,
     field_of,
     fields_of,
-    is_sequence,
-    section_in,
+    sections_in,
 )
+from ldapslam.jobs.stream_references import check_stream, items, mapping, request_names
 from ldapslam.jobs.thresholds import parse_threshold
-from ldapslam.jobs.tree import Finding, Path
+from ldapslam.jobs.tree import Finding, Path, Tree
 
 MAX_INTERVALS = 200_000
 
 _T = TypeVar("_T")
 
 
-def check_references(data: Any) -> Iterator[Finding]:
-    """The faults between fields of a job's raw tree."""
-    yield from _choices(Job, data, ())
-    yield from _streams(data)
-    yield from _idle_agents(_mapping(data))
+def check_references(tree: Tree) -> Iterator[Finding]:
+    """The faults between fields of a job's expanded tree."""
+    data = tree.data
+    yield from check_choices(Job, data, ())
+    yield from _streams(tree)
+    yield from _idle_agents(mapping(data))
     yield from _start_tls(data)
-    yield from _intervals(_mapping(_mapping(data).get("run")))
-    yield from _thresholds(data)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    yield from _time_line(mapping(data))
+    yield from _thresholds(tree)
 
 
 def _streams_of(data: Any) -> list[dict[str, Any]]:
-    return [_mapping(stream) for stream in _items(_mapping(data).get("streams"))]
+    return [mapping(stream) for stream in items(mapping(data).get("streams"))]
 
 
-def _choices(section: type[Section], data: Any, path: Path) -> Iterator[Finding]:
+def check_choices(section: type[Section], data: Any, path: Path) -> Iterator[Finding]:
     """Sections that want exactly one, or at least one, of several keys."""
     if not isinstance(data, dict):
         return
@@ -76,18 +68,17 @@ def _choices(section: type[Section], data: Any, path: Path) -> Iterator[Finding]
             yield Finding(path, fault)
     for key, value in data.items():
         info = field_of(section, key)
-        inner = section_in(info.annotation) if info else None
-        if info is None or inner is None:
-            continue
-        if is_sequence(info.annotation):
-            for index, item in enumerate(_items(value)):
-                yield from _choices(inner, item, (*path, key, index))
-        else:
-            yield from _choices(inner, value, (*path, key))
+        for inner, in_list in sections_in(info.annotation) if info else ():
+            if in_list:
+                for index, item in enumerate(items(value)):
+                    yield from check_choices(inner, item, (*path, key, index))
+            else:
+                yield from check_choices(inner, value, (*path, key))
 
 
-def _streams(data: Any) -> Iterator[Finding]:
-    targets = _mapping(_mapping(data).get("targets"))
+def _streams(tree: Tree) -> Iterator[Finding]:
+    data = tree.data
+    targets = mapping(mapping(data).get("targets"))
     names: dict[str, int] = {}
     for index, stream in enumerate(_streams_of(data)):
         path: Path = ("streams", index)
@@ -103,33 +94,26 @@ def _streams(data: Any) -> Iterator[Finding]:
             hint = did_you_mean(role, targets, "roles")
             fault = Fault(f"unknown target role {got(role)}", hint)
             yield Finding((*path, "target"), fault)
-        yield from _operation_names(stream, path)
+        yield from check_stream(stream, path)
+        if path not in tree.unknown:
+            yield from _what_is_sent(stream, path)
 
 
-def _operation_names(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
-    names: dict[str, int] = {}
-    for index, operation in enumerate(_items(stream.get("operations"))):
-        name = _operation_name(_mapping(operation))
-        if name in names:
-            reason = f"the name {name!r} is taken by operations[{names[name]}]"
-            yield Finding(
-                (*path, "operations", index),
-                Fault(reason, "give each operation of the stream its own `name`"),
-            )
-        elif name:
-            names[name] = index
-
-
-def _operation_name(operation: dict[str, Any]) -> str | None:
-    name = operation.get("name")
-    if isinstance(name, str):
-        return name
-    return next((kind for kind in OPERATIONS if kind in operation), None)
+def _what_is_sent(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
+    given = [key for key in ("operations", "python") if stream.get(key) is not None]
+    if not given:
+        info = field_of(Stream, "operations")
+        hint = info.description if info else None
+        fault = Fault("the key 'operations' is missing", f"operations: {hint}")
+        yield Finding(path, fault, at_key=True)
+    elif len(given) > 1:
+        fault = Fault("a stream has operations or a Python class, got both", "keep one")
+        yield Finding((*path, "python"), fault, at_key=True)
 
 
 def _idle_agents(job: dict[str, Any]) -> Iterator[Finding]:
     """More agents than any stream has connections to give them."""
-    agents = _mapping(job.get("agents"))
+    agents = mapping(job.get("agents"))
     names, count = agents.get("names"), agents.get("count")
     wanted = len(names) if isinstance(names, list) else count
     connections = [_connections(stream) for stream in _streams_of(job)]
@@ -149,28 +133,28 @@ def _idle_agents(job: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _connections(stream: dict[str, Any]) -> int | None:
-    load = _mapping(stream.get("load"))
+    load = mapping(stream.get("load"))
     closed, opened = load.get("closed"), load.get("open")
     if isinstance(closed, dict):
         number = closed.get("clients")
     else:
         default = Open.model_fields["connections"].default
-        number = _mapping(opened).get("connections", default)
+        number = mapping(opened).get("connections", default)
     return number if isinstance(number, int) else None
 
 
 def _start_tls(data: Any) -> Iterator[Finding]:
     """StartTLS where a stream's connections cannot have it."""
-    job = _mapping(data)
-    targets = _mapping(job.get("targets"))
+    job = mapping(data)
+    targets = mapping(job.get("targets"))
     seen: set[Path] = set()
     for index, stream in enumerate(_streams_of(data)):
         own = stream.get("tls")
         path: Path = ("tls",) if own is None else ("streams", index, "tls")
-        tls = _mapping(job.get("tls") if own is None else own)
+        tls = mapping(job.get("tls") if own is None else own)
         role = stream.get("target")
         uris = targets.get(role) if isinstance(role, str) else None
-        for uri in [uris] if isinstance(uris, str) else _items(uris):
+        for uri in [uris] if isinstance(uris, str) else items(uris):
             scheme = uri.partition(":")[0] if isinstance(uri, str) else ""
             if tls.get("start_tls") is not True or path in seen:
                 continue
@@ -181,12 +165,23 @@ def _start_tls(data: Any) -> Iterator[Finding]:
                 yield Finding((*path, "start_tls"), Fault(reason, hint))
 
 
-def _intervals(run: dict[str, Any]) -> Iterator[Finding]:
+def _time_line(job: dict[str, Any]) -> Iterator[Finding]:
+    run = mapping(job.get("run"))
+
     def length(key: str, default: int = 0) -> int | None:
         return _parsed(units.parse_duration, run[key]) if key in run else default
 
+    streams = _streams_of(job)
+    is_counted = bool(streams) and all(stream.get("count") for stream in streams)
+    if isinstance(job.get("run"), dict) and "duration" not in run and not is_counted:
+        hint = "duration: length of the measure phase, such as 60s"
+        if any(stream.get("count") for stream in streams):
+            hint += "; it may be left out where every stream has a count"
+        fault = Fault("the key 'duration' is missing", hint)
+        yield Finding(("run",), fault, at_key=True)
+    default_ns = Run.model_fields["duration_ns"].default if is_counted else 0
     interval_ns = length("interval", units.NS_PER_S)
-    duration_ns = length("duration")
+    duration_ns = length("duration", default_ns)
     if not interval_ns or not duration_ns:
         return
     if duration_ns < interval_ns:
@@ -199,7 +194,8 @@ def _intervals(run: dict[str, Any]) -> Iterator[Finding]:
             ),
         )
     phases = [length(key) for key in ("ramp_up", "warm_up", "cool_down")]
-    intervals = (duration_ns + sum(phase or 0 for phase in phases)) // interval_ns
+    end_ns = duration_ns + sum(phase or 0 for phase in phases)
+    intervals = end_ns // interval_ns
     if intervals > MAX_INTERVALS:
         yield Finding(
             ("run", "interval"),
@@ -208,22 +204,44 @@ def _intervals(run: dict[str, Any]) -> Iterator[Finding]:
                 "make `run.interval` longer",
             ),
         )
+    for index, stream in enumerate(streams):
+        yield from _stream_times(stream, ("streams", index), end_ns)
 
 
-def _thresholds(data: Any) -> Iterator[Finding]:
+def _stream_times(stream: dict[str, Any], path: Path, end_ns: int) -> Iterator[Finding]:
+    def time(key: str) -> int | None:
+        return _parsed(units.parse_duration, stream[key]) if key in stream else None
+
+    start_ns, stop_ns = time("start_after"), time("stop_after")
+    end = f"the run's end, {units.format_duration(end_ns)} after its start"
+    for key, time_ns in (("start_after", start_ns), ("stop_after", stop_ns)):
+        if time_ns is not None and time_ns > end_ns - (key == "start_after"):
+            fault = Fault(
+                f"expected a time before {end}, got {got(stream[key])}",
+                "it counts from the run's start, ramp_up and warm_up included",
+            )
+            yield Finding((*path, key), fault)
+    if start_ns is not None and stop_ns is not None and stop_ns <= start_ns:
+        fault = Fault(
+            f"expected a time after start_after, got {got(stream['stop_after'])}",
+            "both count from the run's start",
+        )
+        yield Finding((*path, "stop_after"), fault)
+
+
+def _thresholds(tree: Tree) -> Iterator[Finding]:
     """Thresholds that name a stream or an operation that is not there."""
+    if tree.unknown:
+        return
+    data = tree.data
     operations = {
-        stream["name"]: {
-            name
-            for operation in _items(stream.get("operations"))
-            if (name := _operation_name(_mapping(operation)))
-        }
+        stream["name"]: request_names(stream)
         for stream in _streams_of(data)
         if isinstance(stream.get("name"), str)
     }
     if not operations:
         return
-    for index, text in enumerate(_items(_mapping(data).get("thresholds"))):
+    for index, text in enumerate(items(mapping(data).get("thresholds"))):
         threshold = _parsed(parse_threshold, text) if isinstance(text, str) else None
         if threshold is None:
             continue

@@ -115,21 +115,27 @@ def default_in_file(info: FieldInfo) -> Any:
     return kind.notation(value)
 
 
-def section_in(annotation: Any) -> type[Section] | None:
-    """The section that a field holds, directly or in a list, mapping or optional."""
+def sections_in(annotation: Any) -> list[tuple[type[Section], bool]]:
+    """The sections that a field holds, directly or in a list, mapping or optional, and
+    whether in a list."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    for inner in get_args(annotation):
-        if found := section_in(inner):
-            return found
+        return [(annotation, False)]
+    in_list = get_origin(annotation) is list
+    found = [
+        (section, in_list or deeper)
+        for inner in get_args(annotation)
+        for section, deeper in sections_in(inner)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def section_in(annotation: Any, of_item: bool | None = None) -> type[Section] | None:
+    """The first section that a field holds; `of_item` tells the items of a list from
+    what stands alone."""
+    for section, in_list in sections_in(annotation):
+        if of_item in (None, in_list):
+            return section
     return None
-
-
-def is_sequence(annotation: Any) -> bool:
-    """Whether a field holds a list (perhaps optional)."""
-    return get_origin(annotation) is list or any(
-        is_sequence(inner) for inner in get_args(annotation)
-    )
 
 
 def _above_zero(duration_ns: int) -> int:
@@ -190,6 +196,10 @@ Flag = Annotated[
     bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"}), Kind("true|false")
 ]
 Text = Annotated[str, BeforeValidator(_text), Kind("text")]
+#: Beginning of the tags of a union's members; pydantic has them in its paths.
+UNION_TAG = "[tag:"
+#: A file that the job needs, by its path relative to the job file; agents are sent it.
+FileName = Annotated[Text, StringConstraints(min_length=1), Kind("file")]
 _NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 #: Names of streams, operations and roles: thresholds and options refer to them.
 Name = Annotated[
@@ -199,3 +209,48 @@ Name = Annotated[
     Kind("name"),
 ]
 Count = Annotated[int, Field(ge=1), Kind("count")]
+
+
+@dataclass(frozen=True)
+class CountOrDuration:
+    """The parsed form of a field that takes either: one of the two."""
+
+    count: int | None = None
+    duration_ns: int | None = None
+
+
+def _parse_count_or_duration(value: Any) -> CountOrDuration:
+    if isinstance(value, CountOrDuration):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 1:
+            raise expected("a count above zero, or a duration", value)
+        return CountOrDuration(count=value)
+    if not isinstance(value, str):
+        raise expected("a count, or a duration such as '10s'", value)
+    duration_ns = units.parse_duration(value)
+    if duration_ns == 0:
+        raise expected("a duration above zero, or a count", value)
+    return CountOrDuration(duration_ns=duration_ns)
+
+
+def _format_count_or_duration(value: CountOrDuration) -> int | str:
+    if value.count is not None:
+        return value.count
+    return units.format_duration(value.duration_ns or 0)
+
+
+CountOrDurationField = Annotated[
+    CountOrDuration,
+    PlainValidator(_parse_count_or_duration),
+    PlainSerializer(_format_count_or_duration),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "string", "pattern": units.DURATION_PATTERN},
+            ]
+        }
+    ),
+    Kind("count or duration", _format_count_or_duration),
+]

@@ -17,7 +17,7 @@ from ldapslam.jobs.errors import ConfigError
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.schema import job_schema, job_schema_text
-from ldapslam.jobs.sections import Section, fields_of, section_in
+from ldapslam.jobs.sections import Section, fields_of, sections_in
 
 READY_JOBS = sorted((Path(__file__).parents[3] / "configs" / "jobs").glob("*.yaml"))
 BAD_JOBS = Path(__file__).with_name("bad_jobs")
@@ -26,8 +26,7 @@ BAD_JOBS = Path(__file__).with_name("bad_jobs")
 def sections(section: type[Section] = Job) -> Iterator[type[Section]]:
     yield section
     for _, info in fields_of(section):
-        inner = section_in(info.annotation)
-        if inner is not None:
+        for inner, _ in sections_in(info.annotation):
             yield from sections(inner)
 
 
@@ -72,6 +71,9 @@ def test_one_section_is_described_with_those_inside_it() -> None:
         "streams[].load",
         "streams[].load.closed",
         "streams[].load.open",
+        "streams[].load.open.stages[]",
+        "streams[].load.open.stages[].sine",
+        "streams[].load.open.stages",
     ]
 
 
@@ -99,7 +101,6 @@ def test_ready_job_loads_and_meets_the_schema(
     [
         "unknown-key",
         "unknown-key-nested",
-        "missing-duration",
         "missing-unit-of-duration",
         "wrong-type-of-streams",
         "zero-clients",

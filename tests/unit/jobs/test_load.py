@@ -105,7 +105,7 @@ def test_every_field_of_a_full_job_is_read() -> None:
     assert [operation.name for operation in readers.operations] == ["search", "root"]
     assert writers.load.open is not None
     assert writers.load.open.rate == Rate(1, 50_000_000)
-    assert writers.load.open.max_backlog_arrivals == 50
+    assert writers.load.open.max_backlog_arrivals(0) == 50
     assert writers.bind is not None
     assert writers.bind.password.ref.file == "/etc/ldapslam/password"
     assert job.validity.busy_share == 0.9
@@ -115,7 +115,7 @@ def test_every_field_of_a_full_job_is_read() -> None:
 def test_default_backlog_is_ten_seconds_of_arrivals() -> None:
     job = load(MINIMAL, "streams.readers.load={open: {rate: 90/m}}")
     assert job.streams[0].load.open is not None
-    assert job.streams[0].load.open.max_backlog_arrivals == 15
+    assert job.streams[0].load.open.max_backlog_arrivals(0) == 15
 
 
 @pytest.mark.parametrize("text", [MINIMAL, MIX], ids=["minimal", "mix"])

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream's operations compiled: what the engine is told of them, and its sessions.
+
+Everything here is the same for all agents of a run. `compile_streams` takes all streams
+at once because the values of [unique] are unique over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ldapslam.jobs.model import Stream
+from ldapslam.jobs.operations.add import Add
+from ldapslam.jobs.pattern import parse_pattern
+from ldapslam.jobs.result_codes import outcome_codes
+from ldapslam.jobs.scope import Scope
+from ldapslam.jobs.sequence import ENTRY_DN, Request, Session, sessions_of
+from ldapslam.jobs.template import (
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    Template,
+    ValueSource,
+    compile_template,
+    number_uniques,
+)
+
+#: Number of a variable that is not there.
+NO_VARIABLE = -1
+
+
+@dataclass(frozen=True)
+class OperationPlan:
+    """One operation of a stream, as the engine's add_operation takes it. Variables are
+    those of a session of the script that it is a step of (scope.py)."""
+
+    name: str
+    #: Its key in the job file.
+    kind: str
+    #: Tag of the protocolOp that ends the operation; 0: there is none.
+    response_tag: int
+    template: Template
+    #: Result codes that count as succeeded, and those that count as expected.
+    success_codes: tuple[int, ...] = (0,)
+    expected_codes: tuple[int, ...] = ()
+    #: Variables and the texts that they get before each request, in order.
+    lets: tuple[tuple[int, Template], ...] = ()
+    #: Variables and the attributes whose first value they get of the first entry; the
+    #: empty attribute is the entry's DN.
+    captures: tuple[tuple[int, bytes], ...] = ()
+    #: Holds the cookie of paged results; the operation is repeated until it is empty.
+    cookie_variable: int = NO_VARIABLE
+    #: 'request', 'unbind' or 'abandon'.
+    action: str = "request"
+    #: False: the session goes on without waiting for the response.
+    awaits: bool = True
+    #: A bind in several steps: mechanism and the variables of authcid, password,
+    #: authzid and credentials.
+    sasl: tuple[str, int, int, int, int] | None = None
+    #: The ledger of added entries: its number within the stream, the variables with
+    #: the DN to note after success and with the DN to take out before, and in which
+    #: order ('fifo', 'lifo', 'random').
+    ledger: int = 0
+    ledger_put: int = NO_VARIABLE
+    ledger_take: int = NO_VARIABLE
+    ledger_order: str = "fifo"
+
+
+@dataclass(frozen=True)
+class ScriptPlan:
+    """A session: operations of the stream that follow one another on one connection.
+    A plain operation is a script of one step."""
+
+    #: Its share among the stream's scripts.
+    weight: int
+    #: Number of an operation of the stream, and the pause before it in ns.
+    steps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """What a stream sends."""
+
+    operations: tuple[OperationPlan, ...] = ()
+    scripts: tuple[ScriptPlan, ...] = ()
+    #: Of a session.
+    variables: int = 0
+    #: Ledgers by the name of the add operation whose entries they hold, in the order
+    #: of their numbers, and whether what is left in them is deleted after the run.
+    ledgers: Mapping[str, bool] | None = None
+
+    @property
+    def templates(self) -> Iterator[Template]:
+        for operation in self.operations:
+            yield from (text for _, text in operation.lets)
+            yield operation.template
+
+
+def compile_streams(
+    streams: Iterable[Stream], places: Mapping[str, Path]
+) -> list[Scripts]:
+    """What each stream sends; files of values are found in `places`, by name."""
+    compiled = [_Stream(stream).compile() for stream in streams]
+    numbered = iter(
+        number_uniques([text for one in compiled for text in one.templates])
+    )
+
+    def change(_: Template) -> Template:
+        return _located(next(numbered), places)
+
+    return [_with_templates(one, change) for one in compiled]
+
+
+def _with_templates(
+    scripts: Scripts, change: Callable[[Template], Template]
+) -> Scripts:
+    """The scripts with other templates, asked for in the order of `templates`."""
+    operations = []
+    for operation in scripts.operations:
+        lets = tuple((variable, change(text)) for variable, text in operation.lets)
+        template = change(operation.template)
+        operations.append(replace(operation, lets=lets, template=template))
+    return replace(scripts, operations=tuple(operations))
+
+
+def _located(template: Template, places: Mapping[str, Path]) -> Template:
+    def located(value: ValueSource) -> ValueSource:
+        if value.kind not in (FILE_RANDOM, FILE_SEQUENCE):
+            return value
+        name = value.data.decode()
+        return replace(value, data=str(places.get(name, name)).encode())
+
+    return replace(template, values=tuple(map(located, template.values)))
+
+
+class _Stream:
+    """One stream while it is compiled."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._sessions = [] if stream.python else sessions_of(stream.operations)
+        self._operations: list[OperationPlan] = []
+        self._variables = 0
+        self._ledgers = _ledgers(self._sessions)
+
+    def compile(self) -> Scripts:
+        scripts = [self._script(session) for session in self._sessions]
+        return Scripts(
+            tuple(self._operations), tuple(scripts), self._variables, self._ledgers
+        )
+
+    def _script(self, session: Session) -> ScriptPlan:
+        scope = Scope()
+        steps: list[tuple[int, int]] = []
+        numbers: dict[str, int] = {}
+        for request in session.requests:
+            if request.name not in numbers:
+                numbers[request.name] = len(self._operations)
+                self._operations.append(self._operation(request, scope))
+            number = numbers[request.name]
+            steps.append((number, request.pause_ns))
+            steps += [(number, 0)] * (request.repeat - 1)
+        self._variables = max(self._variables, scope.variables)
+        return ScriptPlan(session.weight, tuple(steps))
+
+    def _operation(self, request: Request, scope: Scope) -> OperationPlan:
+        step = request.step
+        lets: list[tuple[int, Template]] = []
+        for name, text in step.let.items():
+            template = compile_template(*parse_pattern(text, scope.names).nodes)
+            lets.append((scope.define(name), template))
+        controls = [control.node(scope) for control in step.controls]
+        compiled = step.body.compile(scope, controls)
+        captures = tuple(
+            (scope.define(name), b"" if attribute == ENTRY_DN else attribute.encode())
+            for name, attribute in step.capture.items()
+        )
+        success_codes, expected_codes = outcome_codes(
+            compiled.success_codes, step.expect
+        )
+        ledger = compiled.take.of if compiled.take else request.name
+        numbers = list(self._ledgers)
+        return OperationPlan(
+            name=request.name,
+            kind=request.kind,
+            response_tag=compiled.response_tag,
+            template=compiled.template,
+            success_codes=success_codes,
+            expected_codes=expected_codes,
+            lets=(*lets, *compiled.lets),
+            captures=captures,
+            cookie_variable=compiled.cookie_variable,
+            action=compiled.action,
+            awaits=compiled.awaits and not request.is_abandoned,
+            sasl=compiled.sasl,
+            ledger=numbers.index(ledger) if ledger in numbers else 0,
+            ledger_put=compiled.put if ledger in numbers else NO_VARIABLE,
+            ledger_take=compiled.take.variable if compiled.take else NO_VARIABLE,
+            ledger_order=compiled.take.order if compiled.take else "fifo",
+        )
+
+
+def _ledgers(sessions: Sequence[Session]) -> dict[str, bool]:
+    """The add operations whose entries are noted, and whether they are cleaned up."""
+    requests = [request for session in sessions for request in session.requests]
+    taken = {getattr(request.step.body, "of", None) for request in requests}
+    return {
+        request.name: request.step.body.clean_up
+        for request in requests
+        if isinstance(request.step.body, Add)
+        and (request.step.body.clean_up or request.name in taken)
+    }

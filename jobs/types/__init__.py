@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job types: those of this package, and those that others have installed."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
+
+from ldapslam.jobs.types.auth import Auth
+from ldapslam.jobs.types.base import JobType
+from ldapslam.jobs.types.burst import Burst
+from ldapslam.jobs.types.mix import Mix
+from ldapslam.jobs.types.prime import Prime
+from ldapslam.jobs.types.python import Python
+from ldapslam.jobs.types.search_modify import SearchModify
+
+ENTRY_POINTS = "ldapslam.job_types"
+
+_log = logging.getLogger(__name__)
+
+BUILT_IN: tuple[type[JobType[Any]], ...] = (
+    Mix,
+    Auth,
+    SearchModify,
+    Burst,
+    Prime,
+    Python,
+)
+
+
+@functools.cache
+def job_types() -> Mapping[str, type[JobType[Any]]]:
+    """Every job type by its name. One that cannot be imported is left out, with a
+    warning in the log: it must not keep others from being used."""
+    types = {one.name: one for one in BUILT_IN}
+    for entry_point in entry_points(group=ENTRY_POINTS):
+        try:
+            found = entry_point.load()
+        except Exception as error:
+            _log.warning("job type %r of %s: %s", entry_point.name, entry_point, error)
+            continue
+        if entry_point.name in types:
+            _log.warning("job type %r is there twice", entry_point.name)
+            continue
+        types[entry_point.name] = found
+    return MappingProxyType(types)

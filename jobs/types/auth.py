@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job type `auth`: an application that logs its users in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
+from ldapslam.jobs.result_codes import NAMES, ResultCode
+from ldapslam.jobs.sections import Flag, Section, Text
+from ldapslam.jobs.types.base import JobType, without_nothing
+
+
+class AuthOptions(Section):
+    """Whom to find, and what to bind with."""
+
+    base: BaseDn = Field(
+        description="where users are searched; patterns allowed",
+        examples=["ou=people,dc=example,dc=com"],
+    )
+    scope: Literal["base", "one", "sub", "children"] = Field(
+        default="sub", description="how far below the base"
+    )
+    filter: FilterText = Field(
+        description="which user; patterns allowed; it should find one entry",
+        examples=["(uid=user.[0-999])"],
+    )
+    attributes: list[AttributeSelector] = Field(
+        default=["1.1"], description="attributes to return; '1.1' is none"
+    )
+    password: Text = Field(
+        min_length=1,
+        description="the users' password, that of a test population; patterns allowed",
+        examples=["password"],
+    )
+    expect: list[ResultCode] | None = Field(
+        default=None,
+        description="result codes of the bind that are no errors; without it, success",
+        examples=["[success, invalidCredentials]"],
+    )
+    unbind: Flag = Field(
+        default=False,
+        description="end each login with an unbind and connect anew, so that every "
+        "search is made as the stream's own identity; without it, a search is made as "
+        "the user who was bound before",
+    )
+
+
+class Auth(JobType[AuthOptions]):
+    """Find an entry, then bind as it with a password: SLAMD's and UnboundID's
+    authentication rate, OpenDJ's authrate. Two operations are recorded, `search` and
+    `bind`, so the time of a login is not mixed of both."""
+
+    name: ClassVar[str] = "auth"
+    Options: ClassVar[type[Section]] = AuthOptions
+
+    def expand(self, options: AuthOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
+        search = {
+            "base": options.base,
+            "scope": options.scope,
+            "filter": options.filter,
+            "attributes": options.attributes,
+        }
+        bind = without_nothing(
+            {
+                "bind": {"dn": "[dn]", "password": options.password},
+                "expect": options.expect
+                and [NAMES.get(code, code) for code in options.expect],
+            }
+        )
+        steps: list[dict[str, Any]] = [{"search": search, "capture": "dn"}, bind]
+        if options.unbind:
+            steps.append({"unbind": {}})
+        return {"operations": [{"sequence": steps}]}

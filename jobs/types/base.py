@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job type is: a short way to write a stream that one can also write in full.
+
+    streams:
+      - name: logins
+        target: replica
+        type: auth
+        options: {base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])", …}
+        load: {closed: {clients: 16}}
+
+A type checks its options and turns them into keys of the stream in the job file's own
+terms: `operations`, `connection`, `count`, or `python` for a class that drives the
+stream itself. The stream is expanded before the job is checked, so a type cannot make
+what a job file cannot say, and what it makes is explained by the same documentation.
+
+A third party's type is a subclass of JobType that the entry point group
+`ldapslam.job_types` names. It must be installed wherever the job is read: beside the
+command line, on the coordinator and on every agent; code is never sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ldapslam.jobs.sections import Section
+
+OptionsT = TypeVar("OptionsT", bound=Section)
+
+
+class JobType(Generic[OptionsT]):
+    """Base of all job types; the docstring of a subclass is its documentation."""
+
+    #: What `type:` calls it.
+    name: ClassVar[str]
+    #: What `options:` may say; its docstring and descriptions are shown to users. A
+    #: field of type sections.FileName is a file that the agents are sent.
+    Options: ClassVar[type[Section]]
+    #: Keys of the stream that the type sets, so that the job file must not.
+    sets: ClassVar[tuple[str, ...]] = ("operations",)
+
+    def expand(self, options: OptionsT, stream: Mapping[str, Any]) -> dict[str, Any]:
+        """Keys of the stream and their values, as a job file has them. `stream` is
+        what the job file says beside type and options, not yet checked: only what the
+        type extends need be read. A Fault says what does not go together; a file that
+        an option names can be read with files.read_file."""
+        raise NotImplementedError
+
+
+def without_nothing(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that have a value: what an option leaves out, the stream does too."""
+    return {key: value for key, value in mapping.items() if value is not None}

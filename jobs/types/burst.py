@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job type `burst`: clients that connect for every single request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
+from ldapslam.jobs.sections import Section
+from ldapslam.jobs.types.base import JobType
+
+#: Drives `client: process`: it forks a client for each operation.
+PROCESS_CLASS = "ldapslam.agent.fork_client:ForkedSearch"
+
+
+class BurstOptions(Section):
+    """What each client searches, and what a client is."""
+
+    base: BaseDn = Field(
+        description="where to search; patterns allowed",
+        examples=["ou=people,dc=example,dc=com"],
+    )
+    scope: Literal["base", "one", "sub", "children"] = Field(
+        default="sub", description="how far below the base"
+    )
+    filter: FilterText = Field(
+        default="(objectClass=*)", description="which entries; patterns allowed"
+    )
+    attributes: list[AttributeSelector] = Field(
+        default_factory=list, description="attributes to return; an empty list is all"
+    )
+    client: Literal["engine", "process"] = Field(
+        default="engine",
+        description="engine: a new connection of the engine for each search; process: "
+        "a new `ldapsearch` process, which costs the client what it costs in a shell",
+    )
+
+
+class Burst(JobType[BurstOptions]):
+    """A connection for every operation: connect, bind, search, unbind, and at once the
+    next. The set-up has times of its own, which are not in the search's."""
+
+    name: ClassVar[str] = "burst"
+    Options: ClassVar[type[Section]] = BurstOptions
+
+    def expand(
+        self, options: BurstOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        search = {
+            "base": options.base,
+            "scope": options.scope,
+            "filter": options.filter,
+            "attributes": options.attributes,
+        }
+        if options.client == "process":
+            return {
+                "python": {
+                    "class": PROCESS_CLASS,
+                    "options": search,
+                    "operations": ["search"],
+                }
+            }
+        given = stream.get("connection")
+        connection = dict(given) if isinstance(given, dict) else {}
+        return {
+            "operations": [{"search": search}],
+            "connection": {**connection, "per_operation": True},
+        }

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job type `prime`: read every key of a range once, to fill the server's caches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.fields import AttributeSelector, BaseDn
+from ldapslam.jobs.sections import Section, Text, checked
+from ldapslam.jobs.types.base import JobType
+
+_HOLE = "[key]"
+
+
+class PrimeOptions(Section):
+    """The range of the keys, and the search that each is put into."""
+
+    base: BaseDn = Field(
+        description="where to search", examples=["ou=people,dc=example,dc=com"]
+    )
+    scope: Literal["base", "one", "sub", "children"] = Field(
+        default="sub", description="how far below the base"
+    )
+    filter: Text = Field(
+        description="which entry; [key] stands for the key, once",
+        examples=["(uid=user.[key])"],
+    )
+    first: int = Field(default=0, ge=0, description="the first key")
+    last: int = Field(ge=0, description="the last key", examples=["999999"])
+    digits: int = Field(
+        default=0, ge=0, le=20, description="digits of a key, padded with zeros"
+    )
+    attributes: list[AttributeSelector] = Field(
+        default_factory=list, description="attributes to return; an empty list is all"
+    )
+
+    @checked
+    def _range_and_hole(self) -> None:
+        if self.first > self.last:
+            raise Fault(
+                f"expected a range from low to high, got {self.first} to {self.last}",
+                "exchange first and last",
+            )
+        if self.filter.count(_HOLE) != 1:
+            raise Fault(
+                f"expected a filter with {_HOLE} once, got {self.filter!r}",
+                "such as (uid=user.[key])",
+            )
+
+
+class Prime(JobType[PrimeOptions]):
+    """Search for each key of a range exactly once over the whole fleet, then end:
+    SLAMD's Prime jobs. The run ends with its last search, so no duration is needed."""
+
+    name: ClassVar[str] = "prime"
+    Options: ClassVar[type[Section]] = PrimeOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "count")
+
+    def expand(
+        self, options: PrimeOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        width = f"%{'0' * options.digits}" if options.digits else ""
+        keys = f"[{options.first}:{options.last}{width}]"
+        search = {
+            "base": options.base,
+            "scope": options.scope,
+            "filter": options.filter.replace(_HOLE, keys),
+            "attributes": options.attributes,
+        }
+        return {
+            "operations": [{"search": search}],
+            "count": options.last - options.first + 1,
+        }

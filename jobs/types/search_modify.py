@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job type `search_modify`: find an entry, then change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ldapslam.jobs.fields import AttributeName, AttributeSelector, BaseDn, FilterText
+from ldapslam.jobs.fields import Values as AttributeValues
+from ldapslam.jobs.sections import Count, Section
+from ldapslam.jobs.types.base import JobType
+
+
+class SearchModifyOptions(Section):
+    """Which entry to find, and what to replace in it."""
+
+    base: BaseDn = Field(
+        description="where to search; patterns allowed",
+        examples=["ou=people,dc=example,dc=com"],
+    )
+    scope: Literal["base", "one", "sub", "children"] = Field(
+        default="sub", description="how far below the base"
+    )
+    filter: FilterText = Field(
+        description="which entry; patterns allowed; it should find one",
+        examples=["(uid=user.[0-999])"],
+    )
+    attributes: list[AttributeSelector] = Field(
+        default_factory=list, description="attributes to return; an empty list is all"
+    )
+    replace: dict[AttributeName, AttributeValues] = Field(
+        min_length=1,
+        description="attribute and its new value or values; patterns allowed",
+        examples=["{description: '[random:80]'}"],
+    )
+    modifies: Annotated[Count, Field(le=1_000)] = Field(
+        default=1, description="modifies of the entry after each search"
+    )
+
+
+class SearchModify(JobType[SearchModifyOptions]):
+    """Find an entry and replace attributes of it: UnboundID's search-and-mod-rate. Two
+    operations are recorded, `search` and `modify`."""
+
+    name: ClassVar[str] = "search_modify"
+    Options: ClassVar[type[Section]] = SearchModifyOptions
+
+    def expand(
+        self, options: SearchModifyOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        search = {
+            "base": options.base,
+            "scope": options.scope,
+            "filter": options.filter,
+            "attributes": options.attributes,
+        }
+        modify = {"dn": "[dn]", "replace": dict(options.replace)}
+        steps = [
+            {"search": search, "capture": "dn"},
+            {"modify": modify, "repeat": options.modifies},
+        ]
+        return {"operations": [{"sequence": steps}]}
