@@ -7,7 +7,8 @@ and returns RefuseEvent: orders come from the network and may be late or repeate
 
     idle ------PrepareReceived-> preparing --EngineReady--> ready
     ready -----StartReceived---> armed --EngineStarted--> running
-    running ---IntervalClosed, the last planned one, or StopReceived--> draining
+    running ---IntervalClosed, the last planned one or the engine's last, or
+               StopReceived--> draining
     armed, running, draining --EngineFinished--> idle
     preparing, ready, armed --StopReceived--> idle     (the engine is killed: no load)
     any but idle -- EngineFailed, EngineExited --> idle
@@ -84,6 +85,8 @@ class IntervalClosed:
     index: int
     #: A message that the machine passes on unread.
     snapshot: Any
+    #: The engine's last one: before the plan's end when all counts are reached.
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,8 +331,8 @@ class AgentRun:
     def _on_interval(self, event: IntervalClosed, now_ns: int) -> list[Command]:
         sequence = self._reported_intervals
         self._reported_intervals += 1
-        is_last_planned = event.index + 1 >= self._planned_intervals
-        if is_last_planned and self.state is not AgentRunState.DRAINING:
+        is_over = event.is_final or event.index + 1 >= self._planned_intervals
+        if is_over and self.state is not AgentRunState.DRAINING:
             self._drain(now_ns)
         return [ReportInterval(self._run(), sequence, event.snapshot)]
 

@@ -274,7 +274,8 @@ def _engine_event(message: engine_pb2.EngineEvent) -> AgentRunEvent | None:
         case "started":
             return machine.EngineStarted(message.started.start_error_ns)
         case "snapshot":
-            return machine.IntervalClosed(message.snapshot.index, message.snapshot)
+            snapshot = message.snapshot
+            return machine.IntervalClosed(snapshot.index, snapshot, snapshot.final)
         case "finished":
             return machine.EngineFinished(decode_facts(message.finished.facts_json))
         case "failed":

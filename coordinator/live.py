@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from ldapslam.proto import common_pb2
 from ldapslam.proto.common_pb2 import (
     METRIC_RESPONSE_TIME,
+    OUTCOME_EXPECTED,
     OUTCOME_SUCCEEDED,
     OperationInterval,
     Snapshot,
@@ -120,9 +121,10 @@ def _stream_figures(
 
 
 def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:
+    """Of successes, or of expected results where there is no success."""
+    wanted = OUTCOME_SUCCEEDED if row.succeeded else OUTCOME_EXPECTED
     return (
         histogram
         for histogram in row.histograms
-        if histogram.metric == METRIC_RESPONSE_TIME
-        and histogram.outcome == OUTCOME_SUCCEEDED
+        if histogram.metric == METRIC_RESPONSE_TIME and histogram.outcome == wanted
     )

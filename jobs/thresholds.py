@@ -112,6 +112,8 @@ class Threshold:
             return f"{value * 100:.4g}%"
         if self.unit == "per_s":
             return f"{value:,.1f}/s"
+        if self.metric == "elapsed":
+            return f"{value / 1e6:,.3f}s"
         return f"{value / 1000:,.3f}ms"
 
 

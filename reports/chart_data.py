@@ -12,6 +12,9 @@ from ldapslam.reports.summary import OperationSummary
 from ldapslam.reports.timeline import Series, Timeline
 from ldapslam.reports.typeset import count
 
+#: More panels than this do not fit a page; the tables have all of them.
+PANELS = 8
+
 
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
     """Why requests of the operation ended otherwise than expected, and how often."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.reports.chart_data import (
+    PANELS,
     causes,
     gap_spans,
     lonely,
@@ -56,8 +57,6 @@ PERCENTILE_COLOURS = {
 _WIDTH_IN = 7.4
 _PANEL_IN = 1.45
 _FRAME_IN = 0.62
-#: More panels than this do not fit a page; the tables have all of them.
-_PANELS = 8
 _AGENTS = 24
 
 _STYLE: Any = {
@@ -117,7 +116,7 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
 
 
 def _throughput(summary: Summary) -> Figure:
-    shown = summary.operations[:_PANELS]
+    shown = summary.operations[:PANELS]
     figure, panels = _panels(len(shown))
     for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
@@ -136,7 +135,7 @@ def _throughput(summary: Summary) -> Figure:
 
 
 def _response_times(summary: Summary) -> Figure:
-    shown = summary.operations[:_PANELS]
+    shown = summary.operations[:PANELS]
     figure, panels = _panels(len(shown))
     for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
@@ -175,7 +174,7 @@ def _response_times(summary: Summary) -> Figure:
 
 
 def _percentiles(summary: Summary) -> Figure:
-    shown = summary.operations[:_PANELS]
+    shown = summary.operations[:PANELS]
     columns = 2 if len(shown) > 1 else 1
     rows = -(-len(shown) // columns)
     figure = _figure(2.5 * rows + 0.35)
@@ -303,7 +302,7 @@ def _workers(summary: Summary) -> Figure:
     _over_time(axes, summary.timeline, is_first=True)
     for number, (agent, series) in enumerate(summary.timeline.agents.items()):
         colour = SERIES[number % len(SERIES)]
-        label = agent if number < _PANELS else None
+        label = agent if number < PANELS else None
         for values, style, name in (
             (series.busy_share, "-", label),
             (series.run_queue_share, (0, (1.5, 1.5)), None),

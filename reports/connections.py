@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ldapslam.reports.document import MUTED, Block, Cell, Column, Paragraph, Table
 from ldapslam.reports.summary import Summary
-from ldapslam.reports.time_cells import missing, time_columns, times_row
+from ldapslam.reports.time_cells import missing, time_columns, times_cells
 from ldapslam.reports.typeset import NOTHING, count
 
 _COUNTERS = {
@@ -49,7 +49,7 @@ def connections(summary: Summary) -> tuple[Block, ...]:
         ),
     )
     shown = [
-        (f"{stream.name}: {title}", times)
+        (stream.name, title, times)
         for stream in summary.streams
         for name, title in _STEPS.items()
         if (times := stream.set_up[name]).sample
@@ -59,12 +59,15 @@ def connections(summary: Summary) -> tuple[Block, ...]:
     set_up = Table(
         "set-up",
         "Time that the set-up of a connection took, whole run",
-        (Column("Step", "ms"), *time_columns()),
-        tuple(times_row(title, times) for title, times in shown),
+        (Column("Stream"), Column("Step", "ms"), *time_columns()),
+        tuple(
+            (Cell(stream), Cell(step), *times_cells(times))
+            for stream, step, times in shown
+        ),
         (
             "TCP: until connected. TLS: the handshake, StartTLS included. Bind: until "
             "the response. No set-up is part of an operation's times.",
-            *missing([times for _, times in shown]),
+            *missing([times for _, _, times in shown]),
         ),
     )
     return counts, set_up

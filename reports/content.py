@@ -8,6 +8,7 @@ charts, the agents, how it was measured, and the manifest. Pure.
 from __future__ import annotations
 
 from ldapslam.reports import appendix, connections, outcomes
+from ldapslam.reports.chart_data import PANELS
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -34,7 +35,7 @@ from ldapslam.reports.time_cells import (
     percentile_cells,
     time_cell,
     time_columns,
-    times_row,
+    times_cells,
 )
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
@@ -270,13 +271,13 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             "throughput",
             "Throughput",
             "Completions per second over the run, one panel for each operation; "
-            f"other phases than measure are shaded.{merged}",
+            f"other phases than measure are shaded.{merged}{_shown(summary)}",
         ),
         ChartPlace(
             "response_times",
             "Response time",
             "Percentiles of the response time of successes in each interval, "
-            f"logarithmic scale.{merged}{_marks(summary)}",
+            f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary)}",
         ),
     ]
     if summary.gaps:
@@ -311,12 +312,19 @@ def _times(summary: Summary) -> tuple[Block, ...]:
             "Response time by percentile",
             "Response time (from the scheduled start) and service time (from the "
             "sending) of successes by percentile, logarithmic scales. Where the two "
-            f"part, requests waited before they were sent.{_ends(summary)}",
+            "part, requests waited before they were sent."
+            f"{_ends(summary)}{_shown(summary)}",
         )
     ]
-    for stream in summary.streams:
-        blocks += [_times_table(one) for one in stream.operations]
+    blocks += [_times_table(one) for one in summary.operations]
+    shown = [times for one in summary.operations for times in one.times.values()]
+    blocks += [Paragraph(note) for note in missing(shown)]
     return tuple(blocks)
+
+
+def _shown(summary: Summary) -> str:
+    number = len(summary.operations)
+    return f" The first {PANELS} of {number} operations." if number > PANELS else ""
 
 
 def _marks(summary: Summary) -> str:
@@ -340,7 +348,7 @@ def _times_table(one: OperationSummary) -> Table:
     for metric, times in one.times.items():
         if metric == "backlog_wait" and not times.count:
             continue  # a closed loop has no backlog
-        rows.append(times_row(_METRIC_TITLES[metric], times))
+        rows.append((Cell(_METRIC_TITLES[metric]), *times_cells(times)))
         if metric == "response_time":
             rows.append(_interval_row(times))
     return Table(
@@ -348,7 +356,6 @@ def _times_table(one: OperationSummary) -> Table:
         one.title,
         (Column("Time", "ms"), *time_columns()),
         tuple(rows),
-        missing(tuple(one.times.values())),
     )
 
 

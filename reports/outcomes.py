@@ -15,7 +15,7 @@ from ldapslam.reports.document import (
     Table,
 )
 from ldapslam.reports.summary import Summary
-from ldapslam.reports.time_cells import missing, time_columns, times_row
+from ldapslam.reports.time_cells import missing, time_columns, times_cells
 from ldapslam.reports.typeset import NOTHING, count, percent
 
 _ALWAYS = ("scheduled", "sent", "completed", "succeeded")
@@ -106,8 +106,8 @@ def _times(summary: Summary) -> Table:
     for one in summary.operations:
         for outcome, times in one.outcome_times.items():
             for metric, distribution in times.items():
-                title = f"{one.title}: {_TITLES[outcome]}, {metric.replace('_', ' ')}"
-                rows.append(times_row(title, distribution))
+                row = (one.title, _TITLES[outcome], metric.replace("_", " "))
+                rows.append((*map(Cell, row), *times_cells(distribution)))
                 shown.append(distribution)
     has_lost = any(
         outcome in one.outcome_times
@@ -121,7 +121,12 @@ def _times(summary: Summary) -> Table:
     return Table(
         "outcome-times",
         "Times of the requests that did not succeed",
-        (Column("Outcome", "ms"), *time_columns()),
+        (
+            Column("Operation"),
+            Column("Outcome"),
+            Column("Time", "ms"),
+            *time_columns(),
+        ),
         tuple(rows),
         (*missing(shown), *((lost,) if has_lost else ())),
     )

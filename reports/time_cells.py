@@ -35,7 +35,7 @@ _NO_ANSWER = (
 
 
 def time_columns() -> tuple[Column, ...]:
-    """The columns of `times_row` after its title."""
+    """Of what `times_cells` gives."""
     return (
         Column("n", "", True),
         Column("mean", "", True),
@@ -44,9 +44,8 @@ def time_columns() -> tuple[Column, ...]:
     )
 
 
-def times_row(title: str, times: Distribution) -> tuple[Cell, ...]:
+def times_cells(times: Distribution) -> tuple[Cell, ...]:
     return (
-        Cell(title),
         Cell(count(times.count)),
         time_cell(times, "mean", times.mean_us),
         *percentile_cells(times),

@@ -82,7 +82,9 @@ class Timeline:
 class Plan:
     """The planned intervals of a run and the points they are shown as."""
 
-    def __init__(self, plan: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Mapping[str, Any], last_index: int | None = None) -> None:
+        """`last_index`: the last interval there is, which is the drain or, when every
+        stream came to the end of its count, an earlier one. Charts then end with it."""
         spans = plan.get("phases", ())
         self._starts = [int(span["start_ns"]) for span in spans]
         self._names = [str(span["name"]) for span in spans]
@@ -103,8 +105,12 @@ class Plan:
         )
         #: Length of a full interval.
         self.interval_s = longest_ns / NS_PER_S
-        self.intervals_per_point = -(-max(len(self.intervals), 1) // DISPLAY_POINTS)
-        self._point_of = _points(self.intervals, self.intervals_per_point)
+        shown = self.intervals
+        if last_index is not None and last_index < len(shown) and _all_counted(plan):
+            shown = shown[: last_index + 1]
+            self.phases = _cut(self.phases, shown[-1].end_ns / NS_PER_S)
+        self.intervals_per_point = -(-max(len(shown), 1) // DISPLAY_POINTS)
+        self._point_of = _points(shown, self.intervals_per_point)
         self._wanted = {
             (stream["name"], operation["name"]): wanted_outcome(operation)
             for stream in plan.get("streams", ())
@@ -130,6 +136,18 @@ class Plan:
 def wanted_outcome(operation: Mapping[str, Any]) -> str:
     """Of a planned operation: successes, unless the job expects none."""
     return "succeeded" if operation.get("success_codes", (0,)) else "expected"
+
+
+def _all_counted(plan: Mapping[str, Any]) -> bool:
+    return all(stream.get("count") for stream in plan.get("streams", ()))
+
+
+def _cut(phases: Sequence[Phase], end_s: float) -> tuple[Phase, ...]:
+    return tuple(
+        Phase(one.name, one.start_s, min(one.end_s, end_s))
+        for one in phases
+        if one.start_s < end_s
+    )
 
 
 def _points(intervals: Sequence[Interval], per_point: int) -> list[int]:

@@ -257,6 +257,14 @@ class Store:
             window = indexes[number : number + _WINDOW_INTERVALS]
             yield from self._window(run_id, window[0], window[-1])
 
+    def last_interval(self, run_id: str) -> int | None:
+        """The highest number of an interval in the store; None without any."""
+        highest = sa.func.max(schema.interval.c.interval_index)
+        query = sa.select(highest).where(schema.interval.c.run_id == run_id)
+        with self._transaction() as connection:
+            found: int | None = connection.scalar(query)
+        return found
+
     def _window(self, run_id: str, first: int, last: int) -> list[IntervalRecord]:
         found = {}
         with self._transaction() as connection:

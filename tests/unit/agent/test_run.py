@@ -227,6 +227,17 @@ def test_the_straight_way_from_the_order_to_the_last_report() -> None:
     assert agent.handle(event, 5 * S) == [RefuseEvent(event, State.IDLE)]
 
 
+def test_an_engine_through_with_its_counts_ends_the_run_before_its_plan_does() -> None:
+    agent = agent_in(State.RUNNING)
+    last = IntervalClosed(0, "x", is_final=True)
+    assert agent.handle(last, 3 * S) == [ReportInterval("r", 0, "x")]
+    assert agent.state is State.DRAINING
+    assert agent.handle(EngineFinished(FACTS), 3 * S) == [
+        ReportFinished("r", "", 1, FACTS)
+    ]
+    assert agent.state is State.IDLE
+
+
 def test_sequence_numbers_begin_anew_with_each_run() -> None:
     agent = agent_in(State.DRAINING)
     agent.handle(EngineFinished(FACTS), 5 * S)

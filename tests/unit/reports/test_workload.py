@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of sessions and counts: outcomes apart, own ends of streams, the books."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from ldapslam.reports.books import keep_books
+from ldapslam.reports.charts import draw
+from ldapslam.reports.collect import StreamTotals, collect
+from ldapslam.reports.content import document
+from ldapslam.reports.result import result_schema
+from ldapslam.reports.results.records import IntervalRecord, RunRecord
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import (
+    OperationSummary,
+    StreamSummary,
+    Summary,
+    summarise,
+)
+from ldapslam.reports.text import render_text
+from ldapslam.reports.timeline import Plan
+from ldapslam.reports.windows import Window, window_of
+from support.golden import Compare
+from support.store import NS_PER_S, Scenario, fill, run_record
+from support.workload import ENDS, fill_workload, workload_intervals
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    with Store.open("sqlite://") as store:
+        return summarise(store, fill_workload(store))
+
+
+def operation(summary: Summary, title: str) -> OperationSummary:
+    return next(one for one in summary.operations if one.title == title)
+
+
+def stream(summary: Summary, name: str) -> StreamSummary:
+    return next(one for one in summary.streams if one.name == name)
+
+
+def rule(summary: Summary, name: str) -> tuple[bool, str]:
+    (found,) = (one for one in summary.rules if one.name == name)
+    return found.passed, found.observed
+
+
+# Runs that end with the counts of their streams.
+
+
+def test_a_run_that_ends_with_its_counts_lacks_nothing(summary: Summary) -> None:
+    assert summary.verdict == "PASS"
+    assert summary.gaps == ()
+    assert rule(summary, "counts_reached") == (True, "all")
+    assert not any(summary.timeline.is_gap), "load1 was through before load2"
+
+
+def test_it_is_measured_up_to_the_last_response_of_any_agent(summary: Summary) -> None:
+    last_s = ENDS["load2"][1] / NS_PER_S - 0.01
+    assert summary.measure_s == pytest.approx(last_s)
+
+
+def test_its_charts_end_with_it_not_with_its_plan(summary: Summary) -> None:
+    assert [one.end_s for one in summary.timeline.phases] == [10]
+    assert summary.timeline.end_s[-1] == ENDS["load2"][1] / NS_PER_S
+
+
+def test_throughput_is_over_the_time_that_the_stream_was_at_work(
+    summary: Summary,
+) -> None:
+    # churn's last response came half a second before load2's end, tools began at 2 s
+    assert stream(summary, "churn").window.elapsed_s == pytest.approx(8.9)
+    assert stream(summary, "tools").window.elapsed_s == pytest.approx(7.39)
+    add = operation(summary, "churn.add")
+    assert add.throughput_per_s == pytest.approx(add.counts["completed"] / 8.9)
+    connections = summary.result()["connections"]
+    assert connections["churn"]["elapsed_s"] == pytest.approx(8.9)
+    assert connections["tools"]["measured_s"] == pytest.approx(7.39)
+
+
+def _run_with(
+    *records: IntervalRecord, streams: dict[str, dict[str, Any]], **fields: Any
+) -> Summary:
+    scenario = Scenario(agents=("load1",), ramp_up_s=0, warm_up_s=0, streams=streams)
+    record = run_record(scenario)
+    with Store.open("sqlite://") as store:
+        store.create_run(replace(record, **fields))
+        for one in records:
+            store.add_interval(record.run_id, one)
+        return summarise(store, record.run_id)
+
+
+def _through(index: int) -> IntervalRecord:
+    """An agent's last interval."""
+    start_ns = index * NS_PER_S
+    return IntervalRecord(
+        "load1", 1, index, index, "measure", start_ns, start_ns + 1, final=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("counted", "passed", "observed"),
+    [
+        pytest.param(("readers", "writers"), True, "0", id="all streams"),
+        pytest.param(("writers",), True, "0", id="those that it drives"),
+        pytest.param(("readers",), False, "7 of load1", id="another stream"),
+        pytest.param((), False, "7 of load1", id="none"),
+    ],
+)
+def test_an_agent_may_only_end_early_when_its_streams_have_counts(
+    counted: tuple[str, ...], passed: bool, observed: str
+) -> None:
+    # the fleet's plan has 7 intervals; load1 drives the writers only
+    full = next(workload_intervals())
+    drove = tuple(replace(one, stream="writers") for one in full.streams[:1])
+    last = replace(_through(0), streams=drove)
+    streams = {name: {"count": 1} for name in counted}
+    found = rule(_run_with(last, streams=streams), "intervals_complete")
+    assert found == (passed, observed)
+
+
+def test_an_agent_without_a_stream_is_there_though_it_measured_nothing() -> None:
+    summary = _run_with(_through(0), streams={})
+    assert rule(summary, "agents_present") == (True, "1 of 1")
+    assert rule(summary, "intervals_complete") == (True, "0")
+
+
+def test_a_stream_cut_off_before_its_count_makes_the_run_invalid() -> None:
+    scenario = Scenario(streams={"writers": {"count": 10_000}})
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, scenario))
+    sent = operation(summary, "writers.modify").totals["scheduled"]
+    passed, observed = rule(summary, "counts_reached")
+    assert (passed, observed) == (False, f"{sent:,} of 10,000 of writers")
+
+
+SECOND = NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("planned", "last_s", "measure_s", "elapsed_s"),
+    [
+        # the measure phase is from 3 s to 9 s
+        pytest.param({}, 9.5, 6.0, 9.5, id="as long as the run"),
+        pytest.param({"count": 5}, 7.25, 4.25, 7.25, id="through with its count"),
+        pytest.param({"count": 5}, 9.5, 6.0, 9.5, id="its count ended in the drain"),
+        pytest.param({"count": 5}, 2.5, None, 2.5, id="through before the measuring"),
+        pytest.param({"end_ns": 5 * SECOND}, 5.125, 2.125, 5.125, id="stopped"),
+        pytest.param({"end_ns": 5 * SECOND}, 4.5, 2.0, 4.5, id="idle, then stopped"),
+        pytest.param({"start_ns": 4 * SECOND}, 9.0, 5.0, 5.0, id="began later"),
+        pytest.param({"count": 5}, None, 6.0, None, id="nothing came back"),
+    ],
+)
+def test_a_stream_is_measured_while_it_was_at_work(
+    planned: dict[str, int],
+    last_s: float | None,
+    measure_s: float | None,
+    elapsed_s: float | None,
+) -> None:
+    collected = collect(
+        [], Plan({}), [], [], busy_share_limit=1, run_queue_share_limit=1
+    )
+    collected.measure_start_ns, collected.measure_end_ns = 3 * SECOND, 9 * SECOND
+    last_ns = None if last_s is None else int(last_s * SECOND)
+    window = window_of(planned, StreamTotals(last_done_ns=last_ns), collected)
+    assert window == Window(measure_s, elapsed_s)
+
+
+# Outcomes.
+
+
+def test_each_outcome_has_counts_and_times_of_its_own(summary: Summary) -> None:
+    bind = operation(summary, "logins.login-bind")
+    assert bind.counts["expected"] == 76
+    assert bind.error_share == 0
+    assert bind.times["response_time"].count == bind.counts["succeeded"]
+    assert bind.outcome_times["expected"]["response_time"].count == 76
+    slow = operation(summary, "churn.slow")
+    assert slow.outcome_times.keys() == {"timed_out", "unresolved"}
+    timed_out = slow.outcome_times["timed_out"]["service_time"]
+    assert timed_out.count == slow.counts["timed_out"] == 38
+    assert timed_out.percentiles_us["p50"] == pytest.approx(1e7, rel=1e-3)
+    assert slow.times["response_time"].unanswered == 38 + 19
+    shown = summary.result()["streams"]["churn"]["slow"]
+    assert shown["outcomes"].keys() == {"timed_out", "unresolved"}
+    assert shown["abandoned"] == 57
+
+
+def test_abandoned_requests_are_sent_and_are_no_errors(summary: Summary) -> None:
+    slow = operation(summary, "churn.slow")
+    assert slow.error_share == 57 / slow.counts["sent"]
+    assert slow.counts["sent"] == slow.counts["completed"] + 57 + 57
+
+
+def test_send_lag_is_of_every_request_whatever_became_of_it(summary: Summary) -> None:
+    slow = operation(summary, "churn.slow")
+    times = slow.times["send_lag"].count
+    assert times == slow.counts["completed"] + slow.counts["timed_out"] + 19
+
+
+def test_where_no_success_is_expected_the_times_are_of_what_is(
+    summary: Summary,
+) -> None:
+    gone = operation(summary, "churn.gone")
+    assert (gone.counts["succeeded"], gone.times_of) == (0, "expected")
+    assert gone.times["response_time"].count == gone.counts["expected"]
+    assert summary.timeline.operations["churn", "gone"].p50_us[0] is not None
+    assert rule(summary, "data_present") == (True, "all 9")
+    result = summary.result()["streams"]["churn"]["gone"]
+    assert result["times_of"] == "expected"
+    assert result["response_time_us"]["p50"] is not None
+
+
+def test_notes_say_what_a_reader_would_stumble_over(summary: Summary) -> None:
+    notes = "\n".join(summary.notes)
+    for part in (
+        "stream tools is driven by Python",
+        "logins.login-find: 19 succeeded without the value",
+        "logins.login-bind: 76 ended with a result code other than success",
+        "logins.login-list: each page is a request",
+        "churn.delete: 38 had no entry of this run",
+    ):
+        assert part in notes
+
+
+# Connections and books.
+
+
+def test_set_ups_have_times_of_their_own_step_by_step(summary: Summary) -> None:
+    logins, churn = stream(summary, "logins"), stream(summary, "churn")
+    for name in ("tcp_time", "tls_time", "bind_time", "connect_time"):
+        assert logins.set_up[name].count == 1520
+    assert churn.set_up["tls_time"].count == 0
+    assert (logins.connections["reconnects"], churn.connections["reconnects"]) == (
+        1520 - 24,
+        0,
+    )
+    shown = summary.result()["connections"]["logins"]
+    assert shown["tls_time_us"]["count"] == 1520
+
+
+def test_books_have_all_that_a_server_was_sent(summary: Summary) -> None:
+    totals = {one.title: one.totals for one in summary.operations}
+    connections = {one.name: one.connections for one in summary.streams}
+    books = summary.books
+    assert books["ldap://ds1.example.com"] == {
+        "add": totals["churn.add"]["sent"],
+        "bind": 24 + 2,
+        "delete": totals["churn.delete"]["sent"] + totals["churn.gone"]["sent"] + 31,
+        "search": totals["churn.slow"]["sent"] + 4,
+        "unbind": connections["churn"]["unbinds"],
+    }
+    # logins and tools share a server
+    assert books["ldap://ds2.example.com"]["bind"] == (
+        totals["logins.login-bind"]["sent"] + 1520 + 24 + 2
+    )
+    assert summary.result()["books"]["ldap://ds1.example.com"]["bind"] == {"agents": 26}
+
+
+def test_books_count_requests_where_an_operation_takes_several() -> None:
+    summary = _books_of(
+        [
+            replace(one, requests=3 * one.sent)
+            for one in next(workload_intervals()).operations
+            if one.operation == "login-bind"
+        ]
+    )
+    assert summary["ldap://ds2.example.com"]["bind"] == 3 * 90 + 4
+
+
+def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
+    with Store.open("sqlite://") as store:
+        record: RunRecord = store.run(fill_workload(store))
+    interval = replace(_through(0), operations=tuple(operations), streams=())
+    collected = collect(
+        [interval],
+        Plan(record.plan),
+        record.agents,
+        [],
+        busy_share_limit=1,
+        run_queue_share_limit=1,
+    )
+    manifest = {"control_operations": {"ldap://ds2.example.com": {"bind": 4}}}
+    books = keep_books(replace(record, manifest=manifest), collected)
+    return {account: dict(book) for account, book in books.items()}
+
+
+def test_the_servers_of_a_role_are_one_account() -> None:
+    uris = ["ldap://a.example.com", "ldap://b.example.com"]
+    scenario = Scenario(
+        streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}},
+        run={"manifest": {"control_operations": {uris[1]: {"search": 2}}}},
+    )
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, scenario))
+    searches = operation(summary, "readers.search").totals["sent"]
+    assert summary.books["replica"] == {"search": searches + 2}
+    assert summary.books[uris[0]].keys() == {"modify"}
+
+
+def test_the_report_of_a_workload_is_as_reviewed(
+    summary: Summary, golden: Compare
+) -> None:
+    golden("report_workload.txt", render_text(document(summary)))
+
+
+def test_its_result_follows_the_schema_and_its_charts_can_be_drawn(
+    summary: Summary,
+) -> None:
+    Draft202012Validator(result_schema()).validate(summary.result())
+    places = document(summary).charts()
+    assert draw(summary, places).keys() == {place.name for place in places}
+    assert "The first 8 of 9 operations." in places[0].description
