@@ -84,8 +84,8 @@ class ValueSource:
     TIMESTAMP: now, or where lo or hi is not 0 a time from lo to hi ms after 1970; in
     the format `step`, FORMATTED that of `data` (%Y %m %d %H %M %S, %L ms, %%).
     UUID: of version 4. UNIQUE: lo + step x, a number that comes once in the whole run.
-    VARIABLE: the text of the session's variable `lo`; with `width` 1 escaped, to stand
-    as a value in a DN. PARENT: the parent of the DN that the variable holds.
+    VARIABLE: the text of the session's variable `lo`; with hi above 0 at most so many
+    bytes of it, whole characters; with `width` 1 escaped, to stand as a value in a DN. PARENT: the parent of the DN that the variable holds.
     MESSAGE_ID: content octets of the messageID of the session's request before.
     LIST: `data` is (u32 weight, u32 length, text)…: see `choice`.
     REF: made by the compiler from a Ref.
@@ -114,7 +114,7 @@ class ValueSource:
         if self.kind == UNIQUE:
             return max(_MAX_DIGITS, self.width)
         if self.kind == VARIABLE:
-            return MAX_VARIABLE_BYTES * (3 if self.width == 1 else 1)
+            return (self.hi or MAX_VARIABLE_BYTES) * (3 if self.width == 1 else 1)
         if self.kind == LIST:
             return max(len(text) for text, _ in self.choices)
         return max(self._digits(self.lo), self._digits(self.hi))

@@ -404,19 +404,6 @@ struct draws {
     bool absent[SLAM_OP_MAX_CHANCES];
 };
 
-/* The first `limit` bytes of a text, less what would be the beginning of a character in
- * UTF-8. */
-static uint32_t
-cut(const char *text, uint32_t len, int64_t limit)
-{
-    if (limit <= 0 || len <= limit)
-        return len;
-    len = (uint32_t)limit;
-    while (len > 0 && ((uint8_t)text[len] & 0xc0u) == 0x80u)
-        len--;
-    return len;
-}
-
 /* Draws the part from instruction i on, which is an OP_CHANCE. Returns the instruction
  * before the next one to draw. */
 static size_t
@@ -454,7 +441,8 @@ draw_values(const struct slam_op *op, struct slam_value_state *states,
         src = &op->sources[in->source];
         if (src->kind == SLAM_VALUE_REF) {
             d->text[in->ordinal] = d->text[src->lo];
-            d->len[in->ordinal] = cut(d->text[src->lo], d->len[src->lo], src->hi);
+            d->len[in->ordinal] =
+                slam_value_cut(d->text[src->lo], d->len[src->lo], src->hi);
         } else {
             size_t len = slam_value_emit(src, &states[in->source], draw, scratch);
 

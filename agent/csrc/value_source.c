@@ -232,7 +232,10 @@ prepare_variable(struct slam_value_source *src, const struct reason *why)
     if (src->lo < 0 || src->lo > UINT16_MAX)
         return refuse(why, "a variable has a number from 0 to %u, got %" PRId64,
                       UINT16_MAX, src->lo);
-    src->max_len = SLAM_VARIABLE_MAX;
+    if (src->hi < 0 || src->hi > (int64_t)SLAM_VARIABLE_MAX)
+        return refuse(why, "a variable has at most %u bytes, got %" PRId64,
+                      SLAM_VARIABLE_MAX, src->hi);
+    src->max_len = src->hi > 0 ? (size_t)src->hi : SLAM_VARIABLE_MAX;
     if (src->kind == SLAM_VALUE_VARIABLE && src->width == 1)
         src->max_len *= 3; /* NUL becomes \00 */
     return SLAM_OK;

@@ -306,13 +306,13 @@ emit_timestamp(const struct slam_value_source *src, struct slam_rng *rng, char *
 
 /* RFC 4514 2.4: what a value needs to stand in a DN as it is. */
 static size_t
-emit_escaped(const struct slam_variable *variable, char *out)
+emit_escaped(const uint8_t *text, uint32_t len, char *out)
 {
     char *at = out;
 
-    for (uint32_t i = 0; i < variable->len; i++) {
-        char c = (char)variable->text[i];
-        bool at_end = i == 0 || i + 1 == variable->len;
+    for (uint32_t i = 0; i < len; i++) {
+        char c = (char)text[i];
+        bool at_end = i == 0 || i + 1 == len;
 
         if (c == '\0') {
             memcpy(at, "\\00", 3);
@@ -344,14 +344,27 @@ emit_parent(const struct slam_variable *variable, char *out)
     return variable->len - at;
 }
 
+uint32_t
+slam_value_cut(const char *text, uint32_t len, int64_t limit)
+{
+    if (limit <= 0 || len <= limit)
+        return len;
+    len = (uint32_t)limit;
+    while (len > 0 && ((uint8_t)text[len] & 0xc0u) == 0x80u)
+        len--;
+    return len;
+}
+
 static size_t
 emit_variable(const struct slam_value_source *src, const struct slam_variable *variable,
               char *out)
 {
+    uint32_t len = slam_value_cut((const char *)variable->text, variable->len, src->hi);
+
     if (src->width == 1)
-        return emit_escaped(variable, out);
-    memcpy(out, variable->text, variable->len);
-    return variable->len;
+        return emit_escaped(variable->text, len, out);
+    memcpy(out, variable->text, len);
+    return len;
 }
 
 /* The fewest octets of a non-negative INTEGER (X.690 8.3). */

@@ -378,6 +378,21 @@ test_variable_is_escaped_for_a_dn_where_it_says_so(void)
 }
 
 static void
+test_variable_is_cut_between_characters(void)
+{
+    static const char *const cuts[] = {"a", "a", "a\xc3\xbc", "a\xc3\xbc,"};
+
+    set_variable("a\xc3\xbc,", 4);
+    for (int64_t limit = 1; limit <= 4; limit++) {
+        struct slam_value_source src = prepared(
+            (struct slam_value_source){.kind = SLAM_VALUE_VARIABLE, .hi = limit});
+
+        CHECK_EQ(src.max_len, (size_t)limit);
+        CHECK(strcmp(next(&src, NULL), cuts[limit - 1]) == 0);
+    }
+}
+
+static void
 test_longest_variable_fits_also_escaped(void)
 {
     struct slam_value_source src =
@@ -550,6 +565,7 @@ main(void)
     RUN(test_time_without_bounds_is_now);
     RUN(test_uuid_has_its_form_version_and_variant);
     RUN(test_variable_is_escaped_for_a_dn_where_it_says_so);
+    RUN(test_variable_is_cut_between_characters);
     RUN(test_longest_variable_fits_also_escaped);
     RUN(test_parent_begins_after_the_first_comma_that_is_not_escaped);
     RUN(test_message_id_is_the_content_of_a_positive_integer);
