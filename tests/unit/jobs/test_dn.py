@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ldapslam.jobs.dn import check_dn, parse_dn
 from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.template import FILE_RANDOM, PARENT, VARIABLE, Ref, ValueSource
 
 NAMES = [
     "",
@@ -73,3 +74,41 @@ def test_patterns_stand_in_values() -> None:
 def test_pattern_does_not_stand_in_an_attribute() -> None:
     with pytest.raises(Fault, match="expected a DN"):
         parse_dn("[random:2]=a,dc=com")
+
+
+def test_variable_is_escaped_in_a_value_and_stands_for_whole_rdns_as_it_is() -> None:
+    names = {"who": 0, "base": 1}
+    assert parse_dn("cn=[who],[base]", names).nodes == (
+        b"cn=",
+        ValueSource(VARIABLE, lo=0, width=1),
+        b",",
+        ValueSource(VARIABLE, lo=1),
+    )
+    assert parse_dn("[base]", names).nodes == (ValueSource(VARIABLE, lo=1),)
+    assert parse_dn("cn=a, [parent:base]", names).nodes == (
+        b"cn=a, ",
+        ValueSource(PARENT, lo=1),
+    )
+    assert parse_dn("[file:dns.txt]").nodes == (
+        ValueSource(FILE_RANDOM, data=b"dns.txt"),
+    )
+
+
+def test_reference_to_an_escaped_variable_is_to_what_was_escaped() -> None:
+    _, variable, _, ref = parse_dn("cn=[who],ou=[ref:1]", {"who": 0}).nodes
+    assert isinstance(ref, Ref)
+    assert ref.target is variable
+
+
+@pytest.mark.parametrize(
+    "text", ["[1-9]", "cn=a,[uuid]", "[who]x,dc=com", "[who]+cn=a", "cn=a,[ref:1]"]
+)
+def test_other_patterns_stand_for_no_rdn(text: str) -> None:
+    with pytest.raises(Fault):
+        parse_dn(text, {"who": 0})
+
+
+@pytest.mark.parametrize("kind", ["random:3:a,b", "timestamp:format=dd+MM"])
+def test_pattern_that_draws_what_needs_escaping_is_refused(kind: str) -> None:
+    with pytest.raises(Fault, match="cannot be drawn into a DN unescaped"):
+        parse_dn(f"cn=[{kind}],dc=com")

@@ -10,11 +10,27 @@ from hypothesis import strategies as st
 from ldapslam.jobs.fault import Fault
 from ldapslam.jobs.pattern import parse_pattern
 from ldapslam.jobs.template import (
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    FORMATTED,
+    GAUSS,
+    GENERALIZED,
+    HOT,
+    MILLISECONDS,
+    PARENT,
     RANDOM_STRING,
+    SECONDS,
     SEQUENCE,
+    TIMESTAMP,
     UNIFORM,
+    UNIQUE,
+    UUID,
+    VARIABLE,
+    ZIPF,
     Node,
+    Ref,
     ValueSource,
+    compile_template,
 )
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
@@ -38,6 +54,48 @@ LETTERS = b"abcdefghijklmnopqrstuvwxyz"
         ),
         ("[random:5]", [ValueSource(RANDOM_STRING, 5, data=LETTERS)]),
         ("[random:4:0:1f-]", [ValueSource(RANDOM_STRING, 4, data=b"0:1f-")]),
+        ("[random:4:hex]", [ValueSource(RANDOM_STRING, 4, data=b"0123456789abcdef")]),
+        ("[random:80:alphabet]", [ValueSource(RANDOM_STRING, 80, data=LETTERS)]),
+        ("[random:4:xeh]", [ValueSource(RANDOM_STRING, 4, data=b"xeh")]),
+        ("[9:0]", [ValueSource(SEQUENCE, 9, 0)]),
+        ("[9:-9x3%00]", [ValueSource(SEQUENCE, 9, -9, 3, 2)]),
+        ("[file:n.txt]", [ValueSource(FILE_RANDOM, data=b"n.txt")]),
+        ("[randomfile:a b/n.txt]", [ValueSource(FILE_RANDOM, data=b"a b/n.txt")]),
+        ("[file:///tmp/n]", [ValueSource(FILE_RANDOM, data=b"/tmp/n")]),
+        ("[sequentialfile:n]", [ValueSource(FILE_SEQUENCE, data=b"n")]),
+        ("[streamfile:n]", [ValueSource(FILE_SEQUENCE, data=b"n")]),
+        ("[timestamp]", [ValueSource(TIMESTAMP, step=GENERALIZED)]),
+        ("[timestamp:format=generalized]", [ValueSource(TIMESTAMP, step=GENERALIZED)]),
+        (
+            "[timestamp:format=milliseconds]",
+            [ValueSource(TIMESTAMP, step=MILLISECONDS)],
+        ),
+        (
+            "[timestamp:min=19700101000001Z:max=197001010100+0030:format=seconds]",
+            [ValueSource(TIMESTAMP, 1000, 1_800_000, SECONDS)],
+        ),
+        (
+            "[timestamp:min=1970010100.5Z:max=19700101013000.123Z]",
+            [ValueSource(TIMESTAMP, 1_800_000, 5_400_123, GENERALIZED)],
+        ),
+        (
+            "[timestamp:format=yyyy-MM-dd'T'HH:mm:ss.SSSX '100%''']",
+            [
+                ValueSource(
+                    TIMESTAMP,
+                    step=FORMATTED,
+                    data=b"%Y-%m-%dT%H:%M:%S.%LZ 100%%'",
+                )
+            ],
+        ),
+        ("[uuid]", [ValueSource(UUID)]),
+        ("[unique]", [ValueSource(UNIQUE)]),
+        ("[unique%00000000]", [ValueSource(UNIQUE, width=8)]),
+        ("[zipf:0-99:1.1]", [ValueSource(ZIPF, 0, 99, a=1.1)]),
+        ("[zipf:-5-5:1%000]", [ValueSource(ZIPF, -5, 5, width=3, a=1)]),
+        ("[gauss:0-99%00]", [ValueSource(GAUSS, 0, 99, width=2)]),
+        ("[hot:0-99:0.2:0.8]", [ValueSource(HOT, 0, 99, a=0.2, b=0.8)]),
+        ("[hot:0-99:20%:80%%00]", [ValueSource(HOT, 0, 99, width=2, a=0.2, b=0.8)]),
         ("user.[0-9]@x", [b"user.", ValueSource(UNIFORM, 0, 9), b"@x"]),
         ("[0-1][0-1]", [ValueSource(UNIFORM, 0, 1), ValueSource(UNIFORM, 0, 1)]),
         ("[[0-9]]", [b"[0-9]"]),
@@ -69,6 +127,32 @@ def test_pattern_is_split_into_constants_and_holes(
         ("[random:]", "expected [random:N] or [random:N:chars], got '[random:]'"),
         ("[random:0]", "expected 1 to 65536 random characters"),
         ("[random:3:äö]", "expected at most 256 ASCII characters"),
+        ("[random:99999999999999999999]", "expected 1 to 65536 random characters"),
+        ("[file:]", "expected [file:PATH], got '[file:]'"),
+        ("[sequentialfile]", "expected [sequentialfile:PATH], got"),
+        ("[timestamp:format=]", "expected a format, got '[timestamp:format=]'"),
+        ("[timestamp:format=EEE]", "expected a format of times, got 'EEE': 'EEE' is"),
+        ("[timestamp:format='a]", 'expected a format of times, got "\'a": a quote has'),
+        ("[timestamp:min=1970:max=1971]", "expected a generalized time, got '1970'"),
+        ("[timestamp:min=20181301000000Z:max=2019010100Z]", "expected a generalized"),
+        ("[timestamp:min=2019010100Z:max=2018010100Z]", "expected a time `min` before"),
+        (
+            "[timestamp:max=2018010100Z]",
+            "expected [timestamp], [timestamp:format=F] or",
+        ),
+        ("[ref:0]", "'[ref:0]' is to no pattern before it: there are 0"),
+        ("[ref:1][1-2]", "'[ref:1]' is to no pattern before it: there are 0"),
+        ("[1-2][ref:1][ref:2]", "'[ref:2]' is to no pattern before it: there is 1"),
+        ("[zipf:0-9]", "expected [zipf:lo-hi:s], got '[zipf:0-9]'"),
+        ("[zipf:0-9:0]", "expected an exponent above 0 and at most 64, got"),
+        ("[zipf:9-0:1]", "expected a range from low to high, got '[zipf:9-0:1]'"),
+        ("[zipf:0-9007199254740992:1]", "expected a range of less than 2^53 numbers"),
+        ("[gauss:0-9%#]", "expected a number format of zeros after '%', got"),
+        ("[hot:0-9:0:1]", "expected a share of the numbers between 0 and 1, got"),
+        ("[hot:0-9:100%:1]", "expected a share of the numbers between 0 and 1, got"),
+        ("[hot:0-9:1%:101%]", "expected a fraction of the draws from 0 to 1, got"),
+        ("[hot:5-5:1%:1%]", "expected a range of at least two numbers, got"),
+        ("[parent:x]", "unknown pattern or name 'x' in '[parent:x]'"),
         ("\U000f0000", r"expected no private-use character, got U+F0000"),
     ],
 )
@@ -77,6 +161,48 @@ def test_broken_pattern_is_a_fault_with_a_hint(text: str, reason: str) -> None:
         parse_pattern(text)
     assert caught.value.reason.startswith(reason)
     assert caught.value.hint
+
+
+def test_name_of_a_variable_is_a_pattern_and_goes_before_a_kind() -> None:
+    names = {"who": 3, "uuid": 4}
+    assert parse_pattern("[who]/[uuid]/[parent:who]", names).nodes == (
+        ValueSource(VARIABLE, lo=3),
+        b"/",
+        ValueSource(VARIABLE, lo=4),
+        b"/",
+        ValueSource(PARENT, lo=3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[wo]", "did you mean 'who'?"),
+        ("[parent:hwo]", "did you mean 'who'?"),
+        ("[squentialfile:x]", "did you mean 'sequentialfile'?"),
+        ("[zzz]", "known names: who; known patterns: [lo-hi], "),
+    ],
+)
+def test_unknown_name_is_told_with_the_nearest(text: str, hint: str) -> None:
+    with pytest.raises(Fault, match="unknown pattern or name") as caught:
+        parse_pattern(text, {"who": 0})
+    assert str(caught.value.hint).startswith(hint)
+
+
+def test_reference_is_to_the_very_pattern_that_it_counts() -> None:
+    first, dash, second, _, third, fourth = parse_pattern(
+        "[1-5]-[1-5]=[ref:2][ref:1]"
+    ).nodes
+    assert (first, dash) == (second, b"-")
+    assert isinstance(third, Ref)
+    assert isinstance(fourth, Ref)
+    assert third.target is second
+    assert fourth.target is first
+
+
+def test_files_of_a_template_are_named_once_in_order() -> None:
+    pattern = parse_pattern("[file:b][sequentialfile:a][file:b]")
+    assert compile_template(*pattern.nodes).files == ("b", "a")
 
 
 @given(st.text(st.characters(exclude_categories=["Co", "Cs"])))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,18 @@ from hypothesis import strategies as st
 
 from ldapslam.jobs import ber, template
 from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.template import Node, ValueSource, compile_template
+from ldapslam.jobs.template import (
+    UNIQUE,
+    Chance,
+    Node,
+    Ref,
+    ValueSource,
+    choice,
+    compile_template,
+    fold,
+    longest_text,
+    number_uniques,
+)
 from support.template_program import encode_message
 
 HOLE = ValueSource(template.UNIFORM, 0, 9)
@@ -83,29 +95,94 @@ def nodes(depth: int) -> st.SearchStrategy[Node]:
     )
     if depth == 0:
         return leaf
+    inner = st.lists(nodes(depth - 1), max_size=4)
     return st.one_of(
         leaf,
-        st.lists(nodes(depth - 1), max_size=4).map(lambda parts: ber.tlv(0x30, *parts)),
+        inner.map(lambda parts: ber.tlv(0x30, *parts)),
+        inner.map(lambda parts: Chance(500_000, tuple(parts))),
     )
 
 
-def filled(node: Node, texts: list[str]) -> bytes:
+def filled(node: Node, texts: Iterator[str], present: Iterator[bool]) -> bytes:
     """The node's BER, straight from the tree."""
     if isinstance(node, bytes):
         return node
     if isinstance(node, ValueSource):
-        return texts.pop(0).encode()
-    content = b"".join(filled(part, texts) for part in node.parts)
+        return next(texts).encode()
+    assert not isinstance(node, Ref)
+    absent = isinstance(node, Chance) and not next(present)
+    content = b"".join(filled(part, texts, present) for part in node.parts)
+    if isinstance(node, Chance):
+        return b"" if absent else content
     return bytes([node.tag]) + ber.length(len(content)) + content
 
 
-@given(node=nodes(4))
-def test_program_makes_what_the_tree_says(node: Node) -> None:
+@given(node=nodes(4), bits=st.integers(0, (1 << 16) - 1))
+def test_program_makes_what_the_tree_says(node: Node, bits: int) -> None:
+    present = [bool(bits >> i % 16 & 1) for i in range(500)]
     program = compile_template(node)
     texts = [str(number) for number in range(len(program.values))]
-    message = encode_message(program, 1, texts)
-    expected = b"\x02\x01\x01" + filled(node, texts)
+    message = encode_message(program, 1, texts, present)
+    expected = b"\x02\x01\x01" + filled(node, iter(texts), iter(present))
     assert message == b"\x30" + ber.length(len(expected)) + expected
+
+
+def test_reference_takes_the_number_of_its_target() -> None:
+    first, second = ValueSource(template.UUID), ValueSource(template.UUID)
+    program = compile_template(
+        ber.octet_string(first, second), Chance(1, (Ref(second, 3), Ref(first)))
+    )
+    assert program.values[2:] == (
+        ValueSource(template.REF, lo=1, hi=3),
+        ValueSource(template.REF, lo=0),
+    )
+    assert longest_text([first, Ref(second, 3), Chance(1, (b"ab", Ref(first)))]) == 77
+
+
+def test_reference_to_a_later_value_is_a_fault() -> None:
+    with pytest.raises(Fault, match="later in the request"):
+        compile_template(Ref(HOLE), HOLE)
+
+
+def test_certain_and_impossible_parts_are_folded_away() -> None:
+    certain = Chance(template.CERTAIN_PPM, (b"b", Chance(0, (HOLE,)), HOLE))
+    assert fold([b"a", certain, Chance(1, ()), b"c"]) == (b"ab", HOLE, b"c")
+    assert fold([Chance(1, (b"a", b"b"))]) == (Chance(1, (b"ab",)),)
+
+
+def test_weighted_list_keeps_its_texts_and_weights() -> None:
+    source = choice([(b"a", 3), (b"", 1)])
+    assert source.choices == ((b"a", 3), (b"", 1))
+    assert source.max_bytes == 1
+
+
+@pytest.mark.parametrize(
+    ("choices", "reason"),
+    [
+        ([], "a weight above zero"),
+        ([(b"a", 0)], "a weight above zero"),
+        ([(b"a", 1 << 32)], "a weight from 0"),
+        ([(bytes(65_537), 1)], "a text of at most"),
+        ([(bytes(65_536), 1)] * 16, "a list of at most"),
+    ],
+)
+def test_list_beyond_the_engines_limits_is_a_fault(
+    choices: list[tuple[bytes, int]], reason: str
+) -> None:
+    with pytest.raises(Fault, match=reason):
+        choice(choices)
+
+
+def test_unique_sources_of_a_run_draw_from_numbers_of_their_own() -> None:
+    one = compile_template(HOLE, ValueSource(UNIQUE))
+    two = compile_template(ValueSource(UNIQUE), ValueSource(UNIQUE, width=4))
+    first, second = number_uniques([one, two])
+    assert first.values == (HOLE, ValueSource(UNIQUE, lo=0, step=3))
+    assert second.values == (
+        ValueSource(UNIQUE, lo=1, step=3),
+        ValueSource(UNIQUE, lo=2, step=3, width=4),
+    )
+    assert second.program == two.program
 
 
 def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
@@ -115,6 +192,15 @@ def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
     compile_template(node)
     with pytest.raises(Fault, match="32 levels"):
         compile_template(ber.tlv(0x30, node))
+    with pytest.raises(Fault, match="32 levels"):
+        compile_template(Chance(1, (node,)))
+
+
+def test_optional_parts_beyond_the_engines_limit_are_a_fault() -> None:
+    parts = [Chance(1, (b"a",))] * template.MAX_CHANCES
+    compile_template(*parts)
+    with pytest.raises(Fault, match="at most 256 optional parts"):
+        compile_template(*parts, Chance(1, (b"a",)))
 
 
 @pytest.mark.parametrize(
@@ -122,6 +208,9 @@ def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
     [
         ("op.h", "SLAM_OP_MAX_DEPTH", template.MAX_DEPTH),
         ("op.h", "SLAM_OP_MAX_VALUES", template.MAX_VALUES),
+        ("op.h", "SLAM_OP_MAX_CHANCES", template.MAX_CHANCES),
+        ("values.h", "SLAM_VARIABLE_MAX", template.MAX_VARIABLE_BYTES),
+        ("value_source.c", "LIST_MAX", template.MAX_LIST_BYTES),
         ("op.h", "SLAM_OP_MAX_PDU", template.MAX_REQUEST_BYTES),
         ("values.h", "SLAM_VALUE_MAX_LEN", template.MAX_VALUE_BYTES),
     ],
@@ -131,3 +220,13 @@ def test_limits_are_those_of_the_engine(header: str, name: str, limit: int) -> N
     definition = re.search(rf"#define {name} \(?(\d+)u?(?: << (\d+)\))?", text)
     assert definition is not None
     assert int(definition[1]) << int(definition[2] or 0) == limit
+
+
+def test_kinds_are_numbered_as_in_the_engine() -> None:
+    text = (CSRC / "values.h").read_text()
+    kinds = dict(re.findall(r"SLAM_VALUE_(\w+) = (\d+)", text))
+    kinds["RANDOM_STRING"] = kinds.pop("STRING")
+    assert {name: getattr(template, name) for name in kinds} == {
+        name: int(number) for name, number in kinds.items()
+    }
+    assert sorted(map(int, kinds.values())) == list(range(16))
