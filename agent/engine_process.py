@@ -40,6 +40,7 @@ from ldapslam.agent.host import (
     shares_host,
     usable_cores,
 )
+from ldapslam.agent.run_ledgers import RunLedgers, added, run_ledgers
 from ldapslam.jobs.errors import (
     BindRejected,
     EngineError,
@@ -53,7 +54,7 @@ from ldapslam.jobs.model import Job
 from ldapslam.jobs.phases import phase_at
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.proto import engine_pb2 as pb
-from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto.common_pb2 import CleaningUp, RunAssignment
 from ldapslam.proto.frames import encode_frame, read_frame
 from ldapslam.proto.messages import facts_json, failure_message, snapshot_message
 
@@ -137,16 +138,18 @@ class RunProcess:
                 address for target in targets for address in target["addresses"]
             ),
         }
-        engine = compose(self._plan, self._new_engine)
-        try:
-            add_streams(engine, self._plan)
+        run_id, folder = self._run.run_id, self._request.ledger_folder
+        with run_ledgers(folder, run_id, self._plan) as ledgers:
+            engine = compose(self._plan, self._new_engine)
             try:
-                engine.prepare()
-            except Exception as error:
-                raise typed_error(error, self._plan) from error
-            self._drive(engine)
-        finally:
-            engine.close()
+                add_streams(engine, self._plan, ledger_folder=ledgers.folder)
+                try:
+                    engine.prepare()
+                except Exception as error:
+                    raise typed_error(error, self._plan) from error
+                self._drive(engine, ledgers)
+            finally:
+                engine.close()
 
     def _ask_targets(self) -> list[dict[str, Any]]:
         return [preflight.preflight(probe) for probe in preflight.probes(self._plan)]
@@ -167,7 +170,7 @@ class RunProcess:
         )
         return engine
 
-    def _drive(self, engine: Engine) -> None:
+    def _drive(self, engine: Engine, ledgers: RunLedgers) -> None:
         self._pipe.send(
             ready=pb.EngineReady(
                 facts_json=self._facts_json(engine),
@@ -183,7 +186,14 @@ class RunProcess:
         with stop_on_request(self._pipe, engine):
             sampler = self._wait_for_start(engine, t0_mono_ns)
             self._pass_snapshots_on(engine, sampler)
+        self._facts |= ledgers.clean_up(self._tell_of_clean_up)
+        self._facts["later_operations"] = added(
+            engine.facts().get("python_requests", {}), ledgers.operations
+        )
         self._pipe.send(finished=pb.EngineFinished(facts_json=self._facts_json(engine)))
+
+    def _tell_of_clean_up(self, entries_left: int) -> None:
+        self._pipe.send(cleaning_up=CleaningUp(entries_left=entries_left))
 
     def _wait_for_start(self, engine: Engine, t0_mono_ns: int) -> HostSampler:
         while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:

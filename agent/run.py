@@ -90,6 +90,13 @@ class IntervalClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanUpProgressed:
+    """The engine's process removes what the run added."""
+
+    entries_left: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFinished:
     facts: Mapping[str, Any]
 
@@ -128,6 +135,7 @@ AgentRunEvent = (
     | EngineReady
     | EngineStarted
     | IntervalClosed
+    | CleanUpProgressed
     | EngineFinished
     | EngineFailed
     | EngineExited
@@ -177,6 +185,12 @@ class ReportInterval:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportCleanUp:
+    run_id: str
+    entries_left: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReportFinished:
     run_id: str
     early_reason: str
@@ -211,6 +225,7 @@ Command = (
     | ReportReady
     | ReportStarted
     | ReportInterval
+    | ReportCleanUp
     | ReportFinished
     | ReportFailed
     | LeaveFleet
@@ -246,6 +261,7 @@ class AgentRun:
             EngineReady: (self._on_ready, (_S.PREPARING,)),
             EngineStarted: (self._on_started, (_S.ARMED, _S.DRAINING)),
             IntervalClosed: (self._on_interval, _LOADED),
+            CleanUpProgressed: (self._on_clean_up, _LOADED),
             EngineFinished: (self._on_finished, _LOADED),
             EngineFailed: (self._on_failed, _BUSY),
             EngineExited: (self._on_exited, _BUSY),
@@ -335,6 +351,11 @@ class AgentRun:
         if is_over and self.state is not AgentRunState.DRAINING:
             self._drain(now_ns)
         return [ReportInterval(self._run(), sequence, event.snapshot)]
+
+    def _on_clean_up(self, event: CleanUpProgressed, now_ns: int) -> list[Command]:
+        if self.state is AgentRunState.DRAINING:
+            self._drain(now_ns)
+        return [ReportCleanUp(self._run(), event.entries_left)]
 
     def _on_finished(self, event: EngineFinished, now_ns: int) -> list[Command]:
         report = ReportFinished(

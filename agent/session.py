@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ldapslam.agent import run as machine
 from ldapslam.agent.engine_child import ENGINE_COMMAND, EngineChild, remove_left_over
+from ldapslam.agent.ledger_folder import run_folder
 from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import LdapSlamError, RunAborted
@@ -175,6 +176,9 @@ class AgentSession:
             case machine.ReportStarted(run_id, start_error_ns):
                 report.run_id = run_id
                 report.started.start_error_ns = start_error_ns
+            case machine.ReportCleanUp(run_id, entries_left):
+                report.run_id = run_id
+                report.cleaning_up.entries_left = entries_left
             case machine.ReportFinished(run_id, early_reason, interval_count, facts):
                 report.run_id = run_id
                 report.finished.early_reason = early_reason
@@ -219,6 +223,7 @@ class AgentSession:
             agent=settings.name,
             workers=settings.workers or 0,
             realtime=settings.realtime,
+            ledger_folder=str(run_folder(self.spool.folder, run_id)),
         )
         logs = settings.logs or self.spool.folder / "logs"
         # the name is the operator's own, the run's id the coordinator's: no path parts
@@ -276,6 +281,8 @@ def _engine_event(message: engine_pb2.EngineEvent) -> AgentRunEvent | None:
         case "snapshot":
             snapshot = message.snapshot
             return machine.IntervalClosed(snapshot.index, snapshot, snapshot.final)
+        case "cleaning_up":
+            return machine.CleanUpProgressed(message.cleaning_up.entries_left)
         case "finished":
             return machine.EngineFinished(decode_facts(message.finished.facts_json))
         case "failed":

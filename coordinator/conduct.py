@@ -129,8 +129,12 @@ class ActiveRun:
         for target in facts.get("targets") or ():
             known = {key: target[key] for key in _SERVER_FACTS if key in target}
             self._servers.setdefault(str(target.get("uri")), known)
-        operations = facts.get("control_operations") or {}
-        for uri, counts in operations.items():
+        operations = [
+            (uri, counts)
+            for name in ("control_operations", "later_operations")
+            for uri, counts in (facts.get(name) or {}).items()
+        ]
+        for uri, counts in operations:
             total = self._control_operations.setdefault(uri, {})
             for operation, count in counts.items():
                 total[operation] = total.get(operation, 0) + count

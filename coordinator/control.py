@@ -463,6 +463,9 @@ def _progress(
         case "started":
             error_us = report.started.start_error_ns / 1000
             return run_machine.AgentStarted(agent), {"start_error_us": error_us}
+        case "cleaning_up":
+            entries_left = report.cleaning_up.entries_left
+            return run_machine.CleanUpProgressed(agent, entries_left), {}
         case "finished":
             finished = report.finished
             facts = agent_facts(finished.facts_json)

@@ -38,13 +38,13 @@ def agent_facts(text: str) -> dict[str, Any]:
     _expect(isinstance(targets, list), "targets")
     for target in targets:
         _expect(isinstance(target, dict) and _is_text(target.get("uri")), "targets")
-    operations = facts.get("control_operations", {})
-    _expect(isinstance(operations, dict), "control_operations")
-    for counts in operations.values():
-        _expect(
-            isinstance(counts, dict) and all(map(_is_count, counts.values())),
-            "control_operations",
-        )
+    for name in ("control_operations", "later_operations"):
+        operations = facts.get(name, {})
+        _expect(isinstance(operations, dict), name)
+        for counts in operations.values():
+            _expect(
+                isinstance(counts, dict) and all(map(_is_count, counts.values())), name
+            )
     return {
         name: value for name, value in facts.items() if name not in COORDINATOR_FACTS
     }

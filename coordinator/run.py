@@ -20,7 +20,8 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
 
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
-agents that are overdue then are abandoned. With no agent to wait for it is passed over.
+agents that are overdue then are abandoned; an agent that reports progress with its
+clean-up gives all of them more time. With no agent to wait for it is passed over.
 """
 
 from __future__ import annotations
@@ -96,6 +97,14 @@ class AgentStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanUpProgressed:
+    """The agent's load is over; it removes the entries that it added."""
+
+    agent: str
+    entries_left: int
+
+
+@dataclass(frozen=True, slots=True)
 class AgentFinished:
     agent: str
     #: Why before the plan's end, or empty.
@@ -129,6 +138,7 @@ RunEvent = (
     AgentsAssigned
     | AgentPrepared
     | AgentStarted
+    | CleanUpProgressed
     | AgentFinished
     | AgentFailed
     | AgentVanished
@@ -221,6 +231,7 @@ class Run:
             AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
             AgentPrepared: (self._on_prepared, live),
             AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
+            CleanUpProgressed: (self._on_clean_up, live),
             AgentFinished: (self._on_finished, live),
             AgentFailed: (self._on_failed, live),
             AgentVanished: (self._on_vanished, live),
@@ -266,6 +277,11 @@ class Run:
             return []
         self._deadline_ns = None
         return self._enter(RunState.RUNNING)
+
+    def _on_clean_up(self, event: CleanUpProgressed, now_ns: int) -> list[Command]:
+        if self.state is RunState.DRAINING:
+            self._deadline_ns = self._drain_deadline_ns(now_ns)
+        return []
 
     def _on_finished(self, event: AgentFinished, now_ns: int) -> list[Command]:
         reason = event.early_reason

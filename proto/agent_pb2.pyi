@@ -132,7 +132,7 @@ class IntervalReport(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.Snapshot, _Mapping]] = ...) -> None: ...
 
 class ProgressReport(_message.Message):
-    __slots__ = ("run_id", "agent", "epoch", "ready", "started", "finished", "failed")
+    __slots__ = ("run_id", "agent", "epoch", "ready", "started", "finished", "failed", "cleaning_up")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +140,7 @@ class ProgressReport(_message.Message):
     STARTED_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
+    CLEANING_UP_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     agent: str
     epoch: int
@@ -147,7 +148,8 @@ class ProgressReport(_message.Message):
     started: AgentStarted
     finished: AgentFinished
     failed: _common_pb2.Failure
-    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., ready: _Optional[_Union[AgentReady, _Mapping]] = ..., started: _Optional[_Union[AgentStarted, _Mapping]] = ..., finished: _Optional[_Union[AgentFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
+    cleaning_up: _common_pb2.CleaningUp
+    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., ready: _Optional[_Union[AgentReady, _Mapping]] = ..., started: _Optional[_Union[AgentStarted, _Mapping]] = ..., finished: _Optional[_Union[AgentFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., cleaning_up: _Optional[_Union[_common_pb2.CleaningUp, _Mapping]] = ...) -> None: ...
 
 class AgentReady(_message.Message):
     __slots__ = ("facts_json",)

@@ -206,6 +206,12 @@ class Snapshot(_message.Message):
     clock_step_ns: int
     def __init__(self, index: _Optional[int] = ..., phase: _Optional[str] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., final: bool = ..., operations: _Optional[_Iterable[_Union[OperationInterval, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[StreamInterval, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerInterval, _Mapping]]] = ..., host: _Optional[_Union[HostInterval, _Mapping]] = ..., clock_step_ns: _Optional[int] = ...) -> None: ...
 
+class CleaningUp(_message.Message):
+    __slots__ = ("entries_left",)
+    ENTRIES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    entries_left: int
+    def __init__(self, entries_left: _Optional[int] = ...) -> None: ...
+
 class RunAssignment(_message.Message):
     __slots__ = ("run_id", "job_file", "job_text", "overrides", "files", "agent_index", "agent_count", "seed", "orphan_grace_ns")
     class FilesEntry(_message.Message):

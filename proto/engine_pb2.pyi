@@ -17,18 +17,20 @@ class EngineRequest(_message.Message):
     def __init__(self, prepare: _Optional[_Union[PrepareEngine, _Mapping]] = ..., start: _Optional[_Union[StartEngine, _Mapping]] = ..., stop: _Optional[_Union[StopEngine, _Mapping]] = ...) -> None: ...
 
 class PrepareEngine(_message.Message):
-    __slots__ = ("run", "agent", "workers", "realtime", "files_folder")
+    __slots__ = ("run", "agent", "workers", "realtime", "files_folder", "ledger_folder")
     RUN_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     REALTIME_FIELD_NUMBER: _ClassVar[int]
     FILES_FOLDER_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_FOLDER_FIELD_NUMBER: _ClassVar[int]
     run: _common_pb2.RunAssignment
     agent: str
     workers: int
     realtime: bool
     files_folder: str
-    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ..., files_folder: _Optional[str] = ...) -> None: ...
+    ledger_folder: str
+    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ..., files_folder: _Optional[str] = ..., ledger_folder: _Optional[str] = ...) -> None: ...
 
 class StartEngine(_message.Message):
     __slots__ = ("t0_mono_ns",)
@@ -41,18 +43,20 @@ class StopEngine(_message.Message):
     def __init__(self) -> None: ...
 
 class EngineEvent(_message.Message):
-    __slots__ = ("ready", "started", "snapshot", "finished", "failed")
+    __slots__ = ("ready", "started", "snapshot", "finished", "failed", "cleaning_up")
     READY_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
+    CLEANING_UP_FIELD_NUMBER: _ClassVar[int]
     ready: EngineReady
     started: EngineStarted
     snapshot: _common_pb2.Snapshot
     finished: EngineFinished
     failed: _common_pb2.Failure
-    def __init__(self, ready: _Optional[_Union[EngineReady, _Mapping]] = ..., started: _Optional[_Union[EngineStarted, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.Snapshot, _Mapping]] = ..., finished: _Optional[_Union[EngineFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
+    cleaning_up: _common_pb2.CleaningUp
+    def __init__(self, ready: _Optional[_Union[EngineReady, _Mapping]] = ..., started: _Optional[_Union[EngineStarted, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.Snapshot, _Mapping]] = ..., finished: _Optional[_Union[EngineFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., cleaning_up: _Optional[_Union[_common_pb2.CleaningUp, _Mapping]] = ...) -> None: ...
 
 class EngineReady(_message.Message):
     __slots__ = ("facts_json", "interval_count", "grace_ns")

@@ -13,6 +13,7 @@ from ldapslam.agent.run import (
     AgentRun,
     AgentRunEvent,
     AgentRunState,
+    CleanUpProgressed,
     CoordinatorHeard,
     DrainEngine,
     EngineExited,
@@ -26,6 +27,7 @@ from ldapslam.agent.run import (
     LeaveFleet,
     PrepareReceived,
     RefuseEvent,
+    ReportCleanUp,
     ReportFailed,
     ReportFinished,
     ReportInterval,
@@ -87,6 +89,7 @@ EVENTS: tuple[AgentRunEvent, ...] = (
     CoordinatorHeard(),
     TimePassed(),
     TerminateRequested("SIGTERM"),
+    CleanUpProgressed(7),
 )
 (
     _PREPARE,
@@ -106,6 +109,7 @@ EVENTS: tuple[AgentRunEvent, ...] = (
     _HEARD,
     _TIME,
     _TERMINATE,
+    _CLEAN_UP,
 ) = range(len(EVENTS))
 
 #: State -> number of an event above -> state after it; what is not here is refused.
@@ -154,6 +158,7 @@ EDGES: dict[AgentRunState, dict[int, AgentRunState]] = {
         _HEARD: State.ARMED,
         _TIME: State.ARMED,
         _TERMINATE: State.DRAINING,
+        _CLEAN_UP: State.ARMED,
     },
     State.RUNNING: {
         _PREPARE: State.RUNNING,
@@ -168,6 +173,7 @@ EDGES: dict[AgentRunState, dict[int, AgentRunState]] = {
         _HEARD: State.RUNNING,
         _TIME: State.RUNNING,
         _TERMINATE: State.DRAINING,
+        _CLEAN_UP: State.RUNNING,
     },
     State.DRAINING: {
         _PREPARE: State.DRAINING,
@@ -183,6 +189,7 @@ EDGES: dict[AgentRunState, dict[int, AgentRunState]] = {
         _HEARD: State.DRAINING,
         _TIME: State.DRAINING,
         _TERMINATE: State.DRAINING,
+        _CLEAN_UP: State.DRAINING,
     },
 }
 
@@ -236,6 +243,16 @@ def test_an_engine_through_with_its_counts_ends_the_run_before_its_plan_does() -
         ReportFinished("r", "", 1, FACTS)
     ]
     assert agent.state is State.IDLE
+
+
+def test_a_clean_up_that_makes_progress_may_take_longer_than_the_drain() -> None:
+    agent = agent_in(State.DRAINING)
+    limit_ns = GRACE_NS + DRAIN_SLACK_NS
+    report = ReportCleanUp("r", 700)
+    assert agent.handle(CleanUpProgressed(700), 3 * S + limit_ns) == [report]
+    assert agent.handle(TimePassed(), 3 * S + 2 * limit_ns - 1) == []
+    commands = agent.handle(TimePassed(), 3 * S + 2 * limit_ns)
+    assert "did not end its drain" in str(failure_in(commands))
 
 
 def test_sequence_numbers_begin_anew_with_each_run() -> None:

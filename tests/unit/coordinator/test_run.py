@@ -16,6 +16,7 @@ from ldapslam.coordinator.run import (
     AgentStarted,
     AgentVanished,
     CancelRequested,
+    CleanUpProgressed,
     Command,
     ConcludeRun,
     PrepareAgents,
@@ -94,6 +95,7 @@ EVENTS: tuple[RunEvent, ...] = (
     AgentVanished("a", 4 * S, "silent"),
     CancelRequested("me"),
     TimePassed(),
+    CleanUpProgressed("a", 7),
 )
 LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.QUEUED, AgentsAssigned): RunState.PREPARING,
@@ -104,6 +106,7 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.PREPARING, AgentVanished): RunState.DRAINING,
     (RunState.PREPARING, CancelRequested): RunState.DRAINING,
     (RunState.PREPARING, TimePassed): RunState.PREPARING,
+    (RunState.PREPARING, CleanUpProgressed): RunState.PREPARING,
     (RunState.READY, AgentPrepared): RunState.READY,
     (RunState.READY, AgentStarted): RunState.READY,
     (RunState.READY, AgentFinished): RunState.DRAINING,
@@ -111,6 +114,7 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.READY, AgentVanished): RunState.DRAINING,
     (RunState.READY, CancelRequested): RunState.DRAINING,
     (RunState.READY, TimePassed): RunState.READY,
+    (RunState.READY, CleanUpProgressed): RunState.READY,
     (RunState.RUNNING, AgentPrepared): RunState.RUNNING,
     (RunState.RUNNING, AgentStarted): RunState.RUNNING,
     (RunState.RUNNING, AgentFinished): RunState.RUNNING,
@@ -118,12 +122,14 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.RUNNING, AgentVanished): RunState.DRAINING,
     (RunState.RUNNING, CancelRequested): RunState.DRAINING,
     (RunState.RUNNING, TimePassed): RunState.RUNNING,
+    (RunState.RUNNING, CleanUpProgressed): RunState.RUNNING,
     (RunState.DRAINING, AgentPrepared): RunState.DRAINING,
     (RunState.DRAINING, AgentStarted): RunState.DRAINING,
     (RunState.DRAINING, AgentFinished): RunState.DRAINING,
     (RunState.DRAINING, AgentFailed): RunState.DRAINING,
     (RunState.DRAINING, AgentVanished): RunState.DRAINING,
     (RunState.DRAINING, TimePassed): RunState.DRAINING,
+    (RunState.DRAINING, CleanUpProgressed): RunState.DRAINING,
 }
 
 
@@ -144,6 +150,16 @@ def test_every_event_in_every_state_does_what_the_table_says(
     else:
         assert not any(isinstance(command, RefuseEvent) for command in commands)
         assert run.state is expected
+
+
+def test_a_clean_up_that_makes_progress_may_take_longer_than_the_drain() -> None:
+    run = run_in(RunState.DRAINING)
+    limit_ns = LIMITS.grace_ns + LIMITS.slack_ns
+    assert run.handle(CleanUpProgressed("b", 9), PLAN_OVER_NS + limit_ns - 1) == []
+    assert run.handle(TimePassed(), PLAN_OVER_NS + 2 * limit_ns - 2) == []
+    assert run.state is RunState.DRAINING
+    run.handle(TimePassed(), PLAN_OVER_NS + 2 * limit_ns)
+    assert run.state is RunState.FAILED
 
 
 def test_the_straight_way_from_queue_to_finish() -> None:
