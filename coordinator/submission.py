@@ -13,14 +13,14 @@ import secrets
 import socket
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ldapslam.coordinator.fleet import Selection
+from ldapslam.coordinator.report_plan import report_plan
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.jobs.errors import AgentVersionMismatch
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.phases import interval_boundaries_ns, phase_spans
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.phases import phase_spans
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.messages import (
     PROTOCOL_VERSION,
@@ -31,7 +31,6 @@ from ldapslam.proto.messages import (
 from ldapslam.proto.operator_pb2 import SubmitJobRequest
 from ldapslam.reports.results.records import RunRecord, utc_text
 
-_NS_PER_S = 1e9
 _SEED_BITS = 64
 
 
@@ -126,7 +125,7 @@ def _record(
         seed=seed,
         submitted_utc=utc_text(now_utc),
         submitted_by=request.submitted_by,
-        plan=_plan(job),
+        plan=report_plan(job),
         manifest={
             "ldapslam": build_version(),
             "job_file": request.job_file,
@@ -141,32 +140,3 @@ def _record(
             },
         },
     )
-
-
-def _plan(job: Job) -> dict[str, Any]:
-    """What the reports need to know of the job."""
-    return {
-        "phases": [
-            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
-            for span in phase_spans(job.run)
-        ],
-        "boundaries_ns": list(interval_boundaries_ns(job.run)),
-        "streams": [_stream(stream) for stream in job.streams],
-        "validity": job.validity.model_dump(mode="json", by_alias=True),
-        "thresholds": list(job.thresholds),
-    }
-
-
-def _stream(stream: Stream) -> dict[str, Any]:
-    load = stream.load
-    rate = load.open.rate if load.open and not load.open.stages else None
-    return {
-        "name": stream.name,
-        "target": stream.target,
-        "model": "open" if load.open else "closed",
-        "rate_per_s": rate.events / rate.per_ns * _NS_PER_S if rate else None,
-        "clients": load.closed.clients if load.closed else None,
-        "operations": [
-            {"name": name, "kind": kind} for name, kind in stream.request_names
-        ],
-    }

@@ -132,12 +132,20 @@ def _with_ms(value_us: float | None) -> str:
 
 def _load(stream: StreamSummary) -> str:
     if stream.model == "open" and stream.rate_per_s is not None:
-        load = f"{stream.rate_per_s:,.6g}/s open loop"
+        load = f"{_rate(stream)} open loop"
     elif stream.clients is not None:
         load = f"{_counted(stream.clients, 'client')} closed loop"
     else:
         load = stream.model
     return grouped(f"{stream.name} ({load} on {stream.target})")
+
+
+def _rate(stream: StreamSummary) -> str:
+    rate = f"{stream.rate_per_s:,.6g}/s"
+    peak = stream.peak_rate_per_s
+    if peak is None or peak <= (stream.rate_per_s or 0) * 1.001:
+        return rate
+    return f"{rate} on average, at most {peak:,.6g}/s,"
 
 
 def _basis(summary: Summary) -> tuple[Block, ...]:

@@ -105,8 +105,10 @@ class StreamSummary:
     target: str
     #: 'open' or 'closed'.
     model: str
-    #: Arrivals per s of an open stream; clients of a closed one.
+    #: Arrivals per s of an open stream, on average and at most; clients of a closed
+    #: one.
     rate_per_s: float | None
+    peak_rate_per_s: float | None
     clients: int | None
     #: Sessions after which it ends; None: with the run.
     count: int | None
@@ -267,6 +269,7 @@ def _stream(
         target=planned.get("target", ""),
         model=planned.get("model", ""),
         rate_per_s=planned.get("rate_per_s"),
+        peak_rate_per_s=planned.get("peak_rate_per_s"),
         clients=planned.get("clients"),
         count=planned.get("count"),
         engine=planned.get("engine", "native"),

@@ -45,16 +45,7 @@ def test_a_job_becomes_a_run() -> None:
         {"name": "measure", "start_ns": 0, "end_ns": 1_000_000_000}
     ]
     assert record.plan["boundaries_ns"][-1] == S
-    assert record.plan["streams"] == [
-        {
-            "name": "readers",
-            "target": "replica",
-            "model": "closed",
-            "rate_per_s": None,
-            "clients": 3,
-            "operations": [{"name": "search", "kind": "search"}],
-        }
-    ]
+    assert [stream["name"] for stream in record.plan["streams"]] == ["readers"]
     assert Validity.model_validate(record.plan["validity"]) == Validity()
     assert submission.limits == RunLimits(planned_ns=S, grace_ns=S)
     assert submission.selection == Selection(most=3)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the reports need to know of a job, as plain data in the run's record. Pure.
+
+Reports never read job files: what an operation counts as success, which of a session's
+requests is its first, when a stream starts and ends is written down here, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.phases import interval_boundaries_ns, measure_span, phase_spans
+from ldapslam.jobs.plan import StreamPlan, agent_plan, planned_arrivals
+from ldapslam.jobs.profile import peak_rate
+from ldapslam.jobs.scripts import NO_VARIABLE, OperationPlan
+
+_NS_PER_S = 1e9
+
+
+def report_plan(job: Job) -> dict[str, Any]:
+    """The `plan` of a RunRecord."""
+    # one agent drives every stream, and its share of a total is all of it
+    whole = agent_plan(job, agent_index=0, agent_count=1, seed=0)
+    return {
+        "phases": [
+            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
+            for span in phase_spans(job.run)
+        ],
+        "boundaries_ns": list(interval_boundaries_ns(job.run)),
+        "streams": [
+            _stream(job, stream, planned)
+            for stream, planned in zip(job.streams, whole.streams, strict=True)
+        ],
+        "validity": job.validity.model_dump(mode="json", by_alias=True),
+        "thresholds": list(job.thresholds),
+    }
+
+
+def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
+    compiled = {operation.name: operation for operation in planned.operations}
+    first = {planned.operations[script.steps[0][0]].name for script in planned.scripts}
+    return {
+        "name": planned.name,
+        "target": planned.target,
+        "uris": list(planned.uris),
+        "engine": planned.engine,
+        "model": planned.model,
+        **_rates(job, stream, planned),
+        "clients": planned.connections if planned.model == "closed" else None,
+        "connections": planned.total_connections,
+        "count": planned.total_operations or None,
+        "start_ns": planned.start_ns,
+        "end_ns": planned.end_ns or None,
+        "operations": [
+            {"name": name, "kind": kind, **_operation(compiled.get(name), first)}
+            for name, kind in stream.request_names
+        ],
+    }
+
+
+def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | None]:
+    """Mean over the part of the measure phase in which the stream is at work."""
+    measure = measure_span(job.run)
+    start_ns = max(measure.start_ns, planned.start_ns)
+    end_ns = min(measure.end_ns, planned.end_ns or measure.end_ns)
+    if planned.model != "open" or end_ns <= start_ns:
+        return {"rate_per_s": None, "peak_rate_per_s": None}
+    arrivals = planned_arrivals(job.run, stream, start_ns, end_ns)
+    mean = arrivals / (end_ns - start_ns) * _NS_PER_S
+    return {
+        "rate_per_s": round(mean, 6),
+        "peak_rate_per_s": round(peak_rate(planned.profile) * _NS_PER_S, 6),
+    }
+
+
+def _operation(operation: OperationPlan | None, first: set[str]) -> dict[str, Any]:
+    if operation is None:
+        return {}  # of a stream that the engine does not drive
+    return {
+        "success_codes": list(operation.success_codes),
+        "expected_codes": list(operation.expected_codes),
+        "is_first": operation.name in first,
+        "is_paged": operation.cookie_variable != NO_VARIABLE,
+    }
