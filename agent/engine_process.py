@@ -40,6 +40,7 @@ from ldapslam.agent.host import (
     shares_host,
     usable_cores,
 )
+from ldapslam.agent.replays import with_traces
 from ldapslam.agent.run_ledgers import RunLedgers, added, run_ledgers
 from ldapslam.jobs.errors import (
     BindRejected,
@@ -130,6 +131,7 @@ class RunProcess:
     def execute(self) -> None:
         check_open_files(self._plan, raise_open_files())
         targets = self._ask_targets()
+        self._plan, replays = with_traces(self._plan, Path(self._request.files_folder))
         self._facts = {
             "host": host_facts(),
             "targets": targets,
@@ -137,6 +139,7 @@ class RunProcess:
             "shares_host_with_target": shares_host(
                 address for target in targets for address in target["addresses"]
             ),
+            **({"replays": replays} if replays else {}),
         }
         run_id, folder = self._run.run_id, self._request.ledger_folder
         with run_ledgers(folder, run_id, self._plan) as ledgers:

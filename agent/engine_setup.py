@@ -25,6 +25,7 @@ _NOT_SETTINGS = {
     "operations",
     "scripts",
     "python",
+    "replay",
 }
 
 

@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.fault import Fault, expected
 from ldapslam.jobs.profile import Segment, hold, peak_rate
 from ldapslam.jobs.sections import (
     Count,
     CountOrDuration,
     CountOrDurationField,
     Duration,
+    Kind,
     RateField,
     Section,
+    Text,
     checked,
 )
 from ldapslam.jobs.stages import RateFile, Stages, segments
@@ -115,17 +118,65 @@ class Open(Section):
         return max(1, math.ceil(peak_rate(self.segments(until_ns)) * wait_ns))
 
 
+AS_FAST_AS_POSSIBLE = "max"
+_SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x", re.ASCII)
+
+
+def _checked_speed(text: str) -> str:
+    match = _SPEED.fullmatch(text)
+    if text != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
+        raise expected(
+            "a speed such as '1x' or '10x'", text, "as fast as possible is 'max'"
+        )
+    return text
+
+
+class Replayed(Section):
+    """As in the log of a directory, of a stream of the type `replay`: each request is
+    due at its time, on the connection it came on. One that finds that busy waits; its
+    response time counts from when it was due."""
+
+    connections: Annotated[Count, Field(le=MAX_CLIENTS)] = Field(
+        description="connections, in total over all agents: as many as the log's that "
+        "are open at one time, which `ldapslam replay run --print-job` counts",
+        examples=[16],
+    )
+    speed: Annotated[Text, AfterValidator(_checked_speed), Kind("speed")] = Field(
+        default="1x",
+        description="how many times as fast as the log: 1x, 10x, 0.5x; max: each "
+        "connection sends its next request when the last one is answered",
+    )
+
+    @property
+    def factor(self) -> float | None:
+        """None: as fast as possible."""
+        match = _SPEED.fullmatch(self.speed)
+        return float(match[1]) if match else None
+
+
 class Load(Section):
     """How a stream's requests arrive: in a closed or in an open loop."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open")
+    exactly_one: ClassVar[tuple[str, ...]] = ("closed", "open", "replay")
 
     closed: Closed | None = Field(default=None, description="a number of clients")
     open: Open | None = Field(default=None, description="a rate")
+    replay: Replayed | None = Field(
+        default=None, description="as in a log; for streams of the type `replay`"
+    )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are due at times that do not depend on the server."""
+        if self.replay is not None:
+            return self.replay.factor is not None
+        return self.open is not None
 
     @property
     def connections(self) -> int:
         """In total over all agents; a closed loop's client has one each."""
         if self.closed:
             return self.closed.clients
+        if self.replay:
+            return self.replay.connections
         return self.open.connections if self.open else 0

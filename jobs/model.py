@@ -30,6 +30,7 @@ from ldapslam.jobs.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
 from ldapslam.jobs.bind import Bind, Sasl, Secret
 from ldapslam.jobs.connection import Connection, Tls
 from ldapslam.jobs.fault import Fault, expected
+from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.sections import (
     Count,
     Duration,
@@ -170,6 +171,9 @@ class Stream(Section):
     python: PythonStream | None = Field(
         default=None, description="instead of `operations`: a Python class"
     )
+    replay: Replay | None = Field(
+        default=None, description="instead of `operations`: a directory's log"
+    )
     count: Annotated[Count, Field(le=1 << 53)] | None = Field(
         default=None,
         description="end the stream after this many operations, or sequences, in "
@@ -204,6 +208,8 @@ class Stream(Section):
         order of the engine's numbers."""
         if self.python is not None:
             return [(name, PYTHON_KIND) for name in self.python.operations]
+        if self.replay is not None:
+            return [(kind, kind) for kind in KINDS]
         names = {
             request.name: request.kind
             for session in sessions_of(self.operations)
@@ -336,6 +342,9 @@ class Job(Section):
         """The job with overrides and defaults filled in, as JSON, which is a job file
         too: it loads as an equal job."""
         content = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for stream in content["streams"]:
+            if not stream["operations"]:  # it says otherwise what it sends
+                del stream["operations"]
         return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
     def canonical_hash(self) -> str:

@@ -24,6 +24,7 @@ from ldapslam.jobs.phases import (
     planned_end_ns,
 )
 from ldapslam.jobs.profile import Profile, arrivals_by, profile_of
+from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.scripts import OperationPlan, ScriptPlan, Scripts, compile_streams
 from ldapslam.jobs.secrets import SecretRef
 
@@ -38,6 +39,20 @@ class PythonPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Names of what the class records; its numbers in reports are their order.
     operations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """A stream whose requests are a log's; each agent makes a trace of its part."""
+
+    #: What the job file says of it, and the log's files on this host.
+    replay: Replay
+    logs: tuple[Path, ...]
+    #: None: as fast as possible.
+    speed: float | None
+    #: Since T0: when the log begins, and what is beyond the run.
+    start_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -102,6 +117,11 @@ class StreamPlan:
     scripts: tuple[ScriptPlan, ...]
     #: None: the engine drives the stream.
     python: PythonPlan | None = None
+    #: None: the scripts make the requests.
+    replay: ReplayPlan | None = None
+    #: File, on this host, of the requests that the engine sends in place of what the
+    #: scripts would; the agent makes it and sets this (dataclasses.replace).
+    trace: str | None = None
 
     @property
     def engine(self) -> str:
@@ -188,7 +208,7 @@ def _stream_plan(
         realm=sasl.realm if sasl else None,
         connect_timeout_ns=connection.connect_timeout_ns,
         request_timeout_ns=stream.request_timeout_ns,
-        model="open" if load.open else "closed",
+        model="open" if load.is_open else "closed",
         connections=share(load.connections, count, index),
         first_connection=index,
         connection_stride=count,
@@ -214,6 +234,7 @@ def _stream_plan(
         operations=scripts.operations,
         scripts=scripts.scripts,
         python=_python_plan(stream),
+        replay=_replay_plan(job, stream),
     )
 
 
@@ -246,6 +267,19 @@ def _python_plan(stream: Stream) -> PythonPlan | None:
         return None
     python = stream.python
     return PythonPlan(python.class_path, python.options, tuple(python.operations))
+
+
+def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:
+    if stream.replay is None or stream.load.replay is None:
+        return None
+    measure = measure_span(job.run)
+    return ReplayPlan(
+        stream.replay,
+        tuple(Path(_path(job, name) or name) for name in stream.replay.logs),
+        stream.load.replay.factor,
+        measure.start_ns + stream.start_after_ns,
+        min(measure.end_ns, stream.stop_after_ns or measure.end_ns),
+    )
 
 
 def _path(job: Job, name: str | None) -> str | None:

@@ -29,6 +29,9 @@ MAX_INTERVALS = 200_000
 
 _T = TypeVar("_T")
 
+#: Keys of a stream of which exactly one says what it sends.
+_WAYS = ("operations", "python", "replay")
+
 
 def check_references(tree: Tree) -> Iterator[Finding]:
     """The faults between fields of a job's expanded tree."""
@@ -100,15 +103,37 @@ def _streams(tree: Tree) -> Iterator[Finding]:
 
 
 def _what_is_sent(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
-    given = [key for key in ("operations", "python") if stream.get(key) is not None]
+    given = [key for key in _WAYS if stream.get(key) is not None]
     if not given:
         info = field_of(Stream, "operations")
         hint = info.description if info else None
         fault = Fault("the key 'operations' is missing", f"operations: {hint}")
         yield Finding(path, fault, at_key=True)
     elif len(given) > 1:
-        fault = Fault("a stream has operations or a Python class, got both", "keep one")
-        yield Finding((*path, "python"), fault, at_key=True)
+        fault = Fault(f"a stream has one of {one_of(_WAYS)}, got both", "keep one")
+        yield Finding((*path, given[1]), fault, at_key=True)
+    yield from _replay_or_not(stream, path)
+
+
+def _replay_or_not(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
+    """A replay's load is the log's, and no other stream's."""
+    load = stream.get("load")
+    if not isinstance(load, dict) or not load:
+        return
+    if "replay" in load and stream.get("replay") is None:
+        fault = Fault(
+            "this load is for streams of the type 'replay'", "write closed or open"
+        )
+        yield Finding((*path, "load", "replay"), fault, at_key=True)
+    elif "replay" not in load and stream.get("replay") is not None:
+        fault = Fault(
+            "a replay's requests come as in its log",
+            "write load: {replay: {connections: 16, speed: 1x}}",
+        )
+        yield Finding((*path, "load"), fault, at_key=True)
+    if stream.get("replay") is not None and stream.get("count") is not None:
+        fault = Fault("a replay ends with its log", "remove the count")
+        yield Finding((*path, "count"), fault, at_key=True)
 
 
 def _idle_agents(job: dict[str, Any]) -> Iterator[Finding]:
@@ -134,9 +159,11 @@ def _idle_agents(job: dict[str, Any]) -> Iterator[Finding]:
 
 def _connections(stream: dict[str, Any]) -> int | None:
     load = mapping(stream.get("load"))
-    closed, opened = load.get("closed"), load.get("open")
+    closed, opened, replay = (load.get(key) for key in ("closed", "open", "replay"))
     if isinstance(closed, dict):
         number = closed.get("clients")
+    elif isinstance(replay, dict):
+        number = replay.get("connections")
     else:
         default = Open.model_fields["connections"].default
         number = mapping(opened).get("connections", default)

@@ -14,6 +14,7 @@ from pathlib import Path
 from ldapslam.jobs.model import Stream
 from ldapslam.jobs.operations.add import Add
 from ldapslam.jobs.pattern import parse_pattern
+from ldapslam.jobs.replay.options import KINDS, UNBIND
 from ldapslam.jobs.result_codes import outcome_codes
 from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.sequence import ENTRY_DN, Request, Session, sessions_of
@@ -101,7 +102,9 @@ def compile_streams(
     streams: Iterable[Stream], places: Mapping[str, Path]
 ) -> list[Scripts]:
     """What each stream sends; files of values are found in `places`, by name."""
-    compiled = [_Stream(stream).compile() for stream in streams]
+    compiled = [
+        _REPLAYED if stream.replay else _Stream(stream).compile() for stream in streams
+    ]
     numbered = iter(
         number_uniques([text for one in compiled for text in one.templates])
     )
@@ -198,6 +201,28 @@ class _Stream:
             ledger_take=compiled.take.variable if compiled.take else NO_VARIABLE,
             ledger_order=compiled.take.order if compiled.take else "fifo",
         )
+
+
+def _replayed() -> Scripts:
+    """What a replay may send: its trace has the requests and names these operations."""
+    placeholder = compile_template(UNBIND)
+    return Scripts(
+        tuple(
+            OperationPlan(
+                name=kind,
+                kind=kind,
+                response_tag=tag,
+                template=placeholder,
+                success_codes=success_codes,
+                action="request" if tag else "unbind",
+            )
+            for kind, (tag, success_codes) in KINDS.items()
+        ),
+        tuple(ScriptPlan(1, ((number, 0),)) for number in range(len(KINDS))),
+    )
+
+
+_REPLAYED = _replayed()
 
 
 def _ledgers(sessions: Sequence[Session]) -> dict[str, bool]:

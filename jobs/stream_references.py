@@ -15,6 +15,7 @@ from ldapslam.jobs.fault import Fault, did_you_mean, got
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.overrides import path_text
 from ldapslam.jobs.pattern import parse_pattern
+from ldapslam.jobs.replay.options import KINDS
 from ldapslam.jobs.sequence import CONNECTION_KINDS, abandoned_name, request_name
 from ldapslam.jobs.tree import Finding, Path
 
@@ -74,6 +75,8 @@ def _request(
 
 def request_names(stream: dict[str, Any]) -> set[str]:
     """What reports call the operations of a stream."""
+    if stream.get("replay") is not None:
+        return set(KINDS)
     python = mapping(stream.get("python"))
     names = {name for name in items(python.get("operations")) if isinstance(name, str)}
     for request in requests_of(stream, ()):
@@ -192,7 +195,7 @@ def _sequences(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
             continue
         where: Path = (*path, "operations", index)
         for key in _STEP_KEYS:
-            if key in operation:
+            if operation.get(key):
                 fault = Fault(f"a sequence has no {key!r}", "write it at its steps")
                 yield Finding((*where, key), fault, at_key=True)
         yield from _steps(steps, (*where, "sequence"))
@@ -202,7 +205,8 @@ def _steps(steps: list[dict[str, Any]], path: Path) -> Iterator[Finding]:
     for index, step in enumerate(steps):
         is_last = index == len(steps) - 1
         if "think" in step:
-            beside = [key for key in (*_STEP_KEYS, "repeat", "name") if key in step]
+            beside = [key for key in (*_STEP_KEYS, "name") if step.get(key)]
+            beside += ["repeat"] if step.get("repeat", 1) != 1 else []
             if beside:
                 fault = Fault(f"a pause has no {beside[0]!r}", "leave it out")
                 yield Finding((*path, index, beside[0]), fault, at_key=True)
@@ -218,7 +222,7 @@ def _steps(steps: list[dict[str, Any]], path: Path) -> Iterator[Finding]:
                 "nothing can follow an unbind in its sequence", "make it the last step"
             )
             yield Finding((*path, index + 1), fault)
-        if "unbind" in step and "repeat" in step:
+        if "unbind" in step and step.get("repeat", 1) != 1:
             fault = Fault("an unbind cannot be repeated", "leave it out")
             yield Finding((*path, index, "repeat"), fault, at_key=True)
 

@@ -12,7 +12,31 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ldapslam.jobs.fields import AttributeName
-from ldapslam.jobs.sections import Count, Duration, Flag, Kind, Section, Text
+from ldapslam.jobs.sections import (
+    Count,
+    Duration,
+    FileName,
+    Flag,
+    Kind,
+    Section,
+    Text,
+)
+
+#: What a replay can send: the tag of the response, and result codes that are success.
+#: The order is that of the engine's numbers.
+KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
+    "search": (0x65, (0,)),
+    "compare": (0x6F, (5, 6)),
+    "bind": (0x61, (0,)),
+    "add": (0x69, (0,)),
+    "modify": (0x67, (0,)),
+    "delete": (0x6B, (0,)),
+    "modify_dn": (0x6D, (0,)),
+    "extended": (0x78, (0,)),
+    "unbind": (0, ()),
+}
+#: An unbind request, without its messageID.
+UNBIND = b"\x42\x00"
 
 
 class ReplayedBinds(Section):
@@ -57,7 +81,7 @@ class Replay(Section):
     """A replay of a log: its requests, each on a connection that stands for the one it
     came on, in that order. Anonymous binds go with the simple ones."""
 
-    logs: list[Text] = Field(
+    logs: list[FileName] = Field(
         min_length=1,
         description="files of OpenLDAP (loglevel stats) or 389 Directory Server, in "
         "any order, also compressed with gzip; relative to the job file",

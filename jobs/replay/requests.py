@@ -18,21 +18,6 @@ from ldapslam.jobs.template import Node
 
 WHO_AM_I = "1.3.6.1.4.1.4203.1.11.3"
 
-#: What a replay can send: the tag of the response, and result codes that are success.
-#: The order is that of the engine's numbers.
-KINDS: dict[str, tuple[int, tuple[int, ...]]] = {
-    "search": (0x65, (0,)),
-    "compare": (0x6F, (5, 6)),
-    "bind": (0x61, (0,)),
-    "add": (0x69, (0,)),
-    "modify": (0x67, (0,)),
-    "delete": (0x6B, (0,)),
-    "modify_dn": (0x6D, (0,)),
-    "extended": (0x78, (0,)),
-    "unbind": (0, ()),
-}
-UNBIND = b"\x42\x00"
-
 _SCOPES = {"base": 0, "one": 1, "sub": 2, "children": 3}
 _DEREF = {"never": 0, "searching": 1, "finding": 2, "always": 3}
 _REPLACE = 2

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from ldapslam.jobs.replay.log import Log
-from ldapslam.jobs.replay.requests import KINDS, UNBIND, Requests, Skipped
+from ldapslam.jobs.replay.options import KINDS, UNBIND
+from ldapslam.jobs.replay.requests import Requests, Skipped
 
 _HEADER = struct.Struct("<8sQQQ")
 _RECORD = struct.Struct("<QQQIIII")

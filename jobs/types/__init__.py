@@ -16,6 +16,7 @@ from ldapslam.jobs.types.burst import Burst
 from ldapslam.jobs.types.mix import Mix
 from ldapslam.jobs.types.prime import Prime
 from ldapslam.jobs.types.python import Python
+from ldapslam.jobs.types.replay import Replay
 from ldapslam.jobs.types.search_modify import SearchModify
 
 ENTRY_POINTS = "ldapslam.job_types"
@@ -29,6 +30,7 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
     Burst,
     Prime,
     Python,
+    Replay,
 )
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from ldapslam.agent import _engine
 from ldapslam.jobs.replay.log import Log, Operation, Session
-from ldapslam.jobs.replay.options import Replay
-from ldapslam.jobs.replay.requests import KINDS, Requests
-from ldapslam.jobs.replay.requests import UNBIND as UNBIND_REQUEST
+from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.replay.options import UNBIND as UNBIND_REQUEST
+from ldapslam.jobs.replay.requests import Requests
 from ldapslam.jobs.replay.trace import Pace, Schedule, schedule, write_trace
 from support.engine import (
     BACKLOG_WAIT,
@@ -123,7 +123,7 @@ def test_requests_arrive_at_the_times_of_the_log(
     assert made.last_ns == 50 * MS + 398 * MS // factor
     # sent when due: the send lag is that of any open stream
     lag = result.histogram(SEND_LAG, operation=SEARCH)
-    assert lag.percentile(50) < MS
+    assert (lag.percentile(50) or S) < MS
     ends_ns = result.snapshots[-1]["end_ns"]
     assert ends_ns < 2 * S, "the run ends with the last request of the log"
 
