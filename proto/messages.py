@@ -205,7 +205,7 @@ def snapshot_message(
         )
         for name in _SET_UP_TIMES:
             setattr(stream, name, row.get(name) or b"")
-        if (last_done_ns := row.get("last_done_ns")) is not None:
+        if last_done_ns := row.get("last_done_ns"):  # none: 0, or None
             stream.last_done_ns = last_done_ns
         message.streams.append(stream)
     for row in snapshot["workers"]:

@@ -884,7 +884,7 @@ stream_dict(const struct slam_stream_record *s, size_t index)
          put_u64(d, "notices", s->notices) ||
          put_u64(d, "stamps_missing", s->stamps_missing) ||
          put_u64(d, "in_flight", s->in_flight) || put_u64(d, "backlog", s->backlog) ||
-         put_u64(d, "last_completion_ns", s->last_completion_ns)))
+         put_u64(d, "last_done_ns", s->last_completion_ns)))
         Py_CLEAR(d);
     for (size_t i = 0; d && i < SLAM_SET_UP_TIMES; i++)
         if (put(d, times[i], pack_histogram(&s->set_up[i])))
