@@ -28,8 +28,8 @@ def named_files(
         info = field_of(section, key)
         if info is None:
             continue
-        if _is_file(info) and isinstance(value, str):
-            yield where, value
+        if _is_file(info):
+            yield from _names(value, where)
             continue
         inner = sections_in(info.annotation)
         for of_item in (one for one, in_list in inner if in_list):
@@ -39,6 +39,13 @@ def named_files(
             yield from named_files(alone, value, where)
         if not inner:
             yield from _in_patterns(value, where)
+
+
+def _names(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        yield from _names(item, (*path, index))
 
 
 def _is_file(info: FieldInfo) -> bool:

@@ -39,8 +39,8 @@ DNs, in the assertion values of filters and in attribute values.
     [sequentialfile:PATH]  its lines in turn, then again; the fleet as a whole
                        sends each once a round; [streamfile:PATH] is the same
     [timestamp]        now, such as 20180102030405.678Z
-    [timestamp:format=F]   F: generalized, milliseconds, seconds (after 1970), or
-                       made of yyyy MM dd HH mm ss SSS 'text' and punctuation
+    [timestamp:format=F]   F: generalized, milliseconds or seconds (after 1970),
+                       or of yyyy MM dd HH mm ss SSS 'text' and punctuation
     [timestamp:min=T1:max=T2]  a time between two at random (given like
                        20180102030405Z), also with :format=F after it
     [uuid]             a random UUID

@@ -24,8 +24,6 @@ out; a Fault names the line.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -145,18 +143,15 @@ def _at(name: str, line: int, fault: Fault) -> Fault:
 
 def _table(text: str, name: str) -> RateTable:
     points: list[tuple[int, StageRate]] = []
-    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
     is_first = True
-    for row in reader:
-        cells = [cell.strip() for cell in row]
-        if not any(cells) or cells[0].startswith("#"):
-            continue
+    for number, line in _contents(text.splitlines()):
+        cells = [cell.strip().strip('"') for cell in line.split(",")]
         was_first, is_first = is_first, False
         if was_first and not cells[0][:1].isdigit():
             continue  # the header
         try:
             if len(cells) != 2:
-                raise Fault(f"expected a time and a rate, got {got(','.join(cells))}")
+                raise Fault(f"expected a time and a rate, got {got(line)}")
             points.append((_time(cells[0]), _table_rate(cells[1])))
             if len(points) > MAX_STEPS:
                 raise Fault(f"expected at most {MAX_STEPS} rates, got more")
@@ -165,7 +160,7 @@ def _table(text: str, name: str) -> RateTable:
                     f"expected times that rise, got {got(cells[0])} after a later one"
                 )
         except Fault as fault:
-            raise _at(name, reader.line_num, fault) from None
+            raise _at(name, number, fault) from None
     if not points:
         raise Fault(f"{name!r}: expected rows of time and rate, got none")
     if points[0][0]:

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of arrival rates over time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.jobs.profile import (
+    FOREVER_NS,
+    Profile,
+    Segment,
+    arrivals_by,
+    between,
+    final_rate,
+    hold,
+    peak_rate,
+    profile_of,
+    ramp,
+    rate_at,
+    sine,
+)
+from ldapslam.jobs.units import NS_PER_S
+
+PER_S = 1 / NS_PER_S
+
+rates = st.floats(0, 1e6).map(lambda per_s: per_s * PER_S)
+durations = st.integers(1, 3600 * NS_PER_S)
+linear = st.builds(ramp, rates, rates, durations)
+swings = st.builds(
+    lambda mean, share, period_ns, duration_ns: sine(
+        mean, mean * share, period_ns, duration_ns
+    ),
+    rates,
+    st.floats(0, 1),
+    durations,
+    durations,
+)
+segments = st.one_of(linear, swings)
+profiles = st.lists(segments, min_size=1, max_size=6).map(tuple)
+
+
+def length_ns(profile: Profile) -> int:
+    return sum(segment.duration_ns for segment in profile)
+
+
+def integral(segment: Segment, end_ns: float, steps: int = 2_000) -> float:
+    """Of the rate, by the midpoint rule."""
+    width = end_ns / steps
+    return width * sum(segment.rate_at((i + 0.5) * width) for i in range(steps))
+
+
+@pytest.mark.parametrize(
+    ("segment", "arrivals"),
+    [
+        (hold(500 * PER_S, 10 * NS_PER_S), 5_000),
+        # the triangle under a ramp: 100/s * 10 s / 2
+        (ramp(0, 100 * PER_S, 10 * NS_PER_S), 500),
+        # the trapezium: (100 + 300) / 2 * 10
+        (ramp(100 * PER_S, 300 * PER_S, 10 * NS_PER_S), 2_000),
+        # whole turns: the mean alone
+        (sine(300 * PER_S, 200 * PER_S, 5 * NS_PER_S, 10 * NS_PER_S), 3_000),
+        # half a turn of period 10 s: 300 * 5 + 200 * 10 / pi
+        (
+            sine(300 * PER_S, 200 * PER_S, 10 * NS_PER_S, 5 * NS_PER_S),
+            1_500 + 2_000 / math.pi,
+        ),
+    ],
+)
+def test_arrivals_of_a_segment_are_the_area_under_its_rate(
+    segment: Segment, arrivals: float
+) -> None:
+    assert segment.arrivals_by(segment.duration_ns) == pytest.approx(arrivals)
+
+
+@given(segment=segments, share=st.floats(0, 1))
+def test_arrivals_are_the_integral_of_the_rate(segment: Segment, share: float) -> None:
+    end_ns = segment.duration_ns * share
+    if segment.c and end_ns / segment.c > 20:
+        return  # too many turns for the midpoint rule
+    expected = integral(segment, end_ns)
+    scale = max(segment.a, segment.b) * end_ns
+    assert segment.arrivals_by(end_ns) == pytest.approx(
+        expected, rel=1e-3, abs=1e-3 * scale + 1e-9
+    )
+
+
+@given(profile=profiles, times=st.lists(st.floats(0, 1.2), min_size=2, max_size=8))
+def test_arrivals_never_fall_and_end_with_the_profile(
+    profile: Profile, times: list[float]
+) -> None:
+    whole_ns = length_ns(profile)
+    counts = [arrivals_by(profile, whole_ns * share) for share in sorted(times)]
+    scale = peak_rate(profile) * whole_ns
+    for before, after in zip(counts, counts[1:], strict=False):
+        assert after >= before - 1e-12 * scale
+    assert arrivals_by(profile, 2 * whole_ns) == arrivals_by(profile, whole_ns)
+    assert rate_at(profile, whole_ns) == 0
+
+
+@given(profile=profiles)
+def test_no_rate_is_above_the_peak(profile: Profile) -> None:
+    whole_ns = length_ns(profile)
+    peak = peak_rate(profile)
+    for number in range(100):
+        rate = rate_at(profile, whole_ns * number / 100)
+        assert -1e-9 * peak <= rate <= peak * (1 + 1e-12)
+
+
+@given(
+    profile=st.lists(linear, min_size=1, max_size=6).map(tuple),
+    start=st.floats(0, 1),
+    end=st.floats(0, 1),
+)
+def test_a_part_of_a_profile_has_the_arrivals_of_that_part(
+    profile: Profile, start: float, end: float
+) -> None:
+    whole_ns = length_ns(profile)
+    start_ns, end_ns = sorted((int(start * whole_ns), int(end * whole_ns)))
+    part = between(profile, start_ns, end_ns)
+    scale = max(arrivals_by(profile, whole_ns), 1e-9)
+    assert arrivals_by(part, start_ns) == 0
+    assert arrivals_by(part, whole_ns) == pytest.approx(
+        arrivals_by(profile, end_ns) - arrivals_by(profile, start_ns),
+        rel=1e-6,
+        abs=1e-9 * scale,
+    )
+
+
+def test_phases_stand_around_the_stages() -> None:
+    stages = [hold(100 * PER_S, 10 * NS_PER_S), ramp(100 * PER_S, 0, 10 * NS_PER_S)]
+    profile = profile_of(
+        stages, ramp_up_ns=2 * NS_PER_S, measure_start_ns=5 * NS_PER_S
+    )
+    assert profile == (
+        ramp(0, 100 * PER_S, 2 * NS_PER_S),
+        # warm_up holds the first rate, which the first stage goes on with
+        hold(100 * PER_S, 13 * NS_PER_S),
+        ramp(100 * PER_S, 0, 10 * NS_PER_S),
+        hold(0, FOREVER_NS),
+    )
+
+
+def test_last_rate_holds_after_the_stages() -> None:
+    profile = profile_of(
+        [ramp(0, 50 * PER_S, NS_PER_S)], ramp_up_ns=0, measure_start_ns=0
+    )
+    assert rate_at(profile, 3600 * NS_PER_S) == final_rate(profile) == 50 * PER_S
+
+
+def test_stream_that_starts_late_begins_its_stages_then() -> None:
+    profile = profile_of(
+        [sine(50 * PER_S, 20 * PER_S, NS_PER_S, 3 * NS_PER_S)],
+        ramp_up_ns=NS_PER_S,
+        measure_start_ns=2 * NS_PER_S,
+        start_ns=5 * NS_PER_S,
+        end_ns=7 * NS_PER_S,
+    )
+    assert profile == (
+        hold(0, 5 * NS_PER_S),
+        sine(50 * PER_S, 20 * PER_S, NS_PER_S, 2 * NS_PER_S),
+    )
+
+
+def test_stream_that_starts_within_the_ramp_up_joins_it() -> None:
+    profile = profile_of(
+        [hold(100 * PER_S, 1)],
+        ramp_up_ns=4 * NS_PER_S,
+        measure_start_ns=4 * NS_PER_S,
+        start_ns=NS_PER_S,
+    )
+    assert profile == (
+        hold(0, NS_PER_S),
+        ramp(25 * PER_S, 100 * PER_S, 3 * NS_PER_S),
+        hold(100 * PER_S, FOREVER_NS),
+    )
+
+
+@given(
+    stages=st.lists(segments, min_size=1, max_size=4),
+    ramp_up_ns=st.integers(0, 10 * NS_PER_S),
+    warm_up_ns=st.integers(0, 10 * NS_PER_S),
+    start_ns=st.integers(0, 40 * NS_PER_S),
+)
+def test_every_profile_lasts_to_the_end_of_the_run(
+    stages: list[Segment], ramp_up_ns: int, warm_up_ns: int, start_ns: int
+) -> None:
+    profile = profile_of(
+        stages,
+        ramp_up_ns=ramp_up_ns,
+        measure_start_ns=ramp_up_ns + warm_up_ns,
+        start_ns=start_ns,
+    )
+    assert all(segment.duration_ns > 0 for segment in profile)
+    assert length_ns(profile) >= FOREVER_NS
+    assert arrivals_by(profile, start_ns) == 0

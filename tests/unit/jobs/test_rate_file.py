@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rates from files: CSV tables, and the variable-rate data of searchrate."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.rate_file import (
+    RateStep,
+    StageRate,
+    format_stage_rate,
+    parse_rate_file,
+    parse_stage_rate,
+)
+from ldapslam.jobs.units import NS_PER_S, Rate
+
+HEADER = "format = rate-and-duration\nEND HEADER\n"
+SEARCHRATE = """\
+# All lines starting with the '#' character are ignored.
+
+format = rate-and-duration
+default-duration=10 seconds
+repeat = true
+END HEADER
+
+1000, 1 minute
+2000,500ms
+0.75x
+#3000
+0.00X , 2h
+"""
+
+
+def per_s(rate: float) -> StageRate:
+    return StageRate(Fraction(str(rate)) / NS_PER_S)
+
+
+def fault_of(text: str) -> str:
+    with pytest.raises(Fault) as caught:
+        parse_rate_file(text, "rates")
+    assert caught.value.hint or caught.value.reason
+    return caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0,100\n10,200.5\n30,0\n",
+        "time,rate\n0,100\n10,200.5\n30,0\n",
+        "time_s, rate_per_s\r\n0, 100\r\n10, 200.5\r\n30, 0\r\n",
+        "# a comment\n\n0s,100/s\n10s,12030/m\n30s,0/s\n",
+    ],
+)
+def test_table_is_read_with_a_header_or_without(text: str) -> None:
+    table = parse_rate_file(text, "rates.csv")
+    assert table.steps == (
+        RateStep(per_s(100), 10 * NS_PER_S),
+        RateStep(per_s(200.5), 20 * NS_PER_S),
+        RateStep(per_s(0), 0),
+    )
+    assert not table.repeats
+    assert not table.is_relative
+
+
+def test_variable_rate_data_of_searchrate_is_read() -> None:
+    table = parse_rate_file(SEARCHRATE, "rates")
+    assert table.steps == (
+        RateStep(per_s(1000), 60 * NS_PER_S),
+        RateStep(per_s(2000), NS_PER_S // 2),
+        RateStep(StageRate(Fraction(3, 4), is_relative=True), 10 * NS_PER_S),
+        RateStep(StageRate(Fraction(0), is_relative=True), 7200 * NS_PER_S),
+    )
+    assert table.repeats
+    assert table.is_relative
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "'rates': expected rows of time and rate, got none"),
+        ("time,rate\n", "'rates': expected rows of time and rate, got none"),
+        ("5,100\n", "'rates': expected the first time to be 0, got 5s"),
+        ("0,1\n0,2\n", "'rates' line 2: expected times that rise, got '0' after a"),
+        ("0,1\n1\n", "'rates' line 2: expected a time and a rate, got '1'"),
+        ("0,1\n1,x\n", "'rates' line 2: expected a rate such as"),
+        ("0,1\n1 parsec,2\n", "'rates' line 2: expected a duration"),
+        ("0,-1\n", "'rates' line 1: expected a rate"),
+        (HEADER, "'rates': expected rates after 'END HEADER', got none"),
+        (HEADER + "100\n", "'rates' line 3: expected a rate and its duration, got"),
+        (HEADER + "100, 1 eon\n", "'rates' line 3: expected a duration such as"),
+        (HEADER + "100, 0s\n", "'rates' line 3: expected a duration above zero"),
+        ("END HEADER\n1, 1s\n", "'rates' line 1: expected the header format"),
+        ("format=square\nEND HEADER\n1,1s", "'rates' line 2: expected the header"),
+        ("repeet=true\nEND HEADER\n1,1s", "'rates' line 1: unknown header 'repeet'"),
+        ("repeat=2\nEND HEADER\n1,1s", "'rates' line 1: expected repeat = true or"),
+        ("repeat\nEND HEADER\n1,1s", "'rates' line 1: expected name = value, got"),
+        (
+            "format=rate-and-duration\nrepeat=true\nEND HEADER\n1,1ms",
+            "'rates': expected rates of at least 100ms on average",
+        ),
+    ],
+)
+def test_fault_of_a_file_names_its_line(text: str, reason: str) -> None:
+    assert fault_of(text).startswith(reason)
+
+
+@given(st.text(max_size=80))
+def test_any_text_gives_rates_or_a_fault(text: str) -> None:
+    try:
+        table = parse_rate_file(text, "rates")
+    except Fault:
+        return
+    assert table.steps
+
+
+@given(
+    st.builds(
+        StageRate,
+        st.integers(0, 10**13).map(lambda n: Fraction(n, 10**9)),
+        st.just(True),
+    )
+    | st.builds(
+        StageRate, st.integers(0, 10**10).map(lambda n: Fraction(n, 10**13))
+    )
+)
+def test_formatted_rate_of_a_stage_parses_as_itself(rate: StageRate) -> None:
+    if not rate.is_relative and rate.value * NS_PER_S > 100_000_000:
+        return
+    if rate.is_relative and rate.value >= 1_000_000:
+        return
+    try:
+        text = format_stage_rate(rate)
+    except Fault:
+        return  # no exact decimal: no file can have written it
+    assert parse_stage_rate(text) == rate
+
+
+def test_multiple_is_of_the_base() -> None:
+    base = Rate(1, 2_000_000)  # 500/s
+    assert parse_stage_rate("0.75x").per_ns(base) == 375 / NS_PER_S
+    assert parse_stage_rate("80/s").per_ns(base) == 80 / NS_PER_S
+    with pytest.raises(ValueError, match="without a base"):
+        parse_stage_rate("1x").per_ns(None)
