@@ -203,7 +203,7 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         return say(err, err_len, SLAM_ESTATE, "prepare is called once");
     for (size_t i = 0; i < e->stream_count; i++) {
         if (e->streams[i].script_count == 0)
-            return say(err, err_len, SLAM_EINVAL, "a stream has no scripts");
+            return say(err, err_len, SLAM_EINVAL, "a stream has no operations");
         rc = slam_stream_open_trace(&e->streams[i], err, err_len);
         if (rc != SLAM_OK)
             return rc;
