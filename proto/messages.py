@@ -37,7 +37,9 @@ OUTCOMES: Mapping[int, str] = {
     pb.OUTCOME_UNRESOLVED: "unresolved",
 }
 
-_KNOWN_OPERATION_COUNTERS = (
+#: Fields of OperationInterval and StreamInterval that are counts, by their names in
+#: the engine's snapshots.
+OPERATION_COUNTERS = (
     "scheduled",
     "sent",
     "completed",
@@ -48,16 +50,13 @@ _KNOWN_OPERATION_COUNTERS = (
     "timed_out",
     "entries",
     "references",
-)
-#: Not every engine has them; of one without, they are zero.
-_OPTIONAL_OPERATION_COUNTERS = (
     "expected",
     "abandoned",
     "substituted",
     "captures_missing",
     "requests",
 )
-_KNOWN_STREAM_COUNTERS = (
+STREAM_COUNTERS = (
     "connects",
     "connect_failures",
     "disconnects",
@@ -68,12 +67,11 @@ _KNOWN_STREAM_COUNTERS = (
     "stamps_missing",
     "in_flight",
     "backlog",
+    "binds",
+    "extended",
+    "unbinds",
 )
-_OPTIONAL_STREAM_COUNTERS = ("binds", "extended", "unbinds")
 _SET_UP_TIMES = ("connect_time", "tcp_time", "tls_time", "bind_time")
-#: Fields of OperationInterval and StreamInterval that are counts.
-OPERATION_COUNTERS = (*_KNOWN_OPERATION_COUNTERS, *_OPTIONAL_OPERATION_COUNTERS)
-STREAM_COUNTERS = (*_KNOWN_STREAM_COUNTERS, *_OPTIONAL_STREAM_COUNTERS)
 _WORKER_FIELDS = (
     "worker",
     "model",
@@ -193,19 +191,17 @@ def snapshot_message(
                     pb.Histogram(metric=metric + 1, outcome=outcome + 1, packed=packed)
                     for metric, outcome, packed in row["histograms"]
                 ],
-                **{name: row[name] for name in _KNOWN_OPERATION_COUNTERS},
-                **{name: row.get(name, 0) for name in _OPTIONAL_OPERATION_COUNTERS},
+                **{name: row[name] for name in OPERATION_COUNTERS},
             )
         )
     for row in snapshot["streams"]:
         stream = pb.StreamInterval(
             stream=names[row["stream"]][0],
-            **{name: row[name] for name in _KNOWN_STREAM_COUNTERS},
-            **{name: row.get(name, 0) for name in _OPTIONAL_STREAM_COUNTERS},
+            **{name: row[name] for name in STREAM_COUNTERS},
         )
         for name in _SET_UP_TIMES:
-            setattr(stream, name, row.get(name) or b"")
-        if last_done_ns := row.get("last_done_ns"):  # none: 0, or None
+            setattr(stream, name, row[name] or b"")
+        if last_done_ns := row["last_done_ns"]:  # none: 0, or None
             stream.last_done_ns = last_done_ns
         message.streams.append(stream)
     for row in snapshot["workers"]:

@@ -19,34 +19,12 @@ from typing import Any
 
 from ldapslam.agent.engine_process import Engine, Pipe, RunProcess, main
 from ldapslam.proto.engine_pb2 import PrepareEngine
+from ldapslam.proto.messages import OPERATION_COUNTERS, STREAM_COUNTERS
+from ldapslam.reports.results.records import SET_UP_TIMES
 
 PER_INTERVAL = 100
 
 _NEVER_S = 3600.0
-_COUNTERS = (
-    "scheduled",
-    "sent",
-    "completed",
-    "succeeded",
-    "failed",
-    "dropped",
-    "unresolved",
-    "timed_out",
-    "entries",
-    "references",
-)
-_GAUGES = (
-    "connects",
-    "connect_failures",
-    "disconnects",
-    "protocol_errors",
-    "late_responses",
-    "unexpected_messages",
-    "notices",
-    "stamps_missing",
-    "in_flight",
-    "backlog",
-)
 
 
 class FakeEngine:
@@ -106,7 +84,12 @@ class FakeEngine:
                 for operation in range(count)
             ],
             "streams": [
-                {**dict.fromkeys(_GAUGES, 0), "stream": stream, "connect_time": b""}
+                {
+                    **dict.fromkeys(STREAM_COUNTERS, 0),
+                    **dict.fromkeys(SET_UP_TIMES, b""),
+                    "stream": stream,
+                    "last_done_ns": end_ns,
+                }
                 for stream in range(len(self._streams))
             ],
             "workers": [],
@@ -115,7 +98,7 @@ class FakeEngine:
     def _counts(self, stream: int, operation: int) -> dict[str, Any]:
         done = ("scheduled", "sent", "completed", "succeeded")
         return {
-            **dict.fromkeys(_COUNTERS, 0),
+            **dict.fromkeys(OPERATION_COUNTERS, 0),
             **dict.fromkeys(done, PER_INTERVAL),
             "stream": stream,
             "operation": operation,

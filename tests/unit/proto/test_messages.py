@@ -26,7 +26,9 @@ from ldapslam.proto.frames import (
 )
 from ldapslam.proto.messages import (
     METRICS,
+    OPERATION_COUNTERS,
     OUTCOMES,
+    STREAM_COUNTERS,
     ProtocolError,
     decode_facts,
     facts_json,
@@ -155,16 +157,8 @@ def test_the_names_of_metrics_and_outcomes_are_the_stores() -> None:
 
 
 def test_a_snapshot_gets_names_for_numbers() -> None:
-    counters = dict.fromkeys(
-        "sent completed succeeded failed dropped unresolved timed_out entries "
-        "references".split(),
-        0,
-    )
-    gauges = dict.fromkeys(
-        "connect_failures disconnects protocol_errors late_responses "
-        "unexpected_messages notices stamps_missing in_flight backlog".split(),
-        0,
-    )
+    counters = dict.fromkeys(OPERATION_COUNTERS, 0)
+    gauges = dict.fromkeys(STREAM_COUNTERS, 0)
     snapshot = {
         "index": 3,
         "start_ns": 10,
@@ -193,6 +187,8 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
                 "binds": 2,
                 "last_done_ns": 19,
                 "connect_time": None,
+                "tcp_time": None,
+                "tls_time": None,
                 "bind_time": b"d",
             }
         ],
