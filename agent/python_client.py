@@ -113,6 +113,9 @@ class ClientProcess:
             number=number,
             total=settings.total_clients,
             uri=settings.uris[number % len(settings.uris)],
+            uris=settings.uris,
+            access=settings.access,
+            request_timeout_s=settings.request_timeout_ns / 1e9,
             seed=f"{settings.seed}/{settings.name}/{number}",
             operations={name: n for n, name in enumerate(settings.operations)},
             recorder=self._recorder,
@@ -164,6 +167,8 @@ class ClientProcess:
         try:
             job = self._class(settings.options)
             job.set_up(self._client)
+        except LdapSlamError:
+            raise
         except (Exception, SystemExit) as error:
             raise ConfigError(
                 f"{settings.class_path!r} failed in its set-up: {described(error)}",

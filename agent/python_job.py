@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
-from ldapslam.agent.ldap_access import result_code_of
+from ldapslam.agent.ldap_access import LdapAccess, result_code_of
 from ldapslam.agent.python_recorder import (
     EXPECTED,
     FAILED,
@@ -43,9 +43,11 @@ from ldapslam.agent.python_recorder import (
 
 #: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
 _SUCCESS_CODES = frozenset({0, 5, 6})
-#: libldap's own codes: the connection is gone, or nothing came in time.
-_LOST = frozenset({-1, -2, -11})
-_TIME_OUT = -5
+#: libldap's own codes: nothing came in time, or the connection is gone. A class that
+#: asks by other means sets them as an operation's `result_code`.
+TIME_OUT = -5
+LOST = -1
+_LOST = frozenset({LOST, -2, -11})
 
 #: Functions of python-ldap that send a request, and its kind.
 _REQUESTS = {
@@ -140,7 +142,8 @@ class Operation:
     def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
         """Count what others than `client.connection` received and sent: entries, and
         requests by kind (bind, search, …)."""
-        self._client._count_requests(requests)
+        for kind in requests:
+            self._client.count_request(kind)
         if self._request is not None:
             self._request.entries += entries
             self._request.requests += len(requests)
@@ -194,9 +197,9 @@ class Operation:
         client._recorded = error
 
     def _end_without_response(self, code: int, now_ns: int) -> None:
-        outcome = TIMED_OUT if code == _TIME_OUT else UNRESOLVED
+        outcome = TIMED_OUT if code == TIME_OUT else UNRESOLVED
         self._client._recorder.give_up(outcome, now_ns)
-        if code != _TIME_OUT and code not in _LOST:
+        if code != TIME_OUT and code not in _LOST:
             raise ClassFault(f"libldap refused a request: its error {code}")
         # as in the engine: on what does not answer any more nothing is sent either
         self._client._is_lost = True
@@ -225,6 +228,9 @@ class Client:
         number: int,
         total: int,
         uri: str,
+        uris: tuple[str, ...],
+        access: LdapAccess,
+        request_timeout_s: float,
         seed: str,
         operations: Mapping[str, int],
         recorder: Recorder,
@@ -235,6 +241,12 @@ class Client:
         self.total = total
         #: The server it belongs to.
         self.uri = uri
+        #: All servers of the stream's role.
+        self.uris = uris
+        #: How the stream's connections are made, secrets included.
+        self.access = access
+        #: The stream's `request_timeout`; python-ldap has it already.
+        self.request_timeout_s = request_timeout_s
         #: Seeded by the run's seed, the stream and the number.
         self.random = random.Random(seed)
         self._operations = operations
@@ -292,8 +304,16 @@ class Client:
         Raises RunStopped, which `run` should not catch, when the load ends meanwhile.
         """
         self._due_ns = time.monotonic_ns() + round(duration_s * 1e9)
-        if self._stopping.wait(duration_s):
+        if self.wait(duration_s):
             raise RunStopped
+
+    def wait(self, duration_s: float) -> bool:
+        """Wait within an operation; True: the load ended meanwhile."""
+        return self._stopping.wait(duration_s)
+
+    def count_request(self, kind: str) -> None:
+        """Count a request (bind, search, …) that did not go through `connection`."""
+        self._requests[kind] = self._requests.get(kind, 0) + 1
 
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
         """Count a program that the class ran as work of this client."""
@@ -306,13 +326,9 @@ class Client:
         slot_free_ns, self._slot_free_ns = self._slot_free_ns, 0
         return slot_free_ns
 
-    def _count_requests(self, kinds: Collection[str]) -> None:
-        for kind in kinds:
-            self._requests[kind] = self._requests.get(kind, 0) + 1
-
     def _call_begins(self, kind: str | None) -> None:
         if kind is not None:
-            self._count_requests((kind,))
+            self.count_request(kind)
         operation = self._current
         if operation is not None:
             operation._call_begins()
