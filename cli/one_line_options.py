@@ -28,8 +28,6 @@ BINDS = "binds"
 
 DEFAULT_CLIENTS = 16
 DEFAULT_DURATION = "10s"
-#: Of a run that ends with its last operation.
-_LONGEST = "1h"
 
 
 def _no_password(_: click.Context, __: click.Parameter, value: str | None) -> None:
@@ -40,8 +38,26 @@ def _no_password(_: click.Context, __: click.Parameter, value: str | None) -> No
         )
 
 
+def _uris(
+    _: click.Context, __: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    strangers = [uri for uri in value if "://" not in uri]
+    if strangers:
+        raise click.UsageError(
+            f"expected URIs such as ldap://ds1.example.com, got {strangers[0]!r}"
+        )
+    return value
+
+
 _COMMON: Sequence[Callable[[_Command], _Command]] = (
-    click.argument("uris", metavar="URI…", nargs=-1, required=True),
+    click.argument(
+        "uris",
+        metavar="URI…",
+        nargs=-1,
+        required=True,
+        is_eager=True,
+        callback=_uris,
+    ),
     click.option("-D", "--bind-dn", metavar="DN", help="Whom connections bind as."),
     click.option(
         *("-y", "--password-file"),
@@ -175,11 +191,6 @@ def common_options(command: _Command) -> _Command:
 
 def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
     """The part of the job that all commands have alike."""
-    strangers = [uri for uri in uris if "://" not in uri]
-    if strangers:
-        raise click.UsageError(
-            f"expected URIs such as ldap://ds1.example.com, got {strangers[0]!r}"
-        )
     job = ComposedJob(kind)
     job.put(("job",), kind, "")
     job.put(("targets", "directory"), list(uris), "URI")
@@ -269,14 +280,14 @@ def _put_tls(job: ComposedJob, given: Options) -> None:
 
 def _put_run(job: ComposedJob, given: Options) -> None:
     duration = given["duration"]
-    if duration is None:
-        duration = DEFAULT_DURATION if given["count"] is None else _LONGEST
-    job.put(("run", "duration"), duration, "-d")
+    if duration is None and given["count"] is None:
+        duration = DEFAULT_DURATION
+    job.tree["run"] = {}
+    if duration is not None:
+        job.put(("run", "duration"), duration, "-d")
     for name in ("ramp_up", "warm_up", "cool_down", "interval"):
         if given[name] is not None:
             job.put(("run", name), given[name], f"--{name.replace('_', '-')}")
-    if given["count"] is not None:
-        job.comments["run"] = "`duration` is the longest: `count` ends the run before"
 
 
 def _put_stream(job: ComposedJob, given: Options) -> None:

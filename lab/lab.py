@@ -114,11 +114,13 @@ class Lab:
     def start(self, server: Server) -> None:
         """Start one server (again); returns when a bind succeeds."""
         log = server.folder / "slapd.log"
-        argv = slapd.command(self._program, server)
-        nofile = self._settings_of(server.name).nofile
+        settings = self._settings_of(server.name)
+        argv = slapd.command(self._program, server, settings)
         for reserved in self._reserved_ports.pop(server.name, ()):
             reserved.close()
-        self._pids[server.name] = self._running.start(server.name, argv, log, nofile)
+        self._pids[server.name] = self._running.start(
+            server.name, argv, log, settings.nofile
+        )
         # The new process counts from nought in its monitor.
         self._own_operations[server.name] = Counter()
         self._wait_ready(server, log)

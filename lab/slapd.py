@@ -51,6 +51,9 @@ class SlapdSettings:
     nofile: int = 8_192
     #: False: `dbnosync`, commits do not wait for the disk.
     durable: bool = True
+    #: What slapd.log has (slapd -d): `none` is slapd's name for the messages that are
+    #: written at any level, which tell why it ends; `stats` has every operation.
+    debug: str = "none"
     #: Lines of slapd.conf for the global part.
     global_lines: Sequence[str] = ()
     #: Lines of slapd.conf for the end of the mdb database's part, overlays included.
@@ -213,11 +216,10 @@ def _consumer_lines(supplier: Server, password: str) -> list[str]:
     ]
 
 
-def command(slapd: Path, server: Server) -> list[str]:
-    """Run in the foreground. Debug level `none` is slapd's name for the messages that
-    are written at any level: the reason why it ends, and nothing per operation."""
+def command(slapd: Path, server: Server, settings: SlapdSettings) -> list[str]:
+    """Run in the foreground."""
     uris = f"{server.uri}/ {server.ldaps_uri}/ {server.ldapi_uri}/"
-    return [str(slapd), "-f", str(_conf(server)), "-h", uris, "-d", "none"]
+    return [str(slapd), "-f", str(_conf(server)), "-h", uris, "-d", settings.debug]
 
 
 def load_command(slapd: Path, server: Server, ldif: Path) -> list[str]:
