@@ -115,13 +115,18 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     return drawn
 
 
+def _colour(summary: Summary, one: OperationSummary) -> str:
+    """The same in every chart."""
+    return SERIES[summary.operations.index(one) % len(SERIES)]
+
+
 def _throughput(summary: Summary) -> Figure:
     shown = summary.operations[:PANELS]
     figure, panels = _panels(len(shown))
     for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
         _over_time(axes, summary.timeline, is_first=number == 0)
-        colour = SERIES[number % len(SERIES)]
+        colour = _colour(summary, one)
         xs, ys = steps(summary.timeline, series.throughput_per_s)
         if all(math.isnan(y) for y in ys):
             _no_data(axes)
@@ -135,7 +140,7 @@ def _throughput(summary: Summary) -> Figure:
 
 
 def _response_times(summary: Summary) -> Figure:
-    shown = summary.operations[:PANELS]
+    shown = summary.timed[:PANELS]
     figure, panels = _panels(len(shown))
     for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
@@ -174,13 +179,13 @@ def _response_times(summary: Summary) -> Figure:
 
 
 def _percentiles(summary: Summary) -> Figure:
-    shown = summary.operations[:PANELS]
+    shown = summary.timed[:PANELS]
     columns = 2 if len(shown) > 1 else 1
     rows = -(-len(shown) // columns)
     figure = _figure(2.5 * rows + 0.35)
     for number, one in enumerate(shown):
         axes = figure.add_subplot(rows, columns, number + 1)
-        colour = SERIES[number % len(SERIES)]
+        colour = _colour(summary, one)
         for metric, label, style in (
             ("response_time", "response time", "-"),
             ("service_time", "service time", (0, (3, 1.6))),

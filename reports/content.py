@@ -7,6 +7,8 @@ charts, the agents, how it was measured, and the manifest. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ldapslam.reports import appendix, connections, outcomes
 from ldapslam.reports.chart_data import PANELS
 from ldapslam.reports.distribution import Distribution
@@ -111,12 +113,12 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 def _glance(one: OperationSummary) -> Glance:
     times = one.times["response_time"].percentiles_us
+    shown = [(name, _with_ms(times[name])) for name in ("p50", "p99")]
     return Glance(
         one.title,
         (
             ("throughput", _with_unit(one.throughput_per_s, 0, "/s")),
-            ("p50", _with_ms(times["p50"])),
-            ("p99", _with_ms(times["p99"])),
+            *(shown if one.has_responses else ()),
             ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
         ),
     )
@@ -204,7 +206,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
         ),
         tuple(_headline(one) for one in summary.operations),
         (
-            *missing([one.times["response_time"] for one in summary.operations]),
+            *missing([one.times["response_time"] for one in summary.timed]),
             *_expected_only(summary),
         ),
     )
@@ -264,8 +266,11 @@ def _headline(one: OperationSummary) -> tuple[Cell, ...]:
         Cell(decimal(one.throughput_per_s)),
         Cell(count(one.counts["succeeded"])),
         Cell(percent(one.error_share, 3), BAD if has_errors else ""),
-        *percentile_cells(times),
-        time_cell(times, "max", times.max_us),
+        *(
+            (*percentile_cells(times), time_cell(times, "max", times.max_us))
+            if one.has_responses
+            else [Cell(NOTHING, MUTED, "has no response")] * (len(SHOWN) + 1)
+        ),
     )
 
 
@@ -279,13 +284,14 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             "throughput",
             "Throughput",
             "Completions per second over the run, one panel for each operation; "
-            f"other phases than measure are shaded.{merged}{_shown(summary)}",
+            "other phases than measure are shaded."
+            f"{merged}{_shown(summary.operations)}",
         ),
         ChartPlace(
             "response_times",
             "Response time",
             "Percentiles of the response time of successes in each interval, "
-            f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary)}",
+            f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
         ),
     ]
     if summary.gaps:
@@ -321,17 +327,17 @@ def _times(summary: Summary) -> tuple[Block, ...]:
             "Response time (from the scheduled start) and service time (from the "
             "sending) of successes by percentile, logarithmic scales. Where the two "
             "part, requests waited before they were sent."
-            f"{_ends(summary)}{_shown(summary)}",
+            f"{_ends(summary)}{_shown(summary.timed)}",
         )
     ]
-    blocks += [_times_table(one) for one in summary.operations]
-    shown = [times for one in summary.operations for times in one.times.values()]
+    blocks += [_times_table(one) for one in summary.timed]
+    shown = [times for one in summary.timed for times in one.times.values()]
     blocks += [Paragraph(note) for note in missing(shown)]
     return tuple(blocks)
 
 
-def _shown(summary: Summary) -> str:
-    number = len(summary.operations)
+def _shown(operations: Sequence[OperationSummary]) -> str:
+    number = len(operations)
     return f" The first {PANELS} of {number} operations." if number > PANELS else ""
 
 

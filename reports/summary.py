@@ -92,6 +92,11 @@ class OperationSummary:
     def title(self) -> str:
         return f"{self.stream}.{self.operation}"
 
+    @property
+    def has_responses(self) -> bool:
+        """False: no response is due, so there are no times (RFC 4511, 4.3 and 4.11)."""
+        return self.kind not in ("unbind", "abandon")
+
     def outcome_of(self, code: int) -> str:
         """'succeeded', 'expected' or 'failed', of a response with this result code."""
         if code in self.success_codes:
@@ -177,6 +182,11 @@ class Summary:
     @property
     def operations(self) -> tuple[OperationSummary, ...]:
         return tuple(one for stream in self.streams for one in stream.operations)
+
+    @property
+    def timed(self) -> tuple[OperationSummary, ...]:
+        """The operations that have response times."""
+        return tuple(one for one in self.operations if one.has_responses)
 
     @property
     def started_utc(self) -> str:
