@@ -71,10 +71,14 @@ class Probe:
 
 
 def probes(plan: AgentPlan) -> list[Probe]:
-    """Every distinct way in which the plan's streams use a server, once."""
+    """Every distinct way in which the plan's streams use a server, once; without those
+    that only wait for one."""
     return list(
         dict.fromkeys(
-            _probe(stream, uri) for stream in plan.streams for uri in stream.uris
+            _probe(stream, uri)
+            for stream in plan.streams
+            if stream.python is None or stream.python.needs_target
+            for uri in stream.uris
         )
     )
 

@@ -34,6 +34,7 @@ from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.sections import (
     Count,
     Duration,
+    Flag,
     Kind,
     Name,
     PositiveDuration,
@@ -135,6 +136,9 @@ class PythonStream(Section):
         default=["call"],
         min_length=1,
         description="names of what it records, as in reports and thresholds",
+    )
+    needs_target: Flag = Field(
+        default=True, description="whether the servers must answer before the run"
     )
 
 

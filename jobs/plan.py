@@ -39,6 +39,8 @@ class PythonPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Names of what the class records; its numbers in reports are their order.
     operations: tuple[str, ...] = ()
+    #: False: its servers need not be there before the run.
+    needs_target: bool = True
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,12 @@ def _python_plan(stream: Stream) -> PythonPlan | None:
     if stream.python is None:
         return None
     python = stream.python
-    return PythonPlan(python.class_path, python.options, tuple(python.operations))
+    return PythonPlan(
+        python.class_path,
+        python.options,
+        tuple(python.operations),
+        python.needs_target,
+    )
 
 
 def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:

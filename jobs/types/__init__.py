@@ -18,6 +18,7 @@ from ldapslam.jobs.types.prime import Prime
 from ldapslam.jobs.types.python import Python
 from ldapslam.jobs.types.replay import Replay
 from ldapslam.jobs.types.search_modify import SearchModify
+from ldapslam.jobs.types.wait_for_directory import WaitForDirectory
 
 ENTRY_POINTS = "ldapslam.job_types"
 
@@ -27,6 +28,7 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
     Mix,
     Auth,
     SearchModify,
+    WaitForDirectory,
     Burst,
     Prime,
     Python,

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job type `wait_for_directory`: until every server of a role answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.sections import PositiveDuration, Section, Text
+from ldapslam.jobs.types.base import JobType
+from ldapslam.jobs.units import NS_PER_S
+
+WAIT_CLASS = "ldapslam.agent.wait_for_directory:WaitForDirectory"
+
+
+class WaitOptions(Section):
+    """What has to be there, and for how long it may not be."""
+
+    base: Text = Field(
+        default="",
+        description="DN of the entry that each server must have; without it, the "
+        "server must answer for its root DSE",
+    )
+    limit_ns: PositiveDuration = Field(
+        alias="limit",
+        description="longest wait for all of them; the run's duration must be longer",
+        examples=["5m"],
+    )
+    interval_ns: PositiveDuration = Field(
+        alias="interval",
+        default=NS_PER_S // 2,
+        description="pause between two attempts at one server",
+    )
+
+
+class WaitForDirectory(JobType[WaitOptions]):
+    """Asks every server of the role, one after the other, until each answers for an
+    entry or the limit has passed: for scripts that go on when a directory is there.
+    The run ends with the last answer. The servers need not be there at the start."""
+
+    name: ClassVar[str] = "wait_for_directory"
+    Options: ClassVar[type[Section]] = WaitOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "python", "load", "count")
+
+    def expand(self, options: WaitOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
+        if options.interval_ns > options.limit_ns:
+            raise Fault(
+                "the interval is longer than the limit", "make the limit longer"
+            )
+        return {
+            "python": {
+                "class": WAIT_CLASS,
+                "operations": ["answer"],
+                "needs_target": False,
+                "options": {
+                    "base": options.base,
+                    "limit_ns": options.limit_ns,
+                    "interval_ns": options.interval_ns,
+                },
+            },
+            "load": {"closed": {"clients": 1}},
+            "count": 1,
+        }
