@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When arrivals are due: the engine's pacer, in any profile, cut over any fleet.
+
+N(t) is worked out here once more, straight from the rate, so that the engine's formulas
+are not tested with themselves.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.samples import (
+    CONSTANT,
+    LINEAR,
+    POISSON,
+    SINE,
+    UNIFORM_ARRIVALS,
+    Sampler,
+    Segment,
+    fleet,
+)
+
+S = 10**9
+FOR_EVER = 1 << 62
+
+
+def arrivals_by(segments: list[Segment], t_ns: int) -> float:
+    """N(t): the integral of the rate by Gauss and Legendre in 200 pieces a segment."""
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    total, start = 0.0, 0
+    for segment in segments:
+        end = min(t_ns - start, segment.duration_ns)
+        if end <= 0:
+            break
+        edges = np.linspace(0, end, 201)
+        half = np.diff(edges)[:, None] / 2
+        t = edges[:-1, None] + half * (nodes + 1)
+        if segment.kind == SINE:
+            rate = segment.a + segment.b * np.sin(2 * np.pi * t / segment.c)
+        else:
+            rate = segment.a + (segment.b - segment.a) * t / segment.duration_ns
+        total += float((rate * weights * half).sum())
+        start += segment.duration_ns
+    return total
+
+
+def rates(most: float = 2000.0) -> st.SearchStrategy[float]:
+    """Events per ns; zero too."""
+    return st.one_of(st.just(0.0), st.floats(0.1, most).map(lambda per_s: per_s / S))
+
+
+durations = st.integers(1, 3 * S)
+linear = st.builds(Segment, st.just(LINEAR), durations, rates(), rates())
+sines = st.builds(
+    lambda duration, mean, swing, period: Segment(
+        SINE, duration, mean, mean * swing, float(period)
+    ),
+    durations,
+    st.floats(1 / S, 1000 / S),
+    st.floats(-1, 1),
+    st.integers(S // 20, 5 * S),
+)
+profiles = st.lists(st.one_of(linear, sines), min_size=1, max_size=4)
+splits = st.tuples(
+    st.integers(1, 40), st.lists(st.integers(1, 4), min_size=1, max_size=5)
+)
+
+
+@given(
+    segments=profiles,
+    split=splits,
+    kind=st.sampled_from([CONSTANT, UNIFORM_ARRIVALS]),
+    moments=st.lists(st.floats(0, 1), min_size=5, max_size=5),
+)
+def test_arrivals_by_any_time_are_within_one_of_the_profile(
+    sampler: Sampler,
+    segments: list[Segment],
+    split: tuple[int, list[int]],
+    kind: int,
+    moments: list[float],
+) -> None:
+    sampler.profile(segments)
+    times = []
+    for number, share in enumerate(fleet(*split)):
+        own = sampler.arrivals(kind, share=share, seed=number)
+        assert own == sorted(own)
+        times += own
+    end = sum(segment.duration_ns for segment in segments)
+    assert all(time <= end for time in times)
+    for moment in [*moments, 1.0]:
+        t = int(moment * end)
+        # The rounding to ns may move an arrival over t: rates are below 10^-5 per ns.
+        assert abs(sum(time <= t for time in times) - arrivals_by(segments, t)) < 1.001
+
+
+@given(segments=profiles, t=st.integers(0, 10 * S))
+def test_expected_arrivals_are_the_integral_of_the_rate(
+    sampler: Sampler, segments: list[Segment], t: int
+) -> None:
+    sampler.profile(segments)
+    assert sampler.expected(t) == pytest.approx(arrivals_by(segments, t), abs=1e-4)
+
+
+@given(
+    split=splits,
+    kind=st.sampled_from([CONSTANT, UNIFORM_ARRIVALS, POISSON]),
+    limit=st.integers(1, 500),
+)
+def test_limit_of_the_run_is_kept_exactly_by_any_fleet(
+    sampler: Sampler, split: tuple[int, list[int]], kind: int, limit: int
+) -> None:
+    sampler.profile([Segment(LINEAR, FOR_EVER, 1e-6, 1e-6)])
+    counts = [
+        len(sampler.arrivals(kind, share=share, limit=limit, seed=number))
+        for number, share in enumerate(fleet(*split))
+    ]
+    assert sum(counts) == limit
+
+
+@given(split=splits)
+def test_constant_arrivals_are_the_same_however_they_are_cut(
+    sampler: Sampler, split: tuple[int, list[int]]
+) -> None:
+    sampler.profile([Segment(LINEAR, 2 * S, 0, 5e-7), Segment(LINEAR, S, 5e-7, 5e-7)])
+    whole = sampler.arrivals(CONSTANT)
+    cut = [
+        t for share in fleet(*split) for t in sampler.arrivals(CONSTANT, share=share)
+    ]
+    assert sorted(cut) == whole
+    assert len(whole) == 1000
+
+
+def anderson_darling(sample: list[float]) -> float:
+    """A^2 of a sample that is uniform in (0, 1) under the hypothesis, all of it known:
+    above 3.857 in one of a hundred samples, above 6 in one of a thousand (T. W.
+    Anderson and D. A. Darling, A test of goodness of fit, 1954)."""
+    u = np.sort(np.clip(sample, 1e-12, 1 - 1e-12))
+    n = len(u)
+    weights = 2 * np.arange(1, n + 1) - 1
+    return float(-n - (weights * (np.log(u) + np.log1p(-u[::-1]))).sum() / n)
+
+
+@pytest.mark.parametrize(
+    ("connections", "workers"),
+    [(1, [1]), (21, [3] * 7), (8, [1, 3]), (5, [3, 3])],
+)
+def test_poisson_inter_arrival_times_pass_anderson_and_darling(
+    sampler: Sampler, connections: int, workers: list[int]
+) -> None:
+    """Of the whole fleet's arrivals, merged, and of each worker's."""
+    rate = 20_000 / S
+    sampler.profile([Segment(LINEAR, FOR_EVER, rate, rate)])
+    times: list[int] = []
+    for number, share in enumerate(fleet(connections, workers)):
+        own = sampler.arrivals(POISSON, share=share, until_ns=S, seed=number)
+        mean = share.total / share.connections / rate
+        gaps = np.diff([0, *own])
+        assert anderson_darling(list(-np.expm1(-gaps / mean))) < 6
+        times += own
+    gaps = np.diff([0, *sorted(times)])
+    assert len(times) == pytest.approx(20_000, abs=5 * math.sqrt(20_000))
+    assert anderson_darling(list(-np.expm1(-gaps * rate))) < 6
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        [Segment(LINEAR, 2 * S, 0, 1e-5)],
+        [
+            Segment(LINEAR, S, 1e-5, 0),
+            Segment(LINEAR, S, 0, 0),
+            Segment(LINEAR, S, 1e-5, 2e-5),
+        ],
+        [Segment(SINE, 3 * S, 5e-6, 5e-6, 0.7 * S)],
+    ],
+    ids=["ramp", "down-pause-up", "sine"],
+)
+def test_poisson_arrivals_of_a_profile_are_exponential_in_terms_of_it(
+    sampler: Sampler, segments: list[Segment]
+) -> None:
+    """N(t) of the arrivals is a Poisson process of rate 1, whatever the profile."""
+    sampler.profile(segments)
+    times: list[int] = []
+    for number, share in enumerate(fleet(9, [2, 2])):
+        times += sampler.arrivals(POISSON, share=share, seed=number)
+    positions = [sampler.expected(t) for t in sorted(times)]
+    assert anderson_darling(list(-np.expm1(-np.diff([0.0, *positions])))) < 6
+
+
+def test_uniform_arrivals_lie_anywhere_in_their_step(sampler: Sampler) -> None:
+    sampler.profile([Segment(LINEAR, FOR_EVER, 1e-6, 1e-6)])
+    times = sampler.arrivals(UNIFORM_ARRIVALS, limit=20_000)
+    assert anderson_darling([t / 1_000_000 - x for x, t in enumerate(times)]) < 6
