@@ -85,7 +85,8 @@ class ValueSource:
     the format `step`, FORMATTED that of `data` (%Y %m %d %H %M %S, %L ms, %%).
     UUID: of version 4. UNIQUE: lo + step x, a number that comes once in the whole run.
     VARIABLE: the text of the session's variable `lo`; with hi above 0 at most so many
-    bytes of it, whole characters; with `width` 1 escaped, to stand as a value in a DN. PARENT: the parent of the DN that the variable holds.
+    bytes of it, whole characters; with `width` 1 escaped, to stand as a value in a DN.
+    PARENT: the parent of the DN that the variable holds.
     MESSAGE_ID: content octets of the messageID of the session's request before.
     LIST: `data` is (u32 weight, u32 length, text)…: see `choice`.
     REF: made by the compiler from a Ref.

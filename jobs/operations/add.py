@@ -7,23 +7,31 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from ldapslam.jobs import ber
 from ldapslam.jobs.dn import parse_dn, split_rdn
+from ldapslam.jobs.entry_template import (
+    ComposedEntry,
+    choose,
+    compose,
+    parse_templates,
+)
 from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.fields import AttributeName, EntryDn, SomeValues
+from ldapslam.jobs.fields import AttributeName, BaseDn, EntryDn, SomeValues
+from ldapslam.jobs.files import read_file
 from ldapslam.jobs.operations.body import (
     Compiled,
     OperationBody,
+    dn_nodes,
     message,
     nodes,
     variable,
 )
 from ldapslam.jobs.pattern import MASK_CLASS
 from ldapslam.jobs.scope import Let, Scope
-from ldapslam.jobs.sections import Flag, checked
-from ldapslam.jobs.template import VARIABLE, Node, ValueSource
+from ldapslam.jobs.sections import FileName, Flag, Text, checked
+from ldapslam.jobs.template import VARIABLE, Node, Ref, ValueSource
 
 _ADD_REQUEST = 0x68
 _HOLE = re.compile(f"[{MASK_CLASS}]")
@@ -36,6 +44,7 @@ class Add(OperationBody):
 
     kind: ClassVar[str] = "add"
     response_tag: ClassVar[int] = 0x69
+    exactly_one: ClassVar[tuple[str, ...]] = ("dn", "template")
 
     dn: EntryDn | None = Field(
         default=None,
@@ -48,13 +57,44 @@ class Add(OperationBody):
         "RDN are added where they are left out",
         examples=["{objectClass: [top, person], sn: '[random:8]'}"],
     )
+    template: FileName | None = Field(
+        default=None,
+        description="file with an entry template in the notation of MakeLDIF, relative "
+        "to the job file; `under` goes with it",
+        examples=["person.template"],
+    )
+    template_name: Text | None = Field(
+        default=None, description="which template of the file, if it has several"
+    )
+    under: BaseDn | None = Field(
+        default=None,
+        description="DN of the parent of the template's entries; patterns allowed",
+        examples=["ou=people,dc=example,dc=com"],
+    )
     clean_up: Flag = Field(
         default=True,
         description="delete the entry when the run is over, if it is still there",
     )
 
+    #: Text of `template`; None where the files of the job are not looked into.
+    _template_text: str | None = PrivateAttr(default=None)
+
     @checked
-    def _entry_goes_with_dn(self) -> None:
+    def _goes_together(self) -> None:
+        if self.template is not None:
+            if self.under is None:
+                raise Fault(
+                    "the key 'under' is missing",
+                    "under: DN of the parent of the template's entries",
+                )
+            if self.entry:
+                raise Fault(
+                    "`entry` goes with `dn`, not with `template`",
+                    "leave one of them out",
+                )
+            self._template_text = read_file(self.template)
+        elif self.under is not None or self.template_name is not None:
+            raise Fault("`under` and `template_name` go with `template`", "add it")
         if self.dn is not None and not self.entry:
             raise Fault(
                 "the key 'entry' is missing",
@@ -65,6 +105,28 @@ class Add(OperationBody):
         self, scope: Scope | None = None, controls: Sequence[Node] = ()
     ) -> Compiled:
         scope = scope or Scope()
+        entry = self._from_template(scope) if self.template else self._plain(scope)
+        request = ber.tlv(
+            _ADD_REQUEST,
+            ber.octet_string(variable(entry.dn)),
+            ber.tlv(ber.SEQUENCE, *entry.attributes),
+        )
+        return Compiled(
+            template=message(request, controls),
+            response_tag=self.response_tag,
+            lets=entry.lets,
+            put=entry.dn,
+        )
+
+    def _from_template(self, scope: Scope) -> ComposedEntry:
+        under = self.under or ""
+        if self._template_text is None:
+            dn = scope.let(*dn_nodes(under, scope))
+            return ComposedEntry(dn.variable, (), (dn,))
+        templates = parse_templates(self._template_text, self.template or "")
+        return compose(choose(templates, self.template_name), under, scope)
+
+    def _plain(self, scope: Scope) -> ComposedEntry:
         dn, attributes, lets = _named_entry(self.dn or "", scope)
         present = {attribute.lower() for attribute in self.entry}
         given = [
@@ -72,19 +134,11 @@ class Add(OperationBody):
             for attribute, values in self.entry.items()
         ]
         given += [pair for pair in attributes if pair[0].lower() not in present]
-        # The DN is sent, and noted for who takes the entry later.
         lets.append(scope.let(*dn))
-        noted = lets[-1].variable
-        request = ber.tlv(
-            _ADD_REQUEST,
-            ber.octet_string(variable(noted)),
-            ber.tlv(ber.SEQUENCE, *(_attribute(*pair) for pair in given)),
-        )
-        return Compiled(
-            template=message(request, controls),
-            response_tag=self.response_tag,
+        return ComposedEntry(
+            dn=lets[-1].variable,
+            attributes=tuple(_attribute(*pair) for pair in given),
             lets=tuple(lets),
-            put=noted,
         )
 
 
@@ -105,13 +159,18 @@ def _named_entry(
     rdn, parent = split_rdn(pattern.masked)
     lets: list[Let] = []
     drawn: dict[str, int] = {}
+    once: dict[int, int] = {}  # by identity of what is drawn
     for hole in _HOLE.findall(rdn):
-        (source,) = pattern.unmask(hole)
-        if isinstance(source, ValueSource) and source.kind == VARIABLE:
+        source = pattern.source(hole)
+        if isinstance(source, Ref):
+            drawn[hole] = once[id(source.target)]
+            continue
+        if source.kind == VARIABLE:
             drawn[hole] = source.lo
         else:
             lets.append(scope.let(source))
             drawn[hole] = lets[-1].variable
+        once[id(source)] = drawn[hole]
 
     def filled(masked: str, escaped: bool) -> tuple[Node, ...]:
         parts = re.split(f"({_HOLE.pattern})", masked)
@@ -128,7 +187,13 @@ def _named_entry(
     ]
     dn = filled(rdn, escaped=True)
     if parent:
-        dn = (*dn, b",", *pattern.unmask(parent))
+        above = (
+            variable(once[id(node.target)])
+            if isinstance(node, Ref) and id(node.target) in once
+            else node
+            for node in pattern.unmask(parent)
+        )
+        dn = (*dn, b",", *above)
     return dn, attributes, lets
 
 
