@@ -94,7 +94,10 @@ def _checked_job(tree: Tree, files: JobFiles) -> Job | None:
     if job is not None and not findings:
         # what templates name is known only now
         known = {name for _, name in named}
-        named += [one for one in _in_templates(job) if one[1] not in known]
+        try:
+            named += [one for one in _in_templates(job) if one[1] not in known]
+        except Fault as fault:
+            findings.append(Finding(("streams",), fault))
     places = _places(tree, named, files)
     if job is not None:
         job.set_files((name for _, name in named), places)

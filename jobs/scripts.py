@@ -26,6 +26,7 @@ from ldapslam.jobs.template import (
     compile_template,
     number_uniques,
 )
+from ldapslam.jobs.variable_texts import with_bounds
 
 #: Number of a variable that is not there.
 NO_VARIABLE = -1
@@ -190,7 +191,7 @@ class _Stream:
             template=compiled.template,
             success_codes=success_codes,
             expected_codes=expected_codes,
-            lets=(*lets, *compiled.lets),
+            lets=tuple(with_bounds((*lets, *compiled.lets))),
             captures=captures,
             cookie_variable=compiled.cookie_variable,
             action=compiled.action,

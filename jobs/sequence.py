@@ -35,7 +35,8 @@ from ldapslam.jobs.pattern import parse_pattern
 from ldapslam.jobs.result_codes import ResultCode
 from ldapslam.jobs.scope import Scope, current_scope, known
 from ldapslam.jobs.sections import Count, Kind, Name, PositiveDuration, Section, Text
-from ldapslam.jobs.template import MAX_VARIABLE_BYTES, longest_text
+from ldapslam.jobs.template import compile_template
+from ldapslam.jobs.variable_texts import with_bounds
 
 MAX_REPEAT = 1_000
 #: What a capture calls the DN of the entry.
@@ -63,13 +64,9 @@ def _checked_variable(text: str) -> str:
 
 
 def _checked_let(text: str) -> str:
-    longest = longest_text(parse_pattern(text, current_scope().names).nodes)
-    if longest > MAX_VARIABLE_BYTES:
-        raise Fault(
-            f"expected a text of at most {MAX_VARIABLE_BYTES} bytes, "
-            f"got up to {longest}",
-            "make its patterns shorter",
-        )
+    with_bounds(
+        [(0, compile_template(*parse_pattern(text, current_scope().names).nodes))]
+    )
     return text
 
 
