@@ -18,9 +18,9 @@
 static const char PAGED_RESULTS[] = "1.2.840.113556.1.4.319";
 
 /* Takes the next TLV off the front of *rest (X.690 8.1.3, definite lengths of at most
- * four octets). */
+ * four octets); one that is cut off only where `cut` allows it. */
 static bool
-take(struct slam_bytes *rest, uint8_t *tag, struct slam_bytes *content)
+take_up_to(struct slam_bytes *rest, uint8_t *tag, struct slam_bytes *content, bool cut)
 {
     const uint8_t *at = rest->at;
     size_t left = rest->len;
@@ -43,12 +43,19 @@ take(struct slam_bytes *rest, uint8_t *tag, struct slam_bytes *content)
         at += octets;
         left -= octets;
     }
-    if (len > left)
+    if (len > left && !cut)
         return false;
+    len = len < left ? len : left;
     *content = (struct slam_bytes){.at = at, .len = len};
     rest->at = at + len;
     rest->len = left - len;
     return true;
+}
+
+static bool
+take(struct slam_bytes *rest, uint8_t *tag, struct slam_bytes *content)
+{
+    return take_up_to(rest, tag, content, false);
 }
 
 /* The next TLV, which must have this tag. */
@@ -79,9 +86,11 @@ open_entry(const uint8_t *message, size_t len, struct slam_bytes *dn,
     struct slam_bytes op, after;
     uint8_t tag;
 
+    *attributes = (struct slam_bytes){0};
     return open_message(message, len, &tag, &op, &after) &&
            tag == SLAM_PDU_SEARCH_ENTRY && take_tag(&op, TAG_OCTET_STRING, dn) &&
-           take_tag(&op, TAG_SEQUENCE, attributes);
+           (op.len == 0 ||
+            (take_up_to(&op, &tag, attributes, true) && tag == TAG_SEQUENCE));
 }
 
 bool

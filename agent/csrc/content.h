@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session takes out of a whole response (RFC 4511): the DN or a value of an
- * entry, the cookie of a paged search, the credentials of a bind. Called for streams
+/* What a session takes out of a response (RFC 4511): the DN or a value of an entry, the
+ * cookie of a paged search, the credentials of a bind. A long one may be cut off at its
+ * end: what stands before the cut is found. Called for streams
  * that need it only; pdu.h splits messages without looking at their content.
  *
  * Pure. Everything read here is hostile: each length is checked against the one around

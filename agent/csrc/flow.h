@@ -16,7 +16,7 @@
 
 #define SLAM_RX_BYTES 65536u
 
-/* Longest response whose content is read when it does not come in one read. */
+/* How much of a response is read for its content; what is as long may be cut off. */
 #define SLAM_KEEP_BYTES 65536u
 
 enum slam_slot_state {

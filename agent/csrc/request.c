@@ -367,26 +367,22 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
 }
 
 /* Keeps what a stream reads of a response that comes in several reads. Returns the
- * whole message once it is complete; none where it is longer than what is kept. */
+ * message once it has passed: whole, or the first SLAM_KEEP_BYTES of it. */
 static struct slam_bytes
 keep(struct slam_conn *conn, const uint8_t *from, size_t len, bool complete_now)
 {
-    struct slam_bytes whole = {.at = from, .len = len};
+    struct slam_bytes message = {.at = from, .len = len};
+    size_t room = SLAM_KEEP_BYTES - conn->kept_len;
 
     if (complete_now && conn->kept_len == 0)
-        return whole;
-    if (conn->kept_len + len <= SLAM_KEEP_BYTES) {
-        memcpy(conn->kept + conn->kept_len, from, len);
-        conn->kept_len += len;
-    } else {
-        conn->kept_len = SLAM_KEEP_BYTES + 1;
-    }
-    whole = (struct slam_bytes){.at = conn->kept, .len = conn->kept_len};
-    if (conn->kept_len > SLAM_KEEP_BYTES)
-        whole.len = 0;
+        return message;
+    len = len < room ? len : room;
+    memcpy(conn->kept + conn->kept_len, from, len);
+    conn->kept_len += len;
+    message = (struct slam_bytes){.at = conn->kept, .len = conn->kept_len};
     if (complete_now)
         conn->kept_len = 0;
-    return whole;
+    return message;
 }
 
 /* The messages in what was read. Returns false when the connection must be given up;

@@ -429,8 +429,8 @@ turn_page(struct slam_session *session, const struct slam_op_extras *extras,
     struct slam_bytes cookie = {0};
 
     v->len = 0;
-    if (message->len == 0)
-        return SLAM_FAILED; /* too long to be read: there may be a cookie in it */
+    if (message->len >= SLAM_KEEP_BYTES)
+        return SLAM_FAILED; /* cut off: there may be a cookie in the rest */
     if (outcome != SLAM_SUCCEEDED ||
         !slam_content_cookie(message->at, message->len, &cookie) || cookie.len == 0)
         return outcome;
