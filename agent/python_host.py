@@ -30,21 +30,14 @@ from ldapslam.agent.python_arrivals import SharedArrivals
 from ldapslam.agent.python_client import PythonStreamSettings
 from ldapslam.agent.python_job import PythonJob
 from ldapslam.agent.python_process import EXIT_ORPHANED, described, end_with_parent
-from ldapslam.agent.python_recorder import IntervalFigures, OperationFigures
+from ldapslam.agent.python_recorder import (
+    HostInterval,
+    IntervalFigures,
+    OperationFigures,
+)
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
-
-
-@dataclass(slots=True)
-class HostInterval:
-    """One interval of all clients of the stream on this agent."""
-
-    start_ns: int
-    end_ns: int
-    figures: IntervalFigures
-    #: One for each client: see the engine's worker figures.
-    workers: list[dict[str, int]]
 
 
 def find_class(settings: PythonStreamSettings) -> type[PythonJob]:

@@ -103,6 +103,17 @@ class IntervalFigures:
     last_done_ns: int | None = None
 
 
+@dataclass(slots=True)
+class HostInterval:
+    """One interval of all clients of the stream on this agent."""
+
+    start_ns: int
+    end_ns: int
+    figures: IntervalFigures
+    #: One for each client: see the engine's worker figures.
+    workers: list[dict[str, int]]
+
+
 class _Record:
     """The open form of IntervalFigures. Histograms are kept when it is emptied."""
 

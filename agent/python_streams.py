@@ -25,8 +25,7 @@ import ldap
 from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_arrivals import NEVER_NS, ArrivalSettings
 from ldapslam.agent.python_client import PythonStreamSettings
-from ldapslam.agent.python_host import HostInterval
-from ldapslam.agent.python_recorder import operation_row, stream_row
+from ldapslam.agent.python_recorder import HostInterval, operation_row, stream_row
 from ldapslam.jobs.errors import ConfigError, FleetError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
