@@ -23,6 +23,8 @@ COORDINATOR_FACTS = frozenset(
     }
 )
 
+_CLEAN_UP_COUNTS = ("entries", "deleted", "already_gone", "left")
+
 _MAX_CHARACTERS = 1 << 20
 _MAX_DEPTH = 8
 
@@ -45,9 +47,19 @@ def agent_facts(text: str) -> dict[str, Any]:
             _expect(
                 isinstance(counts, dict) and all(map(_is_count, counts.values())), name
             )
+    _check_clean_up(facts.get("clean_up", {}))
     return {
         name: value for name, value in facts.items() if name not in COORDINATOR_FACTS
     }
+
+
+def _check_clean_up(facts: Any) -> None:
+    _expect(isinstance(facts, dict), "clean_up")
+    counts = (facts.get(name, 0) for name in _CLEAN_UP_COUNTS)
+    _expect(all(map(_is_count, counts)), "clean_up")
+    seconds = facts.get("seconds", 0.0)
+    _expect(isinstance(seconds, int | float), "clean_up")
+    _expect(facts.get("error") is None or _is_text(facts["error"]), "clean_up")
 
 
 def _expect(holds: bool, name: str) -> None:

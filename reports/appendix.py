@@ -43,8 +43,15 @@ _METHOD = (
     "time; means and maxima are not given where there are any.",
 )
 
-#: Facts of agents that are long, and of interest to programs only.
-_IN_RESULT = ("control_operations", "targets")
+#: Facts of agents that are long, and of interest to programs only, or elsewhere.
+_IN_RESULT = ("clean_up", "control_operations", "later_operations", "targets")
+
+_CLEAN_UP = {
+    "entries": "entries",
+    "deleted": "deleted",
+    "already_gone": "already gone",
+    "left": "left",
+}
 
 #: Of the manifest's keys, those with a place of their own.
 _ELSEWHERE = ("job_text", "agents", "phases", "planned_agents")
@@ -101,6 +108,7 @@ def agents(summary: Summary) -> tuple[Block, ...]:
             "counts as saturated.",
         ),
         clocks,
+        *_clean_up(summary),
     )
 
 
@@ -162,6 +170,42 @@ def _clock_row(agent: AgentSummary) -> tuple[Cell, ...]:
         Cell(count(agent.intervals)),
         Cell(count(agent.missing_intervals), BAD if agent.missing_intervals else ""),
     )
+
+
+def _clean_up(summary: Summary) -> list[Block]:
+    done = [
+        (agent.name, agent.facts["clean_up"])
+        for agent in summary.agents
+        if agent.facts.get("clean_up")
+    ]
+    if not done:
+        return []
+    rows = tuple(
+        (
+            Cell(agent),
+            *(
+                Cell(count(facts.get(key)), BAD if key == "left" and facts[key] else "")
+                if key in facts
+                else Cell(NOTHING)
+                for key in _CLEAN_UP
+            ),
+            Cell(decimal(facts.get("seconds"), 1)),
+            Cell(facts.get("error") or "", BAD),
+        )
+        for agent, facts in done
+    )
+    table = Table(
+        "clean-up",
+        "Clean-up of the entries that the run had added and not deleted",
+        (
+            Column("Agent"),
+            *(Column(title, "", True) for title in _CLEAN_UP.values()),
+            Column("time", "s", True),
+            Column("Problem"),
+        ),
+        rows,
+    )
+    return [table]
 
 
 def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from ldapslam.jobs.model import PYTHON_KIND
 from ldapslam.reports.collect import Collected
 from ldapslam.reports.results.records import RunRecord
 
@@ -31,6 +32,8 @@ def keep_books(run: RunRecord, collected: Collected) -> Books:
     for (stream, name), totals in collected.operations.items():
         if stream in streams:
             kind = _kinds(streams[stream]).get(name, "")
+            if kind == PYTHON_KIND:
+                continue  # what a class asked is in control_operations, by kind
             # an engine that does not count requests sends one for each operation
             sent = totals.whole["requests"] or totals.whole["sent"]
             books.setdefault(accounts[stream], Counter())[kind] += sent

@@ -34,8 +34,8 @@ _EXPLANATIONS = {
     "expected": "expected: a result code other than success that the job allows",
     "abandoned": "abandoned: given up by an abandon request, so no response was due",
     "substituted": (
-        "substituted: no entry of this run was there to be used, so one was added "
-        "in its place"
+        "substituted: no entry of this run was there to work on, so one was added in "
+        "its place, or the session ended"
     ),
 }
 

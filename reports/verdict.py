@@ -46,7 +46,8 @@ _CONNECTION_NOTES = {
 _OPERATION_NOTES = {
     "expected": "ended with a result code other than success that the job expects; "
     "they are no errors, and have times of their own",
-    "substituted": "had no entry of this run to work on: one was added in their place",
+    "substituted": "had no entry of this run to work on: one was added in "
+    "their place, or their session ended",
     "captures_missing": "succeeded without the value that their session needs: they "
     "count as failed, and the session ended",
 }
@@ -94,6 +95,12 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if (number := unanswered(operation.measured))
     ]
     lines += _notes_of_sessions(evidence)
+    lines += [
+        f"agent {agent} left entries that the run had added: `ldapslam run --cleanup "
+        f"{evidence.run.run_id}` on its host removes them"
+        for agent, facts in sorted(evidence.facts.items())
+        if (done := facts.get("clean_up")) and (done.get("left") or done.get("error"))
+    ]
     lines += [
         f"{'.'.join(key)} never returned an entry: are these the data it is meant for?"
         for key, operation in evidence.collected.operations.items()

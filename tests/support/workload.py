@@ -93,7 +93,15 @@ def fill_workload(store: Store, *, scale: int = 1) -> str:
     store.create_run(replace(record, state="queued"))
     for number, agent in enumerate(AGENTS):
         facts = agent_facts(number, Scenario(agents=AGENTS))
-        store.put_agent(record.run_id, agent, facts)
+        clean_up = {
+            "entries": 31 + number,
+            "deleted": 29,
+            "already_gone": 2,
+            "left": number,
+            "seconds": 0.125,
+            "error": None,
+        }
+        store.put_agent(record.run_id, agent, {**facts, "clean_up": clean_up})
     for interval in workload_intervals(scale=scale):
         store.add_interval(record.run_id, interval)
     store.set_run_state(record.run_id, "finished", "")

@@ -14,6 +14,7 @@ FACTS = {
     "host": {"cores": 4},
     "targets": [{"uri": "ldap://ds1", "addresses": ["10.0.0.1"]}],
     "control_operations": {"ldap://ds1": {"bind": 1}},
+    "clean_up": {"entries": 2, "left": 0, "seconds": 0.5, "error": None},
     "realtime": True,
 }
 
@@ -42,6 +43,10 @@ def test_what_only_the_coordinator_knows_is_not_taken_from_an_agent() -> None:
         '{"control_operations": {"ldap://ds1": 5}}',
         '{"control_operations": {"ldap://ds1": {"bind": -1}}}',
         '{"control_operations": {"ldap://ds1": {"bind": true}}}',
+        '{"clean_up": []}',
+        '{"clean_up": {"left": "all"}}',
+        '{"clean_up": {"seconds": "long"}}',
+        '{"clean_up": {"error": 5}}',
         '{"x": ' + "[" * 9 + "]" * 9 + "}",
         '{"x": "' + "y" * (1 << 20) + '"}',
     ],
