@@ -75,8 +75,8 @@ open_message(const uint8_t *message, size_t len, uint8_t *tag, struct slam_bytes
     struct slam_bytes whole = {.at = message, .len = len};
     struct slam_bytes id;
 
-    return take_tag(&whole, TAG_SEQUENCE, after) && take_tag(after, TAG_INTEGER, &id) &&
-           take(after, tag, op);
+    return take_up_to(&whole, tag, after, true) && *tag == TAG_SEQUENCE &&
+           take_tag(after, TAG_INTEGER, &id) && take_up_to(after, tag, op, true);
 }
 
 static bool
