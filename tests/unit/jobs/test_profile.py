@@ -132,9 +132,7 @@ def test_a_part_of_a_profile_has_the_arrivals_of_that_part(
 
 def test_phases_stand_around_the_stages() -> None:
     stages = [hold(100 * PER_S, 10 * NS_PER_S), ramp(100 * PER_S, 0, 10 * NS_PER_S)]
-    profile = profile_of(
-        stages, ramp_up_ns=2 * NS_PER_S, measure_start_ns=5 * NS_PER_S
-    )
+    profile = profile_of(stages, ramp_up_ns=2 * NS_PER_S, measure_start_ns=5 * NS_PER_S)
     assert profile == (
         ramp(0, 100 * PER_S, 2 * NS_PER_S),
         # warm_up holds the first rate, which the first stage goes on with

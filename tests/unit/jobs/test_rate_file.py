@@ -124,9 +124,7 @@ def test_any_text_gives_rates_or_a_fault(text: str) -> None:
         st.integers(0, 10**13).map(lambda n: Fraction(n, 10**9)),
         st.just(True),
     )
-    | st.builds(
-        StageRate, st.integers(0, 10**10).map(lambda n: Fraction(n, 10**13))
-    )
+    | st.builds(StageRate, st.integers(0, 10**10).map(lambda n: Fraction(n, 10**13)))
 )
 def test_formatted_rate_of_a_stage_parses_as_itself(rate: StageRate) -> None:
     if not rate.is_relative and rate.value * NS_PER_S > 100_000_000:

@@ -33,7 +33,9 @@ def job_of(*streams: dict[str, Any]) -> Job:
             for number, stream in enumerate(streams)
         ],
     }
-    return load_job_text(yaml.safe_dump(content, sort_keys=False), file="job.yaml", base=None)
+    return load_job_text(
+        yaml.safe_dump(content, sort_keys=False), file="job.yaml", base=None
+    )
 
 
 def stream_of(*operations: Any, **stream: Any) -> Stream:
