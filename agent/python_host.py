@@ -101,12 +101,14 @@ class Host:
         self._children: list[_Child] = []
         self._sent_intervals = 0
         self._requests: dict[str, dict[str, int]] = {}
+        self._is_load = True
         self._started = 0
         self._start_error_ns = 0
         self._deadline_s: float | None = None
 
     def serve(self) -> None:
         job_class = find_class(self._settings)
+        self._is_load = job_class.is_load
         arrivals = None
         if self._settings.arrivals is not None:
             arrivals = SharedArrivals(self._settings.arrivals)
@@ -247,7 +249,7 @@ class Host:
             start_ns=min(start_ns for start_ns, _, _, _ in taken),
             end_ns=max(end_ns for _, end_ns, _, _ in taken),
             figures=add_figures([figures for _, _, figures, _ in taken]),
-            workers=[worker for _, _, _, worker in taken],
+            workers=[worker for _, _, _, worker in taken] if self._is_load else [],
         )
         self._parent.send((kind, self._sent_intervals, merged))
         self._sent_intervals += 1

@@ -85,6 +85,8 @@ class PythonJob:
     operations: ClassVar[tuple[str, ...]] = ()
     #: False: no connection is made, `client.connection` cannot be used.
     connects: ClassVar[bool] = True
+    #: False: what it does is no load; its processes are not judged as a generator's.
+    is_load: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         #: What the job file says below `options.options`; raise ValueError with a

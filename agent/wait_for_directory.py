@@ -27,6 +27,7 @@ class WaitForDirectory(PythonJob):
 
     operations: ClassVar[tuple[str, ...]] = ("answer",)
     connects: ClassVar[bool] = False
+    is_load: ClassVar[bool] = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
