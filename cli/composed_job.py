@@ -9,39 +9,16 @@ remembers which option a field came from: a fault is told in those words.
 from __future__ import annotations
 
 import itertools
-import re
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ldapslam.jobs.errors import JobError, JobErrors
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.overrides import path_text
-
-_WIDTH = 88
-
-#: What YAML 1.2 or 1.1 might read as a number although it is meant as text.
-_NUMBER_LIKE = re.compile(r"[-+]?\.?\d[\d_.,:eExXoObBa-fA-F+-]*|[-+]?\.(inf|nan)", re.I)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Text that could be read as something else is quoted; lists are indented."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    style = "'" if _NUMBER_LIKE.fullmatch(value) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-
-_Dumper.add_representer(str, _text)
+from ldapslam.jobs.yaml_text import comment_lines, tree_lines
 
 
 @dataclass
@@ -80,11 +57,8 @@ class ComposedJob:
         """The job file, with comments."""
         lines = [f"# {line}".rstrip() for line in self.head]
         for key, value in self.tree.items():
-            if comment := self.comments.get(key):
-                lines += [
-                    f"# {line}" for line in textwrap.wrap(comment, _WIDTH - len("# "))
-                ]
-            lines.append(dump({key: value}).rstrip("\n"))
+            lines += comment_lines(self.comments.get(key, ""))
+            lines += tree_lines({key: value})
         return "\n".join(lines) + "\n"
 
     def load(self, overrides: Sequence[str] = ()) -> Job:
@@ -115,18 +89,6 @@ class ComposedJob:
             return self.places[max(found, key=len)]
         inner = [place for place in self.places if path and _is_in(place, path)]
         return self.places[inner[0]] if inner else ""
-
-
-def dump(tree: Mapping[str, Any]) -> str:
-    """A tree as YAML that reads back as the same tree."""
-    return yaml.dump(
-        dict(tree),
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        default_flow_style=False,
-        width=_WIDTH,
-    )
 
 
 def _is_in(path: str, place: str) -> bool:
