@@ -17,6 +17,7 @@ from support.fake_ldap import (
     Peer,
     Request,
     answer,
+    cut,
     entry,
     ldap_result,
     message,
@@ -51,10 +52,6 @@ def outcome_of(behaviour: Behaviour, *, is_open: bool = False) -> Result:
     outcome.assert_balanced()
     assert outcome.count("succeeded") >= 40  # ten on each of four connections
     return outcome
-
-
-def cut(data: bytes) -> bytes:
-    return data[: len(data) // 2]
 
 
 NOT_LDAP: dict[str, Callable[[Request], bytes]] = {

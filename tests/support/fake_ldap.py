@@ -4,7 +4,9 @@
 `FakeLdap(behaviour)` listens on 127.0.0.1. Binds succeed, StartTLS too where there is a
 certificate; every other request is handed to the behaviour, a function of the
 connection and the request, in that connection's own thread. When it returns False the
-connection is closed. The behaviours at the end are the usual ones, sane and hostile.
+connection is closed. `on_bind`, `on_start_tls` and `on_connect` are behaviours for
+binds, for StartTLS and for new connections, the last before TLS and before anything is
+read. The behaviours at the end are the usual ones, sane and hostile.
 """
 
 from __future__ import annotations
@@ -18,10 +20,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from support.fake_tls import TlsStream
+
 BIND_REQUEST, UNBIND_REQUEST, EXTENDED_REQUEST = 0x60, 0x42, 0x77
 SEARCH_REQUEST, MODIFY_REQUEST = 0x63, 0x66
 SEARCH_ENTRY, SEARCH_REFERENCE, INTERMEDIATE = 0x64, 0x73, 0x79
-_RESPONSES = {0x60: 0x61, 0x63: 0x65, 0x66: 0x67, 0x77: 0x78}
+_RESPONSES = {
+    **{0x60: 0x61, 0x63: 0x65, 0x66: 0x67, 0x68: 0x69, 0x4A: 0x6B},
+    **{0x6C: 0x6D, 0x6E: 0x6F, 0x77: 0x78},
+}
 _START_TLS = b"1.3.6.1.4.1.1466.20037"
 
 
@@ -31,13 +38,15 @@ class Request:
     tag: int
     #: Of the protocolOp, without its tag and length.
     content: bytes
+    #: What follows the protocolOp: the controls with their tag, or nothing.
+    controls: bytes = b""
 
 
 @dataclass
 class Peer:
     """One client's connection."""
 
-    stream: socket.socket
+    stream: socket.socket | TlsStream
     number: int
     #: Load requests seen on this connection, the current one included.
     requests: int = 0
@@ -49,6 +58,10 @@ class Peer:
             return False
         return True
 
+    def tls(self) -> TlsStream:
+        assert isinstance(self.stream, TlsStream)
+        return self.stream
+
     def reset(self) -> bool:
         """Closes with RST, as a crashed host's kernel does. Always False."""
         linger = struct.pack("ii", 1, 0)
@@ -57,6 +70,7 @@ class Peer:
 
 
 Behaviour = Callable[[Peer, Request], bool]
+Greeting = Callable[[Peer], bool]
 
 
 class FakeLdap:
@@ -71,8 +85,14 @@ class FakeLdap:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         tls_at_once: bool = False,
+        on_bind: Behaviour | None = None,
+        on_start_tls: Behaviour | None = None,
+        on_connect: Greeting | None = None,
     ) -> None:
         self.behaviour = behaviour
+        self.on_bind = on_bind
+        self.on_start_tls = on_start_tls
+        self.on_connect = on_connect
         self.requests: list[Request] = []
         self.connections = 0
         self._bind_code = bind_code
@@ -80,7 +100,7 @@ class FakeLdap:
         self._tls = tls
         self._tls_at_once = tls_at_once
         self._lock = threading.Lock()
-        self._peers: list[socket.socket] = []
+        self._peers: list[socket.socket | TlsStream] = []
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.port: int = self._listener.getsockname()[1]
@@ -144,6 +164,8 @@ class FakeLdap:
             peer.stream.close()
 
     def _serve_peer(self, peer: Peer) -> None:
+        if self.on_connect is not None and not self.on_connect(peer):
+            return
         if self._tls is not None and self._tls_at_once:
             self._secure(peer)
         pending = b""
@@ -161,8 +183,12 @@ class FakeLdap:
         if request.tag == UNBIND_REQUEST:
             return False
         if request.tag == BIND_REQUEST:
+            if self.on_bind is not None:
+                return self.on_bind(peer, request)
             return peer.send(result(request, self._bind_code, self._bind_text))
         if request.tag == EXTENDED_REQUEST and _START_TLS in request.content:
+            if self.on_start_tls is not None:
+                return self.on_start_tls(peer, request)
             if self._tls is None:
                 return peer.send(result(request, 2))  # protocolError
             sent = peer.send(result(request))
@@ -175,14 +201,13 @@ class FakeLdap:
 
     def _secure(self, peer: Peer) -> None:
         assert self._tls is not None
+        assert isinstance(peer.stream, socket.socket)
+        secured = TlsStream(peer.stream, self._tls)
         with self._lock:
             self._peers.remove(peer.stream)
-            secured = self._tls.wrap_socket(
-                peer.stream, server_side=True, do_handshake_on_connect=False
-            )
             peer.stream = secured
             self._peers.append(secured)
-        secured.do_handshake()
+        secured.handshake()
 
 
 # -- bytes -----------------------------------------------------------------------------
@@ -206,14 +231,32 @@ def ldap_result(code: int, text: bytes = b"") -> bytes:
     return tlv(0x0A, number) + tlv(0x04, b"") + tlv(0x04, text)
 
 
-def result(request: Request, code: int = 0, text: bytes = b"") -> bytes:
-    """The final response to a request."""
-    content = ldap_result(code, text)
+def result(
+    request: Request, code: int = 0, text: bytes = b"", more: bytes = b""
+) -> bytes:
+    """The final response to a request; `more` ends its content."""
+    content = ldap_result(code, text) + more
     return message(request.message_id, _RESPONSES[request.tag], content)
 
 
-def entry(request: Request, size: int = 20) -> bytes:
-    content = tlv(0x04, b"uid=a,dc=example,dc=com") + tlv(
+def with_controls(response: bytes, controls: bytes) -> bytes:
+    """A message with whatever is given as the content of its controls."""
+    whole = _split(response)
+    assert whole is not None
+    return tlv(0x30, whole[1] + tlv(0xA0, controls))
+
+
+def page(cookie: bytes) -> bytes:
+    """A paged results control, RFC 2696."""
+    value = tlv(0x30, tlv(0x02, b"\0") + tlv(0x04, cookie))
+    oid = tlv(0x04, b"1.2.840.113556.1.4.319")
+    return tlv(0x30, oid + tlv(0x04, value))
+
+
+def entry(
+    request: Request, size: int = 20, dn: bytes = b"uid=a,dc=example,dc=com"
+) -> bytes:
+    content = tlv(0x04, dn) + tlv(
         0x30, tlv(0x30, tlv(0x04, b"cn") + tlv(0x31, tlv(0x04, b"x" * size)))
     )
     return message(request.message_id, SEARCH_ENTRY, content)
@@ -224,9 +267,9 @@ def reference(request: Request) -> bytes:
     return message(request.message_id, SEARCH_REFERENCE, uri)
 
 
-def notice_of_disconnection() -> bytes:
-    """RFC 4511, section 4.4.1, with result code unavailable."""
-    return message(0, 0x78, ldap_result(52) + tlv(0x8A, b"1.3.6.1.4.1.1466.20036"))
+def notice_of_disconnection(code: int = 52) -> bytes:
+    """RFC 4511, section 4.4.1; by default with result code unavailable."""
+    return message(0, 0x78, ldap_result(code) + tlv(0x8A, b"1.3.6.1.4.1.1466.20036"))
 
 
 def parse_request(data: bytes) -> tuple[Request, bytes] | None:
@@ -240,7 +283,7 @@ def parse_request(data: bytes) -> tuple[Request, bytes] | None:
     operation = _split(message_id[2])
     assert operation is not None
     number = int.from_bytes(message_id[1], "big")
-    return Request(number, operation[0], operation[1]), rest
+    return Request(number, *operation), rest
 
 
 def _split(data: bytes) -> tuple[int, bytes, bytes] | None:
@@ -297,6 +340,10 @@ def send_and_close(make: Callable[[Request], bytes]) -> Behaviour:
 
 def reset(peer: Peer, request: Request) -> bool:
     return peer.reset()
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
 
 
 @dataclass
