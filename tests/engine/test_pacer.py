@@ -153,7 +153,7 @@ def test_poisson_inter_arrival_times_pass_anderson_and_darling(
     sampler: Sampler, connections: int, workers: list[int]
 ) -> None:
     """Of the whole fleet's arrivals, merged, and of each worker's."""
-    rate = 20_000 / S
+    rate = 200_000 / S
     sampler.profile([Segment(LINEAR, FOR_EVER, rate, rate)])
     times: list[int] = []
     for number, share in enumerate(fleet(connections, workers)):
@@ -163,7 +163,7 @@ def test_poisson_inter_arrival_times_pass_anderson_and_darling(
         assert anderson_darling(list(-np.expm1(-gaps / mean))) < 6
         times += own
     gaps = np.diff([0, *sorted(times)])
-    assert len(times) == pytest.approx(20_000, abs=5 * math.sqrt(20_000))
+    assert len(times) == pytest.approx(200_000, abs=5 * math.sqrt(200_000))
     assert anderson_darling(list(-np.expm1(-gaps * rate))) < 6
 
 

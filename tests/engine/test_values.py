@@ -203,6 +203,15 @@ def test_zipf_is_zipfian(sampler: Sampler, exponent: float, members: int) -> Non
     assert fits(observed, probabilities) > SIGNIFICANCE
 
 
+def test_zipf_is_zipfian_in_a_sample_that_shows_half_a_percent(
+    sampler: Sampler,
+) -> None:
+    values = drawn(sampler, "[zipf:0-9:1]", 1_000_000)
+    harmonic = sum(1 / k for k in range(1, 11))
+    observed = Counter(map(int, values))
+    assert fits(observed, [1 / k / harmonic for k in range(1, 11)]) > SIGNIFICANCE
+
+
 @pytest.mark.parametrize("exponent", [0.5, 1, 1.2])
 def test_zipf_of_more_members_than_could_be_tabulated_is_zipfian(
     sampler: Sampler, exponent: float
@@ -249,7 +258,11 @@ def test_gauss_is_normal_cut_at_three_standard_deviations(
 def test_gauss_of_a_wide_range_passes_kolmogorov_and_smirnov(sampler: Sampler) -> None:
     values = np.array([float(v) for v in drawn(sampler, "[gauss:0-999999999999]")])
     scaled = (values + 0.5) / 1e12 * 6 - 3
-    assert stats.kstest(scaled, stats.truncnorm(-3, 3).cdf).pvalue > SIGNIFICANCE
+    distribution = stats.truncnorm(-3, 3)
+    assert stats.kstest(scaled, distribution.cdf).pvalue > SIGNIFICANCE
+    tails = int((np.abs(scaled) > 2.9).sum())
+    expected = 2 * distribution.cdf(-2.9)
+    assert stats.binomtest(tails, len(scaled), expected).pvalue > SIGNIFICANCE
 
 
 def test_hot_numbers_are_hit_as_often_as_they_should(sampler: Sampler) -> None:
