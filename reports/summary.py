@@ -202,7 +202,7 @@ def summarise(store: Store, run_id: str) -> Summary:
     """Reads a run once, start to end, and judges it."""
     run = store.run(run_id)
     facts = store.agents(run.run_id)
-    plan = Plan(run.plan, store.last_interval(run.run_id))
+    plan = Plan(run.plan, store.extent(run.run_id))
     validity = Validity.model_validate(dict(run.plan.get("validity") or {}))
     planned = [
         (stream["name"], operation["name"])

@@ -82,9 +82,11 @@ class Timeline:
 class Plan:
     """The planned intervals of a run and the points they are shown as."""
 
-    def __init__(self, plan: Mapping[str, Any], last_index: int | None = None) -> None:
-        """`last_index`: the last interval there is, which is the drain or, when every
-        stream came to the end of its count, an earlier one. Charts then end with it."""
+    def __init__(
+        self, plan: Mapping[str, Any], extent: tuple[int, int] | None = None
+    ) -> None:
+        """`extent`: number of the last interval there is, and the run's end in ns. When
+        every stream came to the end of its count, charts end there."""
         spans = plan.get("phases", ())
         self._starts = [int(span["start_ns"]) for span in spans]
         self._names = [str(span["name"]) for span in spans]
@@ -106,9 +108,9 @@ class Plan:
         #: Length of a full interval.
         self.interval_s = longest_ns / NS_PER_S
         shown = self.intervals
-        if last_index is not None and last_index < len(shown) and _all_counted(plan):
-            shown = shown[: last_index + 1]
-            self.phases = _cut(self.phases, shown[-1].end_ns / NS_PER_S)
+        if extent and 0 <= extent[0] < len(shown) and _all_counted(plan):
+            shown = shown[: extent[0] + 1]
+            self.phases = _cut(self.phases, extent[1] / NS_PER_S)
         self.intervals_per_point = -(-max(len(shown), 1) // DISPLAY_POINTS)
         self._point_of = _points(shown, self.intervals_per_point)
         self._wanted = {

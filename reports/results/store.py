@@ -257,13 +257,15 @@ class Store:
             window = indexes[number : number + _WINDOW_INTERVALS]
             yield from self._window(run_id, window[0], window[-1])
 
-    def last_interval(self, run_id: str) -> int | None:
-        """The highest number of an interval in the store; None without any."""
-        highest = sa.func.max(schema.interval.c.interval_index)
-        query = sa.select(highest).where(schema.interval.c.run_id == run_id)
+    def extent(self, run_id: str) -> tuple[int, int]:
+        """Number of the last interval in the store, and the last end of any in ns
+        since T0; -1 and 0 without any."""
+        table = schema.interval.c
+        lasts = sa.func.max(table.interval_index), sa.func.max(table.end_ns)
+        query = sa.select(*lasts).where(table.run_id == run_id)
         with self._transaction() as connection:
-            found: int | None = connection.scalar(query)
-        return found
+            last_index, end_ns = connection.execute(query).one()
+        return (-1, 0) if last_index is None else (last_index, end_ns)
 
     def _window(self, run_id: str, first: int, last: int) -> list[IntervalRecord]:
         found = {}
