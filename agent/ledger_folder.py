@@ -100,9 +100,9 @@ def make_folder(folder: Path, run_id: str, plan: AgentPlan) -> None:
 def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, Any]:
     ca_file = None
     if stream.ca_file is not None:
-        # the run's own copy goes with its folder
-        ca_file = str(folder / f"ca-{number}.pem")
-        shutil.copyfile(stream.ca_file, ca_file)
+        # the run's own copy goes with its folder; this one may be moved with ours
+        ca_file = f"ca-{number}.pem"
+        shutil.copyfile(stream.ca_file, folder / ca_file)
     password = stream.bind_password
     return {
         "name": stream.name,
@@ -134,7 +134,7 @@ def read_plan(folder: Path) -> CleanUpPlan:
         return CleanUpPlan(
             run_id=content["run_id"],
             begun_s=content["begun_s"],
-            streams=tuple(_stream(one) for one in content["streams"]),
+            streams=tuple(_stream(folder, one) for one in content["streams"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
@@ -144,12 +144,14 @@ def read_plan(folder: Path) -> CleanUpPlan:
         ) from error
 
 
-def _stream(content: dict[str, Any]) -> CleanUpStream:
-    password = content["password"]
+def _stream(folder: Path, content: dict[str, Any]) -> CleanUpStream:
+    password, access = content["password"], content["access"]
+    if access["ca_file"] is not None:
+        access["ca_file"] = str(folder / access["ca_file"])
     return CleanUpStream(
         name=content["name"],
         uris=tuple(content["uris"]),
-        access=LdapAccess(**content["access"], bind_password=None),
+        access=LdapAccess(**access, bind_password=None),
         password=SecretRef(**password) if password else None,
         ledgers=tuple(content["ledgers"]),
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ldapslam.agent import run as machine
 from ldapslam.agent.engine_child import ENGINE_COMMAND, EngineChild, remove_left_over
-from ldapslam.agent.ledger_folder import run_folder
+from ldapslam.agent.ledger_folder import folders_left, run_folder
 from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import LdapSlamError, RunAborted
@@ -110,6 +110,7 @@ class AgentSession:
     async def serve(self) -> None:
         """Work until cancelled; then nothing of ours is left running."""
         remove_left_over(self._work)
+        self._tell_of_entries_left()
         ticker = asyncio.create_task(self._tick())
         try:
             while True:
@@ -125,6 +126,18 @@ class AgentSession:
                 await asyncio.wait(self._listeners, timeout=_EXIT_TIMEOUT_S)
             self._kill()
             await asyncio.gather(ticker, *self._listeners, return_exceptions=True)
+
+    def _tell_of_entries_left(self) -> None:
+        """Of runs that could not remove what they added: their process was killed."""
+        spool = self.spool.folder
+        for folder in folders_left(spool):
+            _log.error(
+                "run %s left entries in a directory: `ldapslam run --cleanup %s "
+                "--spool %s` removes them",
+                folder.name,
+                folder.name,
+                spool,
+            )
 
     async def _tick(self) -> None:
         while True:
@@ -259,6 +272,7 @@ class AgentSession:
         finally:
             how = await child.wait()
             _log.info("engine process %d: %s", child.pid, how)
+            self._tell_of_entries_left()
             self.post(machine.EngineExited(how), child)
 
     async def wait_until_delivered(self, timeout_s: float) -> bool:

@@ -18,11 +18,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ldapslam.agent.ledger_folder import FOLDER as LEDGERS
 from ldapslam.cli.client import Client
 from ldapslam.cli.lifeline import lifeline_arguments
 from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.errors import FleetError
 from ldapslam.jobs.model import Agents
+
+#: Folder of the agents' spools within that of the results.
+SPOOLS = "spool"
 
 _START_TIMEOUT_S = 30.0
 # Longer than a coordinator drains (60 s) and an agent (its job's grace, 20 s on top,
@@ -108,7 +112,7 @@ def local_fleet(
 
     Logs go to `folder`; so do the spools, which are removed at the orderly end only.
     """
-    logs, spools = folder / "logs", folder / "spool"
+    logs, spools = folder / "logs", folder / SPOOLS
     logs.mkdir(parents=True, exist_ok=True)
     with scratch_folder() as scratch:
         address = f"unix:{scratch}/coordinator"
@@ -130,7 +134,13 @@ def local_fleet(
             yield fleet
         finally:
             fleet.stop()
-            shutil.rmtree(spools, ignore_errors=True)
+            _remove(spools)
+
+
+def _remove(spools: Path) -> None:
+    """But not the ledgers of entries that were not removed."""
+    if not any(spools.glob(f"*/{LEDGERS}/*")):
+        shutil.rmtree(spools, ignore_errors=True)
 
 
 def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:

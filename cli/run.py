@@ -15,13 +15,14 @@ from pathlib import Path
 
 import click
 
+from ldapslam.cli.cleanup import clean_up_run, finish_local
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.follow import follow
 from ldapslam.cli.job_source import JobFile, JobSource
-from ldapslam.cli.local_fleet import LocalFleet, agent_names, local_fleet
+from ldapslam.cli.local_fleet import SPOOLS, LocalFleet, agent_names, local_fleet
 from ldapslam.cli.operate import submit_job
-from ldapslam.cli.options import FORMATS, job_argument, set_option
+from ldapslam.cli.options import FORMATS, set_option
 from ldapslam.cli.outcome import (
     has_started,
     make_folder,
@@ -54,16 +55,36 @@ out_option = click.option(
 
 
 @click.command("run")
-@job_argument
+@click.argument(
+    "job_file",
+    metavar="JOB",
+    required=False,
+    type=click.Path(path_type=Path, dir_okay=False),
+)
 @agents_option
 @set_option
 @out_option
+@click.option(
+    "--cleanup",
+    metavar="RUN",
+    help="Instead of running a job, remove the entries that a run left because it was "
+    "killed: its id, or the folder of its results.",
+)
+@click.option(
+    "--spool",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="With --cleanup: the spool of the agent whose entries are left; local runs "
+    "and this user's agents are found without.",
+)
 @json_option
 def run_command(
-    job_file: Path,
+    job_file: Path | None,
     agents: int | None,
     overrides: tuple[str, ...],
     out: Path | None,
+    cleanup: str | None,
+    spool: Path | None,
     as_json: bool,
 ) -> ExitCode:
     """Run JOB here and now: a coordinator and N agents on this host.
@@ -71,6 +92,14 @@ def run_command(
     The report is printed on stdout and written, in all formats, to a folder, which is
     named at the end. The exit code is the verdict's.
     """
+    if cleanup is not None:
+        if job_file is not None:
+            raise click.UsageError("--cleanup RUN stands in place of a JOB")
+        return clean_up_run(cleanup, spool, RUNS_FOLDER, click.echo)
+    if job_file is None:
+        raise click.UsageError("give a JOB to run, or --cleanup RUN")
+    if spool is not None:
+        raise click.UsageError("--spool goes with --cleanup")
     return run_locally(JobFile(job_file), agents, overrides, out, as_json=as_json)
 
 
@@ -92,6 +121,7 @@ def run_locally(
         labels = job.agents.labels or {}
         with local_fleet(names, labels, store_file, results.folder) as fleet:
             status, is_interrupted = _run_on(fleet, source, overrides)
+        finish_local(results.folder / SPOOLS)
         if is_interrupted and not has_started(status):
             say("interrupted before any load; there is nothing to report")
             return ExitCode.INTERRUPTED

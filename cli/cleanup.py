@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run --cleanup`: remove the entries that a run left, here and now.
+
+Runs remove what they added themselves. One that was killed could not; its ledgers are
+where its agents' spools are, and this finishes from there. What is already gone is
+passed over, so it may be repeated.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ldapslam.agent.cleanup import CleanUpReport, clean_up
+from ldapslam.agent.ledger_folder import FOLDER, folders_left, locked, run_folder
+from ldapslam.cli.console import say
+from ldapslam.cli.serve import state_folder
+from ldapslam.jobs.errors import ExitCode
+
+Write = Callable[[str], None]
+
+
+def clean_up_run(
+    run: str, spool: Path | None, runs_folder: Path, write: Write
+) -> ExitCode:
+    """Remove what run `run` left; `run` is its id, or the folder of its results. The
+    result goes to `write`, what happens meanwhile to stderr."""
+    folders = _find(run, spool, runs_folder)
+    if not folders:
+        where = spool if spool is not None else f"{runs_folder} and the user's spools"
+        write(f"run {run}: no entries are left, as far as {where} tells")
+        return ExitCode.PASS
+    return max(_clean(folder, write) for folder in folders)
+
+
+def _find(run: str, spool: Path | None, runs_folder: Path) -> list[Path]:
+    if spool is not None:
+        folder = run_folder(spool, run)
+        return [folder] if folder in folders_left(spool) else []
+    results = Path(run)
+    if (results / "spool").is_dir():
+        return [
+            folder
+            for agent in sorted((results / "spool").iterdir())
+            for folder in folders_left(agent)
+        ]
+    name = results.name
+    spools = [*runs_folder.glob("*/spool/*"), *state_folder().glob("spool/*")]
+    return [
+        folder
+        for agent in spools
+        for folder in folders_left(agent)
+        if folder.name == name
+    ]
+
+
+def _clean(folder: Path, write: Write) -> ExitCode:
+    name = folder.name
+    say(f"run {name}: removing what is in {folder}")
+    with locked(folder):
+        report = clean_up(folder, lambda left: say(f"{left:,} entries to go"))
+    for line in _lines(name, report, folder):
+        write(line)
+    if not report.left:
+        _remove_empty(folder)
+        return ExitCode.PASS
+    return ExitCode.TARGET if report.error else ExitCode.FAIL
+
+
+def _lines(name: str, report: CleanUpReport, folder: Path) -> list[str]:
+    counts = f"{report.deleted:,} deleted, {report.already_gone:,} were already gone"
+    lines = [f"run {name}: {report.entries:,} entries: {counts}, {report.left:,} left"]
+    lines += [f"  left: {one['dn']}: {one['reason']}" for one in report.named]
+    if report.left > len(report.named):
+        lines.append(f"  … and {report.left - len(report.named):,} more in {folder}")
+    return lines
+
+
+def _remove_empty(folder: Path) -> None:
+    """The folders above, of a fleet that was killed; not an agent's own spool."""
+    if folder.parent.name == FOLDER and not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+def finish_local(spools: Path) -> None:
+    """After a local fleet has ended: what its agents could not remove themselves."""
+    if not spools.is_dir():
+        return
+    left = [folder for spool in spools.iterdir() for folder in folders_left(spool)]
+    codes = [_clean(folder, say) for folder in left]
+    if all(code is ExitCode.PASS for code in codes):
+        shutil.rmtree(spools, ignore_errors=True)
+    else:
+        say(f"`ldapslam run --cleanup {left[0].name}` tries again")
