@@ -27,17 +27,22 @@ from ldapslam.jobs.sections import (
     sections_in,
 )
 from ldapslam.jobs.thresholds import NOTATION as THRESHOLD_NOTATION
+from ldapslam.jobs.types import job_types
 
 _WIDTH = 80
 _INDENT = "    "
 
+#: Topic with the job types, as `types.auth`: what they are, and their options.
+TYPES = "types"
 #: Notations that the fields use, explained by the modules that parse them.
 NOTATIONS = {"patterns": PATTERN_NOTATION, "thresholds": THRESHOLD_NOTATION}
 
 
 def describe(topic: str | None = None) -> str:
-    """All sections and notations, or those at and below one: `run`, `streams.load`."""
+    """All sections, job types and notations, or those at and below one: `run`,
+    `streams.load`, `types.auth`."""
     sections = dict(_sections(Job, ""))
+    sections |= {f"{TYPES}.{name}": one.Options for name, one in job_types().items()}
     if topic is None:
         chosen = sections
     else:
@@ -47,7 +52,7 @@ def describe(topic: str | None = None) -> str:
             for path, section in sections.items()
             if wanted and f"{path.replace('[]', '')}.".startswith(f"{wanted}.")
         }
-        known = [path.replace("[]", "") for path in sections if path]
+        known = [path.replace("[]", "") for path in sections if path] + [TYPES]
         if not chosen and wanted not in NOTATIONS:
             raise ConfigError(
                 f"the job file has no section {topic!r}",
@@ -89,7 +94,11 @@ def _rule(title: str) -> str:
 
 def _section_text(path: str, section: type[Section]) -> str:
     title = path or "job file"
-    lines = [title, _rule(title), *_wrap(section.summary(), "")]
+    lines = [title, _rule(title)]
+    if path.startswith(f"{TYPES}."):
+        job_type = job_types()[path.removeprefix(f"{TYPES}.")]
+        lines += [*_wrap(job_type.summary(), ""), "", "Its options:"]
+    lines += _wrap(section.summary(), "")
     if section.exactly_one:
         lines += _wrap(f"Give exactly one of {', '.join(section.exactly_one)}.", "")
     if section.at_least_one:

@@ -169,7 +169,12 @@ def _variables(request: RawRequest) -> Iterator[Finding]:
             if isinstance(text, str) and f"[{used}]" in text and _is_used(text, used):
                 yield Finding(
                     (*request.path, "let", name),
-                    Fault(f"[{used}] is not made yet", f"write {used} above {name}"),
+                    Fault(
+                        f"[{used}] is not made yet",
+                        f"write {used} above {name}"
+                        if used != name
+                        else "a text cannot have itself in it",
+                    ),
                 )
                 break
     if request.fields.get("capture") and request.kind != "search":

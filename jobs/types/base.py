@@ -39,6 +39,11 @@ class JobType(Generic[OptionsT]):
     #: Keys of the stream that the type sets, so that the job file must not.
     sets: ClassVar[tuple[str, ...]] = ("operations",)
 
+    @classmethod
+    def summary(cls) -> str:
+        """What the type is, as one paragraph."""
+        return " ".join((cls.__doc__ or "").split())
+
     def expand(self, options: OptionsT, stream: Mapping[str, Any]) -> dict[str, Any]:
         """Keys of the stream and their values, as a job file has them. `stream` is
         what the job file says beside type and options, not yet checked: only what the

@@ -43,10 +43,11 @@ def test_the_job_file_documents_itself() -> None:
     schema = json.loads(ldapslam("job", "schema").stdout)
     assert {"job", "targets", "run", "streams"} <= set(schema["properties"])
     assert "in_flight" in ldapslam("job", "describe", "streams.load.open").stdout
-    assert set(json.loads(ldapslam("job", "types", "--json").stdout)) >= {
-        "search",
-        "modify",
-    }
+    document = json.loads(ldapslam("job", "types", "--json").stdout)
+    assert set(document["operations"]) >= {"search", "modify"}
+    assert set(document["types"]) >= {"mix", "auth", "burst", "prime"}
+    assert "burst" in ldapslam("job", "types").stdout
+    assert "modifies" in ldapslam("job", "describe", "types.search_modify").stdout
 
 
 def test_a_closed_pipe_does_not_change_the_exit_code() -> None:

@@ -56,7 +56,8 @@ def test_auth_finds_an_entry_and_binds_as_it() -> None:
     stream = stream_of("auth", options)
     assert stream.request_names == [("search", "search"), ("bind", "bind")]
     (operation,) = stream.operations
-    search, bind = operation.sequence or ()
+    assert operation.sequence is not None
+    search, bind = operation.sequence
     assert search.capture == {"dn": "dn"}
     assert search.body.model_dump()["attributes"] == ["1.1"]
     assert bind.body.model_dump()["dn"] == "[dn]"

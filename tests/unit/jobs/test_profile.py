@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -95,7 +96,7 @@ def test_arrivals_never_fall_and_end_with_the_profile(
     whole_ns = length_ns(profile)
     counts = [arrivals_by(profile, whole_ns * share) for share in sorted(times)]
     scale = peak_rate(profile) * whole_ns
-    for before, after in zip(counts, counts[1:], strict=False):
+    for before, after in itertools.pairwise(counts):
         assert after >= before - 1e-12 * scale
     assert arrivals_by(profile, 2 * whole_ns) == arrivals_by(profile, whole_ns)
     assert rate_at(profile, whole_ns) == 0
