@@ -69,7 +69,8 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks
 	done
 	$(BIN)/pytest -m "accuracy or long"
 
-bench: setup ## what the engine costs, against a floor client
+bench: setup ## what the engine costs, against a floor client and other tools
+	.ci/system-packages $(PYTHON) bench
 	$(BIN)/python benchmarks/engine_cost.py --json build/bench.json
 
 format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format

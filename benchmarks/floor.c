@@ -7,8 +7,12 @@
  *     floor PORT CONNECTIONS RUN_MS WARM_UP_MS REQUEST_HEX RESPONSE_BYTES
  *
  * prints, of the time after the warm-up: completed, cpu_ns, wall_ns, run_queue_ns
- * (ready to run, but another process had the CPU). */
+ * (ready to run, but another process had the CPU).
+ *
+ * With FLOOR_TLS the same over GnuTLS. The handshakes come before the warm-up; the
+ * certificate is not looked at: handshakes are not what is compared. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,11 +23,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef FLOOR_TLS
+#include <gnutls/gnutls.h>
+#endif
+
 #define EVENTS 256
 
 struct connection {
     int fd;
     size_t received; /* bytes of the current response */
+#ifdef FLOOR_TLS
+    gnutls_session_t session;
+#endif
 };
 
 static uint8_t request[4096];
@@ -70,10 +81,76 @@ read_request(const char *hex)
     }
 }
 
+/* -- the socket: bytes as they are, or over TLS; 0 received: nothing yet -- */
+
+#ifdef FLOOR_TLS
+
+static void
+open_channel(struct connection *c)
+{
+    static gnutls_certificate_credentials_t credentials;
+    int rc;
+
+    if (!credentials)
+        gnutls_certificate_allocate_credentials(&credentials);
+    gnutls_init(&c->session, GNUTLS_CLIENT);
+    gnutls_set_default_priority(c->session);
+    gnutls_credentials_set(c->session, GNUTLS_CRD_CERTIFICATE, credentials);
+    gnutls_transport_set_int(c->session, c->fd);
+    do
+        rc = gnutls_handshake(c->session);
+    while (rc < 0 && !gnutls_error_is_fatal(rc));
+    if (rc < 0)
+        fail("gnutls_handshake");
+    fcntl(c->fd, F_SETFL, O_NONBLOCK);
+}
+
+static ssize_t
+send_bytes(const struct connection *c, const uint8_t *bytes, size_t len)
+{
+    return gnutls_record_send(c->session, bytes, len);
+}
+
+static ssize_t
+receive_bytes(const struct connection *c, uint8_t *bytes, size_t len)
+{
+    ssize_t got = gnutls_record_recv(c->session, bytes, len);
+
+    if (got == GNUTLS_E_AGAIN || got == GNUTLS_E_INTERRUPTED)
+        return 0;
+    return got > 0 ? got : -1;
+}
+
+#else
+
+static void
+open_channel(struct connection *c)
+{
+    (void)c;
+}
+
+static ssize_t
+send_bytes(const struct connection *c, const uint8_t *bytes, size_t len)
+{
+    return write(c->fd, bytes, len);
+}
+
+static ssize_t
+receive_bytes(const struct connection *c, uint8_t *bytes, size_t len)
+{
+    ssize_t got = recv(c->fd, bytes, len, MSG_DONTWAIT);
+
+    return got > 0 ? got : -1;
+}
+
+#endif
+
+/* -- the loop -- */
+
 static void
 send_request(const struct connection *c)
 {
-    if (write(c->fd, request, request_len) != (ssize_t)request_len)
+    if (send_bytes(c, request, request_len) != (ssize_t)request_len)
         fail("write");
 }
 
@@ -103,9 +180,9 @@ turn(int epoll_fd, size_t response_len)
 
     for (int i = 0; i < n; i++) {
         struct connection *c = events[i].data.ptr;
-        ssize_t got = recv(c->fd, response, sizeof(response), MSG_DONTWAIT);
+        ssize_t got = receive_bytes(c, response, sizeof(response));
 
-        if (got <= 0)
+        if (got < 0)
             fail("recv");
         c->received += (size_t)got;
         if (c->received >= response_len) {
@@ -140,6 +217,7 @@ main(int argc, char **argv)
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &connections[i]};
 
         connections[i].fd = connect_to(port);
+        open_channel(&connections[i]);
         if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, connections[i].fd, &event) < 0)
             fail("epoll_ctl");
     }
