@@ -23,6 +23,7 @@ from ldapslam.cli.console import (
     say,
 )
 from ldapslam.cli.options import job_argument, set_option
+from ldapslam.cli.replay import explain_replays
 from ldapslam.jobs import units
 from ldapslam.jobs.errors import ExitCode, LdapSlamError
 from ldapslam.jobs.load import load_job
@@ -47,7 +48,7 @@ def check_command(
     """Check JOB before it runs, and explain what it would do."""
     job = load_job(job_file, overrides)
     if not as_json:
-        put("\n".join(_explain(job)))
+        put("\n".join([*_explain(job), *explain_replays(job)]))
     servers, errors = ([], []) if offline else _ask_servers(job, as_json=as_json)
     if as_json:
         put_json({"job": job.name, "plan": _plan_document(job), "servers": servers})
@@ -144,8 +145,12 @@ def _load_text(job: Job, stream: Stream) -> str:
         think_ns = stream.load.closed.think_time_ns
         think = f", think time {units.format_duration(think_ns)}" if think_ns else ""
         return f"closed loop, {stream.load.closed.clients} clients{think}"
+    if stream.load.replay is not None:
+        replay = stream.load.replay
+        speed = f"at {replay.speed}" if replay.factor else "as fast as possible"
+        return f"a log {speed}, {replay.connections} connections"
     load = stream.load.open
-    assert load is not None, "a stream's load is closed or open"
+    assert load is not None, "a stream's load is closed, open or a replay"
     measure = measure_span(job.run)
     if load.rate is not None and load.stages is None:
         rate = units.format_rate(load.rate)

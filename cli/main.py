@@ -43,6 +43,7 @@ _COMMANDS = {
     "bind": "one_line",
     "compare": "one_line",
     "mix": "one_line",
+    "replay": "replay",
     "selfcheck": "selfcheck",
     "coordinator": "serve",
     "agent": "serve",

@@ -39,7 +39,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPERATION = "streams[0].operations"
 
 
-def _run(job: ComposedJob, given: Options) -> ExitCode:
+def run_composed(job: ComposedJob, given: Options) -> ExitCode:
+    """Run the job, or print it, as --print-job says."""
     overrides: Sequence[str] = given["overrides"]
     job.head = (
         f"ldapslam {shlex.join(_arguments())}",
@@ -151,7 +152,7 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
             {"server_side_sort": given["sort"].split(",")}
         )
     _put(job, 0, "search", body, places, more)
-    return _run(job, given)
+    return run_composed(job, given)
 
 
 @click.command("modify")
@@ -201,7 +202,7 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     if given["attributes"] and not given["replace"]:
         places["replace"] = "-a"
     _put(job, 0, "modify", body, places, extras(given))
-    return _run(job, given)
+    return run_composed(job, given)
 
 
 @click.command("add")
@@ -234,7 +235,7 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     if given["keep"]:
         body["clean_up"] = False
     _put(job, 0, "add", body, places, extras(given))
-    return _run(job, given)
+    return run_composed(job, given)
 
 
 @click.command("delete")
@@ -247,7 +248,7 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     """
     job = compose("delete", uris, given)
     _put(job, 0, "delete", {"dn": given["entry"]}, {"dn": "-b"}, extras(given))
-    return _run(job, given)
+    return run_composed(job, given)
 
 
 @click.command("compare")
@@ -276,7 +277,7 @@ def compare_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     }
     places = {"dn": "-b", "attribute": "-a", "value": "--value"}
     _put(job, 0, "compare", body, places, extras(given))
-    return _run(job, given)
+    return run_composed(job, given)
 
 
 @click.command("bind")
@@ -312,7 +313,7 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     else:
         body, places = bind_body(given)
         _put(job, 0, "bind", body, places, extras(given))
-    return _run(job, given)
+    return run_composed(job, given)
 
 
 def _weight(name: str) -> Callable[[_Command], _Command]:
@@ -385,7 +386,7 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
         job.places[f"{_OPERATION}[{number}].weight"] = f"--{kind.replace('_', '-')}"
     if given["bind"] is not None:
         put_binds_beside(job, given, sum(weights.values()))
-    return _run(job, given)
+    return run_composed(job, given)
 
 
 def _put(

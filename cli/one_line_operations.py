@@ -166,9 +166,10 @@ def put_binds_beside(job: ComposedJob, given: Options, others: int) -> None:
         )
     else:
         binds = dict(load["open"])  # its rate is at fault, and will be found to be
-    stream = {"name": BINDS, "target": "directory", "load": {"open": binds}}
-    for key in ("count", "connection", "request_timeout"):
-        if key in job.tree["streams"][0] and key != "count":
+    stream: dict[str, Any] = {"name": BINDS, "target": "directory"}
+    stream["load"] = {"open": binds}
+    for key in ("connection", "request_timeout"):
+        if key in job.tree["streams"][0]:
             stream[key] = job.tree["streams"][0][key]
     if given["count"] is not None:
         of_binds = given["count"] * given["bind"] // total

@@ -21,6 +21,7 @@ from ldapslam.cli.run import agents_option, out_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 Options = dict[str, Any]
+_Options = Sequence[Callable[[Any], Any]]
 
 #: Name of the one stream that a command makes, and of the second one, if it needs one.
 STREAM = "load"
@@ -49,7 +50,7 @@ def _uris(
     return value
 
 
-_COMMON: Sequence[Callable[[_Command], _Command]] = (
+_URIS: _Options = (
     click.argument(
         "uris",
         metavar="URI…",
@@ -58,6 +59,10 @@ _COMMON: Sequence[Callable[[_Command], _Command]] = (
         is_eager=True,
         callback=_uris,
     ),
+)
+
+#: Whom connections bind as, and TLS.
+_CONNECTION: _Options = (
     click.option("-D", "--bind-dn", metavar="DN", help="Whom connections bind as."),
     click.option(
         *("-y", "--password-file"),
@@ -89,6 +94,10 @@ _COMMON: Sequence[Callable[[_Command], _Command]] = (
         is_flag=True,
         help="Do not check the server's certificate and name.",
     ),
+)
+
+#: How requests arrive, and what else is said of them.
+_LOAD: _Options = (
     click.option(
         *("-c", "--clients"),
         metavar="N",
@@ -140,7 +149,6 @@ _COMMON: Sequence[Callable[[_Command], _Command]] = (
     click.option("--warm-up", metavar="TIME", help="Full load before the measurement."),
     click.option("--cool-down", metavar="TIME", help="Full load after it."),
     click.option("--interval", metavar="TIME", help="Length of a line of figures: 1s."),
-    click.option("--seed", metavar="N", type=int, help="Of all random values."),
     click.option(
         "--reconnect-every",
         metavar="N|TIME",
@@ -164,6 +172,11 @@ _COMMON: Sequence[Callable[[_Command], _Command]] = (
         multiple=True,
         help="A request control; ::base64 for a binary value. Repeatable.",
     ),
+)
+
+#: What `run` has too, and --print-job.
+_RUN: _Options = (
+    click.option("--seed", metavar="N", type=int, help="Of all random values."),
     click.option(
         "--threshold",
         "thresholds",
@@ -182,27 +195,50 @@ _COMMON: Sequence[Callable[[_Command], _Command]] = (
 )
 
 
-def common_options(command: _Command) -> _Command:
-    """URI… and the options of every one-line command."""
-    for option in reversed(_COMMON):
-        command = option(command)
-    return command
+def _adding(*groups: _Options) -> Callable[[_Command], _Command]:
+    def add(command: _Command) -> _Command:
+        for group in reversed(groups):
+            for option in reversed(group):
+                command = option(command)
+        return command
+
+    return add
+
+
+#: URI… and the options of every one-line command.
+common_options = _adding(_URIS, _CONNECTION, _LOAD, _RUN)
+#: Those of a command whose load is not its options'.
+connection_options = _adding(_CONNECTION)
+run_options = _adding(_RUN)
 
 
 def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
     """The part of the job that all commands have alike."""
-    job = ComposedJob(kind)
-    job.put(("job",), kind, "")
-    job.put(("targets", "directory"), list(uris), "URI")
-    _put_identity(job, given)
-    _put_tls(job, given)
+    job = compose_head(kind, uris, given, "URI")
     _put_run(job, given)
     _put_stream(job, given)
+    put_tail(job, given)
+    return job
+
+
+def compose_head(
+    name: str, uris: Sequence[str], given: Options, uri_option: str
+) -> ComposedJob:
+    """A job with its targets and what connections need."""
+    job = ComposedJob(name)
+    job.put(("job",), name, "")
+    job.put(("targets", "directory"), list(uris), uri_option)
+    _put_identity(job, given)
+    _put_tls(job, given)
+    return job
+
+
+def put_tail(job: ComposedJob, given: Options) -> None:
+    """What --seed and --threshold say."""
     if given["seed"] is not None:
         job.put(("seed",), given["seed"], "--seed")
     for number, threshold in enumerate(given["thresholds"]):
         job.put(("thresholds", number), _threshold(threshold), "--threshold")
-    return job
 
 
 def put_operation(
