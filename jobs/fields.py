@@ -97,6 +97,13 @@ Oid = Annotated[Text, AfterValidator(_checked_oid), Kind("OID")]
 AttributeSelector = Annotated[
     Text, AfterValidator(_checked_selector), Kind("attribute")
 ]
+#: One value of an attribute; it may hold patterns.
+OneValue = Annotated[
+    str,
+    BeforeValidator(_value),
+    WithJsonSchema({"type": ["string", "integer"]}),
+    Kind("value"),
+]
 #: Values of an attribute; each may hold patterns.
 Values = Annotated[
     list[str],

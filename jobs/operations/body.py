@@ -38,7 +38,8 @@ Order = Literal["fifo", "lifo", "random"]
 
 
 class Take(NamedTuple):
-    """The request's entry comes out of the ledger of the add operation `of`."""
+    """The request's entry comes out of the ledger of the add operation `of`. It goes
+    back there if it still exists by the same DN."""
 
     of: str
     order: Order
@@ -75,8 +76,8 @@ class Compiled:
     #: Holds the paging cookie; -1: the search is not paged.
     cookie_variable: int = -1
     take: Take | None = None
-    #: Variable with the DN that is in the ledger after success: in the operation's own
-    #: (add) or in the one of `take`; -1: none.
+    #: Variable with a DN that is new in the ledger after success: in the operation's
+    #: own (add) or in the one of `take` (modify DN); -1: none.
     put: int = -1
 
 
@@ -116,8 +117,6 @@ class EntryBody(OperationBody):
     operation of the stream has added."""
 
     exactly_one: ClassVar[tuple[str, ...]] = ("dn", "of")
-    #: The entry is there after success, perhaps by another DN.
-    gives_back: ClassVar[bool] = True
 
     dn: EntryDn | None = Field(
         default=None,
@@ -154,7 +153,6 @@ class EntryBody(OperationBody):
             response_tag=self.response_tag,
             success_codes=self.success_codes,
             take=take,
-            put=take.variable if take and self.gives_back else -1,
         )
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from ldapslam.jobs import ber
-from ldapslam.jobs.fields import AttributeName, PatternText
+from ldapslam.jobs.fields import AttributeName, OneValue
 from ldapslam.jobs.operations.body import EntryBody, nodes
 from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.template import Node
@@ -28,7 +28,7 @@ class Compare(EntryBody):
     attribute: AttributeName = Field(
         description="the attribute to compare", examples=["departmentNumber"]
     )
-    value: PatternText = Field(
+    value: OneValue = Field(
         description="the value to compare it with; patterns allowed",
         examples=["[1-99]"],
     )

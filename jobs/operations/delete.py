@@ -18,7 +18,6 @@ class Delete(EntryBody):
 
     kind: ClassVar[str] = "delete"
     response_tag: ClassVar[int] = 0x6B
-    gives_back: ClassVar[bool] = False
 
     def request_for(self, entry: tuple[Node, ...], scope: Scope) -> Node:
         return ber.tlv(_DEL_REQUEST, *entry)
