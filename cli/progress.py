@@ -78,7 +78,7 @@ class Progress:
 
     def _show_figures(self, figures: pb.IntervalFigures) -> None:
         self._figures = figures
-        if self._live is None:
+        if self._live is None and figures.streams:
             say(interval_line(figures))
         self._refresh()
 

@@ -189,6 +189,7 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
 
 
 def _results(summary: Summary) -> tuple[Block, ...]:
+    has_expected = any(one.counts["expected"] for one in summary.operations)
     table = Table(
         "headline",
         "Measure phase, response time of successes",
@@ -196,6 +197,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
             Column("Operation"),
             Column("throughput", "/s", True),
             Column("succeeded", "", True),
+            *([Column("expected", "", True)] if has_expected else []),
             Column("errors", "%", True),
             Column("p50", "ms", True),
             Column("p90", "ms", True),
@@ -204,7 +206,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
             Column("p99.9", "ms", True),
             Column("max", "ms", True),
         ),
-        tuple(_headline(one) for one in summary.operations),
+        tuple(_headline(one, has_expected) for one in summary.operations),
         (
             *missing([one.times["response_time"] for one in summary.timed]),
             *_expected_only(summary),
@@ -258,13 +260,14 @@ def _expected_only(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _headline(one: OperationSummary) -> tuple[Cell, ...]:
+def _headline(one: OperationSummary, has_expected: bool) -> tuple[Cell, ...]:
     times = one.times["response_time"]
     has_errors = bool(one.error_share)
     return (
         Cell(one.title),
         Cell(decimal(one.throughput_per_s)),
         Cell(count(one.counts["succeeded"])),
+        *([Cell(count(one.counts["expected"]))] if has_expected else []),
         Cell(percent(one.error_share, 3), BAD if has_errors else ""),
         *(
             (*percentile_cells(times), time_cell(times, "max", times.max_us))
