@@ -313,6 +313,9 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
     session->captured = 0;
     session->entry_seen = session->sasl_failed = false;
     session->has_taken = session->has_intended = false;
+    /* the first page has no cookie, whatever another script left in the variable */
+    if (extras->cookie != SLAM_NO_VARIABLE && !session->has_more)
+        session->variables[extras->cookie].len = 0;
     if (extras->ledger_take != SLAM_NO_VARIABLE && !take_entry(slot, session, extras)) {
         substitute(slot, extras);
         return false;
@@ -500,7 +503,6 @@ slam_session_end(struct slam_slot *slot)
 {
     struct slam_flow *flow = slot->conn->flow;
     struct slam_session *session = slam_flow_session(flow, slot);
-    const struct slam_op_extras *extras = flow->stream->ops[slot->op].extras;
 
     flow->active--;
     flow->worker->active--;
@@ -513,6 +515,4 @@ slam_session_end(struct slam_slot *slot)
     session->has_taken = session->has_intended = false;
     slam_sasl_destroy(session->sasl);
     session->sasl = NULL;
-    if (extras && extras->cookie != SLAM_NO_VARIABLE)
-        session->variables[extras->cookie].len = 0;
 }
