@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run added is gone after it, on a real slapd, however the run ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from ldapslam.lab import Lab
+from support.command_line import TIMEOUT_S, Running, ldapslam
+from support.tree import tree
+
+JOB = """\
+job: adds
+targets: {{directory: "{uri}"}}
+bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
+run: {{duration: {duration}, interval: 500ms}}
+streams:
+  - name: writers
+    target: directory
+    load: {{closed: {{clients: 4}}}}
+    operations:
+      - weight: 4
+        let: {{n: "[unique]"}}
+        add:
+          dn: "cn=added.[n],ou=people,dc=example,dc=com"
+          entry: {{objectClass: [person], sn: added}}
+      - {{weight: 1, delete: {{of: add, order: random}}}}
+"""
+
+
+def write_job(folder: Path, lab: Lab, duration: str) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(
+        JOB.format(
+            uri=lab.supplier.uri,
+            dn=lab.admin_dn,
+            password_file=lab.admin_password_file,
+            duration=duration,
+        )
+    )
+    return path
+
+
+def clean_up_facts(results: Path) -> dict[str, Any]:
+    manifest = json.loads((results / "result.json").read_text())["manifest"]
+    (agent,) = manifest["agents"].values()
+    facts: dict[str, Any] = agent["clean_up"]
+    return facts
+
+
+def agents_of(folder: Path) -> list[int]:
+    """Agents of a local fleet with its results in `folder`."""
+    return [
+        process
+        for process, command in commands().items()
+        if str(folder) in command and "\0agent\0" in command
+    ]
+
+
+def engines_of(folder: Path) -> list[int]:
+    """Engine processes, children of these agents."""
+    agents = agents_of(folder)
+    return [
+        process
+        for process, command in commands().items()
+        if "engine_process" in command and parent_of(process) in agents
+    ]
+
+
+def commands() -> dict[int, str]:
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found[int(folder.name)] = (folder / "cmdline").read_bytes().decode()
+    return found
+
+
+def parent_of(process: int) -> int:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def wait_for_ledger(folder: Path, size: int = 1) -> Path:
+    """A ledger with more than its header, of any agent below the folder."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        for path in folder.glob("**/*.ledger"):
+            if path.stat().st_size and path.read_bytes().count(b"cn=added") > size:
+                return path
+        time.sleep(0.05)
+    raise AssertionError("no ledger was written")
+
+
+def test_a_run_removes_what_it_added(lab: Lab, tmp_path: Path) -> None:
+    before = tree(lab)
+    done = ldapslam(
+        "run", write_job(tmp_path, lab, "2s"), "--out", tmp_path / "out", cwd=tmp_path
+    )
+    assert done.returncode in (0, 3), done.stderr
+    assert tree(lab) == before
+    facts = clean_up_facts(tmp_path / "out")
+    assert facts["deleted"] == facts["entries"] > 0
+    assert facts["left"] == facts["already_gone"] == 0
+    assert not (tmp_path / "out" / "spool").exists()
+
+
+def test_a_run_that_is_cancelled_removes_what_it_added(
+    lab: Lab, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    out = tmp_path / "out"
+    job = write_job(tmp_path, lab, "60s")
+    with Running("run", job, "--out", out, cwd=tmp_path) as running:
+        wait_for_ledger(out, size=50)
+        running.interrupt()
+        assert running.wait() == 130
+    assert tree(lab) == before
+
+
+def test_entries_of_an_engine_that_was_killed_are_removed_by_the_command(
+    lab: Lab, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    out = tmp_path / "out"
+    job = write_job(tmp_path, lab, "60s")
+    with Running("run", job, "--out", out, cwd=tmp_path) as running:
+        wait_for_ledger(out, size=50)
+        (engine,) = engines_of(out)
+        os.kill(engine, signal.SIGKILL)
+        assert running.wait() != 0
+    assert "entries: " in running.stderr
+    assert tree(lab) == before
+
+
+def test_entries_of_a_fleet_that_was_killed_are_removed_by_run_cleanup(
+    lab: Lab, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    out = tmp_path / "out"
+    job = write_job(tmp_path, lab, "60s")
+    with Running("run", job, "--out", out, cwd=tmp_path) as running:
+        ledger = wait_for_ledger(out, size=50)
+        (engine,) = engines_of(out)
+        (agent,) = agents_of(out)
+        # a stopped agent cannot drain when the command is killed; its own end takes
+        # the engine with it
+        os.kill(agent, signal.SIGSTOP)
+        running.process.kill()
+        running.process.wait()
+        os.kill(agent, signal.SIGKILL)
+    wait_until_gone(engine)
+    assert len(tree(lab)) > len(before)
+    run_id = ledger.parent.name
+    first = ldapslam("run", "--cleanup", out, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    found = re.search(r"([\d,]+) entries: ([\d,]+) deleted", first.stdout)
+    assert found, first.stdout
+    assert tree(lab) == before
+    again = ldapslam(
+        "run", "--cleanup", run_id, "--spool", ledger.parents[2], cwd=tmp_path
+    )
+    assert again.returncode == 0
+    assert "no entries are left" in again.stdout
+
+
+def wait_until_gone(process: int) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while Path(f"/proc/{process}").exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)

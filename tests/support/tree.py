@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole content of a directory, to be compared entry by entry."""
+
+from __future__ import annotations
+
+import ldap
+
+from ldapslam.lab import Lab
+
+Tree = dict[str, dict[str, list[bytes]]]
+
+
+def tree(lab: Lab) -> Tree:
+    """DN -> user attributes of every entry of the supplier."""
+    connection = ldap.initialize(lab.supplier.uri)
+    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
+    try:
+        suffix = lab.people_dn.partition(",")[2]
+        found = connection.search_ext_s(suffix, ldap.SCOPE_SUBTREE)
+        return {
+            dn: {name: sorted(values) for name, values in attributes.items()}
+            for dn, attributes in found
+        }
+    finally:
+        connection.unbind_s()
