@@ -79,8 +79,14 @@ class OperationTotals:
     histograms: defaultdict[tuple[str, str], Histogram] = field(
         default_factory=lambda: defaultdict(Histogram)
     )
-    #: Values above the range of the histograms, in any phase.
-    overflow: int = 0
+    #: Values above the range of the histograms, outside the measure phase.
+    unmeasured_overflow: int = 0
+
+    @property
+    def overflow(self) -> int:
+        """Values above the range of the histograms, in any phase."""
+        measured = sum(one.overflow for one in self.histograms.values())
+        return self.unmeasured_overflow + measured
 
 
 @dataclass(slots=True)
@@ -251,14 +257,14 @@ class _Collector:
             agent.completed_in_measure += operation.completed
         if not operation.measured:
             for packed in operation.histograms.values():
-                totals.overflow += Histogram.overflow_of(packed)
+                totals.unmeasured_overflow += Histogram.overflow_of(packed)
             return
         totals.result_codes.update(operation.result_codes)
         for one, packed in operation.histograms.items():
-            totals.overflow += Histogram.overflow_of(packed)
             totals.histograms[one].add_packed(packed)
-            if one == ("response_time", self._plan.wanted_of(key)):
-                agent.response_times[key].add_packed(packed)
+        shown = operation.histograms.get(("response_time", self._plan.wanted_of(key)))
+        if shown is not None:
+            agent.response_times[key].add_packed(shown)
 
     def _add_stream(
         self, agent: AgentTotals, stream: StreamInterval, record: IntervalRecord

@@ -58,18 +58,19 @@ class TimelineBuilder:
         timeline.end_s.append(point.end_ns / NS_PER_S)
         timeline.is_gap.append(is_gap)
         for key, done in point.operations.items():
-            series = timeline.operations.setdefault(key, _padded(Series(), before))
             if not is_gap:
+                series = timeline.operations.setdefault(key, Series())
+                _padded(series, before)
                 _append_operation(series, done, None if is_short else length_s)
         for agent, seen in point.agents.items():
-            of_agent = timeline.agents.setdefault(agent, _padded(AgentSeries(), before))
+            of_agent = timeline.agents.setdefault(agent, AgentSeries())
             if not is_short and seen.wall_ns > 0:
+                _padded(of_agent, before)
                 rate = seen.completed * NS_PER_S / seen.wall_ns
                 of_agent.throughput_per_s.append(rate)
                 of_agent.busy_share.append(seen.busy_share)
                 of_agent.run_queue_share.append(seen.run_queue_share)
                 of_agent.cpu_utilisation.append(seen.cpu_utilisation)
-        _pad(timeline)
 
 
 @dataclass(slots=True)

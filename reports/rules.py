@@ -63,6 +63,10 @@ def _data_present(evidence: Evidence) -> Rule:
         ".".join(key)
         for key, totals in evidence.collected.operations.items()
         if not any(totals.measured[name] for name in _WANTED)
+        and not (
+            evidence.streams.get(key[0], {}).get("is_replay")
+            and not totals.whole["scheduled"]
+        )
     ]
     found = len(evidence.collected.operations) - len(empty)
     return Rule(

@@ -95,6 +95,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if (number := unanswered(operation.measured))
     ]
     lines += _notes_of_sessions(evidence)
+    lines += _notes_of_replays(evidence)
     lines += [
         f"agent {agent} left entries that the run had added: `ldapslam run --cleanup "
         f"{evidence.run.run_id}` on its host removes them"
@@ -115,6 +116,17 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             if (number := stream.counters.get(counter, 0))
         ]
     return tuple(lines)
+
+
+def _notes_of_replays(evidence: Evidence) -> list[str]:
+    """What of the logs was not sent. Every agent has read all of them."""
+    facts = next(iter(evidence.facts.values()), {})
+    return [
+        f"stream {name}: of its log, {one['count']:,} {one['operation']} requests were "
+        f"not replayed: {one['reason']}"
+        for name, replay in facts.get("replays", {}).items()
+        for one in replay["skipped"]
+    ]
 
 
 def _notes_of_sessions(evidence: Evidence) -> list[str]:

@@ -12,6 +12,9 @@ than 1/1024 of its values, so a percentile, the middle of its bucket, is within 
 (below 1,024 us: within 0.5 us) of the value of that rank. Merging adds counts: the
 histogram of a fleet is exactly that of the union of its requests.
 
+Packed histograms are taken in as they come and added up some hundred at a time, when a
+figure is asked for: a report merges tens of thousands of them.
+
 Ranks are taken over the values in buckets, those that overflowed, and the requests
 without an answer, which lie above every value. A figure that hangs on what lies above
 the buckets is None.
@@ -38,6 +41,8 @@ MAX_US = 3_600_000_000
 _HALF = 1024
 _HEADER = struct.Struct("<4sIQQQQQ")
 _MAGIC = b"SLH1"
+#: Kept packed at most, by one histogram.
+_MOST_PENDING_BYTES = 1 << 18
 _NS_PER_US = 1000
 _EMPTY_MIN_NS = 2**64 - 1
 
@@ -61,7 +66,10 @@ class Histogram:
     """Mutable while being merged; the figures are computed when asked for."""
 
     __slots__ = (
-        "counts",
+        "_counts",
+        "_cumulated",
+        "_pending",
+        "_pending_bytes",
         "max_ns",
         "min_ns",
         "overflow",
@@ -71,7 +79,12 @@ class Histogram:
     )
 
     def __init__(self) -> None:
-        self.counts: Counts = np.zeros(BUCKETS, dtype=np.int64)
+        self._counts: Counts = np.zeros(BUCKETS, dtype=np.int64)
+        #: Sums of `_counts` up to each bucket; None: not computed.
+        self._cumulated: Counts | None = None
+        #: Packed histograms that are not in `_counts` yet; their totals are.
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
         self.total = 0
         self.overflow = 0
         #: Requests without an answer. Agents send them as counters: not packed.
@@ -82,8 +95,10 @@ class Histogram:
 
     @classmethod
     def from_packed(cls, packed: bytes) -> Histogram:
+        """Checked whole; StoreError when the bytes are not a packed histogram."""
         histogram = cls()
         histogram.add_packed(packed)
+        histogram._settle()
         return histogram
 
     @classmethod
@@ -92,6 +107,7 @@ class Histogram:
         histogram = cls()
         for packed in parts:
             histogram.add_packed(packed)
+        histogram._settle()
         return histogram
 
     @classmethod
@@ -103,7 +119,7 @@ class Histogram:
             values_us = values // _NS_PER_US
             inside = values_us <= MAX_US
             index = bucket_index(values_us[inside])
-            histogram.counts = np.bincount(index, minlength=BUCKETS)
+            histogram._counts = np.bincount(index, minlength=BUCKETS)
             histogram.total = int(inside.sum())
             histogram.overflow = int(values.size - histogram.total)
             histogram.sum_ns = int(values[inside].sum())
@@ -112,7 +128,8 @@ class Histogram:
         return histogram
 
     def add_packed(self, packed: bytes) -> None:
-        """Adds a packed histogram; StoreError when the bytes are not one."""
+        """Adds a packed histogram; StoreError when the bytes are not one, for what is
+        in the buckets not before they are read."""
         if len(packed) < _HEADER.size:
             raise StoreError(f"packed histogram: {len(packed)} bytes are no header")
         magic, n, total, overflow, min_ns, max_ns, sum_ns = _HEADER.unpack_from(packed)
@@ -121,13 +138,10 @@ class Histogram:
                 f"packed histogram: magic {magic!r}, {n} buckets, {len(packed)} bytes"
             )
         if n:
-            index = np.frombuffer(packed, "<u2", n, _HEADER.size)
-            count = np.frombuffer(packed, "<u4", n, _HEADER.size + 2 * n)
-            if index[-1] >= BUCKETS or (n > 1 and not (index[1:] > index[:-1]).all()):
-                raise StoreError("packed histogram: bucket indexes are not ascending")
-            if int(count.sum(dtype=np.int64)) != total:
-                raise StoreError("packed histogram: counts do not add up to the total")
-            self.counts[index] += count  # the indexes are distinct
+            self._pending.append(packed)
+            self._pending_bytes += len(packed)
+            if self._pending_bytes > _MOST_PENDING_BYTES:
+                self._settle()
         elif total:
             raise StoreError(f"packed histogram: {total} values in no bucket")
         self.total += total
@@ -137,6 +151,50 @@ class Histogram:
             self.min_ns = min(self.min_ns, min_ns)
             self.max_ns = max(self.max_ns, max_ns)
 
+    @property
+    def counts(self) -> Counts:
+        """Values in each bucket."""
+        if self._pending:
+            self._settle()
+        return self._counts
+
+    def _settle(self) -> None:
+        """Adds up what is pending."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        self._cumulated = None
+        lengths = np.array([(len(one) - _HEADER.size) // 6 for one in pending])
+        cuts = [_HEADER.size + 2 * n for n in lengths.tolist()]
+        indexes, counts = (
+            np.frombuffer(b"".join(parts), kind)
+            for kind, parts in (
+                (
+                    "<u2",
+                    [p[_HEADER.size : c] for p, c in zip(pending, cuts, strict=True)],
+                ),
+                ("<u4", [p[c:] for p, c in zip(pending, cuts, strict=True)]),
+            )
+        )
+        starts = np.cumsum(lengths) - lengths
+        rises = indexes[1:] > indexes[:-1]
+        rises[starts[1:] - 1] = True  # from one histogram to the next
+        if indexes.max() >= BUCKETS or not rises.all():
+            raise StoreError("packed histogram: bucket indexes are not ascending")
+        totals = [_HEADER.unpack_from(one)[2] for one in pending]
+        if np.add.reduceat(counts, starts, dtype=np.int64).tolist() != totals:
+            raise StoreError("packed histogram: counts do not add up to the total")
+        # as floats, exact up to 2^53
+        sums = np.bincount(indexes, weights=counts, minlength=BUCKETS)
+        self._counts += sums.astype(np.int64)
+
+    def _ranks(self) -> Counts:
+        """Values up to each bucket."""
+        counts = self.counts
+        if self._cumulated is None:
+            self._cumulated = np.cumsum(counts)
+        return self._cumulated
+
     @staticmethod
     def overflow_of(packed: bytes) -> int:
         """The overflow of a packed histogram, from its header alone."""
@@ -145,7 +203,9 @@ class Histogram:
         return int(_HEADER.unpack_from(packed)[3])
 
     def add(self, other: Histogram) -> None:
-        self.counts += other.counts
+        self._settle()
+        self._counts += other.counts
+        self._cumulated = None
         self.total += other.total
         self.overflow += other.overflow
         self.unanswered += other.unanswered
@@ -189,7 +249,7 @@ class Histogram:
         rank = percentile_rank(p, self.sample)
         if rank > self.total:
             return None
-        bucket = int(np.searchsorted(np.cumsum(self.counts), rank))
+        bucket = int(np.searchsorted(self._ranks(), rank))
         low_ns, high_ns = bucket_range_ns(bucket)
         return self._clamp((low_ns + high_ns) / 2)
 
@@ -201,7 +261,7 @@ class Histogram:
         """`percentile` of each, for curves, NaN for None; some bucket holds a value."""
         ranks = np.array([percentile_rank(float(p), self.sample) for p in ps])
         known = np.minimum(ranks, self.total)
-        buckets = np.searchsorted(np.cumsum(self.counts), known)
+        buckets = np.searchsorted(self._ranks(), known)
         middles: npt.NDArray[np.float64]
         middles = _middles_ns()[buckets].clip(self.min_ns, self.max_ns)
         middles[ranks > self.total] = np.nan
@@ -218,7 +278,7 @@ class Histogram:
         ranks = order_statistic_ranks(self.sample, p / 100) if self.sample else None
         if ranks is None or ranks[0] > self.total:
             return None
-        low, high = np.searchsorted(np.cumsum(self.counts), ranks)
+        low, high = np.searchsorted(self._ranks(), ranks)
         low_ns = self._clamp(bucket_range_ns(int(low))[0])
         if ranks[1] > self.total:
             return Interval95(low_ns, None)
