@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clean-up from ledgers made by hand, on a real slapd: what is in doubt, what has
+children, what cannot be reached."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import ldap
+import pytest
+
+from ldapslam.agent.cleanup import CleanUpReport, clean_up
+from ldapslam.agent.ledger_file import LedgerFile, State
+from ldapslam.agent.ledger_folder import locked
+from ldapslam.lab import Lab
+from support.ledger import ledger_bytes, write_clean_up_plan
+from support.tree import tree
+
+#: createTimestamp has seconds, and a clean-up tolerates two of them.
+BEFORE_S = 10.0
+
+
+@pytest.fixture
+def admin(lab: Lab) -> Any:
+    connection = ldap.initialize(lab.supplier.uri)
+    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
+    yield connection
+    connection.unbind_s()
+
+
+def add(connection: Any, dn: str) -> None:
+    entry = {
+        "objectClass": [b"organizationalUnit"],
+        "ou": [dn[3:].split(",")[0].encode()],
+    }
+    connection.add_s(dn, list(entry.items()))
+
+
+def clean(
+    lab: Lab,
+    folder: Path,
+    records: list[tuple[State, str]],
+    *,
+    uris: list[str] | None = None,
+    begun_s: float | None = None,
+) -> CleanUpReport:
+    write_clean_up_plan(
+        folder,
+        uris or [lab.supplier.uri],
+        bind_dn=lab.admin_dn,
+        password_file=lab.admin_password_file,
+        begun_s=time.time() if begun_s is None else begun_s,
+    )
+    (folder / "0-0-0.ledger").write_bytes(ledger_bytes(records))
+    with locked(folder):
+        return clean_up(folder)
+
+
+def test_entries_with_others_below_them_go_last(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    base = f"ou=top,{lab.people_dn}"
+    names = [base, f"ou=a,{base}", f"ou=b,ou=a,{base}", f"ou=c,ou=b,ou=a,{base}"]
+    for name in names:
+        add(admin, name)
+    report = clean(lab, tmp_path / "run", [(State.ADDED, name) for name in names])
+    assert (report.deleted, report.left) == (4, 0)
+    assert not (tmp_path / "run").exists()
+    assert tree(lab) == before
+
+
+@pytest.mark.parametrize("state", [State.SENT, State.TAKEN])
+def test_an_entry_in_doubt_goes_only_when_the_run_made_it(
+    lab: Lab, admin: Any, tmp_path: Path, state: State
+) -> None:
+    before = tree(lab)
+    own = f"ou=own,{lab.people_dn}"
+    add(admin, own)
+    # of the data that the lab was loaded with: not by us, and before the run
+    loaded = f"uid=user.7,{lab.people_dn}"
+    absent = f"ou=absent,{lab.people_dn}"
+    report = clean(
+        lab, tmp_path / "run", [(state, own), (state, loaded), (state, absent)]
+    )
+    assert (report.entries, report.deleted, report.already_gone) == (3, 1, 1)
+    assert report.left == 1
+    (left,) = report.named
+    assert left["dn"] == loaded
+    assert "in doubt" in left["reason"]
+    assert tree(lab) == before
+    with LedgerFile(tmp_path / "run" / "0-0-0.ledger") as ledger:
+        states = [record.state for record in ledger.records()]
+    assert states == [State.GONE, state, State.GONE]
+
+
+def test_an_entry_in_doubt_that_is_older_than_the_run_stays(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    own = f"ou=older,{lab.people_dn}"
+    add(admin, own)
+    report = clean(
+        lab, tmp_path / "run", [(State.SENT, own)], begun_s=time.time() + BEFORE_S
+    )
+    assert report.left == 1
+    assert "before the run" in report.named[0]["reason"]
+    admin.delete_s(own)
+
+
+def test_an_entry_that_got_children_of_others_is_left_and_named(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    own, others = f"ou=own,{lab.people_dn}", f"ou=theirs,ou=own,{lab.people_dn}"
+    for name in (own, others):
+        add(admin, name)
+    report = clean(lab, tmp_path / "run", [(State.ADDED, own)])
+    assert report.left == 1
+    assert "(66)" in report.named[0]["reason"]
+    admin.delete_s(others)
+    with locked(tmp_path / "run"):
+        assert clean_up(tmp_path / "run").deleted == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_server_that_is_not_there_is_named_and_its_entries_stay_on_the_list(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ldapslam.agent.cleanup._PAUSE_S", 0.01)
+    records = [(State.ADDED, f"ou=x,{lab.people_dn}")]
+    report = clean(lab, tmp_path / "run", records, uris=["ldap://127.0.0.1:1"])
+    assert report.left == 1
+    assert report.error is not None
+    assert "ldap://127.0.0.1:1" in report.error
+
+
+def test_many_entries_are_removed_in_a_pipeline(
+    lab: Lab, admin: Any, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    names = [f"ou=many.{n},{lab.people_dn}" for n in range(500)]
+    for name in names:
+        add(admin, name)
+    report = clean(lab, tmp_path / "run", [(State.ADDED, name) for name in names])
+    assert report.deleted == 500
+    assert report.control_operations[lab.supplier.uri] == {
+        "bind": 1,
+        "delete": 500,
+        "unbind": 1,
+    }
+    assert tree(lab) == before
