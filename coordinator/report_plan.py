@@ -45,6 +45,8 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
         "target": planned.target,
         "uris": list(planned.uris),
         "engine": planned.engine,
+        # what a replay sends is its log's: perhaps not every operation
+        "is_replay": planned.replay is not None,
         "model": planned.model,
         **_rates(job, stream, planned),
         "clients": planned.connections if planned.model == "closed" else None,
@@ -64,7 +66,7 @@ def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | N
     measure = measure_span(job.run)
     start_ns = max(measure.start_ns, planned.start_ns)
     end_ns = min(measure.end_ns, planned.end_ns or measure.end_ns)
-    if planned.model != "open" or end_ns <= start_ns:
+    if planned.model != "open" or planned.replay or end_ns <= start_ns:
         return {"rate_per_s": None, "peak_rate_per_s": None}
     arrivals = planned_arrivals(job.run, stream, start_ns, end_ns)
     mean = arrivals / (end_ns - start_ns) * _NS_PER_S
