@@ -26,8 +26,8 @@ from ldapslam.reports.text import render_text
 from ldapslam.reports.timeline import Plan
 from ldapslam.reports.windows import Window, window_of
 from support.golden import Compare
+from support.session_store import ENDS, fill_workload, workload_intervals
 from support.store import NS_PER_S, Scenario, fill, run_record
-from support.workload import ENDS, fill_workload, workload_intervals
 
 
 @pytest.fixture(scope="module")
