@@ -129,20 +129,20 @@ say_unbind(struct slam_conn *conn)
     /* RFC 4511 4.3; no request of ours has a messageID this small */
     static const uint8_t unbind[] = {0x30, 0x05, 0x02, 0x01, 0x01, 0x42, 0x00};
 
-    if (slam_wire_write(conn->link.wire, unbind, sizeof(unbind)) ==
-        (ssize_t)sizeof(unbind))
+    /* not into the middle of a request that the socket did not take whole */
+    if (!conn->waits_for_write &&
+        slam_wire_write(conn->link.wire, unbind, sizeof(unbind)) ==
+            (ssize_t)sizeof(unbind))
         slam_flow_stream_record(conn->flow)->unbinds++;
 }
 
+/* At the end of its time; the number of its requests is counted where they are sent. */
 static bool
 is_worn(const struct slam_conn *conn, uint64_t now_ns)
 {
-    const struct slam_stream *stream = conn->flow->stream;
+    uint64_t limit_ns = conn->flow->stream->reconnect_ns;
 
-    return (stream->reconnect_operations > 0 &&
-            conn->requests >= stream->reconnect_operations) ||
-           (stream->reconnect_ns > 0 &&
-            now_ns - conn->up_since_ns >= stream->reconnect_ns);
+    return limit_ns > 0 && now_ns - conn->up_since_ns >= limit_ns;
 }
 
 /* Ends a connection on which nothing is in flight, and has the next one made. */

@@ -39,9 +39,12 @@ next_message_id(struct slam_conn *conn, uint32_t slot_index)
 static bool
 transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 {
+    uint64_t limit = conn->flow->stream->reconnect_operations;
     ssize_t written = slam_wire_write(conn->link.wire, pdu, len);
 
-    conn->requests++;
+    /* at its limit, it gets no new session: it is replaced when the last one is over */
+    if (++conn->requests == limit)
+        conn->retiring = true;
     if (written < 0) {
         slam_channel_lose(conn);
         return false;
