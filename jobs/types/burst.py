@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.sections import Section
+from ldapslam.jobs.sections import Flag, Section
 from ldapslam.jobs.types.base import JobType
 
 #: Drives `client: process`: it forks a client for each operation.
@@ -31,6 +31,12 @@ class BurstOptions(Section):
     )
     attributes: list[AttributeSelector] = Field(
         default_factory=list, description="attributes to return; an empty list is all"
+    )
+    anonymous_bind: Flag = Field(
+        default=False,
+        description="begin each connection with an anonymous bind, as ldapsearch does; "
+        "recorded as `bind`, and the end of the connection as `unbind`. For streams "
+        "without a `bind` of their own, which else send none",
     )
     client: Literal["engine", "process"] = Field(
         default="engine",
@@ -63,6 +69,9 @@ class Burst(JobType[BurstOptions]):
                     "operations": ["search"],
                 }
             }
+        if options.anonymous_bind:
+            steps = [{"bind": {"anonymous": True}}, {"search": search}, {"unbind": {}}]
+            return {"operations": [{"sequence": steps}]}
         given = stream.get("connection")
         connection = dict(given) if isinstance(given, dict) else {}
         return {
