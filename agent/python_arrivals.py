@@ -24,7 +24,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+
+from ldapslam.jobs.profile import LINEAR, Segment
 
 NEVER_NS = (1 << 64) - 1
 
@@ -36,14 +37,6 @@ _SPLITMIX_STEP = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 #: N^-1 is searched for to the ns: more halvings than 64 bits have change nothing.
 _HALVINGS = 70
-
-
-class Segment(Protocol):
-    """A piece of a profile: see jobs/profile.py."""
-
-    @property
-    def duration_ns(self) -> int: ...
-    def arrivals_by(self, t_ns: float) -> float: ...
 
 
 class DueTimes:
@@ -75,14 +68,17 @@ class DueTimes:
 
 
 def _inverse(segment: Segment, x: float) -> int:
-    """The t with N(t) = x within a segment; N rises."""
+    """The t with N(t) = x within a segment; N rises.
+
+    Of a ramp, with k = (b - a) / d its slope, N(t) = a t + k t^2 / 2 = x, so
+    t = 2 x / (a + sqrt(a^2 + 2 k x)), which loses no digits where k is small.
+    """
+    a = segment.a
+    if segment.kind == LINEAR:
+        slope = (segment.b - a) / segment.duration_ns
+        root = math.sqrt(max(0.0, a * a + 2 * slope * x))
+        return int(2 * x / (a + root)) if x > 0 else 0
     low, high = 0.0, float(segment.duration_ns)
-    # a constant rate needs no search: its N is a line
-    whole = segment.arrivals_by(high)
-    if high > 0 and math.isclose(segment.arrivals_by(high / 2), whole / 2):
-        quarter = segment.arrivals_by(high / 4)
-        if math.isclose(quarter, whole / 4):
-            return int(x * high / whole)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if segment.arrivals_by(middle) < x:
