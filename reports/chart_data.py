@@ -32,6 +32,16 @@ def causes(one: OperationSummary) -> list[tuple[str, int]]:
     return [(cause, amount) for cause, amount in causes if amount]
 
 
+def expected_codes(one: OperationSummary) -> list[tuple[str, int]]:
+    """Result codes other than success that the job expects, and how often."""
+    codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
+    return [
+        (f"{code_title(code)}, expected", amount)
+        for code, amount in codes
+        if one.outcome_of(code) == "expected"
+    ]
+
+
 def gap_spans(timeline: Timeline) -> list[tuple[float, float]]:
     """Points that lack an agent, and stretches without any point."""
     spans = [

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ldapslam.reports.chart_data import (
     PANELS,
     causes,
+    expected_codes,
     gap_spans,
     lonely,
     middles,
@@ -215,6 +216,11 @@ def _errors(summary: Summary) -> Figure:
         (f"{one.title}  {cause}", amount, SERIES[number % len(SERIES)])
         for number, one in enumerate(summary.operations)
         for cause, amount in causes(one)
+    ]
+    bars += [
+        (f"{one.title}  {code}", amount, MUTED)
+        for one in summary.operations
+        for code, amount in expected_codes(one)
     ]
     failing = [
         (number, one)

@@ -43,16 +43,17 @@ _EXPLANATIONS = {
 def outcomes(summary: Summary) -> tuple[Block, ...]:
     requests, codes = _requests(summary), _codes(summary)
     blocks: list[Block] = [requests]
-    if any(one.error_share or one.counts["dropped"] for one in summary.operations):
+    shown = ("failed", "timed_out", "unresolved", "dropped", "expected")
+    if not any(one.error_share or one.counts["dropped"] for one in summary.operations):
+        blocks.append(Paragraph(_all_well(summary)))
+    if any(one.counts[name] for one in summary.operations for name in shown):
         chart = ChartPlace(
             "errors",
-            "Errors",
-            "Requests of the measure phase that ended otherwise than the job expects, "
-            "by result code or cause, and errors per second over the run.",
+            "Requests that did not succeed",
+            "Requests of the measure phase by result code or cause, expected ones "
+            "grey, and errors per second over the run.",
         )
         blocks.append(chart)
-    else:
-        blocks.append(Paragraph(_all_well(summary)))
     if any(one.outcome_times for one in summary.operations):
         blocks.append(_times(summary))
     blocks.append(codes)
