@@ -453,7 +453,7 @@ test_capture_is_used_by_the_next_step(void)
         CHECK(add_script(stream, steps, 2));
         CHECK(prepare_and_start());
         CHECK(collect(&t));
-        slam_responder_counts(responder, &counts);
+        counts = counts_after(t.unbinds);
         CHECK(is_balanced(&t));
         CHECK(t.of[0] > 20);
         CHECK_EQ(t.of[1], counts.requests[SLAM_CANNED_DELETE]);
@@ -492,7 +492,7 @@ test_request_that_is_not_awaited_is_abandoned(void)
             CHECK(add_script(stream, steps, 2));
             CHECK(prepare_and_start());
             CHECK(collect(&t));
-            slam_responder_counts(responder, &counts);
+            counts = counts_after(t.unbinds);
             CHECK(is_balanced(&t));
             CHECK(t.scheduled > 20);
             CHECK_EQ(t.abandoned, t.of[1]);
