@@ -89,7 +89,9 @@ class ModifyDn(EntryBody):
             lets.append(scope.let(*dn_nodes(self.new_superior, scope)))
             parent = variable(lets[-1].variable)
             superior = (parent,)
-        lets.append(scope.let(variable(rdn), b",", parent))
+        # Below the root there is no comma.
+        above = (b",", parent) if self.new_superior != "" else ()
+        lets.append(scope.let(variable(rdn), *above))
         request = self._request((variable(take.variable),), (variable(rdn),), superior)
         return Compiled(
             template=message(request, controls),

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills the holes of a compiled operation as a session of the engine would."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from ldapslam.jobs.dn import split_rdn
+from ldapslam.jobs.operations.body import Compiled
+from ldapslam.jobs.template import (
+    LIT,
+    PARENT,
+    REF,
+    VARIABLE,
+    Template,
+    ValueSource,
+)
+from support.template_program import encode_message
+
+
+def filled(
+    compiled: Compiled,
+    texts: Iterable[str] = (),
+    *,
+    message_id: int = 1,
+    variables: dict[int, str] | None = None,
+    present: Sequence[bool] | None = None,
+) -> bytes:
+    """The LDAPMessage, with `texts` in the holes that are drawn, in their order: those
+    of the lets first. `variables` are those that others have set."""
+    known, drawn = filled_variables(compiled, texts, variables or {})
+    values = [_value(source, known, drawn) for source in compiled.template.values]
+    assert next(drawn, None) is None, "there are more texts than holes"
+    return encode_message(compiled.template, message_id, values, present)
+
+
+def filled_variables(
+    compiled: Compiled, texts: Iterable[str], variables: dict[int, str]
+) -> tuple[dict[int, str], Iterator[str]]:
+    """The variables after the lets, and the texts that these leave."""
+    known, drawn = dict(variables), iter(texts)
+    for variable, template in compiled.lets:
+        known[variable] = _text(template, known, drawn)
+    return known, drawn
+
+
+def _text(template: Template, known: dict[int, str], drawn: Iterator[str]) -> str:
+    """The text of a let, which is literals and values only."""
+    program, at, text = template.program, 0, ""
+    while at < len(program):
+        if program[at] == LIT:
+            (length,) = struct.unpack_from("<I", program, at + 1)
+            text += program[at + 5 : at + 5 + length].decode()
+            at += 5 + length
+        else:
+            (index,) = struct.unpack_from("<H", program, at + 1)
+            text += _value(template.values[index], known, drawn)
+            at += 3
+    return text
+
+
+def _value(source: ValueSource, known: dict[int, str], drawn: Iterator[str]) -> str:
+    if source.kind == REF:
+        return ""
+    if source.kind == PARENT:
+        return split_rdn(known[source.lo])[1]
+    if source.kind != VARIABLE:
+        return next(drawn)
+    text = known[source.lo].encode()[: source.hi or None].decode(errors="ignore")
+    if source.width == 1:
+        return "".join(f"\\{c}" if c in ',+"\\<>;' else c for c in text)
+    return text
