@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a log to load: shapes, rates, statistical jobs, requests, schedules, traces."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.plan import agent_plan
+from ldapslam.jobs.replay.analysis import analyse
+from ldapslam.jobs.replay.log import NS_PER_S, Log, Operation, Session
+from ldapslam.jobs.replay.options import KINDS, Replay
+from ldapslam.jobs.replay.prepare import prepare
+from ldapslam.jobs.replay.requests import Identity, Requests, Skipped
+from ldapslam.jobs.replay.shapes import Hole, dn_shape, filter_shape, find
+from ldapslam.jobs.replay.statistical_job import (
+    StatisticalJob,
+    Wishes,
+    statistical_job,
+)
+from ldapslam.jobs.replay.trace import Pace, schedule, write_trace
+
+MS = 1_000_000
+S = NS_PER_S
+WISHES = Wishes("logged", ("ldap://ds1.example.com",))
+
+
+def replay(**options: Any) -> Replay:
+    return Replay.model_validate({"logs": ["x.log"], **options})
+
+
+def log_of(*sessions: Session) -> Log:
+    """A log from 0 to the last session's end."""
+    ends = [s.end_ns or s.start_ns for s in sessions]
+    times = [one.time_ns for s in sessions for one in s.operations]
+    return Log(list(sessions), first_ns=0, last_ns=max([*ends, *times]))
+
+
+def session(
+    start_ns: int, operations: Sequence[Operation], end_ns: int | None = None
+) -> Session:
+    return Session(start_ns, end_ns, True, list(operations))
+
+
+def search(time_ns: int, text: str = "(uid=a)", **fields: Any) -> Operation:
+    settings: dict[str, Any] = {"dn": "dc=example", "filter": text, "result": 0}
+    return Operation(time_ns, 1, "search", **{**settings, **fields})
+
+
+# -- shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "values"),
+    [
+        ("(uid=a)", "(uid=\0)", ["a"]),
+        ("(objectClass=*)", "(objectClass=*)", []),
+        ("(cn=*)", "(cn=*)", []),
+        ("(cn=a*b*)", "(cn=\0*\0*)", ["a", "b"]),
+        (
+            "(&(objectClass=person)(|(uid=x)(mail=x@y)))",
+            "(&(objectClass=person)(|(uid=\0)(mail=\0)))",
+            ["x", "x@y"],
+        ),
+        ("(sn>=b)", "(sn>=\0)", ["b"]),
+        ("(cn:caseExactMatch:=q)", "(cn:caseExactMatch:=\0)", ["q"]),
+        (r"(cn=\28a\29)", "(cn=\0)", [r"\28a\29"]),
+    ],
+)
+def test_a_filters_shape_has_its_values_as_holes(
+    text: str, shape: str, values: list[str]
+) -> None:
+    assert filter_shape(text) == (shape, values)
+
+
+def test_a_dns_shape_has_its_values_as_holes() -> None:
+    assert dn_shape(r"cn=a\,b+sn=c,dc=x") == ("cn=\0+sn=\0,dc=\0", ["a\\,b", "c", "x"])
+
+
+def hole(*values: str) -> Hole:
+    return Hole(list(values))
+
+
+def test_values_that_look_like_keys_become_a_range() -> None:
+    drawn = random.Random(1)
+    values = [f"user.{drawn.randrange(1000)}" for _ in range(5000)]
+    assert find(Hole(values)).pattern == "user.[0-999]"
+    in_turn = [f"u{n}@example.com" for n in range(100, 200)]
+    assert find(Hole(in_turn)).pattern == "u[100:199]@example.com"
+    padded = [f"{n:05}" for n in random.Random(2).sample(range(900), 400)]
+    pattern = find(Hole(padded)).pattern
+    assert pattern.startswith("[")
+    assert pattern.endswith("%00000]")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(["a", "b", "c"], id="words"),
+        pytest.param([str(n) for n in range(7)], id="few numbers"),
+        pytest.param(["u1", "v2", *map(str, range(20))], id="unlike texts"),
+        pytest.param([str(n**12) for n in range(20)], id="far apart"),
+        pytest.param([*map(str, range(200)), *["7"] * 200], id="one key half the time"),
+        pytest.param(["01", "001", *map(str, range(30))], id="padded unequally"),
+    ],
+)
+def test_values_that_do_not_become_a_feed(values: list[str]) -> None:
+    found = find(Hole(values))
+    assert found.feed == tuple(values)
+
+
+def test_a_value_that_never_changes_is_a_constant() -> None:
+    assert find(hole("a[b]", "a[b]")).pattern == "a[[b]]"
+
+
+# -- statistical jobs
+
+
+def load(made: StatisticalJob) -> Job:
+    return load_job_text(made.text, file="made", base=None, files=made.files)
+
+
+def poisson(rate_per_s: float, seconds: float, seed: int = 1) -> list[int]:
+    drawn = random.Random(seed)
+    times: list[int] = []
+    now = drawn.expovariate(rate_per_s)
+    while now < seconds:
+        times.append(round(now * S))
+        now += drawn.expovariate(rate_per_s)
+    return times
+
+
+def test_the_mix_of_a_log_becomes_weights_and_its_rate_a_rate() -> None:
+    times = poisson(100, 20)
+    drawn = random.Random(3)
+    operations = [
+        search(at, f"(uid=user.{drawn.randrange(100)})", attributes=("cn", "mail"))
+        if number % 4
+        else Operation(at, number, "modify", f"uid=user.{drawn.randrange(100)},dc=x")
+        for number, at in enumerate(times)
+    ]
+    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    [stream] = load(made).streams
+    assert made.files == {}
+    assert stream.load.open is not None
+    assert stream.load.open.arrivals == "poisson"
+    assert stream.load.open.rate is not None
+    assert stream.load.open.rate.per_s == pytest.approx(len(times) / 20, rel=0.01)
+    weights = {one.kind: one.weight for one in stream.operations}
+    assert weights == {"search": len(times) * 3 // 4, "modify": -(-len(times) // 4)}
+    body = {one.kind: one.body for one in stream.operations}
+    assert body["search"].model_dump()["filter"] == "(uid=user.[0-99])"
+    assert body["search"].model_dump()["attributes"] == ["cn", "mail"]
+    assert body["modify"].model_dump()["dn"] == "uid=user.[0-99],dc=x"
+    assert "75.0%" in made.text
+
+
+def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
+    times = [*poisson(20, 10), *(10 * S + at for at in poisson(200, 10, 2))]
+    operations = [search(at) for at in times]
+    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    [stream] = load(made).streams
+    assert stream.load.open is not None
+    segments = stream.load.open.segments(20 * S)
+    assert len(segments) >= 15
+    assert segments[2].a * S == pytest.approx(20, rel=0.7)
+    assert segments[15].a * S == pytest.approx(200, rel=0.3)
+
+
+def test_words_become_a_feed_that_keeps_how_often_each_came() -> None:
+    words = ["smith"] * 30 + ["jones"] * 10 + [r"o\28x\29"] * 5
+    operations = [search(n * MS, f"(sn={word})") for n, word in enumerate(words)]
+    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    assert "(sn=[file:logged-search-value1.txt])" in made.text
+    lines = made.files["logged-search-value1.txt"].decode().splitlines()
+    assert (lines.count("smith"), lines.count("jones"), lines.count("o(x)")) == (
+        *(30, 10, 5),
+    )
+    load(made)
+
+
+def test_values_of_a_dn_that_go_together_become_a_feed_of_whole_dns() -> None:
+    dns = [f"uid=u{n},ou={'abc'[n % 3]},dc=x" for n in range(30)]
+    operations = [search(n * MS, dn=dn) for n, dn in enumerate(dns)]
+    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    assert made.files["logged-search-dn.txt"].decode().splitlines() == dns
+    load(made)
+
+
+def test_connections_that_end_make_connections_that_end() -> None:
+    sessions = [
+        session(
+            n * 100 * MS,
+            [search(n * 100 * MS + k) for k in range(5)],
+            n * 100 * MS + 99,
+        )
+        for n in range(20)
+    ]
+    made = statistical_job(analyse(log_of(*sessions)), WISHES)
+    [stream] = load(made).streams
+    assert stream.connection.reconnect_operations == 5
+    assert stream.load.connections == 1
+
+
+def test_binds_have_a_stream_of_their_own_and_need_credentials() -> None:
+    operations = [
+        *(search(n * MS) for n in range(30)),
+        *(Operation(n * MS, 1, "bind", f"uid=u{n},dc=x", result=0) for n in range(10)),
+    ]
+    analysis = analyse(log_of(session(0, operations)))
+    without = statistical_job(analysis, WISHES)
+    assert "10 requests (25.0%): binds: the log has no passwords" in without.text
+    assert len(load(without).streams) == 1
+    wishes = Wishes("logged", WISHES.uris, credentials="password")
+    binds = load(statistical_job(analysis, wishes)).streams[1]
+    assert binds.name == "binds"
+    assert binds.load.open is not None
+    assert binds.in_flight == 1
+
+
+def test_what_is_left_out_is_said_with_its_number() -> None:
+    operations = [
+        *(search(n * MS) for n in range(3)),
+        Operation(4 * MS, 1, "add", "cn=a"),
+        search(5 * MS, problem="the line is cut off"),
+        Operation(6 * MS, 1, "extended", oid="1.2.3"),
+    ]
+    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    text = " ".join(made.text.replace("#", "").split())
+    assert "1 requests (16.7%): adds: the log does not have the entries" in text
+    assert "1 requests (16.7%): the line is cut off" in text
+    assert "1 requests (16.7%): extended operations 1.2.3" in text
+
+
+def test_what_a_log_holds_cannot_write_the_job() -> None:
+    evil = "x\nrun: {duration: 1s}\r\n# \u2028#"
+    operations = [search(n * MS, f"(uid={evil})", dn=f"cn={evil}") for n in range(3)]
+    operations.append(Operation(4 * MS, 1, "extended", oid=evil))
+    made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
+    [stream] = load(made).streams
+    assert [one.name for one in stream.operations] == ["search"]
+
+
+# -- requests
+
+
+def requests(**options: Any) -> Requests:
+    return Requests(replay(**options), 1, Identity("cn=me", b"secret"))
+
+
+@pytest.mark.parametrize(
+    ("operation", "options", "reason"),
+    [
+        (search(0, "(uid="), {}, "the filter is cut off"),
+        (search(0, is_persistent=True), {}, "persistent searches"),
+        (search(0, dn="cn=\ufffd"), {}, "not UTF-8"),
+        (Operation(0, 1, "bind", "cn=a"), {}, "no passwords"),
+        (
+            Operation(0, 1, "bind", "cn=a", method="GSSAPI"),
+            {"binds": {"password": "x"}},
+            "SASL binds",
+        ),
+        (Operation(0, 1, "modify", "cn=a"), {}, "no `modifies`"),
+        (Operation(0, 1, "add", "cn=a"), {}, "no `adds`"),
+        (Operation(0, 1, "delete", "cn=a"), {}, "`deletes: true`"),
+        (Operation(0, 1, "modify_dn", "cn=a"), {"renames": True}, "the new name"),
+        (Operation(0, 1, "modify_dn", "cn=a", new_rdn="cn=b"), {}, "`renames: true`"),
+        (Operation(0, 1, "extended", oid="1.2"), {}, "extended operations"),
+        (Operation(0, 1, "abandon"), {}, "abandons"),
+    ],
+)
+def test_what_cannot_be_replayed_has_a_reason(
+    operation: Operation, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(Skipped, match=reason):
+        requests(**options).make(operation)
+
+
+def test_a_search_is_the_one_of_the_log() -> None:
+    body = requests().make(
+        search(0, "(cn=[x])", scope="one", deref="always", attributes=("cn",))
+    )
+    assert body == bytes.fromhex(
+        "63 2c 04 0a 64633d6578616d706c65 0a0101 0a0103 020100 020100 010100"
+        " a3 09 0402 636e 0403 5b785d 3004 0402 636e".replace(" ", "")
+    )
+
+
+def test_binds_are_as_whom_the_job_says() -> None:
+    bind = Operation(0, 1, "bind", "cn=a")
+    population = requests(binds={"password": "pass"}).make(bind)
+    assert population == b"\x60\x0f\x02\x01\x03\x04\x04cn=a\x80\x04" + b"pass"
+    configured = requests(binds={"as_configured": True}).make(bind)
+    assert b"cn=me" in configured
+    assert configured.endswith(b"\x80\x06secret")
+    anonymous = requests(binds={"as_configured": True}).make(Operation(0, 1, "bind"))
+    assert anonymous == b"\x60\x07\x02\x01\x03\x04\x00\x80\x00"
+
+
+def test_an_added_entry_has_the_attributes_of_its_name() -> None:
+    adds = {"adds": {"entry": {"objectClass": ["top", "person"], "sn": "x", "CN": "y"}}}
+    body = requests(**adds).make(Operation(0, 1, "add", r"cn=a\2C\62+sn=\,c,dc=x"))
+    assert b"\x04\x02cn1\x05\x04\x03a,b" in body
+    assert b"\x04\x02sn1\x04\x04\x02,c" in body
+    assert b"objectclass1\x0d\x04\x03top\x04\x06person" in body
+
+
+def test_the_same_seed_makes_the_same_requests() -> None:
+    modify = Operation(0, 1, "modify", "cn=a")
+    first, second = (requests(modifies={}) for _ in range(2))
+    assert first.make(modify) == second.make(modify)
+    assert first.make(modify) != second.make(search(0))
+
+
+# -- schedules
+
+
+def test_sessions_that_do_not_overlap_take_turns_on_a_connection() -> None:
+    sessions = [
+        session(n * S, [search(n * S + 10)], n * S + 500 * MS) for n in range(5)
+    ]
+    made = schedule(log_of(*sessions), Pace(0, 100 * S), requests())
+    assert len(made.connections) == 1
+    unbinds = [one for one in made.connections[0] if one.body == b"\x42\x00"]
+    # set up again when the next session begins, and not at all after the last
+    assert [one.connect_ns for one in unbinds] == [
+        S,
+        2 * S,
+        3 * S,
+        4 * S,
+        (1 << 64) - 1,
+    ]
+
+
+def test_sessions_that_overlap_have_a_connection_each() -> None:
+    sessions = [session(n * MS, [search(n * MS)], 10 * S) for n in range(7)]
+    made = schedule(log_of(*sessions), Pace(0, 100 * S), requests())
+    assert len(made.connections) == 7
+
+
+@pytest.mark.parametrize(("speed", "last"), [(1.0, 9), (10.0, 0.9), (0.5, 18)])
+def test_speed_scales_all_times(speed: float, last: float) -> None:
+    operations = [search(n * S) for n in range(10)]
+    made = schedule(log_of(session(0, operations)), Pace(S, 100 * S, speed), requests())
+    assert made.last_ns == S + round(last * S)
+
+
+def test_what_is_skipped_and_what_is_beyond_the_run_are_counted() -> None:
+    operations = [search(n * S) for n in range(10)]
+    pace = Pace(0, 5 * S, 1.0, skip_ns=2 * S)
+    made = schedule(log_of(session(0, operations)), pace, requests())
+    assert made.requests == {"search": 5}
+    assert made.skipped == {
+        ("search", "in the part that the job skips"): 2,
+        ("search", "after the end of the run"): 3,
+    }
+
+
+def test_too_few_connections_are_told_with_the_number_needed() -> None:
+    log = log_of(*(session(0, [search(0)], 10 * S) for _ in range(7)))
+    with pytest.raises(ConfigError, match="up to 7 connections at once, the job 6"):
+        prepare(replay(), log, Pace(0, 20 * S), connections=6, seed=1)
+
+
+def test_the_agents_traces_have_every_request_once() -> None:
+    sessions = [
+        session(
+            n * 300 * MS,
+            [search(n * 300 * MS + k * MS, f"(uid={n}.{k})") for k in range(9)],
+            n * 300 * MS + S,
+        )
+        for n in range(40)
+    ]
+    made = schedule(log_of(*sessions), Pace(0, 100 * S), requests())
+    found: list[bytes] = []
+    for agent in range(3):
+        stream = io.BytesIO()
+        write_trace(made, stream, first_connection=agent, stride=3)
+        found += _bodies(stream.getvalue())
+    expected = [one.body for listed in made.connections for one in listed]
+    assert sorted(found) == sorted(expected)
+    assert len(expected) == made.total + 40
+
+
+def _bodies(trace: bytes) -> list[bytes]:
+    magic, count, _, _ = struct.unpack_from("<8sQQQ", trace)
+    assert magic == b"SLT1\0\0\0\0"
+    bodies, offset, before = [], 32, 0
+    for _ in range(count):
+        due_ns, following, _, _, operation, length, _ = struct.unpack_from(
+            "<QQQIIII", trace, offset
+        )
+        assert due_ns >= before
+        assert operation < len(KINDS)
+        assert following == 0 or following > offset
+        before = due_ns
+        bodies.append(trace[offset + 40 : offset + 40 + length])
+        offset += 40 + (length + 7) // 8 * 8
+    assert offset == len(trace)
+    return bodies
+
+
+# -- the job type
+
+JOB = """\
+job: replayed
+targets: {{directory: ldap://ds1.example.com}}
+run: {{duration: 10s, warm_up: 2s}}
+streams:
+  - name: log
+    target: directory
+    type: replay
+    load: {load}
+    options: {{logs: [slapd.log], binds: {{password: secret}}}}
+"""
+
+
+def test_a_replay_is_planned_with_its_logs_and_its_speed() -> None:
+    text = JOB.format(load="{replay: {connections: 7, speed: 2x}}")
+    job = load_job_text(text, file="job", base=None)
+    [stream] = agent_plan(job, 1, 3, 1).streams
+    assert stream.model == "open"
+    assert (stream.connections, stream.total_connections) == (2, 7)
+    assert stream.replay is not None
+    assert stream.replay.speed == 2.0
+    assert (stream.replay.start_ns, stream.replay.end_ns) == (2 * S, 12 * S)
+    assert [one.name for one in stream.operations] == list(KINDS)
+    again = load_job_text(job.canonical_text(), file="job", base=None)
+    assert again == job
+    assert job.named_files() == ("slapd.log",)
+
+
+def test_as_fast_as_possible_is_a_closed_loop() -> None:
+    text = JOB.format(load="{replay: {connections: 7, speed: max}}")
+    job = load_job_text(text, file="job", base=None)
+    assert agent_plan(job, 0, 1, 1).streams[0].model == "closed"

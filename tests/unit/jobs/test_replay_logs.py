@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of real servers, in all forms that they are written in, and damaged ones.
+
+`slapd-2.5.log` was written by OpenLDAP 2.5.13 (-d stats), `389-ds-2.3.log` by 389
+Directory Server 2.3.1, both while ldap-utils asked for one of everything.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.replay.log import NS_PER_S, Log
+from ldapslam.jobs.replay.read import read_log
+
+FOLDER = Path(__file__).parent / "replay_logs"
+SLAPD, DS389 = FOLDER / "slapd-2.5.log", FOLDER / "389-ds-2.3.log"
+
+BASE_FILTER = (
+    r"(&(uid=user.1)(|(cn=*e*\C3\B1\28*)(sn>=A)(nosuch=1)(!(cn~=b))"
+    "(cn:caseExactMatch:=q)))"
+)
+
+
+def kinds(log: Log) -> Counter[str]:
+    return Counter(operation.kind for operation in log.operations())
+
+
+def read_lines(folder: Path, *files: list[str]) -> Log:
+    paths = []
+    for number, lines in enumerate(files):
+        path = folder / f"log.{number}"
+        path.write_text("".join(f"{line}\n" for line in lines))
+        paths.append(path)
+    return read_log(paths)
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_openldap_has_what_its_clients_asked() -> None:
+    log = read_log([SLAPD])
+    assert kinds(log) == {
+        **{"bind": 13, "search": 4, "add": 3, "modify": 1, "compare": 1},
+        **{"delete": 1, "modify_dn": 1, "extended": 3, "unbind": 13},
+    }
+    assert len(log.sessions) == 13
+    assert all(session.has_start and session.end_ns for session in log.sessions)
+    # the add of an entry whose name is no DN: slapd logs its result alone
+    reason = "results of requests that the log does not describe"
+    assert log.unusable[reason] == 1
+    assert log.duration_ns == 83_792_493
+    search = next(one for one in log.operations() if one.kind == "search")
+    assert search.filter == BASE_FILTER
+    assert (search.dn, search.scope) == ("ou=people,dc=example,dc=com", "sub")
+    assert search.attributes == ("cn", "mail")
+    assert (search.result, search.entries, search.deref) == (0, 1, "never")
+    codes = Counter(one.result for one in log.operations() if one.kind == "bind")
+    assert codes == {0: 12, 49: 1}
+    modify = next(one for one in log.operations() if one.kind == "modify")
+    assert modify.attributes == ("description", "mail")
+
+
+def test_389_ds_has_what_its_clients_asked() -> None:
+    log = read_log([DS389])
+    assert kinds(log) == {
+        **{"bind": 12, "search": 4, "add": 5, "modify": 1, "compare": 1},
+        **{"delete": 1, "modify_dn": 1, "extended": 2, "unbind": 12},
+    }
+    assert len(log.sessions) == 12
+    search = next(one for one in log.operations() if one.kind == "search")
+    assert search.filter == BASE_FILTER
+    assert search.attributes == ("cn", "mail")
+    assert [one.is_page for one in log.operations() if one.kind == "search"] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    rename = next(one for one in log.operations() if one.kind == "modify_dn")
+    assert (rename.new_rdn, rename.new_superior) == ("uid=user.2", None)
+    assert log.first_ns % NS_PER_S == 943_411_681
+    assert datetime.fromtimestamp(log.first_ns // NS_PER_S, UTC).isoformat() == (
+        "2026-11-21T12:54:05+00:00"
+    )
+
+
+_DEBUG = re.compile(r"^([0-9a-f]+)\.([0-9a-f]{8}) 0x[0-9a-f]+ ")
+
+
+def _moment(match: re.Match[str]) -> tuple[datetime, int]:
+    moment = datetime.fromtimestamp(int(match[1], 16), UTC)
+    return moment, int(match[2], 16)
+
+
+def microseconds(match: re.Match[str]) -> str:
+    return f"{match[1]}.{int(match[2], 16) // 1000:05x} 0x7f00dbffe6c0 "
+
+
+def seconds_in_hex(match: re.Match[str]) -> str:
+    return f"{match[1]} "
+
+
+def syslog(match: re.Match[str]) -> str:
+    moment, _ = _moment(match)
+    return f"{moment:%b} {moment.day:2} {moment:%H:%M:%S} ds1 slapd[411]: "
+
+
+def syslog_with_fraction(match: re.Match[str]) -> str:
+    moment, ns = _moment(match)
+    return f"{moment:%b %d %H:%M:%S}.{ns // 1000:06} ds1 slapd[411]: "
+
+
+def rfc3339(match: re.Match[str]) -> str:
+    moment, ns = _moment(match)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ns // 1000:06}+00:00 ds1 slapd[411]: "
+
+
+def rfc3339_in_utc(match: re.Match[str]) -> str:
+    moment, ns = _moment(match)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ns // 1000:06}Z ds1 slapd "
+
+
+@pytest.mark.parametrize(
+    ("stamp", "is_exact"),
+    [
+        (microseconds, True),
+        (seconds_in_hex, False),
+        (syslog, False),
+        (syslog_with_fraction, True),
+        (rfc3339, True),
+        (rfc3339_in_utc, True),
+    ],
+)
+def test_all_forms_of_openldaps_stamps_are_read(
+    tmp_path: Path, stamp: Callable[[re.Match[str]], str], is_exact: bool
+) -> None:
+    lines = [_DEBUG.sub(stamp, line) for line in lines_of(SLAPD)]
+    log = read_lines(tmp_path, lines)
+    original = read_log([SLAPD])
+    assert kinds(log) == kinds(original)
+    assert log.is_coarse is not is_exact
+    if is_exact:
+        assert abs(log.duration_ns - original.duration_ns) <= 1000
+    else:
+        # all within one second, spread over it in their order
+        assert 0 < log.duration_ns < NS_PER_S
+        times = [one.time_ns for one in log.operations()]
+        assert times == sorted(times)
+        assert len(set(times)) == len(times)
+
+
+def test_syslog_goes_on_from_december_to_january(tmp_path: Path) -> None:
+    log = read_lines(
+        tmp_path,
+        [
+            "Dec 31 23:59:59 ds1 slapd[1]: conn=1 fd=5 ACCEPT from IP=[::1]:1 (IP=)",
+            'Dec 31 23:59:59 ds1 slapd[1]: conn=1 op=0 DEL dn="cn=a"',
+            'Jan  1 00:00:01 ds1 slapd[1]: conn=1 op=1 DEL dn="cn=b"',
+        ],
+    )
+    assert NS_PER_S < log.duration_ns <= 2 * NS_PER_S
+
+
+def test_a_rotated_log_is_read_in_the_order_of_its_times(tmp_path: Path) -> None:
+    lines = lines_of(SLAPD)
+    middle = len(lines) // 2
+    path = tmp_path / "slapd.log.1.gz"
+    path.write_bytes(gzip.compress("\n".join(lines[:middle]).encode()))
+    rest = tmp_path / "slapd.log"
+    rest.write_text("\n".join(lines[middle:]))
+    log = read_log([rest, path])
+    whole = read_log([SLAPD])
+    assert kinds(log) == kinds(whole)
+    assert len(log.sessions) == len(whole.sessions)
+
+
+def test_a_compressed_file_that_is_still_being_written_is_read_to_its_end(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(SLAPD.read_bytes())[:-700])
+    log = read_log([path])
+    assert 0 < log.lines < len(lines_of(SLAPD))
+
+
+@pytest.mark.parametrize("path", [SLAPD, DS389], ids=["slapd", "389-ds"])
+def test_every_cut_of_a_line_is_survived(tmp_path: Path, path: Path) -> None:
+    lines = lines_of(path)
+    for number, line in enumerate(lines):
+        if " SRCH " not in line:
+            continue
+        for cut in range(0, len(line), 7):
+            damaged = [*lines[:number], line[:cut], *lines[number + 1 :]]
+            log = read_lines(tmp_path, damaged)
+            problems = [one.problem for one in log.operations() if one.problem]
+            assert set(problems) <= {"the line is cut off"}
+        break
+
+
+def test_bytes_that_are_no_text_are_survived(tmp_path: Path) -> None:
+    content = SLAPD.read_bytes().replace(b"user.1", b"user.\xff\x00")
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    assert kinds(read_log([path])) == kinds(read_log([SLAPD]))
+
+
+def test_a_log_that_begins_in_the_middle_has_what_follows(tmp_path: Path) -> None:
+    lines = lines_of(SLAPD)
+    begin = next(n for n, line in enumerate(lines) if "op=1 SRCH base" in line)
+    log = read_lines(tmp_path, lines[begin:])
+    assert not log.sessions[0].has_start
+    assert [one.kind for one in log.sessions[0].operations] == ["search", "unbind"]
+
+
+def test_a_restarted_server_counts_its_connections_anew(tmp_path: Path) -> None:
+    stamp = "6b0193e0.00000000 0x7f00dbffe6c0"
+    later = "6b0193f0.00000000 0x7f00dbffe6c0"
+    log = read_lines(
+        tmp_path,
+        [
+            f"{stamp} conn=1000 fd=11 ACCEPT from IP=127.0.0.1:1 (IP=127.0.0.1:2)",
+            f'{stamp} conn=1000 op=0 DEL dn="cn=a"',
+            f"{later} conn=1000 fd=11 ACCEPT from IP=127.0.0.1:3 (IP=127.0.0.1:2)",
+            f'{later} conn=1000 op=0 DEL dn="cn=b"',
+        ],
+    )
+    assert [len(session.operations) for session in log.sessions] == [1, 1]
+    assert log.sessions[0].end_ns is not None
+    assert log.sessions[1].end_ns is None
+
+
+JSON: list[dict[str, Any]] = [
+    {"header": "389-Directory/3.1.2 B2025.001.0000", "version": "1.0"},
+    {"operation": "CONNECTION", "fd": 64, "slot": 64, "tls": False},
+    {
+        "operation": "BIND",
+        "op_id": 0,
+        "bind_dn": "cn=dm",
+        "version": 3,
+        "method": "128",
+    },
+    {"operation": "RESULT", "op_id": 0, "tag": 97, "err": 0, "nentries": 0},
+    {
+        "operation": "SEARCH",
+        "op_id": 1,
+        "base_dn": "dc=example,dc=com",
+        "scope": 2,
+        "filter": "(uid=user.1)",
+        "attrs": ["cn", "mail"],
+    },
+    {
+        "operation": "RESULT",
+        "op_id": 1,
+        "tag": 101,
+        "err": 0,
+        "nentries": 1,
+        "notes": [{"note": "P", "description": "Paged Search"}],
+    },
+    {
+        "operation": "SEARCH",
+        "op_id": 1,
+        "internal_op": True,
+        "base_dn": "cn=config",
+        "scope": 0,
+        "filter": "(objectclass=*)",
+    },
+    {
+        "operation": "MODRDN",
+        "op_id": 2,
+        "target_dn": "uid=user.1,dc=example,dc=com",
+        "newrdn": "uid=user.2",
+        "deleteoldrdn": True,
+    },
+    {"operation": "RESULT", "op_id": 2, "tag": 109, "err": 32, "nentries": 0},
+    {"operation": "COMPARE", "op_id": 3, "target_dn": "cn=a", "cmp_attr": "sn"},
+    {"operation": "SEARCH", "op_id": 4, "base_dn": "", "scope": 0, "filter": "(a=b..."},
+    {"operation": "UNBIND", "op_id": 5},
+    {"operation": "DISCONNECT", "fd": 64, "close_reason": "Cleanly Closed Connection"},
+]
+
+
+def _json_lines(indent: int | None) -> list[str]:
+    lines = []
+    for number, record in enumerate(JSON):
+        time = f"2026-11-21T12:54:05.{number:09} +0000"
+        whole = {"local_time": time, "conn_id": 7, **record}
+        lines += json.dumps(whole, indent=indent).splitlines()
+    return lines
+
+
+@pytest.mark.parametrize("indent", [None, 4], ids=["json", "json-pretty"])
+def test_389_ds_json_is_read(tmp_path: Path, indent: int | None) -> None:
+    log = read_lines(tmp_path, _json_lines(indent))
+    [session] = log.sessions
+    assert [one.kind for one in session.operations] == [
+        *("bind", "search", "modify_dn", "compare", "search", "unbind")
+    ]
+    search = session.operations[1]
+    assert (search.dn, search.scope, search.filter) == (
+        *("dc=example,dc=com", "sub", "(uid=user.1)"),
+    )
+    assert search.attributes == ("cn", "mail")
+    assert (search.is_page, search.entries) == (True, 1)
+    assert session.operations[2].new_rdn == "uid=user.2"
+    assert session.operations[2].result == 32
+    assert session.operations[4].problem == "a value of the line is cut off"
+    assert log.unusable["operations of the server's own"] == 1
+    assert session.end_ns is not None
+
+
+def test_389_ds_internal_operations_are_not_its_clients(tmp_path: Path) -> None:
+    stamp = "[21/Nov/2026:12:54:06.014845650 +0000]"
+    log = read_lines(
+        tmp_path,
+        [
+            f"{stamp} conn=3 fd=64 slot=64 SSL connection from 10.0.0.1 to 10.0.0.2",
+            f"{stamp} conn=3 TLS1.3 128-bit AES-GCM",
+            f'{stamp} conn=3 op=0 BIND dn="" method=sasl version=3 mech=GSSAPI',
+            f'{stamp} conn=3 op=1(1)(0) SRCH base="cn=config" scope=0 filter="(a=b)"'
+            " attrs=ALL",
+            f'{stamp} conn=Internal(0) op=0(1)(0) MOD dn="cn=config"',
+            f"{stamp} conn=Internal(0) op=0(1)(0) RESULT err=0 tag=48 nentries=0",
+            f"{stamp} conn=3 op=-1 fd=64 closed - B1",
+        ],
+    )
+    [session] = log.sessions
+    assert [(one.kind, one.method) for one in session.operations] == [
+        ("bind", "GSSAPI")
+    ]
+    assert log.unusable["operations of the server's own"] == 2
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("127.0.0.1 - - [21/Nov/2026:12:54:06 +0000] GET /\n")
+    with pytest.raises(Fault, match="expected a log of OpenLDAP"):
+        read_log([path])
+    with pytest.raises(Fault, match="cannot be read"):
+        read_log([tmp_path / "none"])
