@@ -467,7 +467,7 @@ test_capture_is_used_by_the_next_step(void)
 static void
 test_request_that_is_not_awaited_is_abandoned(void)
 {
-    static const struct slam_delay slow = {1, 50 * MS};
+    static const struct slam_delay slow = {1, 10 * SLAM_NS_PER_S};
     static const struct slam_step_config steps[] = {{0, 0}, {1, 5 * MS}};
     static const struct slam_value_source message_id = {.kind = SLAM_VALUE_MESSAGE_ID};
 
