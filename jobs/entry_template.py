@@ -418,7 +418,7 @@ class _Entry:
             own = self.value_presence(line, value)
             if own is None:
                 continue
-            if number == 0 and key in self.variables:
+            if number == 0 and key in self.variables and value.constant is None:
                 nodes: tuple[Node, ...] = (
                     ValueSource(VARIABLE, lo=self.variables[key]),
                 )

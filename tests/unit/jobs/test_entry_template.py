@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry templates: what their tags become, and the faults of broken ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ldapslam.jobs import ber
+from ldapslam.jobs.entry_template import (
+    ComposedEntry,
+    choose,
+    compose,
+    parse_templates,
+)
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.operations.body import Compiled
+from ldapslam.jobs.scope import Scope
+from ldapslam.jobs.template import (
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    LIST,
+    RANDOM_STRING,
+    SEQUENCE,
+    UNIFORM,
+    UNIQUE,
+    UUID,
+    ValueSource,
+    compile_template,
+)
+from support.compiled import filled, filled_variables
+
+UNDER = "ou=people,dc=com"
+HEAD = "template: person\nrdnAttr: uid\nobjectClass: person\n"
+
+
+def composed(lines: str, under: str = UNDER, head: str = HEAD) -> ComposedEntry:
+    templates = parse_templates(head + lines, "dir/t.template")
+    return compose(choose(templates, None), under, Scope())
+
+
+def made(
+    lines: str,
+    texts: list[str] | None = None,
+    present: list[bool] | None = None,
+    **more: Any,
+) -> tuple[str, dict[str, list[str]]]:
+    """DN and attributes of an entry, with these texts in the holes: those of the lets
+    first, then those of the attributes."""
+    entry = composed(lines, **more)
+    compiled = Compiled(compile_template(*entry.attributes), 0, lets=entry.lets)
+    content = filled(compiled, texts or [], present=present)
+    known, _ = filled_variables(compiled, texts or [], {})
+    return known[entry.dn], attributes_in(content)
+
+
+def attributes_in(message: bytes) -> dict[str, list[str]]:
+    attributes: dict[str, list[str]] = {}
+    for attribute in parts(parts(message)[0][1])[1:]:
+        (_, name), (_, values) = parts(attribute[1])
+        attributes[name.decode()] = [text.decode() for _, text in parts(values)]
+    return attributes
+
+
+def parts(content: bytes) -> list[tuple[int, bytes]]:
+    """Tags and contents of the TLVs that follow one another."""
+    found = []
+    while content:
+        length, start = content[1], 2
+        if length & 0x80:
+            start += length & 0x7F
+            length = int.from_bytes(content[2:start], "big")
+        found.append((content[0], content[start : start + length]))
+        content = content[start + length :]
+    return found
+
+
+def sources(line: str) -> list[ValueSource]:
+    """What the values of one attribute draw from."""
+    entry = composed(f"uid: x\n{line}\n")
+    return list(compile_template(*entry.attributes).values)
+
+
+def test_entry_has_its_attributes_in_order_and_its_name() -> None:
+    dn, attributes = made("sn: b\nsn: c\nuid: user.1\ncn: a\n")
+    assert dn == f"uid=user.1,{UNDER}"
+    assert list(attributes.items()) == [
+        ("objectClass", ["person"]),
+        ("sn", ["b", "c"]),
+        ("uid", ["user.1"]),
+        ("cn", ["a"]),
+    ]
+
+
+def test_what_is_referred_to_is_drawn_once() -> None:
+    dn, attributes = made(
+        "givenName: <first>\nsn: <last>\ncn: {givenName} {SN}\n"
+        "initials: {givenname:1}<random:chars:XYZ:1>{sn:1}\nuid: {givenName:3}.{sn}\n",
+        # givenName, sn, the letter
+        ["Álvaro", "Ng", "Y"],
+    )
+    # á takes two bytes
+    assert dn == f"uid=Ál.Ng,{UNDER}"
+    assert attributes["cn"] == ["Álvaro Ng"]
+    assert attributes["uid"] == ["Ál.Ng"]
+    # its first byte alone is no character
+    assert attributes["initials"] == ["YN"]
+
+
+def test_rdn_is_escaped_and_may_have_several_parts() -> None:
+    dn, attributes = made(
+        "cn: a, \\<b\\>\nsn: <list:x+y>\n",
+        ["x+y"],
+        head="template: t\nrdnAttr: cn+sn\n",
+    )
+    assert dn == f"cn=a\\, \\<b\\>+sn=x\\+y,{UNDER}"
+    assert attributes == {"cn": ["a, <b>"], "sn": ["x+y"]}
+
+
+def test_names_of_the_entry_stand_in_values() -> None:
+    dn, attributes = made(
+        "uid: u\ndescription: <dn> <rdn> <parentdn>\n", ["7"], under="ou=[0-9],dc=com"
+    )
+    assert dn == "uid=u,ou=7,dc=com"
+    assert attributes["description"] == ["uid=u,ou=7,dc=com uid=u ou=7,dc=com"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<random:alpha:5>", (RANDOM_STRING, 5, 5)),
+        ("<random:alpha:2:9>", (RANDOM_STRING, 2, 9)),
+        ("<Random:Hex:4>", (RANDOM_STRING, 4, 4)),
+        ("<random:chars:ab:3>", (RANDOM_STRING, 3, 3)),
+        ("<random:numeric:6>", (RANDOM_STRING, 6, 6)),
+        ("<random:numeric:1:99>", (UNIFORM, 1, 99)),
+        ("<guid>", (UUID, 0, 0)),
+        ("<sequential>", (SEQUENCE, 0, (1 << 63) - 2)),
+        ("<sequential:100>", (SEQUENCE, 100, (1 << 63) - 2)),
+        ("<entryNumber>", (UNIQUE, 0, 0)),
+        ("<file:names.txt>", (FILE_RANDOM, 0, 0)),
+        ("<file:names.txt:sequential>", (FILE_SEQUENCE, 0, 0)),
+        ("[7-9]", (UNIFORM, 7, 9)),
+    ],
+)
+def test_tag_is_a_value_source(text: str, expected: tuple[int, int, int]) -> None:
+    (source,) = sources(f"description: {text}")
+    assert (source.kind, source.lo, source.hi) == expected
+
+
+def test_number_is_padded() -> None:
+    (source,) = sources("description: <random:numeric:1:99:5>")
+    assert source.width == 5
+
+
+def test_file_is_relative_to_the_template() -> None:
+    (source,) = sources("description: <file:../names.txt>")
+    assert source.data == b"names.txt"
+    (source,) = sources("description: <file:/data/names.txt>")
+    assert source.data == b"/data/names.txt"
+
+
+@pytest.mark.parametrize(
+    ("text", "choices"),
+    [
+        ("<list:a,b c,d>", [(b"a", 1), (b"b c", 1), (b"d", 1)]),
+        ("<list:a:3,b:1>", [(b"a", 3), (b"b", 1)]),
+        ("<list:a;3,b;1>", [(b"a", 3), (b"b", 1)]),
+        ("<list:a:3,b>", [(b"a:3", 1), (b"b", 1)]),
+    ],
+)
+def test_list_may_have_weights(text: str, choices: list[tuple[bytes, int]]) -> None:
+    (source,) = sources(f"description: {text}")
+    assert source.kind == LIST
+    assert list(source.choices) == choices
+
+
+def test_months_are_cut() -> None:
+    (source,) = sources("description: <random:month:3>")
+    assert [text for text, _ in source.choices][:3] == [b"Jan", b"Feb", b"Mar"]
+
+
+def test_bundled_names_are_ascii_and_many() -> None:
+    for tag in ("<first>", "<last>"):
+        (source,) = sources(f"description: {tag}")
+        assert len(source.choices) > 100
+        assert all(text.isalpha() and text.isascii() for text, _ in source.choices)
+
+
+def test_constants_loops_and_escapes_are_filled_in() -> None:
+    _, attributes = made(
+        "uid: u\nmail: {uid}@[domain]\nseeAlso: \\<x\\> \\{y\\} \\[z\\] \\\\\n"
+        "description: <base64:hello>\nstreet: No. <loop:2:4>\n"
+        "title: <base64:latin-1:\u00fc>\n",
+        head=f"define short=ex\ndefine domain=[short].com\n\n# people\n\n{HEAD}",
+    )
+    assert attributes["mail"] == ["u@ex.com"]
+    assert attributes["seeAlso"] == ["<x> {y} [z] \\"]
+    assert attributes["description"] == ["aGVsbG8="]
+    assert attributes["street"] == ["No. 2", "No. 3", "No. 4"]
+    assert attributes["title"] == ["/A=="]
+
+
+CONDITIONS = """\
+uid: u
+l: <presence:30>Berlin
+st: BE<ifpresent:l>
+street: <ifpresent:st><presence:50>Main
+c: <ifpresent:l:Berlin>DE
+o: <ifpresent:l:Paris>FR
+fax: <ifabsent:pager>1
+ou: <ifabsent:uid>2
+mail: a
+mail: <presence:50>b
+title: <presence:100>yes
+host: <presence:0>no
+"""
+
+
+@pytest.mark.parametrize(
+    ("present", "names", "mails"),
+    [
+        # the second mail, l's event, street's own
+        ([True, True, True], "l st street c", ["a", "b"]),
+        ([False, True, False], "l st c", ["a"]),
+        ([False, False, True], "", ["a"]),
+    ],
+)
+def test_what_hangs_on_a_chance_comes_with_it(
+    present: list[bool], names: str, mails: list[str]
+) -> None:
+    _, attributes = made(CONDITIONS, present=present)
+    always = {"objectClass", "uid", "fax", "mail", "title"}
+    assert set(attributes) == always | set(names.split())
+    assert attributes["mail"] == mails
+
+
+def test_probability_is_in_millionths() -> None:
+    entry = composed("uid: u\nl: <presence:0.25>x\n")
+    assert b"\x05\xc4\x09\x00\x00" in compile_template(*entry.attributes).program
+
+
+def test_template_extends_others_and_skips_branches() -> None:
+    text = (
+        "branch: dc=com\nobjectClass: top\nsubordinateTemplate: person:5\n\n"
+        "template: base\nrdnAttr: cn\nobjectClass: top\ncn: c\n\n"
+        "template: person\nextends: base\nrdnAttr: sn\nsn: s\n"
+    )
+    templates = parse_templates(text, "t")
+    assert list(templates) == ["base", "person"]
+    entry = compose(choose(templates, "person"), UNDER, Scope())
+    compiled = Compiled(compile_template(*entry.attributes), 0, lets=entry.lets)
+    assert attributes_in(filled(compiled)) == {
+        "objectClass": ["top"],
+        "cn": ["c"],
+        "sn": ["s"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "t: expected a template, got none"),
+        ("uid: x", "t:1: expected 'template: NAME' first, got 'uid: x'"),
+        ("template: a\nno colon", "t:2: expected ATTRIBUTE: VALUE, got 'no colon'"),
+        ("template: a\nuid: x\n\ntemplate: a", "t:4: the template 'a' is given twice"),
+        ("template: a\nuid: x", "t:1: the template 'a' has no rdnAttr"),
+        ("template: a\nrdnAttr: cn\nuid: x", "t:1: the RDN's attribute 'cn' is not"),
+        (
+            "template: a\nrdnAttr: uid\nuid: <presence:5>x",
+            "t:1: the RDN's attribute 'uid' is not in every entry",
+        ),
+        ("template: a\nextends: b", "t:1: cannot extend 'b'"),
+        ("template: a\nextends: a", "t:1: cannot extend 'a'"),
+        (
+            "template: a\nsubordinateTemplate: b:5",
+            "t:2: the tag subordinateTemplate is not supported",
+        ),
+    ],
+)
+def test_broken_template_is_a_fault_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(Fault) as caught:
+        compose(choose(parse_templates(text, "t"), None), UNDER, Scope())
+    assert caught.value.reason.startswith(reason)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<exec:ls>", "the tag <exec> is not supported"),
+        ("<custom:a.B>", "the tag <custom> is not supported"),
+        ("<ancestordn:2>", "the tag <ancestordn> is not supported"),
+        ("<frist>", "unknown tag <frist>"),
+        ("<presence:101>", "expected a tag of the form <presence:PERCENT>"),
+        ("<presence>", "expected a tag of the form <presence:PERCENT>"),
+        ("<random:alpha:0>", "expected a number of at least 1"),
+        ("<random:alpha:9:2>", "expected 1 to 65536 ASCII characters"),
+        ("<random:chars:abc>", "expected a tag of the form <random:chars:SET:N>"),
+        ("<random:greek:2>", "expected a tag <random:KIND:…>"),
+        ("<random:numeric:9:2>", "expected a number from low to high"),
+        ("<list:>", "expected a tag of the form <list:A,B,C>"),
+        ("<list:a:0>", "expected a list with a weight above zero"),
+        ("<file:>", "expected a tag of the form <file:PATH>"),
+        ("<file:a:backwards>", "expected a tag of the form <file:PATH>"),
+        ("<base64:klingon:x>", "expected a text in the charset 'klingon'"),
+        ("<first:2>", "expected a tag of the form <first>"),
+        ("<loop:1:5000>", "expected one <loop:LO:HI>"),
+        ("<loop:1:2> <loop:1:2>", "expected one <loop:LO:HI>"),
+        ("{nobody}", "the template has no attribute 'nobody'"),
+        ("{cn:x}", "expected a number of at least 1"),
+        ("{rare}", "the attribute 'rare' is not in every entry"),
+        ("<ifabsent:rare>x", "whether 'rare' is absent is drawn anew"),
+        ("<ifpresent:cn:x>y", "whether 'cn' is 'x' is drawn anew"),
+        ("<ifpresent>", "expected a tag of the form <ifpresent:ATTRIBUTE>"),
+        ("a\ndescription: <ifpresent:rare>b", "one value of 'description' hangs on"),
+        (
+            "<presence:5>a\ndescription: <presence:5>b",
+            "each value of 'description' has a condition of its own",
+        ),
+        ("[nobody]", "unknown pattern or name 'nobody'"),
+        ("[5", "bracket '['"),
+    ],
+)
+def test_broken_value_is_a_fault_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(Fault) as caught:
+        composed(f"uid: u\ncn: <first>\nrare: <presence:5>r\ndescription: {text}\n")
+    place, _, rest = caught.value.reason.partition(": ")
+    assert rest.startswith(reason)
+    lines = text.count("\n") if "hangs on" in reason else 0
+    assert place == f"dir/t.template:{7 + lines}"
+    assert caught.value.hint
+
+
+def test_values_in_a_circle_are_a_fault() -> None:
+    with pytest.raises(Fault, match="in a circle: dn -> rdn -> uid -> cn -> uid"):
+        composed("uid: {cn}\ncn: {uid}\n")
+    with pytest.raises(Fault, match="in a circle: dn -> rdn -> uid -> dn"):
+        composed("uid: <dn>\n")
+
+
+def test_two_chances_for_one_attribute_are_a_fault() -> None:
+    with pytest.raises(Fault, match="hangs on two others that come by chance"):
+        composed(
+            "uid: u\nl: <presence:5>x\nst: <presence:5>y\n"
+            "c: <ifpresent:l><ifpresent:st>z\n"
+        )
+
+
+def test_template_of_several_is_chosen_by_name() -> None:
+    templates = parse_templates("template: a\ncn: x\n\ntemplate: b\ncn: y\n", "t")
+    with pytest.raises(Fault, match="t has 2 templates") as caught:
+        choose(templates, None)
+    assert caught.value.hint == "choose one by `template_name`: a, b"
+    with pytest.raises(Fault, match="unknown template 'c'"):
+        choose(templates, "c")
+    assert choose(templates, "b").name == "b"
+
+
+def test_attribute_is_a_partial_attribute() -> None:
+    assert composed("uid: u\n").attributes[0] == ber.tlv(
+        ber.SEQUENCE,
+        ber.octet_string(b"objectClass"),
+        ber.tlv(ber.SET, ber.octet_string(b"person")),
+    )
