@@ -23,6 +23,8 @@ TIME_METRICS = (
     "send_lag",
     "receive_lag",
 )
+#: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
+KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
 STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
 #: Of the set-up of a stream's connections, in the whole run.
 SET_UP_METRICS = ("connect_time", "tcp_time", "tls_time", "bind_time")
@@ -56,8 +58,9 @@ NOTATION = f"""\
 
 What must hold in the measure phase for the verdict PASS. '*' stands for every
 stream, or every operation; each that matches must meet the threshold, and the
-value shown is the worst of them. Without data a threshold is not met, nor on a
-figure that hangs on requests without an answer: they rank above every time.
+value shown is the worst of them. Unbind and abandon have no response and no
+times. Without data a threshold is not met, nor on a figure that hangs on
+requests without an answer: they rank above every time.
 
     times, with a statistic   {", ".join(TIME_METRICS[:3])},
                               {", ".join(TIME_METRICS[3:])}
@@ -199,7 +202,10 @@ def _matching(
                 yield result["connections"][stream]
             continue
         for operation, figures in operations.items():
-            if threshold.matches(stream, operation):
+            is_timed = figures.get("kind") not in KINDS_WITHOUT_RESPONSE
+            if threshold.matches(stream, operation) and (
+                is_timed or threshold.metric not in TIME_METRICS
+            ):
                 yield figures
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ldapslam.jobs.thresholds import (
+    KINDS_WITHOUT_RESPONSE,
     Threshold,
     error_share,
     evaluate,
@@ -94,8 +95,8 @@ class OperationSummary:
 
     @property
     def has_responses(self) -> bool:
-        """False: no response is due, so there are no times (RFC 4511, 4.3 and 4.11)."""
-        return self.kind not in ("unbind", "abandon")
+        """False: no response is due, so there are no times."""
+        return self.kind not in KINDS_WITHOUT_RESPONSE
 
     def outcome_of(self, code: int) -> str:
         """'succeeded', 'expected' or 'failed', of a response with this result code."""

@@ -37,7 +37,16 @@ RESULT = {
             "modify": figures(completed=90, failed=9, timed_out=8, unresolved=2),
             "idle": figures(completed=0, throughput_per_s=0.0, response_time_us={}),
         },
-    }
+        "sessions": {
+            "bind": figures(completed=80, succeeded=60, expected=20, abandoned=20),
+            "unbind": figures(kind="unbind", response_time_us={"p99": None}),
+        },
+    },
+    "connections": {
+        "readers": {"connect_time_us": {"p95": 2500.0}, "elapsed_s": 12.5},
+        "writers": {"connect_time_us": {"p95": None}, "elapsed_s": None},
+        "sessions": {"connect_time_us": {"p95": 7000.0}, "elapsed_s": 3.0},
+    },
 }
 
 
@@ -67,6 +76,20 @@ RESULT = {
         ("writers.*.errors < 100%", None, False),
         ("nobody.search.errors < 1%", None, False),
         ("writers.idle.throughput > 0.1/s", 0.0, False),
+        # 20 of 80 completed and 20 abandoned
+        ("sessions.bind.expected < 30%", 0.2, True),
+        ("sessions.bind.errors <= 0%", 0.0, True),
+        ("writers.modify.timed_out < 10%", 0.08, True),
+        ("writers.modify.unresolved < 1%", 0.02, False),
+        # Nothing comes back after an unbind: it has no times, though it has a rate.
+        ("sessions.*.response_time.p99 < 5ms", 4000.0, True),
+        ("sessions.unbind.response_time.p99 < 5ms", None, False),
+        ("sessions.unbind.throughput > 5/s", 10.0, True),
+        # Of streams.
+        ("readers.*.connect_time.p95 < 3ms", 2500.0, True),
+        ("*.*.connect_time.p95 < 1s", None, False),
+        ("sessions.*.elapsed < 5s", 3e6, True),
+        ("writers.*.elapsed < 5s", None, False),
     ],
 )
 def test_threshold_is_met_or_not(text: str, value: float | None, passed: bool) -> None:
@@ -80,6 +103,7 @@ def test_threshold_is_met_or_not(text: str, value: float | None, passed: bool) -
         ("a.b.throughput > 5/s", 4000.0, "4,000.0/s"),
         ("a.b.errors < 5%", 0.00012, "0.012%"),
         ("a.b.errors < 5%", 0.0, "0%"),
+        ("a.*.elapsed < 5s", 3_250_000.0, "3.250s"),
     ],
 )
 def test_value_is_shown_with_its_unit(text: str, value: float, shown: str) -> None:
@@ -98,6 +122,8 @@ def test_times_that_lack_a_statistic_are_found() -> None:
         times_lacking(parse_threshold("*.search.response_time.p99 < 1s"), RESULT) == []
     )
     assert times_lacking(parse_threshold("*.*.errors < 1%"), RESULT) == []
+    connect = parse_threshold("*.*.connect_time.p95 < 1s")
+    assert times_lacking(connect, RESULT) == [{"p95": None}]
 
 
 def test_parts_of_a_threshold_are_known() -> None:
@@ -126,6 +152,10 @@ def test_parts_of_a_threshold_are_known() -> None:
         ("a.b.response_time.p98 < 1ms", "unknown statistic 'p98'"),
         ("a.b.errors.p99 < 1%", "errors has no statistic 'p99'"),
         ("a*.b.errors < 1%", "'a*' is not a name"),
+        ("a.b.elapsed < 1s", "elapsed is a figure of the stream, not of 'b'"),
+        ("a.*.elapsed.p99 < 1s", "elapsed has no statistic 'p99'"),
+        ("a.*.tls_time < 1s", "tls_time needs one statistic"),
+        ("a.b.tls_time.p99 < 1s", "tls_time is a figure of the stream"),
         ("a.b.errors < 1ms", "expected a percentage such as '98%', got '1ms'"),
         ("a.b.throughput > 5", "expected a rate such as '500/s' or '10k/s', got '5'"),
         ("a.b.response_time.p99 < ", "expected a duration such as"),
