@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams that Python classes drive, against a real slapd, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.lab import Lab
+from support.command_line import Running, ldapslam
+
+TESTS = Path(__file__).resolve().parents[1]
+
+JOB = """\
+job: classes
+targets: {{directory: "{uri}"}}
+bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
+run: {{duration: {duration}, interval: 500ms, drain: 1s}}
+# other work on this host must not decide a test
+validity: {{run_queue_share: 100%, busy_share: 100%, send_lag_p99: 1s, stall: 10s}}
+streams:
+  - name: {name}
+    target: directory
+    load: {load}
+    type: {type}
+    options: {options}
+{rest}
+"""
+
+NATIVE = """\
+  - name: native
+    target: directory
+    load: {closed: {clients: 2, think_time: 5ms}}
+    operations: [{compare: {dn: "uid=user.1,ou=people,dc=example,dc=com",
+                            attribute: uid, value: user.1}}]
+"""
+
+
+def write_job(
+    folder: Path,
+    lab: Lab,
+    *,
+    name: str = "lookups",
+    load: str = "{closed: {clients: 2, think_time: 5ms}}",
+    type: str = "python",
+    options: str = "",
+    duration: str = "2s",
+    class_name: str = "Lookups",
+    rest: str = "",
+) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(
+        JOB.format(
+            uri=lab.supplier.uri,
+            dn=lab.admin_dn,
+            password_file=lab.admin_password_file,
+            name=name,
+            load=load,
+            type=type,
+            options=options or class_options(lab, class_name),
+            duration=duration,
+            rest=rest,
+        )
+    )
+    return path
+
+
+def class_options(lab: Lab, class_name: str) -> str:
+    return (
+        f"{{class: 'support.python_jobs:{class_name}', operations: [find, miss], "
+        f"options: {{base: '{lab.people_dn}'}}}}"
+    )
+
+
+def run(job: Path) -> Any:
+    return ldapslam(
+        "run", job, "--out", job.parent / "out", variables={"PYTHONPATH": str(TESTS)}
+    )
+
+
+def result_of(job: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((job.parent / "out/result.json").read_text())
+    return result
+
+
+def kinds(counts: dict[str, int]) -> dict[str, int]:
+    return {kind: counts.get(kind, 0) for kind in ("bind", "search", "compare")}
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "{closed: {clients: 3, think_time: 5ms}}",
+        "{open: {rate: 100/s, arrivals: poisson, connections: 3}}",
+    ],
+    ids=["closed", "open"],
+)
+def test_a_class_is_measured_beside_the_engine_and_the_books_balance(
+    lab: Lab, tmp_path: Path, load: str
+) -> None:
+    job = write_job(tmp_path, lab, load=load, rest=NATIVE)
+    before = kinds(lab.monitor_counts(lab.supplier))
+    done = run(job)
+    after = kinds(lab.monitor_counts(lab.supplier))
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = result_of(job)
+    find, miss = (result["streams"]["lookups"][name] for name in ("find", "miss"))
+    assert find["succeeded"] == find["completed"] > 50
+    # one entry for each search, and the code that was expected for each miss
+    assert find["entries_returned"] == find["succeeded"]
+    assert miss["expected"] == miss["completed"] == miss["result_codes"]["noSuchObject"]
+    assert 0 < find["service_time_us"]["p50"] <= find["response_time_us"]["p50"]
+    (books,) = result["books"].values()
+    assert {kind: after[kind] - before[kind] for kind in after} == {
+        kind: books[kind]["agents"] for kind in after
+    }
+
+
+@pytest.mark.parametrize(
+    ("class_name", "code", "message"),
+    [
+        ("RaisesInSetUp", 2, "failed in its set-up: KeyError: 'cannot'"),
+        ("Forks", 2, "forked, and its copy returned"),
+        ("Dies", 3, "ended in its set-up: SIGSEGV"),
+        ("NoJob", 2, "is no subclass of PythonJob"),
+        ("Missing", 2, "does not exist"),
+    ],
+)
+def test_a_class_at_fault_is_named_before_any_load(
+    lab: Lab, tmp_path: Path, class_name: str, code: int, message: str
+) -> None:
+    done = run(write_job(tmp_path, lab, class_name=class_name))
+    assert message in done.stderr
+    assert "stream 'lookups'" in done.stderr
+    assert done.returncode == code, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_module_that_is_not_installed_is_named(lab: Lab, tmp_path: Path) -> None:
+    options = "{class: 'no.such.module:Class', operations: [find]}"
+    done = run(write_job(tmp_path, lab, options=options))
+    assert done.returncode == 2
+    assert "'no.such.module' cannot be imported" in done.stderr
+    assert "install the class on every agent" in done.stderr
+
+
+def test_operations_of_job_and_class_must_be_the_same(lab: Lab, tmp_path: Path) -> None:
+    options = "{class: 'support.python_jobs:Lookups', operations: [find]}"
+    done = run(write_job(tmp_path, lab, options=options))
+    assert done.returncode == 2
+    assert "records the operations ['find', 'miss'], the job names ['find']" in (
+        done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("class_name", "message"),
+    [
+        ("RaisesInRun", "ValueError: not within an operation (python_jobs.py:"),
+        ("Nests", "an operation is begun within another one"),
+        ("RecordsOther", "operation 'other' is not declared"),
+    ],
+)
+def test_a_class_that_fails_under_load_ends_the_run_and_is_named(
+    lab: Lab, tmp_path: Path, class_name: str, message: str
+) -> None:
+    done = run(write_job(tmp_path, lab, class_name=class_name))
+    assert done.returncode == 3
+    assert message in done.stderr + done.stdout
+
+
+def test_what_hangs_at_the_end_is_unresolved(lab: Lab, tmp_path: Path) -> None:
+    job = write_job(tmp_path, lab, class_name="Hangs", duration="1s")
+    done = run(job)
+    assert done.returncode == 3
+    find = result_of(job)["streams"]["lookups"]["find"]
+    assert (find["scheduled"], find["sent"], find["unresolved"]) == (2, 2, 2)
+
+
+def test_a_process_for_each_search_is_counted_as_the_server_counts(
+    lab: Lab, tmp_path: Path
+) -> None:
+    options = (
+        f"{{base: '{lab.people_dn}', filter: '(uid=user.[0-999])', client: process}}"
+    )
+    job = write_job(tmp_path, lab, name="shell", type="burst", options=options)
+    before = kinds(lab.monitor_counts(lab.supplier))
+    done = run(job)
+    after = kinds(lab.monitor_counts(lab.supplier))
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = result_of(job)
+    search = result["streams"]["shell"]["search"]
+    assert search["succeeded"] == search["completed"] == search["entries_returned"] > 5
+    (books,) = result["books"].values()
+    assert after["search"] - before["search"] == books["search"]["agents"]
+    assert after["bind"] - before["bind"] == books["bind"]["agents"]
+    # loading a program takes longer than any search in this lab
+    assert search["service_time_us"]["min"] > 1_000
+
+
+def test_a_host_full_of_processes_is_called_the_limit(lab: Lab, tmp_path: Path) -> None:
+    options = f"{{base: '{lab.people_dn}', filter: '(uid=user.1)', client: process}}"
+    load = "{closed: {clients: 12}}"
+    job = write_job(tmp_path, lab, type="burst", options=options, load=load)
+    text = job.read_text()
+    job.write_text(
+        "\n".join(line for line in text.splitlines() if "validity:" not in line)
+    )
+    done = run(job)
+    assert done.returncode == 3
+    assert "a worker was saturated" in done.stdout
+
+
+def test_a_directory_is_waited_for(slapd_installed: None, tmp_path: Path) -> None:
+    options = "{base: 'ou=people,dc=example,dc=com', limit: 60s, interval: 100ms}"
+    with Lab(replicas=0, entries=10) as own:
+        job = write_job(
+            tmp_path,
+            own,
+            name="wait",
+            type="wait_for_directory",
+            options=options,
+            load="",
+            duration="90s",
+        )
+        text = job.read_text()
+        job.write_text(
+            "\n".join(line for line in text.splitlines() if "load:" not in line)
+        )
+        own.stop(own.supplier)
+        out = tmp_path / "out"
+        with Running("run", job, "--out", out, cwd=tmp_path) as running:
+            running.wait_for_text("measure")
+            own.start(own.supplier)
+            assert running.wait() == 0, running.stderr
+        answer = result_of(job)["streams"]["wait"]["answer"]
+        assert answer["succeeded"] == answer["completed"] == 1
+        assert answer["response_time_us"]["max"] > 500_000
