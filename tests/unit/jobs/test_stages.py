@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load of a job over time: from the file's stages to the plan's profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.jobs.errors import JobErrors
+from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
+from ldapslam.jobs.profile import (
+    FOREVER_NS,
+    Profile,
+    arrivals_by,
+    hold,
+    peak_rate,
+    ramp,
+    rate_at,
+    sine,
+)
+from ldapslam.jobs.units import NS_PER_S
+
+S = NS_PER_S
+
+TEXT = """\
+job: stages
+targets: {directory: ldap://ds1}
+run: {duration: 20s, ramp_up: 2s, warm_up: 3s, cool_down: 5s}
+streams:
+  - name: load
+    target: directory
+    load: {open: {rate: 100/s}}
+    operations: [{search: {base: ""}}]
+"""
+SEARCHRATE = """\
+format = rate-and-duration
+default-duration = 2 seconds
+repeat = true
+END HEADER
+0.5x
+2x, 1s
+"""
+
+
+def job_of(load: str, *overrides: str, files: Any = None) -> Job:
+    return load_job_text(
+        TEXT,
+        file="job",
+        base=None,
+        overrides=[f"streams.load.load.open={load}", *overrides],
+        files=files,
+    )
+
+
+def profile_of(load: str, *overrides: str, files: Any = None) -> Profile:
+    job = job_of(load, *overrides, files=files)
+    return stream_profile(job.run, job.streams[0])
+
+
+def test_one_rate_rises_and_holds() -> None:
+    assert profile_of("{rate: 100/s}") == (
+        ramp(0, 100 / S, 2 * S),
+        hold(100 / S, FOREVER_NS),
+    )
+
+
+def test_stages_follow_one_another_over_the_measure_phase() -> None:
+    stages = (
+        "{rate: 100/s, for: 5s}, {ramp_to: 300/s, for: 5s}, "
+        "{sine: {mean: 200/s, amplitude: 50/s, period: 4s}, for: 10s}"
+    )
+    profile = profile_of(f"{{stages: [{stages}]}}")
+    assert profile[:4] == (
+        ramp(0, 100 / S, 2 * S),
+        hold(100 / S, 8 * S),
+        ramp(100 / S, 300 / S, 5 * S),
+        sine(200 / S, 50 / S, 4 * S, 10 * S),
+    )
+    # two and a half swings end where they began; the last rate holds
+    assert rate_at(profile, 26 * S) == pytest.approx(200 / S)
+
+
+def test_first_ramp_begins_at_zero() -> None:
+    profile = profile_of("{stages: [{ramp_to: 10/s, for: 20s}]}")
+    assert arrivals_by(profile, 5 * S) == 0
+    assert arrivals_by(profile, 25 * S) == pytest.approx(100)
+
+
+def test_multiples_are_of_the_rate() -> None:
+    stages = "[{rate: 0.5x, for: 5s}, {ramp_to: 3x, for: 5s}]"
+    lower = profile_of(f"{{rate: 100/s, stages: {stages}}}")
+    higher = profile_of(f"{{rate: 200/s, stages: {stages}}}")
+    assert rate_at(lower, 7 * S) == pytest.approx(50 / S)
+    for second in range(30):
+        assert arrivals_by(higher, second * S) == pytest.approx(
+            2 * arrivals_by(lower, second * S)
+        )
+
+
+@pytest.mark.parametrize(
+    ("shape", "arrivals"), [("step", 100 * 5 + 300 * 5), ("ramp", 200 * 5 + 300 * 5)]
+)
+def test_table_is_of_steps_or_of_straight_lines(shape: str, arrivals: int) -> None:
+    profile = profile_of(
+        f"{{stages: {{file: rates.csv, shape: {shape}}}}}",
+        files={"rates.csv": b"time,rate\n0,100\n5,300\n10,300\n"},
+    )
+    assert arrivals_by(profile, 15 * S) - arrivals_by(profile, 5 * S) == pytest.approx(
+        arrivals
+    )
+    assert rate_at(profile, 60 * S) == pytest.approx(300 / S)
+
+
+def test_rates_of_searchrate_repeat_to_the_end_of_the_run() -> None:
+    load = "{rate: 100/s, stages: {file: rates.txt}}"
+    profile = profile_of(load, files={"rates.txt": SEARCHRATE.encode()})
+    begin = 5 * S
+    rates = [rate_at(profile, begin + second * S + 1) for second in range(24)]
+    assert rates == pytest.approx([50 / S, 50 / S, 200 / S] * 8)
+
+
+def test_file_of_rates_is_found_beside_the_job(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("0,7\n")
+    path = tmp_path / "job.yaml"
+    path.write_text(TEXT.replace("rate: 100/s", "stages: {file: rates.csv}"))
+    job = load_job(path)
+    assert job.named_files() == ("rates.csv",)
+    assert rate_at(stream_profile(job.run, job.streams[0]), 9 * S) == 7 / S
+
+
+def test_job_whose_files_are_not_looked_into_still_loads() -> None:
+    job = job_of("{stages: {file: rates.csv}}")
+    (stream,) = job.streams
+    assert stream.load.open is not None
+    assert not stream.load.open.is_known
+    assert job.named_files() == ("rates.csv",)
+    assert load_job_text(job.canonical_text(), file="job", base=None) == job
+
+
+def test_file_of_multiples_needs_a_rate() -> None:
+    with pytest.raises(JobErrors, match="multiples of `rate`, which is not given"):
+        job_of("{stages: {file: r}}", files={"r": SEARCHRATE.encode()})
+
+
+def test_stages_of_a_stream_that_starts_late_begin_with_it() -> None:
+    profile = profile_of(
+        "{stages: [{rate: 10/s, for: 5s}, {rate: 20/s, for: 1s}]}",
+        "streams.load.start_after=8s",
+        "streams.load.stop_after=20s",
+    )
+    assert arrivals_by(profile, 8 * S) == 0
+    assert arrivals_by(profile, 13 * S) == pytest.approx(50)
+    assert arrivals_by(profile, 60 * S) == pytest.approx(50 + 7 * 20)
+
+
+def test_planned_arrivals_are_those_of_the_measure_phase() -> None:
+    job = job_of("{rate: 100/s}")
+    assert planned_arrivals(job.run, job.streams[0], 5 * S, 25 * S) == pytest.approx(
+        2000
+    )
+
+
+def test_backlog_by_time_is_of_the_highest_rate() -> None:
+    job = job_of("{stages: [{ramp_to: 500/s, for: 20s}], max_backlog: 2s}")
+    (plan,) = agent_plan(job, 0, 1, seed=1).streams
+    assert plan.max_backlog == 1000
+
+
+@given(
+    rates=st.lists(st.integers(0, 10_000), min_size=1, max_size=5),
+    agents=st.integers(1, 5),
+)
+def test_every_agent_has_the_whole_profile(rates: list[int], agents: int) -> None:
+    stages = ", ".join(f"{{ramp_to: {rate}/s, for: 3s}}" for rate in rates)
+    job = job_of(f"{{stages: [{stages}], connections: 7}}")
+    plans = [agent_plan(job, index, agents, seed=1).streams for index in range(agents)]
+    profiles = {streams[0].profile for streams in plans if streams}
+    assert profiles == {stream_profile(job.run, job.streams[0])}
+    assert peak_rate(next(iter(profiles))) == pytest.approx(max(rates) / S)
+
+
+def test_policies_of_connections_reach_the_plan() -> None:
+    def plan(**changes: str) -> Any:
+        overrides = [f"streams.load.connection.{k}={v}" for k, v in changes.items()]
+        job = job_of("{rate: 1/s}", *overrides)
+        return agent_plan(job, 0, 1, seed=1).streams[0]
+
+    assert plan().reconnect_operations == plan().reconnect_ns == 0
+    assert plan(reconnect_every="500").reconnect_operations == 500
+    assert plan(reconnect_every="30s").reconnect_ns == 30 * S
+    assert plan(per_operation="true").reconnect_operations == 1
+    assert plan(spacing="200/s").connect_spacing_ns == 5_000_000
+
+
+def test_counts_and_times_of_a_stream_reach_the_plan() -> None:
+    job = job_of(
+        "{rate: 1/s, arrivals: uniform}",
+        "streams.load.count=5",
+        "streams.load.start_after=1s",
+        "streams.load.stop_after=9s",
+    )
+    (plan,) = agent_plan(job, 0, 1, seed=1).streams
+    assert (plan.total_operations, plan.start_ns, plan.end_ns) == (5, S, 9 * S)
+    assert plan.arrivals == "uniform"
+
+
+def test_sasl_and_certificates_reach_the_plan() -> None:
+    job = job_of(
+        "{rate: 1/s}",
+        "bind={sasl: {mechanism: SCRAM-SHA-256, authcid: u, authzid: 'u:v', "
+        "realm: r, password: {env: P}}}",
+        "tls={cert_file: /etc/c.pem, key_file: /etc/k.pem}",
+    )
+    (plan,) = agent_plan(job, 0, 1, seed=1).streams
+    assert (plan.mechanism, plan.authcid) == ("SCRAM-SHA-256", "u")
+    assert (plan.authzid, plan.realm, plan.bind_dn) == ("u:v", "r", None)
+    assert plan.bind_password is not None
+    assert plan.bind_password.env == "P"
+    assert (plan.cert_file, plan.key_file) == ("/etc/c.pem", "/etc/k.pem")
