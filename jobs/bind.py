@@ -117,7 +117,7 @@ class Bind(Section):
                 "the key 'password' is missing",
                 "password: a reference to its password, such as {env: LDAP_PASSWORD}",
             )
-        if self.sasl is not None and self.password is not None:
+        if self.dn is None and self.sasl and self.password is not None:
             raise Fault(
                 "the password of a SASL bind is one of the keys of `sasl`",
                 "move `password` into `sasl`",

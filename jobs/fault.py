@@ -51,6 +51,8 @@ def got(value: Any) -> str:
 def did_you_mean(word: str, known: Iterable[str], noun: str = "keys") -> str:
     """A hint with the nearest known word, or with all of them."""
     words = sorted(known)
+    if not words:
+        return f"there are no {noun} here: leave it out"
     folded = {other.lower().replace("-", "_"): other for other in words}
     close = difflib.get_close_matches(
         word.lower().replace("-", "_"), folded, n=1, cutoff=0.6

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from ldapslam.jobs import ber
 from ldapslam.jobs.dn import parse_dn, split_rdn
@@ -29,7 +29,7 @@ from ldapslam.jobs.operations.body import (
     variable,
 )
 from ldapslam.jobs.pattern import MASK_CLASS
-from ldapslam.jobs.scope import Let, Scope
+from ldapslam.jobs.scope import Let, Scope, current_scope
 from ldapslam.jobs.sections import FileName, Flag, Text, checked
 from ldapslam.jobs.template import VARIABLE, Node, Ref, ValueSource
 
@@ -57,12 +57,6 @@ class Add(OperationBody):
         "RDN are added where they are left out",
         examples=["{objectClass: [top, person], sn: '[random:8]'}"],
     )
-    template: FileName | None = Field(
-        default=None,
-        description="file with an entry template in the notation of MakeLDIF, relative "
-        "to the job file; `under` goes with it",
-        examples=["person.template"],
-    )
     template_name: Text | None = Field(
         default=None, description="which template of the file, if it has several"
     )
@@ -70,6 +64,12 @@ class Add(OperationBody):
         default=None,
         description="DN of the parent of the template's entries; patterns allowed",
         examples=["ou=people,dc=example,dc=com"],
+    )
+    template: FileName | None = Field(
+        default=None,
+        description="file with an entry template in the notation of MakeLDIF, relative "
+        "to the job file; `under` goes with it",
+        examples=["person.template"],
     )
     clean_up: Flag = Field(
         default=True,
@@ -79,10 +79,21 @@ class Add(OperationBody):
     #: Text of `template`; None where the files of the job are not looked into.
     _template_text: str | None = PrivateAttr(default=None)
 
+    @field_validator("template")
+    @classmethod
+    def _usable(cls, value: str | None, info: ValidationInfo) -> str | None:
+        text = None if value is None else read_file(value)
+        if value is not None and text is not None:
+            template = choose(
+                parse_templates(text, value), info.data.get("template_name")
+            )
+            compose(template, info.data.get("under") or "", current_scope())
+        return value
+
     @checked
     def _goes_together(self) -> None:
         if self.template is not None:
-            if self.under is None:
+            if self.under is None and self.dn is None:
                 raise Fault(
                     "the key 'under' is missing",
                     "under: DN of the parent of the template's entries",
