@@ -326,24 +326,6 @@ emit_escaped(const uint8_t *text, uint32_t len, char *out)
     return (size_t)(at - out);
 }
 
-/* What follows the first comma that no backslash escapes; nothing, where there is none:
- * the parent of a name of one RDN is the root. */
-static size_t
-emit_parent(const struct slam_variable *variable, char *out)
-{
-    const uint8_t *text = variable->text;
-    uint32_t at = 0;
-
-    while (at < variable->len && text[at] != ',')
-        at += text[at] == '\\' ? 2 : 1;
-    for (at++; at < variable->len && text[at] == ' ';)
-        at++;
-    if (at >= variable->len)
-        return 0;
-    memcpy(out, text + at, variable->len - at);
-    return variable->len - at;
-}
-
 uint32_t
 slam_value_cut(const char *text, uint32_t len, int64_t limit)
 {
@@ -352,6 +334,26 @@ slam_value_cut(const char *text, uint32_t len, int64_t limit)
     len = (uint32_t)limit;
     while (len > 0 && ((uint8_t)text[len] & 0xc0u) == 0x80u)
         len--;
+    return len;
+}
+
+/* What follows the first comma that no backslash escapes; nothing, where there is none:
+ * the parent of a name of one RDN is the root. */
+static size_t
+emit_parent(const struct slam_value_source *src, const struct slam_variable *variable,
+            char *out)
+{
+    const uint8_t *text = variable->text;
+    uint32_t at = 0, len;
+
+    while (at < variable->len && text[at] != ',')
+        at += text[at] == '\\' ? 2 : 1;
+    for (at++; at < variable->len && text[at] == ' ';)
+        at++;
+    if (at >= variable->len)
+        return 0;
+    len = slam_value_cut((const char *)text + at, variable->len - at, src->hi);
+    memcpy(out, text + at, len);
     return len;
 }
 
@@ -439,7 +441,7 @@ slam_value_emit(const struct slam_value_source *src, struct slam_value_state *st
     case SLAM_VALUE_VARIABLE:
         return emit_variable(src, &draw->variables[src->lo], out);
     case SLAM_VALUE_PARENT:
-        return emit_parent(&draw->variables[src->lo], out);
+        return emit_parent(src, &draw->variables[src->lo], out);
     case SLAM_VALUE_MESSAGE_ID:
         return emit_message_id(draw->message_id_of_previous, out);
     case SLAM_VALUE_LIST:

@@ -29,15 +29,15 @@ enum slam_value_kind {
                               * the others; uniform within */
     SLAM_VALUE_FILE_RANDOM = 6,   /* a line of the file `data` */
     SLAM_VALUE_FILE_SEQUENCE = 7, /* its lines in turn */
-    SLAM_VALUE_TIMESTAMP = 8,   /* now, or between lo and hi ms after 1970 where one of
-                                 * them is not 0; step: an enum slam_timestamp_format */
-    SLAM_VALUE_UUID = 9,        /* version 4 (RFC 9562) */
-    SLAM_VALUE_REF = 10,        /* the text of VAL number lo of this request once more;
-                                 * hi > 0: at most so many bytes, whole characters */
-    SLAM_VALUE_UNIQUE = 11,     /* lo + step * x: never twice in the run */
-    SLAM_VALUE_VARIABLE = 12,   /* of number lo; hi > 0: at most so many bytes, whole
-                                 * characters; width 1: escaped for a DN (RFC 4514) */
-    SLAM_VALUE_PARENT = 13,     /* the parent DN of the DN in variable lo */
+    SLAM_VALUE_TIMESTAMP = 8, /* now, or between lo and hi ms after 1970 where one of
+                               * them is not 0; step: an enum slam_timestamp_format */
+    SLAM_VALUE_UUID = 9,      /* version 4 (RFC 9562) */
+    SLAM_VALUE_REF = 10,      /* the text of VAL number lo of this request once more;
+                               * hi > 0: at most so many bytes, whole characters */
+    SLAM_VALUE_UNIQUE = 11,   /* lo + step * x: never twice in the run */
+    SLAM_VALUE_VARIABLE = 12, /* of number lo; hi > 0: at most so many bytes, whole
+                               * characters; width 1: escaped for a DN (RFC 4514) */
+    SLAM_VALUE_PARENT = 13,   /* the parent DN of the DN in variable lo; hi likewise */
     SLAM_VALUE_MESSAGE_ID = 14, /* content octets of the messageID to abandon */
     SLAM_VALUE_LIST = 15        /* data: entries of u32 weight, u32 len, len bytes, in
                                  * little endian; drawn by weight */

@@ -393,6 +393,17 @@ test_variable_is_cut_between_characters(void)
 }
 
 static void
+test_parent_is_cut_as_a_variable_is(void)
+{
+    struct slam_value_source src =
+        prepared((struct slam_value_source){.kind = SLAM_VALUE_PARENT, .hi = 3});
+
+    set_variable("cn=a,ou=b,dc=c", 14);
+    CHECK_EQ(src.max_len, 3);
+    CHECK(strcmp(next(&src, NULL), "ou=") == 0);
+}
+
+static void
 test_longest_variable_fits_also_escaped(void)
 {
     struct slam_value_source src =
@@ -566,6 +577,7 @@ main(void)
     RUN(test_uuid_has_its_form_version_and_variant);
     RUN(test_variable_is_escaped_for_a_dn_where_it_says_so);
     RUN(test_variable_is_cut_between_characters);
+    RUN(test_parent_is_cut_as_a_variable_is);
     RUN(test_longest_variable_fits_also_escaped);
     RUN(test_parent_begins_after_the_first_comma_that_is_not_escaped);
     RUN(test_message_id_is_the_content_of_a_positive_integer);
