@@ -37,7 +37,7 @@ _CONNECTION_NOTES = {
     "connect_failures": "connection attempts failed",
     "disconnects": "connections were lost",
     "protocol_errors": "protocol errors in responses",
-    "late_responses": "responses came after their request had timed out",
+    "late_responses": "messages came for requests that had timed out or were abandoned",
     "unexpected_messages": "messages nobody had asked for",
     "notices": "unsolicited notices from the directory",
     "stamps_missing": "responses without a kernel receive stamp",
