@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of real servers turned into load, and that load compared with the log.
+
+A run makes a log; its analysis must find the run's mix and rate; its replay must make
+the same requests at the same times, which the server's second log shows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.jobs.load import load_job
+from ldapslam.jobs.replay.log import Log
+from ldapslam.jobs.replay.read import read_log
+from ldapslam.lab import Lab
+from ldapslam.lab.slapd import SlapdSettings
+from support.command_line import ldapslam
+from support.ds389 import Ds389
+
+PEOPLE = "ou=people,dc=example,dc=com"
+SECONDS = 4
+
+
+@pytest.fixture(scope="module")
+def logging_lab(slapd_installed: None) -> Iterator[Lab]:
+    with Lab(entries=1_000, settings=SlapdSettings(debug="stats")) as lab:
+        yield lab
+
+
+class LogSlice:
+    """What a server's log gets while this is open, as a file of its own."""
+
+    def __init__(self, log: Path, to: Path) -> None:
+        self._log, self.path = log, to
+
+    def __enter__(self) -> LogSlice:
+        self._begin = self._log.stat().st_size
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._log.open("rb") as stream:
+            stream.seek(self._begin)
+            self.path.write_bytes(stream.read())
+
+    def read(self) -> Log:
+        return read_log([self.path])
+
+
+def slapd_log(lab: Lab) -> Path:
+    return lab.supplier.folder / "slapd.log"
+
+
+def identity(lab: Lab | Ds389) -> list[str | Path]:
+    server = lab.supplier if isinstance(lab, Lab) else lab
+    return ["-D", server.admin_dn, "-y", server.admin_password_file]
+
+
+def result_of(*arguments: Any, cwd: Path) -> dict[str, Any]:
+    ended = ldapslam(*arguments, "--json", cwd=cwd)
+    assert ended.stdout, ended.stderr
+    result: dict[str, Any] = json.loads(ended.stdout)
+    assert "totals" in result, (ended.stdout, ended.stderr)
+    return result
+
+
+def load_of(log: Log) -> Counter[str]:
+    """Requests of the load: not of the set-up, and not of the preflight."""
+    return Counter(
+        one.kind
+        for one in log.operations()
+        if one.kind == "modify" or "uid=" in one.filter
+    )
+
+
+def test_the_analysis_of_a_runs_log_finds_its_mix_and_its_rate(
+    logging_lab: Lab, tmp_path: Path
+) -> None:
+    uri = logging_lab.supplier.uri
+    with LogSlice(slapd_log(logging_lab), tmp_path / "slapd.log") as logged:
+        result = result_of(
+            *("mix", uri, "--search", "3", "--modify", "1", "-r", "200"),
+            *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
+            *("-e", f"uid=user.[0-999],{PEOPLE}", "-a", "cn,mail", "--seed", "1"),
+            *("-c", "4", "-d", f"{SECONDS}s", "--arrivals", "poisson"),
+            *identity(logging_lab),
+            cwd=tmp_path,
+        )
+    sent = {name: totals["sent"] for name, totals in result["totals"].items()}
+    log = logged.read()
+    assert load_of(log) == {
+        "search": sent["load.search"],
+        "modify": sent["load.modify"],
+    }
+    ended = ldapslam(
+        *("replay", "analyse", logged.path, "-H", uri, "-o", "again.yaml"), cwd=tmp_path
+    )
+    assert ended.returncode == 0, ended.stderr
+    job = load_job(tmp_path / "again.yaml")
+    stream = job.streams[0]
+    commonest = sorted(stream.operations, key=lambda one: -one.weight)[:2]
+    weights = {one.kind: one.weight for one in commonest}
+    assert weights == {"search": sent["load.search"], "modify": sent["load.modify"]}
+    search, modify = (one.body.model_dump() for one in commonest)
+    assert re.fullmatch(r"\(uid=user\.\[\d-9\d\d\]\)", search["filter"])
+    assert search["base"] == PEOPLE
+    assert search["attributes"] == ["cn", "mail"]
+    assert re.fullmatch(rf"uid=user\.\[\d+-9\d\d\],{PEOPLE}", modify["dn"])
+    # the log has the seconds before the run, too: its rate is that of all of it
+    assert stream.load.open is not None
+    assert stream.load.open.rate is not None
+    requests = sum(one.kind != "unbind" for one in log.operations())
+    whole_per_s = requests / (log.duration_ns / 1e9)
+    assert stream.load.open.rate.per_s == pytest.approx(whole_per_s, rel=0.05)
+    # and the job that was made of it runs
+    again = result_of("run", "again.yaml", "--set", "run.duration=1s", cwd=tmp_path)
+    assert again["totals"]["load.search-1"]["succeeded"] > 0
+
+
+def searches(log: Log) -> dict[str, int]:
+    """Time of each of the load's searches, by its filter, in ns."""
+    return {
+        one.filter: one.time_ns
+        for one in log.operations()
+        if one.kind == "search" and one.filter.startswith("(cn=u")
+    }
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    logging_lab: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Log]:
+    """The log of searches each of which is like no other one."""
+    folder = tmp_path_factory.mktemp("recorded")
+    with LogSlice(slapd_log(logging_lab), folder / "slapd.log") as logged:
+        result = result_of(
+            *("search", logging_lab.supplier.uri, "-b", PEOPLE, "-s", "base"),
+            *("-f", "(cn=u[unique])", "-r", "200", "--arrivals", "poisson"),
+            *("-c", "4", "-d", f"{SECONDS}s", "--seed", "1"),
+            cwd=folder,
+        )
+    log = logged.read()
+    assert len(searches(log)) == result["totals"]["load.search"]["sent"] > 500
+    return logged.path, log
+
+
+@pytest.mark.parametrize("speed", [1, 10])
+def test_a_replay_has_the_times_of_the_log(
+    logging_lab: Lab, recorded: tuple[Path, Log], tmp_path: Path, speed: int
+) -> None:
+    path, original = recorded
+    before = logging_lab.monitor_counts(logging_lab.supplier)
+    with LogSlice(slapd_log(logging_lab), tmp_path / "replayed.log") as logged:
+        result = result_of(
+            *("replay", "run", path, "-H", logging_lab.supplier.uri),
+            *("--speed", f"{speed}x"),
+            cwd=tmp_path,
+        )
+    after = logging_lab.monitor_counts(logging_lab.supplier)
+    wanted, got = searches(original), searches(logged.read())
+    assert got.keys() == wanted.keys()
+    sent = result["totals"]["log.search"]["sent"]
+    asked = sum(
+        facts["control_operations"][logging_lab.supplier.uri].get("search", 0)
+        for facts in result["manifest"]["agents"].values()
+    )
+    assert after["search"] - before["search"] == sent + asked
+
+    offsets = [got[one] - wanted[one] / speed for one in wanted]
+    middle = statistics.median(offsets)
+    late_ms = sorted(abs(offset - middle) / 1e6 for offset in offsets)
+    # the median within a millisecond; what others do on this host moves some more
+    assert late_ms[len(late_ms) // 2] < 1
+    assert late_ms[len(late_ms) * 9 // 10] < 20
+    span = (max(got.values()) - min(got.values())) * speed
+    assert span == pytest.approx(max(wanted.values()) - min(wanted.values()), rel=0.05)
+
+
+def test_a_replay_as_fast_as_possible_sends_all_of_it(
+    logging_lab: Lab, recorded: tuple[Path, Log], tmp_path: Path
+) -> None:
+    path, original = recorded
+    with LogSlice(slapd_log(logging_lab), tmp_path / "replayed.log") as logged:
+        result_of(
+            *("replay", "run", path, "-H", logging_lab.supplier.uri, "--speed", "max"),
+            *("--agents", "2"),
+            cwd=tmp_path,
+        )
+    wanted, got = searches(original), searches(logged.read())
+    assert got.keys() == wanted.keys()
+    assert max(got.values()) - min(got.values()) < SECONDS * 1e9 / 4
+
+
+def test_what_a_replay_leaves_out_is_in_its_result(
+    logging_lab: Lab, tmp_path: Path
+) -> None:
+    sample = Path(__file__).parents[1] / "unit/jobs/replay_logs/slapd-2.5.log"
+    uri = logging_lab.supplier.uri
+    result = result_of("replay", "run", sample, "-H", uri, cwd=tmp_path)
+    skipped = {
+        one["operation"]: one["count"]
+        for facts in result["manifest"]["agents"].values()
+        for one in facts["replays"]["log"]["skipped"]
+        if "passwords" in one["reason"] or "`adds`" in one["reason"]
+    }
+    assert skipped == {"bind": 13, "add": 3}
+    assert any("13 bind requests were not replayed" in note for note in result["notes"])
+
+
+def test_the_log_of_389_ds_is_read_and_replayed(ds389: Ds389, tmp_path: Path) -> None:
+    with LogSlice(ds389.folder / "log" / "access", tmp_path / "access") as logged:
+        result = result_of(
+            *("mix", ds389.uri, "--search", "2", "--compare", "1", "-r", "150"),
+            *("-b", PEOPLE, "-f", "(uid=user.[0-999])"),
+            *("-e", f"uid=user.[0-999],{PEOPLE}", "--compare-with", "sn=x"),
+            *("-c", "3", "-d", "2s", "--seed", "1"),
+            *identity(ds389),
+            cwd=tmp_path,
+        )
+    sent = {name: totals["sent"] for name, totals in result["totals"].items()}
+    kinds = Counter(
+        one.kind
+        for one in logged.read().operations()
+        if one.kind == "compare" or "uid=" in one.filter
+    )
+    assert kinds == {
+        "search": sent["load.search"],
+        "compare": sent["load.compare"],
+    }
+    before = ds389.counts()
+    replayed = result_of(
+        *("replay", "run", logged.path, "-H", ds389.uri, "--speed", "2x"),
+        *identity(ds389),
+        cwd=tmp_path,
+    )
+    after = ds389.counts()
+    assert after["compare"] - before["compare"] == sent["load.compare"]
+    assert replayed["totals"]["log.compare"]["succeeded"] == sent["load.compare"]
+    assert replayed["totals"]["log.search"]["succeeded"] >= sent["load.search"]
