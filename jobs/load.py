@@ -94,21 +94,26 @@ def _checked_job(tree: Tree, files: JobFiles) -> Job | None:
     if job is not None and not findings:
         # what templates name is known only now
         known = {name for _, name in named}
-        try:
-            named += [one for one in _in_templates(job) if one[1] not in known]
-        except Fault as fault:
-            findings.append(Finding(("streams",), fault))
+        named += [one for one in _in_templates(job, tree) if one[1] not in known]
     places = _places(tree, named, files)
     if job is not None:
         job.set_files((name for _, name in named), places)
     return job
 
 
-def _in_templates(job: Job) -> Iterator[tuple[FieldPath, str]]:
-    for index, scripts in enumerate(compile_streams(job.streams, {})):
+def _in_templates(job: Job, tree: Tree) -> Iterator[tuple[FieldPath, str]]:
+    """The files that requests draw values from; a request that cannot be made after all
+    is a finding."""
+    for index, stream in enumerate(job.streams):
+        path: FieldPath = ("streams", index, "operations")
+        try:
+            (scripts,) = compile_streams([stream], {})
+        except Fault as fault:
+            tree.findings.append(Finding(path, fault))
+            continue
         for template in scripts.templates:
             for name in template.files:
-                yield ("streams", index, "operations"), name
+                yield path, name
 
 
 _MINIMAL_HINT = "`ldapslam job describe` explains the job file"

@@ -56,11 +56,18 @@ def _names_file(annotation: Any) -> bool:
     return any(part == _FILE_KIND or _names_file(part) for part in get_args(annotation))
 
 
-class _AnyName(dict[str, int]):
-    """Every name is that of a variable: which ones are is checked elsewhere."""
+class AnyName(dict[str, int]):
+    """Every name but one is that of a variable, for a pattern's syntax alone."""
+
+    def __init__(self, but: str | None = None) -> None:
+        super().__init__()
+        self._but = but
+
+    def __bool__(self) -> bool:
+        return True
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.isidentifier()
+        return isinstance(name, str) and name.isidentifier() and name != self._but
 
     def __missing__(self, name: str) -> int:
         return 0
@@ -76,7 +83,7 @@ def _in_patterns(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
             yield from _in_patterns(item, (*path, key))
     elif isinstance(value, str) and "file:" in value:
         try:
-            sources = parse_pattern(value, _AnyName()).sources
+            sources = parse_pattern(value, AnyName()).sources
         except Fault:
             return
         for source in sources:

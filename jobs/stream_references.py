@@ -12,6 +12,7 @@ from typing import Any
 
 from ldapslam.jobs.controls import misplaced_controls
 from ldapslam.jobs.fault import Fault, did_you_mean, got
+from ldapslam.jobs.named_files import AnyName
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.overrides import path_text
 from ldapslam.jobs.pattern import parse_pattern
@@ -187,9 +188,13 @@ def _variables(request: RawRequest) -> Iterator[Finding]:
 def _is_used(text: str, name: str) -> bool:
     """Whether the text has [name] as a pattern: [[name]] is a text in brackets."""
     try:
-        parse_pattern(text, {})
-    except Fault as fault:
-        return f"[{name}]" in fault.reason or repr(name) in fault.reason
+        parse_pattern(text, AnyName())
+    except Fault:
+        return False  # of another kind, which the model finds
+    try:
+        parse_pattern(text, AnyName(but=name))
+    except Fault:
+        return True
     return False
 
 
