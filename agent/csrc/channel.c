@@ -196,7 +196,7 @@ slam_channel_connected(struct slam_conn *conn, uint64_t now_ns)
     struct slam_flow *flow = conn->flow;
     const struct slam_wire_setup *setup = &conn->link.setup;
     struct slam_stream_record *record = slam_flow_stream_record(flow);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = conn};
+    struct epoll_event event = {.events = SLAM_EPOLL_EVENTS, .data.ptr = conn};
 
     if (conn->replacing) {
         conn->replacing = false;

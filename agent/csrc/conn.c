@@ -105,8 +105,9 @@ socket_read(struct slam_wire *wire, void *buf, ber_len_t len)
         return 0;
     }
     wire->stamp_ns = wire->has_stamps ? stamp_of(&msg) : 0;
-    /* a short read emptied the socket; what is left or comes later wakes epoll again */
-    wire->drained = (size_t)n < len || ++wire->reads == READS_PER_TURN;
+    /* a short read emptied the socket: what comes later is another edge for epoll */
+    wire->drained =
+        ++wire->reads == READS_PER_TURN || ((size_t)n < len && !wire->hung_up);
     return n;
 }
 
@@ -236,10 +237,17 @@ slam_wire_has_stamps(const struct slam_wire *wire)
 }
 
 void
-slam_wire_readable(struct slam_wire *wire)
+slam_wire_readable(struct slam_wire *wire, bool hung_up)
 {
     wire->drained = false;
+    wire->hung_up = hung_up;
     wire->reads = 0;
+}
+
+bool
+slam_wire_was_cut(const struct slam_wire *wire)
+{
+    return wire->reads == READS_PER_TURN;
 }
 
 /* TLS layers return 0 or -1 with EWOULDBLOCK set for "not yet". */

@@ -108,8 +108,14 @@ int slam_wire_fd(const struct slam_wire *wire);
 /* True where the kernel stamps what this connection receives. */
 bool slam_wire_has_stamps(const struct slam_wire *wire);
 
-/* To be called when epoll says that the socket is readable, before slam_wire_read. */
-void slam_wire_readable(struct slam_wire *wire);
+/* To be called when epoll says that the socket is readable, before slam_wire_read; with
+ * hung_up, that the peer has sent its last byte or the connection is broken. Epoll may
+ * watch edges, which saves it a look at each socket after each turn: slam_wire_read
+ * ends for want of bytes, or slam_wire_was_cut tells that some may be left. */
+void slam_wire_readable(struct slam_wire *wire, bool hung_up);
+
+/* Whether slam_wire_read returned 0 only so that other connections have their turn. */
+bool slam_wire_was_cut(const struct slam_wire *wire);
 
 /* Reads plain text. Returns the bytes read; 0 when no more is there now; -1 when the
  * peer closed or the connection broke. */

@@ -16,6 +16,7 @@ struct slam_wire {
     bool has_stamps;
     bool drained; /* nothing more to read in this turn: do not ask again */
     bool at_eof;
+    bool hung_up;       /* the end of the stream is there to be read */
     unsigned int reads; /* in this turn */
     uint64_t stamp_ns;
     uint8_t *ahead; /* TLS only */

@@ -15,10 +15,10 @@
 static void
 arm_write(struct slam_conn *conn, bool wanted)
 {
-    uint32_t events = EPOLLIN | EPOLLRDHUP;
-    struct epoll_event event = {.data.ptr = conn};
+    struct epoll_event event = {.events = SLAM_EPOLL_EVENTS, .data.ptr = conn};
 
-    event.events = wanted ? events | EPOLLOUT : events;
+    if (wanted)
+        event.events |= EPOLLOUT;
     epoll_ctl(conn->flow->worker->epoll_fd, EPOLL_CTL_MOD,
               slam_wire_fd(conn->link.wire), &event);
     conn->waits_for_write = wanted;
@@ -416,15 +416,17 @@ messages(struct slam_conn *conn, const uint8_t *data, size_t len, uint64_t done_
 }
 
 static void
-receive(struct slam_conn *conn)
+receive(struct slam_conn *conn, bool hung_up)
 {
     struct slam_worker *worker = conn->flow->worker;
 
-    slam_wire_readable(conn->link.wire);
+    slam_wire_readable(conn->link.wire, hung_up);
     /* a completion may lose this connection by sending on it: `up` tells */
     while (conn->up) {
         ssize_t n = slam_wire_read(conn->link.wire, worker->rx, sizeof(worker->rx));
 
+        if (n == 0 && slam_wire_was_cut(conn->link.wire))
+            arm_write(conn, conn->waits_for_write); /* watching anew is another edge */
         /* after our unbind the directory closes first: that is no loss */
         if (n == 0 || conn->unbound)
             return;
@@ -458,5 +460,5 @@ slam_request_io(struct slam_conn *conn, uint32_t events)
     if (conn->up && (events & EPOLLOUT) && conn->waits_for_write)
         flush(conn);
     if (conn->up && (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
-        receive(conn);
+        receive(conn, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
 }
