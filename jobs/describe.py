@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from ldapslam.jobs.entry_tags import NOTATION as TEMPLATE_NOTATION
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.jobs.fault import did_you_mean
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.pattern import NOTATION as PATTERN_NOTATION
+from ldapslam.jobs.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.sections import (
     Kind,
     Section,
@@ -35,7 +37,12 @@ _INDENT = "    "
 #: Topic with the job types, as `types.auth`: what they are, and their options.
 TYPES = "types"
 #: Notations that the fields use, explained by the modules that parse them.
-NOTATIONS = {"patterns": PATTERN_NOTATION, "thresholds": THRESHOLD_NOTATION}
+NOTATIONS = {
+    "patterns": PATTERN_NOTATION,
+    "templates": TEMPLATE_NOTATION,
+    "results": RESULT_NOTATION,
+    "thresholds": THRESHOLD_NOTATION,
+}
 
 
 def describe(topic: str | None = None) -> str:

@@ -55,7 +55,7 @@ In values, besides value patterns:
     <ifabsent:…>           the contrary
     <first> <last>         a first and a last name, at random
     <dn> <rdn> <parentdn>  of the entry
-    <random:alpha:N>       N random characters; alpha, alphanumeric, hex or base64
+    <random:alpha:N>       N random letters; also alphanumeric, hex, base64
     <random:alpha:N:M>     N to M of them
     <random:chars:SET:N>   of a set; also with :M
     <random:numeric:N>     N digits; <random:numeric:LO:HI> a number,
@@ -236,6 +236,7 @@ def _random(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
     if kind == "chars":
         _expect(len(rest) >= 2, body, "<random:chars:SET:N>")
         charset, rest = rest[0], rest[1:]
+        _expect(0 < len(charset) <= 256, body, "<random:chars:SET:N>")
     elif kind in _ALPHABETS:
         charset = CHARSETS[kind]
     else:

@@ -73,6 +73,11 @@ NAMES = {
     16654: "noOperation",
 }
 
+#: For `ldapslam job describe`.
+NOTATION = "Result codes that `expect` knows by name; any other by its number.\n\n" + (
+    "".join(f"    {code:>5}  {name}\n" for code, name in NAMES.items())
+)
+
 # RFC 4511 leaves the enumeration open; servers number their own from 16384.
 _MAX_CODE = (1 << 31) - 1
 _CODES = {name: code for code, name in NAMES.items()}

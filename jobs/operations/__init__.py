@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ldapslam.jobs.operations.abandon import Abandon
 from ldapslam.jobs.operations.add import Add
-from ldapslam.jobs.operations.bind import Bind
+from ldapslam.jobs.operations.bind import BindOperation
 from ldapslam.jobs.operations.body import OperationBody
 from ldapslam.jobs.operations.compare import Compare
 from ldapslam.jobs.operations.delete import Delete
@@ -28,7 +28,7 @@ OPERATIONS: dict[str, type[OperationBody]] = {
         Delete,
         ModifyDn,
         Compare,
-        Bind,
+        BindOperation,
         Extended,
         Abandon,
         Unbind,

@@ -70,7 +70,7 @@ class BindSasl(Section):
         check_properties(self.mechanism, self.authcid, self.password, None)
 
 
-class Bind(OperationBody):
+class BindOperation(OperationBody):
     """Bind, as the load itself. The connection then acts as whom it was bound as."""
 
     kind: ClassVar[str] = "bind"
