@@ -146,7 +146,7 @@ def search_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
             places[name] = option
     if given["types_only"]:
         body["types_only"] = True
-    more = extras(given)
+    more = extras(given, "search")
     if given["sort"] is not None:
         more.setdefault("controls", []).append(
             {"server_side_sort": given["sort"].split(",")}
@@ -201,7 +201,7 @@ def modify_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
         places[change] = f"--{change}"
     if given["attributes"] and not given["replace"]:
         places["replace"] = "-a"
-    _put(job, 0, "modify", body, places, extras(given))
+    _put(job, 0, "modify", body, places, extras(given, "modify"))
     return run_composed(job, given)
 
 
@@ -234,7 +234,7 @@ def add_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     body, places = add_body(given)
     if given["keep"]:
         body["clean_up"] = False
-    _put(job, 0, "add", body, places, extras(given))
+    _put(job, 0, "add", body, places, extras(given, "add"))
     return run_composed(job, given)
 
 
@@ -247,7 +247,9 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
       ldapslam delete ldap://ds1 -b uid=user.[0:9999],ou=people,… -n 10000
     """
     job = compose("delete", uris, given)
-    _put(job, 0, "delete", {"dn": given["entry"]}, {"dn": "-b"}, extras(given))
+    _put(
+        job, 0, "delete", {"dn": given["entry"]}, {"dn": "-b"}, extras(given, "delete")
+    )
     return run_composed(job, given)
 
 
@@ -276,7 +278,7 @@ def compare_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
         "value": given["value"],
     }
     places = {"dn": "-b", "attribute": "-a", "value": "--value"}
-    _put(job, 0, "compare", body, places, extras(given))
+    _put(job, 0, "compare", body, places, extras(given, "compare"))
     return run_composed(job, given)
 
 
@@ -312,7 +314,7 @@ def bind_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
         put_search_and_bind(job, given)
     else:
         body, places = bind_body(given)
-        _put(job, 0, "bind", body, places, extras(given))
+        _put(job, 0, "bind", body, places, extras(given, "bind"))
     return run_composed(job, given)
 
 
@@ -379,10 +381,9 @@ def mix_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     if not weights:
         raise click.UsageError("a mix of binds alone is `ldapslam bind`")
     job = compose("mix", uris, given)
-    more = extras(given)
     for number, (kind, weight) in enumerate(weights.items()):
         body, places = MIXED[kind](given)
-        _put(job, number, kind, body, places, {"weight": weight, **more})
+        _put(job, number, kind, body, places, {"weight": weight, **extras(given, kind)})
         job.places[f"{_OPERATION}[{number}].weight"] = f"--{kind.replace('_', '-')}"
     if given["bind"] is not None:
         put_binds_beside(job, given, sum(weights.values()))

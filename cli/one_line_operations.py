@@ -131,7 +131,10 @@ def put_search_and_bind(job: ComposedJob, given: Options) -> None:
         search["scope"] = given["scope"]
     steps = [
         {"search": search, "capture": {"found": "dn"}},
-        {"bind": {"dn": "[found]", "password": given["credentials"]}, **extras(given)},
+        {
+            "bind": {"dn": "[found]", "password": given["credentials"]},
+            **extras(given, "bind"),
+        },
     ]
     places = {
         "sequence[0].search.base": "-b",
@@ -175,7 +178,7 @@ def put_binds_beside(job: ComposedJob, given: Options, others: int) -> None:
         of_binds = given["count"] * given["bind"] // total
         job.tree["streams"][0]["count"] = given["count"] - of_binds
         stream["count"] = of_binds
-    stream["operations"] = [{"bind": body, **extras(given)}]
+    stream["operations"] = [{"bind": body, **extras(given, "bind")}]
     job.put(("streams", 1), stream, "")
     job.places["streams[1].load.open.rate"] = "-r"
     for name, option in places.items():

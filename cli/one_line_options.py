@@ -18,6 +18,7 @@ from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import json_option
 from ldapslam.cli.options import set_option
 from ldapslam.cli.run import agents_option, out_option
+from ldapslam.jobs.controls import CONTROLS
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 Options = dict[str, Any]
@@ -170,7 +171,8 @@ _LOAD: _Options = (
         *("-J", "--control", "controls"),
         metavar="OID[:critical[:value]]",
         multiple=True,
-        help="A request control; ::base64 for a binary value. Repeatable.",
+        help="A request control, or its name (manage_dsa_it); ::base64 for a binary "
+        "value. Repeatable.",
     ),
 )
 
@@ -252,17 +254,22 @@ def put_operation(
         job.places[f"streams[0].operations[{number}].{name}"] = option
 
 
-def extras(given: Options) -> dict[str, Any]:
-    """What --expect and -J add to an operation."""
+def extras(given: Options, kind: str) -> dict[str, Any]:
+    """What --expect and -J add to an operation. The job file's list is complete: it
+    has the successes too."""
     found: dict[str, Any] = {}
     if given["expect"]:
         codes = [code for text in given["expect"] for code in re.split("[, ]+", text)]
-        found["expect"] = ["success", *(_code(code) for code in codes if code)]
+        found["expect"] = [
+            *_SUCCESSES.get(kind, ("success",)),
+            *(_code(code) for code in codes if code),
+        ]
     if given["controls"]:
         found["controls"] = [_control(text) for text in given["controls"]]
     return found
 
 
+_SUCCESSES = {"compare": ("compareFalse", "compareTrue")}
 EXTRA_PLACES = {"expect": "--expect", "controls": "-J"}
 
 
@@ -400,8 +407,11 @@ def _code(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _control(text: str) -> dict[str, Any]:
-    """OID[:criticality[:value]] or OID[:criticality]::base64, as searchrate has it."""
+def _control(text: str) -> dict[str, Any] | str:
+    """OID[:criticality[:value]] or OID[:criticality]::base64, as searchrate has it; or
+    a name that job files know."""
+    if text in CONTROLS:
+        return text
     match = re.fullmatch(
         r"([\d.]+)(?::(true|false|yes|no|critical|))?(?::(:?)(.*))?", text, re.I
     )

@@ -217,7 +217,7 @@ class _Writer:
             if code in _EXPECTED and code not in KINDS[group.kind][1]
         }
         if failures:
-            tree["expect"] = ["success", *sorted(failures)]
+            tree["expect"] = [*KINDS[group.kind][1], *sorted(failures)]
             counts = ", ".join(f"{code}: {n:,}" for code, n in failures.items())
             comments.append(f"result codes other than success: {counts}")
         return _Operation(comments, tree, group.count)
