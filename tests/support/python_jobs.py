@@ -83,5 +83,15 @@ class Works(Lookups):
             client.connection.search_ext_s(self.options["base"], ldap.SCOPE_BASE)
 
 
+class Probe(PythonJob):
+    """One search, and nothing else."""
+
+    operations = ("find",)
+
+    def run(self, client: Client) -> None:
+        with client.operation("find"):
+            client.connection.search_ext_s("dc=example", ldap.SCOPE_BASE)
+
+
 class NoJob:
     operations = ("find", "miss")

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of Python classes tell the truth as the engine's do: about a directory that
+stands still, about arrivals, and about themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ldapslam.agent._engine import Responder
+from ldapslam.agent.python_recorder import (
+    BACKLOG_WAIT,
+    RESPONSE_TIME,
+    SERVICE_TIME,
+    SUCCEEDED,
+)
+from ldapslam.agent.python_streams import PythonStreams
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import agent_plan
+from ldapslam.reports.results.histogram import Histogram
+
+pytestmark = pytest.mark.accuracy
+
+S = 1_000_000_000
+MS = 1_000_000
+JOB = """\
+job: truth
+targets: {{server: "{uri}"}}
+run: {{duration: {duration}, interval: 500ms, drain: 5s}}
+streams:
+  - name: probe
+    target: server
+    type: python
+    options: {{class: "{class_name}", operations: {operations}, options: {{base: ""}}}}
+    load: {load}
+"""
+
+
+class Outcome:
+    """Everything that the snapshots of a run have said."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.packed: dict[tuple[int, int], list[bytes]] = {}
+        self.workers: list[dict[str, Any]] = []
+
+    def add(self, snapshot: dict[str, Any]) -> None:
+        for row in snapshot["operations"]:
+            for name, value in row.items():
+                if isinstance(value, int):
+                    self.counts[name] += value
+            for metric, outcome, packed in row["histograms"]:
+                self.packed.setdefault((metric, outcome), []).append(packed)
+        self.workers += snapshot["workers"]
+
+    def histogram(self, metric: int) -> Histogram:
+        return Histogram.merge(self.packed[metric, SUCCEEDED])
+
+
+def drive(
+    uri: str,
+    load: str,
+    *,
+    class_name: str = "Probe",
+    operations: str = "[find]",
+    duration: str = "4s",
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Outcome:
+    text = JOB.format(
+        uri=uri,
+        load=load,
+        duration=duration,
+        class_name=f"support.python_jobs:{class_name}",
+        operations=operations,
+    )
+    plan = agent_plan(
+        load_job_text(text.encode(), file="truth.yaml", base=None), 0, 1, 7
+    )
+    streams = PythonStreams(plan)
+    outcome = Outcome()
+    try:
+        streams.prepare()
+        streams.start(time.monotonic_ns() + S // 2)
+        helper = threading.Thread(target=meanwhile)
+        helper.start()
+        index, is_final = 0, False
+        while not is_final:
+            snapshot = streams.snapshot(index, S)
+            if snapshot is not None:
+                outcome.add(snapshot)
+                is_final = snapshot["final"]
+                index += 1
+        helper.join()
+    finally:
+        streams.close()
+    return outcome
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    """The processes of the clients find the classes of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests"))
+
+
+def new_responder(delay_ns: int) -> Responder:
+    server = Responder(delays=[(1, delay_ns)], record_capacity=100_000)
+    server.start()
+    return server
+
+
+def test_a_server_that_stands_still_shows_in_response_time_not_in_service_time() -> (
+    None
+):
+    """100/s, 8 clients: 8 requests meet the stop, the others wait in the backlog."""
+    server = new_responder(2 * MS)
+
+    def stop() -> None:
+        while server.counts()["search"] < 100:
+            time.sleep(0.001)
+        server.pause()
+        time.sleep(1)
+        server.resume()
+
+    load = "{open: {rate: 100/s, connections: 8}}"
+    outcome = drive(server.uri, load, meanwhile=stop)
+    assert outcome.counts["scheduled"] == outcome.counts["succeeded"] == 400
+    assert outcome.counts["dropped"] == outcome.counts["timed_out"] == 0
+    response, service = (
+        outcome.histogram(RESPONSE_TIME),
+        outcome.histogram(SERVICE_TIME),
+    )
+    for share in (0.25, 0.5, 0.75):
+        # due when this much of the stop is left: so long it takes at least
+        waited = above(response, int(share * S))
+        assert waited == pytest.approx(100 * (1 - share), abs=8)
+    assert above(service, S // 2) <= 8
+    assert above(outcome.histogram(BACKLOG_WAIT), S // 4) > 50
+
+
+def above(histogram: Histogram, value_ns: int) -> int:
+    of_values = Histogram.of_values([value_ns])
+    (first,) = of_values.counts.nonzero()[0]
+    return int(histogram.counts[first:].sum())
+
+
+@pytest.mark.parametrize("arrivals", ["constant", "uniform"])
+def test_arrivals_are_those_of_the_schedule(arrivals: str) -> None:
+    server = new_responder(0)
+    load = f"{{open: {{rate: 150/s, arrivals: {arrivals}, connections: 4}}}}"
+    outcome = drive(server.uri, load, duration="2s")
+    assert outcome.counts["scheduled"] == outcome.counts["succeeded"] == 300
+    assert server.counts()["search"] == 300
+
+
+def test_service_times_are_the_servers_own() -> None:
+    server = new_responder(5 * MS)
+    outcome = drive(server.uri, "{closed: {clients: 4, think_time: 20ms}}")
+    service = outcome.histogram(SERVICE_TIME)
+    median_ns = service.percentile(50)
+    assert median_ns is not None
+    # waking a process up and taking the response apart is in it, and no more
+    assert 5.0 * MS <= median_ns < 5.8 * MS
+
+
+def test_clients_that_have_no_cpu_say_so_themselves() -> None:
+    server = new_responder(0)
+    load = "{closed: {clients: 16}}"
+    names = "[find, miss]"
+    outcome = drive(
+        server.uri, load, class_name="Works", operations=names, duration="2s"
+    )
+    waiting = [
+        row["run_queue_ns"] / row["wall_ns"]
+        for row in outcome.workers
+        if row["wall_ns"] > S // 4
+    ]
+    # the default limit of `validity.run_queue_share`
+    assert sum(share > 0.25 for share in waiting) / len(waiting) > 0.9
