@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ldapslam.reports.document import MUTED, Block, Cell, Column, Paragraph, Table
-from ldapslam.reports.summary import Summary
+from ldapslam.reports.summary import StreamSummary, Summary
 from ldapslam.reports.time_cells import missing, time_columns, times_cells
 from ldapslam.reports.typeset import NOTHING, count
 
@@ -27,6 +27,14 @@ _STEPS = {
 }
 
 
+def _counter(stream: StreamSummary, key: str) -> Cell:
+    if key == "stamps_missing" and stream.engine == "python":
+        return Cell("all", MUTED, "driven by Python")
+    if key not in stream.connections:
+        return Cell(NOTHING, MUTED)
+    return Cell(count(stream.connections[key]))
+
+
 def connections(summary: Summary) -> tuple[Block, ...]:
     counts = Table(
         "connections",
@@ -38,12 +46,7 @@ def connections(summary: Summary) -> tuple[Block, ...]:
         tuple(
             (
                 Cell(stream.name),
-                *(
-                    Cell(count(stream.connections[key]))
-                    if key in stream.connections
-                    else Cell(NOTHING, MUTED)
-                    for key in _COUNTERS
-                ),
+                *(_counter(stream, key) for key in _COUNTERS),
             )
             for stream in summary.streams
         ),

@@ -46,6 +46,35 @@ class Evidence:
         """The planned streams by name."""
         return {stream["name"]: stream for stream in self.run.plan.get("streams", ())}
 
+    def sessions_of(self, stream: str) -> int:
+        """Begun, or dropped; each page of a paged search counts like a session, so that
+        this may be too many, never too few."""
+        first = {
+            operation["name"]
+            for operation in self.streams[stream].get("operations", ())
+            if operation.get("is_first", True)
+        }
+        return sum(
+            totals.whole["scheduled"] - totals.whole["substituted"]
+            for key, totals in self.collected.operations.items()
+            if key[0] == stream and key[1] in first
+        )
+
+    def is_short(self, stream: str) -> bool:
+        """Has it a count that was not reached?"""
+        count = self.streams[stream].get("count")
+        return count is not None and self.sessions_of(stream) < count
+
+    def ended_early(self, stream: str) -> bool:
+        """Did an agent that drove it end before the plan did?"""
+        planned = len(self.plan.intervals)
+        return any(
+            stream in agent.streams
+            and agent.final_index is not None
+            and agent.final_index < planned
+            for agent in self.collected.agents.values()
+        )
+
     def operations_of(self, model: str) -> dict[tuple[str, str], OperationTotals]:
         streams = {
             name

@@ -112,39 +112,23 @@ def _intervals_complete(evidence: Evidence) -> Rule:
 
 
 def _counts_reached(evidence: Evidence) -> Rule:
-    """A stream with a count tells how long it took: of one cut short, nobody knows."""
-    counted = {
-        name: int(stream["count"])
-        for name, stream in evidence.streams.items()
-        if stream.get("count")
+    """Nothing else may have ended a stream before the run was over."""
+    counts = {name: one.get("count") for name, one in evidence.streams.items()}
+    counted = {name: count for name, count in counts.items() if count}
+    short = {
+        name: f"{evidence.sessions_of(name):,} of {count:,} of {name}"
+        for name, count in counted.items()
+        if evidence.is_short(name)
     }
-    short = [
-        f"{done:,} of {counted[name]:,} of {name}"
-        for name in counted
-        if (done := _sessions(evidence, name)) < counted[name]
-    ]
+    is_early = any(evidence.ended_early(name) for name in short)
+    found = _listed(list(short.values())) + ("" if is_early else " at the run's end")
     return Rule(
         "counts_reached",
-        "streams with a count came to its end",
-        "a stream did not come to the end of its count",
+        "streams that ended before the run had reached their count",
+        "a stream ended before the run, and before it had reached its count",
         "all begun",
-        _listed(short) if short else "all" if counted else _NOT_APPLICABLE,
-        not short,
-    )
-
-
-def _sessions(evidence: Evidence, stream: str) -> int:
-    """Begun, or dropped; a page of a paged search counts like a session, so that this
-    may be too many, never too few."""
-    first = {
-        operation["name"]
-        for operation in evidence.streams[stream].get("operations", ())
-        if operation.get("is_first", True)
-    }
-    return sum(
-        totals.whole["scheduled"] - totals.whole["substituted"]
-        for key, totals in evidence.collected.operations.items()
-        if key[0] == stream and key[1] in first
+        found if short else "all" if counted else _NOT_APPLICABLE,
+        not is_early,
     )
 
 

@@ -31,7 +31,6 @@ from ldapslam.reports.collect import (
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
     AgentTotals,
-    Collected,
     OperationTotals,
     StreamTotals,
     collect,
@@ -232,7 +231,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         measure_s=measure_s,
         interval_s=plan.interval_s,
         busy_share_limit=validity.busy_share,
-        streams=_streams(evidence.streams, collected),
+        streams=_streams(evidence),
         books=keep_books(run, collected),
         agents=tuple(
             _agent(
@@ -255,21 +254,17 @@ def summarise(store: Store, run_id: str) -> Summary:
     return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 
 
-def _streams(
-    planned: Mapping[str, Mapping[str, Any]], collected: Collected
-) -> tuple[StreamSummary, ...]:
-    return tuple(
-        _stream(name, planned.get(name, {}), collected)
-        for name in dict.fromkeys([*planned, *collected.streams])
-    )
+def _streams(evidence: Evidence) -> tuple[StreamSummary, ...]:
+    names = dict.fromkeys([*evidence.streams, *evidence.collected.streams])
+    return tuple(_stream(name, evidence) for name in names)
 
 
-def _stream(
-    name: str, planned: Mapping[str, Any], collected: Collected
-) -> StreamSummary:
+def _stream(name: str, evidence: Evidence) -> StreamSummary:
+    planned, collected = evidence.streams.get(name, {}), evidence.collected
     operations = {one["name"]: one for one in planned.get("operations", ())}
     totals = collected.streams.get(name, StreamTotals())
-    window = window_of(planned, totals, collected)
+    is_short = bool(planned) and evidence.is_short(name)
+    window = window_of(planned, totals, collected, is_short=is_short)
     connections = {key: totals.counters[key] for key in CONNECTION_COUNTERS}
     if "connections" in planned:
         # each connection's first set-up is none

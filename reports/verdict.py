@@ -94,6 +94,11 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         for key, operation in evidence.collected.operations.items()
         if (number := unanswered(operation.measured))
     ]
+    lines += [
+        f"stream {name} did not reach its count: its total time is not known"
+        for name in evidence.streams
+        if evidence.is_short(name)
+    ]
     lines += _notes_of_sessions(evidence)
     lines += _notes_of_replays(evidence)
     lines += [

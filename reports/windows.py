@@ -23,24 +23,30 @@ class Window:
 
     #: Length of it; None when the stream was not at work in the measure phase.
     measure_s: float | None
-    #: From the stream's start to its last response, whatever the phase.
+    #: From the stream's start to its last response, whatever the phase; None without
+    #: one, and of a stream that did not reach its count.
     elapsed_s: float | None
 
 
 def window_of(
-    planned: Mapping[str, Any], totals: StreamTotals, collected: Collected
+    planned: Mapping[str, Any],
+    totals: StreamTotals,
+    collected: Collected,
+    *,
+    is_short: bool = False,
 ) -> Window:
-    """`planned` is the stream in the run's plan."""
+    """`planned` is the stream in the run's plan; `is_short`: it has a count that it did
+    not reach, so it was at work for as long as the run."""
     starts_ns = planned.get("start_ns") or 0
     stops_ns = planned.get("end_ns") or 0
     last_ns = totals.last_done_ns
     elapsed_s = None
-    if last_ns is not None and last_ns > starts_ns:
+    if last_ns is not None and last_ns > starts_ns and not is_short:
         elapsed_s = (last_ns - starts_ns) / NS_PER_S
     start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
     if start_ns is None or end_ns is None:
         return Window(None, elapsed_s)
-    if planned.get("count") and last_ns is not None:
+    if planned.get("count") and last_ns is not None and not is_short:
         end_ns = min(end_ns, last_ns)
     if stops_ns:
         # what was under way then is completed later, and counts
@@ -55,7 +61,7 @@ def measured_s(
     streams: Mapping[str, Mapping[str, Any]], collected: Collected
 ) -> float | None:
     """Length of the measure phase as it was run, over all agents: to the last response
-    when every stream has a count, and the run ended with it."""
+    when every stream has a count."""
     start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
     if start_ns is None or end_ns is None:
         return None

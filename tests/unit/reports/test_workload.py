@@ -129,13 +129,24 @@ def test_an_agent_without_a_stream_is_there_though_it_measured_nothing() -> None
     assert rule(summary, "intervals_complete") == (True, "0")
 
 
-def test_a_stream_cut_off_before_its_count_makes_the_run_invalid() -> None:
-    scenario = Scenario(streams={"writers": {"count": 10_000}})
+def test_a_stream_that_the_runs_end_finds_short_of_its_count_has_no_total_time() -> (
+    None
+):
+    scenario = Scenario(
+        streams={"writers": {"count": 10_000}},
+        thresholds=("writers.*.elapsed < 1h",),
+    )
     with Store.open("sqlite://") as store:
         summary = summarise(store, fill(store, scenario))
     sent = operation(summary, "writers.modify").totals["scheduled"]
-    passed, observed = rule(summary, "counts_reached")
-    assert (passed, observed) == (False, f"{sent:,} of 10,000 of writers")
+    observed = f"{sent:,} of 10,000 of writers at the run's end"
+    assert rule(summary, "counts_reached") == (True, observed)
+    assert stream(summary, "writers").window == Window(6.0, None)
+    assert summary.verdict == "FAIL"
+    assert (
+        "stream writers did not reach its count: its total time is not known"
+        in summary.notes
+    )
 
 
 SECOND = NS_PER_S
@@ -153,6 +164,7 @@ SECOND = NS_PER_S
         pytest.param({"end_ns": 5 * SECOND}, 4.5, 2.0, 4.5, id="idle, then stopped"),
         pytest.param({"start_ns": 4 * SECOND}, 9.0, 5.0, 5.0, id="began later"),
         pytest.param({"count": 5}, None, 6.0, None, id="nothing came back"),
+        pytest.param({"count": 5, "short": 1}, 8.5, 6.0, None, id="short of its count"),
     ],
 )
 def test_a_stream_is_measured_while_it_was_at_work(
@@ -166,7 +178,8 @@ def test_a_stream_is_measured_while_it_was_at_work(
     )
     collected.measure_start_ns, collected.measure_end_ns = 3 * SECOND, 9 * SECOND
     last_ns = None if last_s is None else int(last_s * SECOND)
-    window = window_of(planned, StreamTotals(last_done_ns=last_ns), collected)
+    totals, is_short = StreamTotals(last_done_ns=last_ns), "short" in planned
+    window = window_of(planned, totals, collected, is_short=is_short)
     assert window == Window(measure_s, elapsed_s)
 
 
