@@ -208,7 +208,9 @@ def _expect(is_right: bool, body: str, form: str) -> None:
 
 
 def _count(text: str, body: str, least: int = 1) -> int:
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= 1 << 62):
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or not (
+        least <= int(text) <= 1 << 62
+    ):
         raise expected(f"a number of at least {least} in <{body}>", text)
     return int(text)
 

@@ -125,6 +125,11 @@ def parse_pattern(text: str, names: Mapping[str, int] | None = None) -> Pattern:
             f"expected no private-use character, got U+{ord(match[0]):X}",
             "leave it out: patterns are worked on with these characters",
         )
+    if match := re.search("[\ud800-\udfff]", text):
+        raise Fault(
+            f"expected a character, got the surrogate U+{ord(match[0]):X}",
+            "in YAML, write characters beyond U+FFFF as they are or as \\U0001F600",
+        )
     sources: list[ValueSource | Ref] = []
     masked, end = "", 0
     origins: list[int] = []

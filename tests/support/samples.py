@@ -96,8 +96,8 @@ class Sampler:
             assert line, "the program ended; its reason is on stderr"
             yield line.strip()
 
-    def _op(self, template: Template, seed: int) -> None:
-        self._tell("op", template.program.hex() or "-", len(template.values))
+    def _op(self, template: Template, command: str = "op") -> None:
+        self._tell(command, template.program.hex() or "-", len(template.values))
         for v in template.values:
             self._tell(
                 v.kind,
@@ -109,7 +109,12 @@ class Sampler:
                 float(v.b).hex(),
                 _hex(v.data),
             )
-        self._tell("seed", seed)
+
+    def refusals(self, templates: Sequence[Template]) -> list[str]:
+        """For each template "ok", or why the engine does not take it."""
+        for template in templates:
+            self._op(template, "check")
+        return list(self._lines(len(templates)))
 
     def variable(self, number: int, text: bytes) -> None:
         self._tell("variable", number, _hex(text))
@@ -118,7 +123,8 @@ class Sampler:
         self, template: Template, count: int, *, seed: int = 1, share: Share = ALONE
     ) -> list[bytes]:
         """The texts that a template without TLVs draws."""
-        self._op(template, seed)
+        self._op(template)
+        self._tell("seed", seed)
         self._tell("text", *share, count)
         return [bytes.fromhex(line) for line in self._lines(count)]
 
@@ -131,7 +137,8 @@ class Sampler:
         self, template: Template, count: int, *, seed: int = 1, share: Share = ALONE
     ) -> list[bytes]:
         """Encoded LDAPMessages, all with messageID 1."""
-        self._op(template, seed)
+        self._op(template)
+        self._tell("seed", seed)
         self._tell("encode", *share, count)
         return [bytes.fromhex(line) for line in self._lines(count)]
 
@@ -172,12 +179,17 @@ def _hex(data: bytes) -> str:
     return data.hex() or "-"
 
 
+def build(folder: Path, *options: str) -> Sampler:
+    """The program, built in a folder."""
+    program = folder / "draw_samples"
+    sources = [str(CSRC / f"{name}.c") for name in _SOURCES]
+    command = ["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", *options, f"-I{CSRC}"]
+    subprocess.run([*command, *sources, "-lm", "-o", str(program)], check=True)
+    return Sampler(program)
+
+
 @pytest.fixture(scope="session")
 def sampler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sampler]:
-    program = tmp_path_factory.mktemp("samples") / "draw_samples"
-    sources = [str(CSRC / f"{name}.c") for name in _SOURCES]
-    command = ["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", f"-I{CSRC}", *sources]
-    subprocess.run([*command, "-lm", "-o", str(program)], check=True)
-    sampler = Sampler(program)
+    sampler = build(tmp_path_factory.mktemp("samples"))
     yield sampler
     sampler.close()

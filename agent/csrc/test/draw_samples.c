@@ -4,8 +4,8 @@
  * none.
  *
  *   op PROGRAM COUNT, then COUNT times KIND LO HI STEP WIDTH A B DATA
- *   variable NUMBER TEXT
- *   seed N
+ *   check PROGRAM COUNT …                   the same; "ok" after one request was made
+ * of it within the bounds that it has, or why not variable NUMBER TEXT seed N
  *   text|encode FIRST STEP COUNT TOTAL N    N draws of a share: one line of hex each
  *   profile COUNT, then COUNT times KIND DURATION A B C
  *   pace ARRIVALS LIMIT FIRST STEP COUNT TOTAL N UNTIL   times of at most N arrivals
@@ -22,10 +22,11 @@
 
 #define BYTES_MAX (4u << 20)
 #define SEGMENTS_MAX 64u
+#define VARIABLES 64u
 
 static struct slam_value_source sources[SLAM_OP_MAX_VALUES];
 static struct slam_value_state states[SLAM_OP_MAX_VALUES];
-static struct slam_variable variables[16];
+static struct slam_variable variables[VARIABLES];
 static struct slam_rate_segment segments[SEGMENTS_MAX];
 static size_t segment_count;
 static struct slam_rng rng;
@@ -91,7 +92,8 @@ read_share(void)
     return share;
 }
 
-static void
+/* Returns whether the engine took it; else err says why not. */
+static bool
 read_op(void)
 {
     size_t len;
@@ -111,11 +113,38 @@ read_op(void)
         src->data = read_bytes(&src->data_len);
     }
     slam_op_destroy(op);
-    if (slam_op_create(program, len, sources, count, feeds, &op, err, sizeof(err)) != 0)
-        fail(err);
+    op = NULL;
+    slam_op_create(program, len, sources, count, feeds, &op, err, sizeof(err));
     for (size_t i = 0; i < count; i++)
         free((void *)(uintptr_t)sources[i].data);
     free(program);
+    return op != NULL;
+}
+
+/* One request into memory of exactly the sizes that the template has: a sanitizer sees
+ * a byte too many. */
+static void
+check(void)
+{
+    const struct slam_share share = {.first = 1, .step = 1, .count = 1, .total = 3};
+    const struct slam_draw draw = {
+        .rng = &rng, .share = &share, .variables = variables};
+    uint8_t *pdu;
+    char *scratch;
+
+    if (!read_op()) {
+        puts(err);
+        return;
+    }
+    pdu = malloc(slam_op_max_pdu(op));
+    scratch = malloc(slam_op_scratch_len(op) + 1);
+    for (size_t i = 0; i < slam_op_source_count(op); i++)
+        slam_value_state_init(slam_op_source(op, i), &states[i]);
+    if (slam_op_variable_count(op) <= VARIABLES)
+        slam_op_encode(op, states, &draw, scratch, 1, pdu + slam_op_max_pdu(op));
+    free(pdu);
+    free(scratch);
+    puts("ok");
 }
 
 static void
@@ -192,11 +221,15 @@ main(void)
 
     if (slam_feeds_create(&feeds) != 0)
         return 1;
+    slam_rng_seed(&rng, 1, 0);
     while (scanf("%15s", command) == 1) {
         if (strcmp(command, "op") == 0) {
-            read_op();
+            if (!read_op())
+                fail(err);
+        } else if (strcmp(command, "check") == 0) {
+            check();
         } else if (strcmp(command, "variable") == 0) {
-            struct slam_variable *variable = &variables[read_number() % 16];
+            struct slam_variable *variable = &variables[read_number() % VARIABLES];
             size_t len;
             uint8_t *text = read_bytes(&len);
 

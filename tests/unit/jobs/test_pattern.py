@@ -153,6 +153,7 @@ def test_pattern_is_split_into_constants_and_holes(
         ("[hot:0-9:1%:101%]", "expected a fraction of the draws from 0 to 1, got"),
         ("[hot:5-5:1%:1%]", "expected a range of at least two numbers, got"),
         ("[parent:x]", "unknown pattern or name 'x' in '[parent:x]'"),
+        ("a\ud800", "expected a character, got the surrogate U+D800"),
         ("\U000f0000", r"expected no private-use character, got U+F0000"),
     ],
 )
