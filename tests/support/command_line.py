@@ -26,6 +26,7 @@ def ldapslam(
     *arguments: str | Path,
     cwd: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
     return subprocess.run(
@@ -34,7 +35,7 @@ def ldapslam(
         env=environment(variables),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
     )
 
 

@@ -35,7 +35,8 @@ _TIMEOUT_S = 30.0
 SETTINGS = SlapdSettings(
     durable=False,
     global_lines=("moduleload sssvlv",),
-    database_lines=("overlay sssvlv",),
+    # As many sorted searches at a time as there may be clients.
+    database_lines=("overlay sssvlv", "sssvlv-max 100"),
 )
 
 

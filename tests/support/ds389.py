@@ -243,6 +243,12 @@ class Ds389:
             "nsslapd-accesslog-maxlogsize: -1",
         )
         # Sized for a small tree: by itself it takes gigabytes, and seconds to do so.
+        text = _extended(
+            text,
+            "cn=userRoot,cn=ldbm database,cn=plugins,cn=config",
+            "nsslapd-cachememsize: 134217728",
+            "nsslapd-dncachememsize: 33554432",
+        )
         return _extended(
             text,
             "cn=config,cn=ldbm database,cn=plugins,cn=config",
@@ -251,6 +257,7 @@ class Ds389:
             "nsslapd-import-cache-autosize: 0",
             "nsslapd-import-cachesize: 16777216",
             "nsslapd-lookthroughlimit: -1",
+            "nsslapd-db-durable-transaction: off",
         )
 
     def _make_certificates(self) -> None:

@@ -1,293 +1,522 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A synthetic run with every kind of figure: sessions, counts, expected failures,
-time-outs, paged searches, deletes without an entry, streams driven by Python.
+"""One job with every operation, control and kind of value, for any directory.
 
-Deterministic, and small; `scale` makes it as large as a real one, for looking at.
-Each agent ends when its part of the counts is through: the second one later.
+`job_for` writes it, `run_job` runs it; what it adds it removes, and what it modifies it
+gives the value that was there before, so that the tree is to be the same afterwards.
+People from user.500 on are read and never written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import json
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+import yaml
 
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import (
-    SET_UP_TIMES,
-    HostInterval,
-    IntervalRecord,
-    OperationInterval,
-    RunRecord,
-    StreamInterval,
-    WorkerInterval,
-)
-from ldapslam.reports.results.store import Store
-from support.store import NS_PER_S, Scenario, agent_facts, run_record
+from support.command_line import ldapslam
+from support.directory import Directory
 
-AGENTS = ("load1", "load2")
-#: Interval and time at which each agent was through.
-ENDS = {"load1": (8, 8_250_000_000), "load2": (9, 9_400_000_000)}
-PLANNED_S = 60
+PEOPLE_DN = "ou=people,dc=example,dc=com"
+#: What a modify leaves behind of itself, though the values are the old ones.
+WRITTEN = ("modifytimestamp", "modifiersname", "entrycsn")
+WRITTEN_PEOPLE = 500
+AGENTS = 3
+#: A stream has this many operations for each client, so that all end together.
+_OPERATIONS_PER_CLIENT = 250
 
-Values = npt.NDArray[np.int64]
+Operation = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Step:
-    """One operation: how many each agent sends in an interval, and what becomes of
-    them."""
-
-    kind: str
-    per_s: int
-    median_ns: float
-    expected: Mapping[int, float] | None = None
-    failed: Mapping[int, float] | None = None
-    timed_out: int = 0
-    unresolved: int = 0
-    abandoned: int = 0
-    substituted: int = 0
-    captures_missing: int = 0
-    #: Requests for each operation.
-    requests: int = 1
-    plan: Mapping[str, Any] | None = None
+def person(pattern: str) -> str:
+    return f"uid=user.{pattern},{PEOPLE_DN}"
 
 
-STREAMS: dict[str, dict[str, Step]] = {
-    "logins": {
-        "login-find": Step("search", 90, 400_000, captures_missing=1),
-        "login-bind": Step(
-            "bind",
-            90,
-            1_800_000,
-            expected={49: 0.05},
-            plan={"expected_codes": [49], "is_first": False},
-        ),
-        "login-list": Step(
-            "search", 30, 2_500_000, plan={"is_paged": True, "is_first": False}
-        ),
-        "login-end": Step("unbind", 80, 0, plan={"is_first": False}),
-    },
-    "churn": {
-        "add": Step("add", 40, 3_000_000),
-        "delete": Step("delete", 40, 2_600_000, failed={51: 0.02}, substituted=2),
-        "gone": Step(
-            "delete",
-            20,
-            700_000,
-            expected={32: 1.0},
-            plan={"success_codes": [], "expected_codes": [32], "is_first": False},
-        ),
-        "slow": Step("search", 20, 9_000_000, timed_out=2, unresolved=1, abandoned=3),
-    },
-    "tools": {"call": Step("search", 5, 45_000_000)},
-}
+def search(filter_text: str, **more: Any) -> Operation:
+    return {"search": {"base": PEOPLE_DN, "filter": filter_text, **more}}
 
 
-def fill_workload(store: Store, *, scale: int = 1) -> str:
-    """Puts the run into the store; returns its id."""
-    record = _record(scale)
-    store.create_run(replace(record, state="queued"))
-    for number, agent in enumerate(AGENTS):
-        facts = agent_facts(number, Scenario(agents=AGENTS))
-        clean_up = {
-            "entries": 31 + number,
-            "deleted": 29,
-            "already_gone": 2,
-            "left": number,
-            "seconds": 0.125,
-            "error": None,
+def new_entry(name: str) -> Operation:
+    return {
+        "add": {
+            "dn": f"uid={name}.[unique],{PEOPLE_DN}",
+            "entry": {
+                "objectClass": ["top", "inetOrgPerson"],
+                "cn": "[random:8:alphabet]",
+                "sn": "[random:12:alphabet]",
+                "employeeNumber": "[1-99999]",
+                "description": ["[uuid]", "made at [timestamp]"],
+            },
         }
-        store.put_agent(record.run_id, agent, {**facts, "clean_up": clean_up})
-    for interval in workload_intervals(scale=scale):
-        store.add_interval(record.run_id, interval)
-    store.set_run_state(record.run_id, "finished", "")
-    return record.run_id
+    }
 
 
-def _record(scale: int) -> RunRecord:
-    record = run_record(
-        Scenario(agents=AGENTS, ramp_up_s=0, warm_up_s=0, cool_down_s=0)
-    )
-    # of each agent: 9 and 10 intervals
-    sessions = {
-        name: sum(
-            19 * scale * step.per_s
-            for step in steps.values()
-            if (step.plan or {}).get("is_first", True)
-        )
-        for name, steps in STREAMS.items()
+def restored(change: str) -> Operation:
+    """A modify that gives a person the description that it has."""
+    described = {"description": "This is the description of user.[n]"}
+    return {
+        "let": {"n": f"[0-{WRITTEN_PEOPLE - 1}]"},
+        "modify": {"dn": person("[n]"), change: described},
     }
-    plan = {
-        "phases": [{"name": "measure", "start_ns": 0, "end_ns": PLANNED_S * NS_PER_S}],
-        "boundaries_ns": [second * NS_PER_S for second in range(1, PLANNED_S + 1)],
-        "streams": [
-            {
-                "name": name,
-                "target": "supplier" if name == "churn" else "replica",
-                "uris": [f"ldap://{'ds1' if name == 'churn' else 'ds2'}.example.com"],
-                "model": "closed",
-                "clients": 24,
-                "rate_per_s": None,
-                "connections": 24,
-                "count": sessions[name],
-                "start_ns": 2 * NS_PER_S if name == "tools" else 0,
-                "end_ns": 0,
-                "engine": "python" if name == "tools" else "native",
-                "operations": [
-                    {"name": operation, "kind": step.kind, **(step.plan or {})}
-                    for operation, step in steps.items()
-                ],
-            }
-            for name, steps in STREAMS.items()
-        ],
-        "validity": {},
-        "thresholds": [
-            "logins.login-bind.response_time.p95 < 10ms",
-            "logins.login-bind.expected < 10%",
-            "churn.*.elapsed < 30s",
-            "logins.*.tls_time.p95 < 20ms",
-        ],
-    }
-    manifest = {
-        **record.manifest,
-        "control_operations": {
-            "ldap://ds1.example.com": {"bind": 2, "search": 4, "delete": 31},
-            "ldap://ds2.example.com": {"bind": 2, "search": 4},
+
+
+def reads() -> list[Operation]:
+    """Every kind of value and every argument of a search."""
+    return [
+        {"name": "uniform", "weight": 4, **search("(uid=user.[0-999])")},
+        {"name": "sequential", **search("(uid=user.[0:999])")},
+        {"name": "stepped", **search("(uid=user.[0:990x10])")},
+        {"name": "downwards", **search("(uid=user.[999:0])")},
+        {"name": "padded", **search("(telephoneNumber=+1 555 [0-999%0000000])")},
+        {"name": "zipf", **search("(uid=user.[zipf:0-999:1.1])")},
+        {"name": "gauss", **search("(uid=user.[gauss:0-999])")},
+        {"name": "hot", **search("(uid=user.[hot:0-999:5%:90%])")},
+        {"name": "of_file", **search("(uid=[file:names.txt])")},
+        {"name": "file_in_turn", **search("(uid=[sequentialfile:names.txt])")},
+        {"name": "random", **search("(uid=[random:12:alphanumeric])")},
+        {"name": "unique", **search("(uid=nobody.[unique])")},
+        {"name": "uuid", **search("(uid=[uuid])")},
+        {"name": "again", **search("(&(uid=user.[0-999])(employeeNumber=[ref:1]))")},
+        {"name": "timestamp", **search("(uid=[timestamp])")},
+        {"name": "bracket", **search("(uid=[[0-9]])")},
+        {
+            "name": "let",
+            "let": {"user": "user.[0-999]"},
+            **search("(&(uid=[user])(mail=[user]@example.com))"),
         },
+        {
+            "name": "base",
+            "search": {
+                "base": person("[0-999]"),
+                "scope": "base",
+                "filter": "(objectClass=*)",
+                "attributes": ["cn", "mail", "entryUUID"],
+            },
+        },
+        {"name": "types", **search("(uid=user.[0-999])", types_only=True)},
+        {
+            "name": "one_level",
+            **search(
+                "(|(uid=user.[0-499])(uid=user.[500-999]))",
+                scope="one",
+                deref="always",
+                time_limit="10s",
+            ),
+        },
+        {
+            "name": "limited",
+            "expect": ["sizeLimitExceeded"],
+            **search("(objectClass=inetOrgPerson)", size_limit=5, attributes=["1.1"]),
+        },
+        {
+            "name": "nowhere",
+            "expect": ["noSuchObject"],
+            "search": {"base": f"ou=no.[0-99],{PEOPLE_DN}", "filter": "(cn=a)"},
+        },
+    ]
+
+
+def writes() -> list[Operation]:
+    """Adds, and what is done to what was added."""
+    return [
+        {"weight": 4, **new_entry("new")},
+        {
+            "weight": 3,
+            "modify": {
+                "of": "add",
+                "replace": {"sn": "[random:8:alphabet]"},
+                "add": {"title": ["[random:9:alphabet]", "[random:10:alphabet]"]},
+                "delete": {"employeeNumber": []},
+            },
+            # a second turn finds no number to delete, and a title more than it allows
+            "expect": ["success", "noSuchAttribute", "attributeOrValueExists"],
+        },
+        {"weight": 2, "modify_dn": {"of": "add", "new_rdn": "uid=renamed.[unique]"}},
+        {
+            "weight": 1,
+            "compare": {"of": "add", "attribute": "sn", "value": "[random:3]"},
+        },
+        {"weight": 2, "delete": {"of": "add", "order": "random"}},
+    ]
+
+
+def restoring_writes() -> list[Operation]:
+    return [
+        restored("replace"),
+        {
+            "name": "compare",
+            "let": {"n": "[0-999]"},
+            "compare": {
+                "dn": person("[n]"),
+                "attribute": "employeeNumber",
+                "value": "[n]",
+            },
+            "expect": ["compareTrue"],
+        },
+        {
+            "name": "compare_false",
+            "compare": {"dn": person("[0-999]"), "attribute": "sn", "value": "Nobody"},
+            "expect": ["compareFalse"],
+        },
+        {
+            "name": "delete_nothing",
+            "delete": {"dn": f"uid=nobody.[unique],{PEOPLE_DN}"},
+            "expect": ["noSuchObject"],
+        },
+    ]
+
+
+def binds() -> list[Operation]:
+    return [
+        {"weight": 3, "bind": {"dn": person("[0-999]"), "password": "password"}},
+        {"name": "anonymous", "bind": {"anonymous": True}},
+        {
+            "name": "refused",
+            "bind": {"dn": person("[0-999]"), "password": "wrong.[random:4]"},
+            "expect": ["invalidCredentials"],
+        },
+    ]
+
+
+def sessions() -> list[Operation]:
+    """Sequences: what one step finds, the next one uses."""
+    return [
+        {
+            "name": "login",
+            "sequence": [
+                {**search("(uid=user.[0-999])", attributes=["1.1"]), "capture": "dn"},
+                {"bind": {"dn": "[dn]", "password": "password"}},
+                {"think": "1ms"},
+                {"name": "reads", **search("(uid=user.[0-999])"), "repeat": 3},
+                {"name": "unbind", "unbind": {}},
+            ],
+        },
+        {
+            "name": "moved",
+            "sequence": [
+                {
+                    "let": {"n": "[unique]"},
+                    "add": {
+                        "dn": f"uid=moved.[n],{PEOPLE_DN}",
+                        "entry": {
+                            "objectClass": ["top", "inetOrgPerson"],
+                            "cn": "[n]",
+                            "sn": "moved",
+                        },
+                    },
+                },
+                {
+                    "modify_dn": {
+                        "dn": f"uid=moved.[n],{PEOPLE_DN}",
+                        "new_rdn": "uid=away.[n]",
+                        "new_superior": "dc=example,dc=com",
+                    }
+                },
+                {
+                    "name": "back",
+                    "modify_dn": {
+                        "dn": "uid=away.[n],dc=example,dc=com",
+                        "new_rdn": "uid=moved.[n]",
+                        "new_superior": PEOPLE_DN,
+                    },
+                },
+                {"delete": {"dn": f"uid=moved.[n],{PEOPLE_DN}"}},
+            ],
+        },
+    ]
+
+
+def extended_over_tls() -> list[Operation]:
+    """389-DS takes a password modify over TLS alone."""
+    return [
+        {"name": "who_am_i", "weight": 3, "extended": {"who_am_i": True}},
+        {"name": "by_oid", "extended": {"oid": "1.3.6.1.4.1.4203.1.11.3"}},
+        {
+            "name": "unknown",
+            "extended": {"oid": "1.3.6.1.4.1.99999.1", "value": "hex:00ff"},
+            "expect": ["protocolError"],
+        },
+        {
+            "name": "password",
+            "sequence": [
+                {
+                    "let": {"n": "[unique]"},
+                    "add": {
+                        "dn": f"uid=password.[n],{PEOPLE_DN}",
+                        "entry": {
+                            "objectClass": ["top", "inetOrgPerson"],
+                            "cn": "[n]",
+                            "sn": "password",
+                            "userPassword": "of yesterday",
+                        },
+                    },
+                },
+                {
+                    "extended": {
+                        "password_modify": {
+                            "user": f"uid=password.[n],{PEOPLE_DN}",
+                            "new": "[random:16:alphanumeric]",
+                        }
+                    }
+                },
+                {"delete": {"dn": f"uid=password.[n],{PEOPLE_DN}"}},
+            ],
+        },
+    ]
+
+
+def controls(directory: Directory) -> list[Operation]:
+    """What is sorted is what no stream deletes: 389-DS 2.3.1 dies (SIGSEGV) when an
+    entry goes while it is sorted."""
+    everybody = "(objectClass=inetOrgPerson)"
+    by_name = {"server_side_sort": ["sn", "-employeeNumber"]}
+    operations: list[Operation] = [
+        {
+            "name": "paged",
+            **search(everybody, page_size=250, attributes=["1.1"]),
+        },
+        {
+            "name": "sorted",
+            "controls": [by_name],
+            **search("(sn=Allen)", attributes=["sn"]),
+        },
+        {
+            "name": "vlv",
+            "controls": [
+                {"server_side_sort": "uid"},
+                {"vlv": {"before": 1, "after": 8, "offset": "[1-40]"}},
+            ],
+            **search("(givenName=Ada)", attributes=["uid"], scope="one"),
+        },
+        {
+            "name": "proxied",
+            "controls": [{"proxied_authorization": f"dn:{person('[500-999]')}"}],
+            **search("(uid=user.[0-999])", attributes=["cn"]),
+        },
+        {
+            "name": "read_entry",
+            "controls": [{"pre_read": ["description"]}, {"post_read": ["description"]}],
+            **restored("replace"),
+        },
+        {"name": "dsa_it", "controls": ["manage_dsa_it"], **search("(uid=user.1)")},
+        {"name": "subentries", "controls": ["subentries"], **search("(cn=none)")},
+        {
+            "name": "unknown",
+            "controls": [
+                {"oid": "1.3.6.1.4.1.99999.2", "critical": False, "value": "hex:00ff"}
+            ],
+            **search("(uid=user.[0-999])"),
+        },
+        {
+            "name": "refused",
+            "controls": [{"oid": "1.3.6.1.4.1.99999.2", "value": "base64:AP8="}],
+            "expect": ["unavailableCriticalExtension"],
+            **search("(uid=user.[0-999])"),
+        },
+    ]
+    return operations + (_of_slapd() if directory.kind == "slapd" else [])
+
+
+def _of_slapd() -> list[Operation]:
+    """What 389-DS does not know."""
+    return [
+        {
+            "name": "asserted",
+            "controls": [{"assertion": "(sn=Nobody)"}],
+            "expect": ["assertionFailed"],
+            "delete": {"dn": person("[0-999]")},
+        },
+        {
+            "name": "matched",
+            "controls": [{"matched_values": "(objectClass=person)"}],
+            **search("(uid=user.[0-999])"),
+        },
+        {
+            "name": "permitted",
+            "controls": ["permissive_modify"],
+            **restored("add"),
+        },
+        {
+            "name": "there_already",
+            "expect": ["attributeOrValueExists"],
+            **restored("add"),
+        },
+        {"name": "below", **search("(uid=user.[0-999])", scope="children")},
+        {
+            "name": "incremented",
+            "sequence": [
+                {
+                    "let": {"n": "[unique]"},
+                    "add": {
+                        "dn": f"uid=count.[n],{PEOPLE_DN}",
+                        "entry": {
+                            "objectClass": ["top", "pilotPerson"],
+                            "cn": "[n]",
+                            "sn": "count",
+                            "mailPreferenceOption": "0",
+                        },
+                    },
+                },
+                {
+                    "modify": {
+                        "dn": f"uid=count.[n],{PEOPLE_DN}",
+                        "increment": {"mailPreferenceOption": 1},
+                    }
+                },
+                {"delete": {"dn": f"uid=count.[n],{PEOPLE_DN}"}},
+            ],
+        },
+    ]
+
+
+TEMPLATE = """\
+define family=Template
+
+template: person
+rdnAttr: uid
+objectClass: top
+objectClass: person
+objectClass: organizationalPerson
+objectClass: inetOrgPerson
+givenName: <random:alpha:6>
+sn: [family]
+cn: {givenName} {sn}
+uid: template.<guid>
+mail: {uid}@example.com
+employeeNumber: <random:numeric:5>
+telephoneNumber: <random:telephone>
+description: one of {cn}'s
+"""
+
+
+def job_for(
+    directory: Directory, folder: Path, scale: int, password_modify: bool = True
+) -> Path:
+    """Writes the job and its files; `scale` 1 is some 20,000 operations."""
+    (folder / "names.txt").write_text("".join(f"user.{n}\n" for n in range(1000)))
+    (folder / "person.template").write_text(TEMPLATE)
+    tls = {"start_tls": True, "ca_file": str(directory.ca_file)}
+    found = {"base": PEOPLE_DN, "filter": "(uid=user.[0-999])", "attributes": ["cn"]}
+    streams: list[dict[str, Any]] = [
+        {"name": "reads", "count": 6_000, "operations": reads()},
+        {
+            "name": "arrivals",
+            "count": 1_200,
+            "load": {
+                "open": {
+                    "arrivals": "poisson",
+                    "connections": 6,
+                    "stages": [
+                        {"rate": "100/s", "for": "1s"},
+                        {"ramp_to": "400/s", "for": "2s"},
+                        {
+                            "sine": {
+                                "mean": "300/s",
+                                "amplitude": "200/s",
+                                "period": "1s",
+                            },
+                            "for": "2s",
+                        },
+                    ],
+                }
+            },
+            "operations": [{"search": found}],
+        },
+        {"name": "writes", "count": 3_000, "operations": writes()},
+        {
+            "name": "templates",
+            "count": 300,
+            "operations": [
+                {"add": {"template": "person.template", "under": PEOPLE_DN}}
+            ],
+        },
+        {"name": "restoring", "count": 2_000, "operations": restoring_writes()},
+        {"name": "binds", "count": 1_500, "operations": binds()},
+        {"name": "sessions", "count": 300, "operations": sessions()},
+        {
+            "name": "extended",
+            "count": 600,
+            "tls": tls,
+            "operations": extended_over_tls()[: None if password_modify else 3],
+        },
+        {"name": "controls", "count": 1_200, "operations": controls(directory)},
+        {
+            "name": "abandons",
+            "count": 200,
+            "operations": [
+                {"name": "all", **search("(objectClass=*)", attributes=["1.1"])},
+                {"abandon": {"of": "all", "after": "0ms"}},
+            ],
+        },
+        {
+            "name": "reconnecting",
+            "count": 300,
+            "connection": {"reconnect_every": 20},
+            "operations": [{"search": found}],
+        },
+        {
+            "name": "one_by_one",
+            "count": 150,
+            "connection": {"per_operation": True},
+            "operations": [{"search": found}],
+        },
+        {
+            "name": "logins",
+            "count": 150,
+            "type": "auth",
+            "options": {**found, "password": "password", "unbind": True},
+        },
+        {
+            "name": "found_and_modified",
+            "count": 150,
+            "type": "search_modify",
+            "options": {
+                "base": PEOPLE_DN,
+                "filter": "(uid=user.7)",
+                "replace": {"description": "This is the description of user.7"},
+            },
+        },
+        {"name": "bursts", "count": 100, "type": "burst", "options": found},
+        {
+            "name": "primed",
+            "type": "prime",
+            "options": {
+                "base": PEOPLE_DN,
+                "filter": "(uid=user.[key])",
+                "first": 0,
+                "last": 999,
+            },
+        },
+    ]
+    for stream in streams:
+        stream["target"] = "server"
+        clients = max(AGENTS, stream.get("count", 1000) // _OPERATIONS_PER_CLIENT)
+        stream.setdefault("load", {"closed": {"clients": clients}})
+        if "count" in stream:
+            stream["count"] *= scale
+    job = {
+        "job": "workload",
+        "targets": {"server": directory.uri},
+        "bind": {
+            "dn": directory.admin_dn,
+            "password": {"file": str(directory.admin_password_file)},
+        },
+        "run": {"duration": "1h", "interval": "1s", "drain": "30s"},
+        "streams": streams,
+        "seed": 1,
     }
-    return replace(record, job_name="workload", plan=plan, manifest=manifest)
+    path = folder / "workload.yaml"
+    path.write_text(yaml.safe_dump(job, sort_keys=False))
+    return path
 
 
-def workload_intervals(*, scale: int = 1) -> Iterator[IntervalRecord]:
-    rng = np.random.default_rng(11)
-    for index in range(max(last for last, _ in ENDS.values()) + 1):
-        for agent in AGENTS:
-            last, through_ns = ENDS[agent]
-            if index <= last:
-                end_ns = through_ns if index == last else (index + 1) * NS_PER_S
-                yield _interval(rng, agent, index, end_ns, index == last, scale)
-
-
-def _interval(
-    rng: np.random.Generator,
-    agent: str,
-    index: int,
-    end_ns: int,
-    is_final: bool,
-    scale: int,
-) -> IntervalRecord:
-    start_ns = index * NS_PER_S
-    length_ns = end_ns - start_ns
-    return IntervalRecord(
-        agent=agent,
-        epoch=1,
-        sequence=index,
-        index=index,
-        phase="measure",
-        start_ns=start_ns,
-        end_ns=end_ns,
-        final=is_final,
-        operations=tuple(
-            _operation(rng, stream, name, step, scale)
-            for stream, steps in STREAMS.items()
-            for name, step in steps.items()
-        ),
-        streams=tuple(_stream(rng, name, index, end_ns, scale) for name in STREAMS),
-        workers=(
-            WorkerInterval(0, "closed", length_ns, int(0.4 * length_ns), cpu_ns=1000),
-        ),
-        host=HostInterval(cpu_utilisation=0.3, steal_share=0.0, throttled_ns=0),
+def run_job(job: Path, timeout_s: float = 120) -> dict[str, Any]:
+    """Its result.json, after a run with three agents."""
+    ended = ldapslam(
+        *("run", job, "--agents", str(AGENTS), "--json"),
+        cwd=job.parent,
+        timeout_s=timeout_s,
     )
-
-
-def _operation(
-    rng: np.random.Generator, stream: str, name: str, step: Step, scale: int
-) -> OperationInterval:
-    done = scale * step.per_s
-    expected = {c: int(done * share) for c, share in (step.expected or {}).items()}
-    failed = {c: round(done * share) for c, share in (step.failed or {}).items()}
-    by_outcome = {
-        "expected": sum(expected.values()),
-        "failed": sum(failed.values()) + step.captures_missing,
-        "timed_out": step.timed_out,
-        "unresolved": step.unresolved,
-    }
-    by_outcome["succeeded"] = done - by_outcome["expected"] - by_outcome["failed"]
-    lost = step.timed_out + step.unresolved
-    sent = done + lost + step.abandoned
-    histograms = {}
-    for outcome, amount in by_outcome.items():
-        if amount and step.median_ns:  # else there is no response
-            is_lost = outcome in ("timed_out", "unresolved")
-            median_ns = 10_000_000_000 if is_lost else step.median_ns
-            times = _times(rng, amount, median_ns, 0.0 if is_lost else 0.4)
-            lag = rng.gamma(1.5, 3_000, amount).astype(np.int64)
-            for metric, values in (
-                ("response_time", times + lag),
-                ("service_time", times),
-                ("send_lag", lag),
-                ("receive_lag", lag // 2),
-            ):
-                if not (is_lost and metric == "receive_lag"):
-                    packed = Histogram.of_values(values).packed()
-                    histograms[metric, outcome] = packed
-    successes = by_outcome["succeeded"] + step.captures_missing
-    codes = {0: successes if step.median_ns else 0, **expected, **failed}
-    return OperationInterval(
-        stream=stream,
-        operation=name,
-        measured=True,
-        scheduled=sent + step.substituted,
-        sent=sent,
-        completed=done,
-        succeeded=by_outcome["succeeded"],
-        expected=by_outcome["expected"],
-        failed=by_outcome["failed"],
-        timed_out=step.timed_out,
-        unresolved=step.unresolved,
-        abandoned=step.abandoned,
-        substituted=step.substituted,
-        captures_missing=step.captures_missing,
-        requests=sent * step.requests,
-        entries=successes if step.kind == "search" else 0,
-        result_codes={code: n for code, n in codes.items() if n},
-        histograms=histograms,
-    )
-
-
-def _times(
-    rng: np.random.Generator, amount: int, median_ns: float, spread: float
-) -> Values:
-    return rng.lognormal(np.log(median_ns), spread, amount).astype(np.int64)
-
-
-def _stream(
-    rng: np.random.Generator, name: str, index: int, end_ns: int, scale: int
-) -> StreamInterval:
-    connects = scale * (80 if name == "logins" else 12 if index == 0 else 0)
-    times: dict[str, Any] = dict.fromkeys(SET_UP_TIMES)
-    if connects:
-        tcp, tls, bind = (
-            _times(rng, connects, median_ns, 0.3)
-            for median_ns in (180_000, 2_400_000, 700_000)
-        )
-        drawn = {"tcp_time": tcp, "bind_time": bind, "connect_time": tcp + bind}
-        if name == "logins":
-            drawn |= {"tls_time": tls, "connect_time": tcp + tls + bind}
-        for key, values in drawn.items():
-            times[key] = Histogram.of_values(values).packed()
-    return StreamInterval(
-        stream=name,
-        connects=connects,
-        binds=connects,
-        extended=connects if name == "logins" else 0,
-        unbinds=12 * scale if end_ns % NS_PER_S else 0,
-        in_flight=12,
-        # the last response of the churn was half a second before the end
-        last_done_ns=end_ns - (500_000_000 if name == "churn" else 10_000_000),
-        **times,
-    )
+    assert ended.stdout, ended.stderr
+    result: dict[str, Any] = json.loads(ended.stdout)
+    return result

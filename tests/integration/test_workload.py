@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole workload against slapd and 389-DS: the books, and the tree.
+
+Every operation, control and kind of value from three agents at once. The server's own
+count of each kind of operation is that of the agents, exactly: the set-up of their
+connections, what their preflights asked and the clean-up included. Afterwards the tree
+is what it was, entry by entry.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.directory import Directory, differences
+from support.workload import WRITTEN, WRITTEN_PEOPLE, job_for, person, run_job
+
+KINDS = (
+    *("search", "add", "modify", "delete", "modify_dn", "compare", "bind"),
+    *("extended", "abandon", "unbind"),
+)
+
+
+def counted_by_agents(result: dict[str, Any], uri: str) -> dict[str, int]:
+    book = result["books"][uri]
+    return {kind: book.get(kind, {"agents": 0})["agents"] for kind in KINDS}
+
+
+def failures(result: dict[str, Any]) -> list[str]:
+    return [
+        f"{name}: {count} {what}"
+        for name, figures in result["totals"].items()
+        for what in ("failed", "dropped", "timed_out", "unresolved")
+        if (count := figures[what])
+    ]
+
+
+def check(
+    directory: Directory, folder: Path, scale: int, timeout_s: float = 120
+) -> dict[str, Any]:
+    tree, before = directory.tree(), directory.counts()
+    result = run_job(job_for(directory, folder, scale), timeout_s)
+    after = directory.counts()
+    by_server = {kind: after[kind] - before[kind] for kind in KINDS}
+    by_agents = counted_by_agents(result, directory.uri)
+    # 389-DS never begins a search that was abandoned before
+    by_server["search"] += after.get("unstarted", 0) - before.get("unstarted", 0)
+    assert by_server == by_agents
+    assert failures(result) == []
+    assert len(result["agents"]) == 3
+
+    left = directory.tree()
+    assert differences(tree, left, ignore=WRITTEN) == []
+    written = {person(str(n)) for n in range(WRITTEN_PEOPLE)}
+    kept = {dn: attributes for dn, attributes in tree.items() if dn not in written}
+    assert differences(kept, {dn: left[dn] for dn in kept}) == []
+    return result
+
+
+def test_every_operation_is_counted_as_the_server_does_and_leaves_the_tree(
+    directory: Directory, tmp_path: Path
+) -> None:
+    result = check(directory, tmp_path, scale=1)
+    assert sum(counted_by_agents(result, directory.uri).values()) > 18_000
+
+
+@pytest.mark.long
+def test_two_hundred_thousand_operations_are_counted_as_the_server_does(
+    directory: Directory, tmp_path: Path
+) -> None:
+    result = check(directory, tmp_path, scale=12, timeout_s=900)
+    assert sum(counted_by_agents(result, directory.uri).values()) > 200_000
