@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.jobs.errors import JobErrors
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.units import NS_PER_S, Rate
 
 MINIMAL = """\
@@ -70,6 +73,47 @@ orphan_grace: 5m
 """
 
 
+SESSIONS = """\
+job: sessions
+targets: {supplier: ldap://ds1.example.com}
+bind: {sasl: {mechanism: PLAIN, authcid: u, password: {env: P}}}
+tls: {cert_file: /etc/c.pem, key_file: /etc/k.pem}
+run: {duration: 10m, ramp_up: 10s}
+streams:
+  - name: mix
+    target: supplier
+    load: {open: {rate: 20/s, stages: [{rate: 0.5x, for: 5s}, {ramp_to: 2x, for: 1m}]}}
+    connection: {reconnect_every: 30s, spacing: 10/s}
+    count: 1000
+    start_after: 5s
+    stop_after: 1m
+    operations:
+      - add: {dn: "cn=[unique],dc=b", entry: {objectClass: device, cn: "[uuid]"}}
+      - {weight: 2, delete: {of: add, order: random}, expect: [success, 32]}
+      - {search: {base: "dc=b"}, controls: [manage_dsa_it, {assertion: "(cn=a)"}]}
+      - abandon: {of: search, after: 5ms}
+      - name: session
+        sequence:
+          - let: {who: "u[0-9]", mail: "[who]@b"}
+            search: {base: "dc=b", filter: "(mail=[mail])"}
+            capture: {dn: dn, sn: sn}
+          - think: 1ms
+          - {modify: {dn: "[dn]", replace: {sn: "[sn][sn]"}}, repeat: 3}
+          - unbind: {}
+  - name: logins
+    target: supplier
+    load: {closed: {clients: 3}}
+    type: auth
+    options: {base: "dc=b", filter: "(cn=[0-9])", password: p, unbind: true}
+  - name: waves
+    target: supplier
+    load: {open: {stages: [{sine: {mean: 9/s, amplitude: 9/s, period: 3s}, for: 9s}]}}
+    type: burst
+    options: {base: "dc=b"}
+thresholds: ["mix.session-search.errors < 1%", "logins.bind.errors < 1%"]
+"""
+
+
 def load(text: str, *overrides: str, base: Path | None = None) -> Job:
     return load_job_text(text, file="job.yaml", base=base, overrides=overrides)
 
@@ -118,7 +162,9 @@ def test_default_backlog_is_ten_seconds_of_arrivals() -> None:
     assert job.streams[0].load.open.max_backlog_arrivals(0) == 15
 
 
-@pytest.mark.parametrize("text", [MINIMAL, MIX], ids=["minimal", "mix"])
+@pytest.mark.parametrize(
+    "text", [MINIMAL, MIX, SESSIONS], ids=["minimal", "mix", "sessions"]
+)
 def test_canonical_text_loads_as_the_same_job(text: str) -> None:
     job = load(text)
     again = load(job.canonical_text())
@@ -275,17 +321,49 @@ def test_any_bytes_give_faults_and_nothing_else(content: bytes) -> None:
 
 
 @given(
-    start=st.integers(0, len(MIX)),
+    whole=st.sampled_from([MIX, SESSIONS]),
+    place=st.floats(0, 1),
     length=st.integers(0, 12),
     text=st.text("{}[]:,&*!|>'\"%@-? \n\tab01s/._<", max_size=6),
 )
 def test_any_damage_gives_faults_and_nothing_else(
-    start: int, length: int, text: str
+    whole: str, place: float, length: int, text: str
 ) -> None:
-    damaged = MIX[:start] + text + MIX[start + length :]
+    start = int(place * len(whole))
+    damaged = whole[:start] + text + whole[start + length :]
     try:
         job = load(damaged)
     except JobErrors as errors:
         assert errors.faults  # noqa: PT017
     else:
         assert load(job.canonical_text()) == job
+        agent_plan(job, 0, 2, seed=1)
+
+
+@given(
+    place=st.floats(0, 1),
+    other=st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    wrapped=st.sampled_from(["value", "list", "mapping"]),
+)
+def test_any_value_of_another_kind_gives_faults_and_nothing_else(
+    place: float, other: Any, wrapped: str
+) -> None:
+    content = yaml.safe_load(SESSIONS)
+    places = list(_places(content))
+    container, key = places[int(place * (len(places) - 1))]
+    container[key] = {"value": other, "list": [other], "mapping": {"a": other}}[wrapped]
+    try:
+        job = load(yaml.safe_dump(content, sort_keys=False))
+    except JobErrors as errors:
+        assert all(fault.line for fault in errors.faults)  # noqa: PT017
+    else:
+        agent_plan(job, 0, 2, seed=1)
+
+
+def _places(content: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container of a tree with each of its keys."""
+    keys = content if isinstance(content, dict) else range(len(content))
+    for key in keys:
+        yield content, key
+        if isinstance(content[key], (dict, list)):
+            yield from _places(content[key])
