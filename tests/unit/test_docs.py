@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 import pytest
 import yaml
 
-from ldapslam.cli.main import cli
+from ldapslam.cli.main import cli, run
 from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode
 from ldapslam.jobs.load import load_job, load_job_text
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.sections import Section, field_of, sections_in
+from ldapslam.jobs.types import job_types
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rules import RULES
 from ldapslam.reports.summary import summarise
@@ -115,3 +119,64 @@ def test_the_change_log_knows_the_version() -> None:
     version = re.search(r'^version = "(.+)"', project, re.MULTILINE)
     assert version is not None
     assert f"## {version[1]}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+COMING_FROM = ROOT / "docs" / "coming-from.md"
+
+
+def command_lines() -> list[str]:
+    """The examples of the page for those who come from other tools."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", COMING_FROM.read_text(), re.M | re.S)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("line", [one for one in command_lines() if " LOG " not in one])
+def test_each_example_for_those_who_come_from_other_tools_makes_a_job(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    words = shlex.split(line)[1:]
+    assert run([*words, "--print-job"]) == ExitCode.PASS, capsys.readouterr().err
+    assert load_job_text(capsys.readouterr().out, file="printed", base=ROOT)
+
+
+def equivalents() -> Iterator[str]:
+    """What that page has in code, in the second column of its tables."""
+    for row in re.findall(r"^\|[^|]+\|(.+)\|$", COMING_FROM.read_text(), re.M):
+        yield from re.findall(r"`([^`]+)`", row)
+
+
+def options_of(group: click.Group) -> Iterator[str]:
+    for word in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), word)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from options_of(command)
+        for option in command.params:
+            yield from option.opts
+
+
+def test_each_option_for_those_who_come_from_other_tools_exists() -> None:
+    known = set(options_of(cli))
+    named = {one.split()[0] for one in equivalents() if one.startswith("-")}
+    assert len(named) > 40
+    assert named <= known
+
+
+def has_field(section: type[Section], path: Sequence[str]) -> bool:
+    info = field_of(section, path[0])
+    if info is None:
+        return False
+    inner = [one for one, _ in sections_in(info.annotation)]
+    return len(path) == 1 or any(has_field(one, path[1:]) for one in inner)
+
+
+def test_each_key_for_those_who_come_from_other_tools_exists() -> None:
+    named = {one for one in equivalents() if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", one)}
+    assert len(named) > 15
+    for path in (one.split(".") for one in named):
+        if path[0] == "types":
+            options = job_types()[path[1]].Options
+            assert len(path) == 2 or has_field(options, path[2:]), path
+        else:
+            assert has_field(Job, path), path
