@@ -49,7 +49,9 @@ _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _PROGRESS_S = 1.0
 _NO_SUCH_OBJECT = 32
-_BUSY = (51, 52)
+#: busy, unavailable; notAllowedOnNonLeaf: another agent may be about to delete what is
+#: below.
+_TRY_AGAIN = (51, 52, 66)
 
 
 @dataclass(slots=True)
@@ -244,7 +246,7 @@ class _Server:
         `work` takes out of the list it is given what it has dealt with.
         """
         results: list[_Entry] = []
-        reason = "it stays busy"
+        trouble: str | None = None
         for attempt in range(_ATTEMPTS):
             if not entries:
                 return results
@@ -254,11 +256,11 @@ class _Server:
                 self._connect()
                 results += work(entries)
             except _Unusable as error:
-                reason = str(error)
-                _log.warning("clean-up: %s: %s", self._uri, reason)
+                trouble = str(error)
+                _log.warning("clean-up: %s: %s", self._uri, trouble)
                 self.close()
-        if entries:
-            raise TargetUnreachable(self._uri, f"{reason}, {_ATTEMPTS} times")
+        if entries and trouble is not None:
+            raise TargetUnreachable(self._uri, f"{trouble}, {_ATTEMPTS} times")
         return results
 
     def _connect(self) -> None:
@@ -285,10 +287,11 @@ class _Server:
             for entry, _, error in self._pipelined(entries, send):
                 if error is None:
                     deleted(entry)
-                elif result_code_of(error) in _BUSY:
+                    self.reasons.pop(id(entry), None)
+                    continue
+                self.reasons[id(entry)] = _reason(error)
+                if result_code_of(error) in _TRY_AGAIN:
                     retried.append(entry)
-                else:
-                    self.reasons[id(entry)] = _reason(error)
         finally:
             entries += retried
         return []

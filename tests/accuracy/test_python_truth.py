@@ -38,6 +38,7 @@ streams:
     type: python
     options: {{class: "{class_name}", operations: {operations}, options: {{base: ""}}}}
     load: {load}
+    request_timeout: {timeout}
 """
 
 
@@ -46,6 +47,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.stream: Counter[str] = Counter()
         self.packed: dict[tuple[int, int], list[bytes]] = {}
         self.workers: list[dict[str, Any]] = []
 
@@ -56,6 +58,9 @@ class Outcome:
                     self.counts[name] += value
             for metric, outcome, packed in row["histograms"]:
                 self.packed.setdefault((metric, outcome), []).append(packed)
+        for row in snapshot["streams"]:
+            for name in ("connects", "disconnects", "connect_failures"):
+                self.stream[name] += row[name]
         self.workers += snapshot["workers"]
 
     def histogram(self, metric: int) -> Histogram:
@@ -69,12 +74,14 @@ def drive(
     class_name: str = "Probe",
     operations: str = "[find]",
     duration: str = "4s",
+    timeout: str = "30s",
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Outcome:
     text = JOB.format(
         uri=uri,
         load=load,
         duration=duration,
+        timeout=timeout,
         class_name=f"support.python_jobs:{class_name}",
         operations=operations,
     )
@@ -165,6 +172,30 @@ def test_service_times_are_the_servers_own() -> None:
     assert median_ns is not None
     # waking a process up and taking the response apart is in it, and no more
     assert 5.0 * MS <= median_ns < 5.8 * MS
+
+
+def test_what_times_out_is_counted_and_its_client_connects_anew() -> None:
+    server = new_responder(2 * MS)
+
+    def stop() -> None:
+        while server.counts()["search"] < 50:
+            time.sleep(0.001)
+        server.pause()
+        time.sleep(0.7)
+        server.resume()
+
+    load = "{closed: {clients: 3, think_time: 10ms}}"
+    outcome = drive(server.uri, load, timeout="300ms", meanwhile=stop)
+    counts = outcome.counts
+    assert counts["timed_out"] >= 3
+    assert outcome.stream["disconnects"] == counts["timed_out"] + counts["unresolved"]
+    assert outcome.stream["connects"] == 3 + outcome.stream["disconnects"]
+    assert counts["scheduled"] == counts["sent"]
+    assert counts["sent"] == (
+        counts["completed"] + counts["timed_out"] + counts["unresolved"]
+    )
+    # and it goes on when the server does
+    assert counts["completed"] > 200
 
 
 def test_clients_that_have_no_cpu_say_so_themselves() -> None:

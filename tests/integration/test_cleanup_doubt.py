@@ -4,6 +4,7 @@ children, what cannot be reached."""
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,13 @@ def test_an_entry_in_doubt_that_is_older_than_the_run_stays(
     admin.delete_s(own)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldapslam.agent.cleanup._PAUSE_S", 0.01)
+
+
 def test_an_entry_that_got_children_of_others_is_left_and_named(
-    lab: Lab, admin: Any, tmp_path: Path
+    lab: Lab, admin: Any, tmp_path: Path, impatient: None
 ) -> None:
     own, others = f"ou=own,{lab.people_dn}", f"ou=theirs,ou=own,{lab.people_dn}"
     for name in (own, others):
@@ -124,10 +130,24 @@ def test_an_entry_that_got_children_of_others_is_left_and_named(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_server_that_is_not_there_is_named_and_its_entries_stay_on_the_list(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_entry_whose_children_another_agent_removes_goes_too(
+    lab: Lab, admin: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("ldapslam.agent.cleanup._PAUSE_S", 0.01)
+    before = tree(lab)
+    own, others = f"ou=own,{lab.people_dn}", f"ou=theirs,ou=own,{lab.people_dn}"
+    for name in (own, others):
+        add(admin, name)
+    other = threading.Timer(0.3, admin.delete_s, [others])
+    other.start()
+    report = clean(lab, tmp_path / "run", [(State.ADDED, own)])
+    other.join()
+    assert (report.deleted, report.left) == (1, 0)
+    assert tree(lab) == before
+
+
+def test_a_server_that_is_not_there_is_named_and_its_entries_stay_on_the_list(
+    lab: Lab, tmp_path: Path, impatient: None
+) -> None:
     records = [(State.ADDED, f"ou=x,{lab.people_dn}")]
     report = clean(lab, tmp_path / "run", records, uris=["ldap://127.0.0.1:1"])
     assert report.left == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ldapslam.agent.session import AgentSession, AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.proto import agent_pb2, engine_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
+from support.ledger import write_clean_up_plan
 
 
 class Child:
@@ -88,3 +90,23 @@ def test_only_an_engine_with_a_run_is_killed_when_the_agent_ends(
         return child.how
 
     assert asyncio.run(scenario()) == how
+
+
+def test_an_agent_says_at_its_start_which_runs_left_entries(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_clean_up_plan(tmp_path / "ledgers" / "run-7", ["ldap://ds1"])
+
+    async def scenario() -> None:
+        with Spool(tmp_path) as spool:
+            session = AgentSession(AgentSettings("one", tmp_path), spool)
+            serving = asyncio.create_task(session.serve())
+            await asyncio.wait({serving}, timeout=0)
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(scenario())
+    command = f"`ldapslam run --cleanup run-7 --spool {tmp_path}`"
+    assert command in caplog.text
