@@ -9,15 +9,19 @@ import ssl
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ldapslam.agent import _engine
 from ldapslam.agent._engine import ConnectError, Responder
 from ldapslam.lab.certificates import Authority
+from ldapslam.reports.results.histogram import Histogram
 from support.engine import (
     MS,
     RECEIVE_LAG,
+    RESPONSE_TIME,
+    Result,
     S,
     collect,
     new_engine,
@@ -27,10 +31,21 @@ from support.engine import (
     start,
     stream,
 )
-from support.fake_ldap import AfterSome, FakeLdap, answer, never, send_and_stay
+from support.fake_ldap import (
+    AfterSome,
+    FakeLdap,
+    Peer,
+    Request,
+    answer,
+    never,
+    result,
+    send_and_stay,
+)
 
 LDAP_INVALID_CREDENTIALS = 49
 LDAP_PROTOCOL_ERROR = 2
+
+SET_UP_TIMES = ("tcp_time", "tls_time", "bind_time", "connect_time")
 
 
 def free_port() -> int:
@@ -200,6 +215,94 @@ def test_garbage_within_tls_is_a_protocol_error(
     assert outcome.count("unresolved") == errors
     assert outcome.snapshots[-1]["end_ns"] < 2 * S
     outcome.assert_balanced()
+
+
+def test_certificates_are_read_once_before_the_first_connection(
+    tls: ssl.SSLContext, authority: Authority
+) -> None:
+    flaky = AfterSome(20, then=lambda peer, request: False)
+    with FakeLdap(flaky, tls=tls, tls_at_once=True) as server:
+        engine = new_engine(
+            [stream(server.uri, ca_file=str(authority.ca_file))],
+            duration_ns=1000 * MS,
+        )
+        start(engine)
+        authority.ca_file.unlink()
+        outcome = collect(engine)
+    assert outcome.stream_count("connects") > 4
+    assert outcome.stream_count("connect_failures") == 0
+
+
+def test_file_that_is_no_certificate_fails_prepare(tmp_path: Path) -> None:
+    file = tmp_path / "client.pem"
+    file.write_text("this is not PEM\n")
+    error = connect_error(
+        stream(
+            "ldaps://127.0.0.1:636",
+            cert_file=str(file),
+            key_file=str(file),
+            connections=1,
+        )
+    )
+    assert error.stage == "tls"
+    assert "certificate and key" in error.detail
+
+
+# -- times of the set-up ---------------------------------------------------------------
+
+
+def set_up_times(outcome: Result, name: str) -> Histogram:
+    return Histogram.merge(
+        snapshot["streams"][0][name] for snapshot in outcome.snapshots
+    )
+
+
+def slow(*, greeting: bool = False) -> dict[str, Any]:
+    """A server that takes 50 ms for a bind, or before TLS."""
+
+    def bind(peer: Peer, request: Request) -> bool:
+        time.sleep(0.05)
+        return peer.send(result(request))
+
+    def greet(peer: Peer) -> bool:
+        time.sleep(0.05)
+        return True
+
+    return {"on_connect": greet} if greeting else {"on_bind": bind}
+
+
+@pytest.mark.parametrize("start_tls", [False, True], ids=["ldaps", "start_tls"])
+@pytest.mark.parametrize("slow_step", ["tls_time", "bind_time"])
+def test_each_step_of_a_set_up_has_its_own_time(
+    tls: ssl.SSLContext, authority: Authority, slow_step: str, start_tls: bool
+) -> None:
+    behaviour = slow(greeting=slow_step == "tls_time")
+    with FakeLdap(answer, tls=tls, tls_at_once=not start_tls, **behaviour) as server:
+        outcome = run(
+            stream(
+                server.uri,
+                start_tls=start_tls,
+                ca_file=str(authority.ca_file),
+                bind_dn="cn=admin",
+                bind_password=b"secret",
+            )
+        )
+    times = {name: set_up_times(outcome, name) for name in SET_UP_TIMES}
+    assert [histogram.total for histogram in times.values()] == [4] * 4
+    assert times[slow_step].min_ns >= 50 * MS
+    quick = {"tls_time", "bind_time"} - {slow_step}
+    for name in ("tcp_time", *quick):
+        assert times[name].min_ns < 50 * MS
+    assert times["connect_time"].min_ns >= 50 * MS
+    # nothing of it is in an operation's time
+    assert outcome.histogram(RESPONSE_TIME).min_ns < 50 * MS
+
+
+def test_anonymous_set_up_in_clear_has_neither_tls_nor_bind_time() -> None:
+    with FakeLdap(answer) as server:
+        outcome = run(stream(server.uri))
+    counts = [set_up_times(outcome, name).total for name in SET_UP_TIMES]
+    assert counts == [4, 0, 0, 4]
 
 
 # -- loss and return -------------------------------------------------------------------
