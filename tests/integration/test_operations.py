@@ -13,6 +13,7 @@ import pytest
 from ldapslam.lab import Lab
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
 from ldapslam.lab.slapd import SlapdSettings
+from support.ds389 import Ds389
 from support.operations import run_operations
 
 ENTRIES = 100
@@ -160,6 +161,29 @@ def test_operation_has_its_result(
 def test_control_is_understood(lab: Lab, operation: dict[str, Any]) -> None:
     # bind leaves the connection bound as a person: it goes last
     outcome = run_operations(lab.supplier, [operation], sessions=SESSIONS)
+    ((_, counts),) = outcome.items()
+    assert counts.codes == {0: SESSIONS}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        search({"server_side_sort": ["sn", "-cn"]}),
+        search({"server_side_sort": "uid"}, {"vlv": {"after": 8, "offset": "[2-80]"}}),
+        search({"server_side_sort": "uid"}, {"vlv": {"after": 5, "value": "user.5"}}),
+        search({"subentries": False}, "manage_dsa_it"),
+        search({"proxied_authorization": f"dn:{USER}"}),
+        {
+            "bind": {"dn": USER, "password": PERSON_PASSWORD},
+            "controls": ["authorization_identity"],
+        },
+    ],
+    ids=lambda operation: str(operation["controls"])[:60],
+)
+def test_control_is_understood_by_389_ds(
+    ds389: Ds389, operation: dict[str, Any]
+) -> None:
+    outcome = run_operations(ds389, [operation], sessions=SESSIONS)
     ((_, counts),) = outcome.items()
     assert counts.codes == {0: SESSIONS}
 

@@ -5,14 +5,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ldapslam.agent import _engine
 from ldapslam.agent.engine_setup import add_streams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.lab.slapd import Server
 from support.engine import Result, collect, start
+
+
+class Server(Protocol):
+    """A directory and its administrator."""
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def admin_dn(self) -> str: ...
+
+    @property
+    def admin_password_file(self) -> Path: ...
 
 
 def run_operations(
