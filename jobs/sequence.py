@@ -39,6 +39,8 @@ from ldapslam.jobs.template import compile_template
 from ldapslam.jobs.variable_texts import with_bounds
 
 MAX_REPEAT = 1_000
+#: Of one search; the engine's (agent/csrc/stream.c).
+MAX_CAPTURES = 32
 #: What a capture calls the DN of the entry.
 ENTRY_DN = "dn"
 
@@ -71,6 +73,11 @@ def _checked_let(text: str) -> str:
 
 
 def _captures(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) > MAX_CAPTURES:
+        raise Fault(
+            f"expected at most {MAX_CAPTURES} captures, got {len(value)}",
+            "leave out what no later step uses",
+        )
     return {value: value} if isinstance(value, str) else value
 
 

@@ -17,9 +17,18 @@ from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.overrides import path_text
 from ldapslam.jobs.pattern import parse_pattern
 from ldapslam.jobs.replay.options import KINDS
-from ldapslam.jobs.sequence import CONNECTION_KINDS, abandoned_name, request_name
+from ldapslam.jobs.sequence import (
+    CONNECTION_KINDS,
+    MAX_REPEAT,
+    abandoned_name,
+    request_name,
+)
 from ldapslam.jobs.tree import Finding, Path
 
+#: Steps of all sequences of a stream, those that are repeated as often as they are; the
+#: engine's (agent/csrc/stream.c).
+MAX_STEPS = 65_535
+MAX_OPERATIONS = 1_024
 #: Operations that take an entry out of a ledger with `of`.
 _ENTRY_KINDS = ("delete", "modify", "compare", "modify_dn")
 _STEP_KEYS = ("expect", "controls", "let", "capture")
@@ -98,6 +107,7 @@ def check_stream(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
         for index, fault in misplaced_controls(request.kind, request.fields):
             yield Finding((*request.path, "controls", index), fault)
     yield from _sequences(stream, path)
+    yield from _length(requests, path)
     yield from _in_flight(stream, requests, path)
     yield from _connection(stream, path)
     yield from _rates(stream, path)
@@ -196,6 +206,28 @@ def _is_used(text: str, name: str) -> bool:
     except Fault:
         return True
     return False
+
+
+def _length(requests: list[RawRequest], path: Path) -> Iterator[Finding]:
+    operations = steps = 0
+    for request in requests:
+        operations += 2 if request.kind == "abandon" else 1
+        repeat = request.fields.get("repeat", 1)
+        if isinstance(repeat, int) and repeat <= MAX_REPEAT:
+            steps += max(repeat, 1) * (2 if request.kind == "abandon" else 1)
+    if operations > MAX_OPERATIONS:
+        fault = Fault(
+            f"expected at most {MAX_OPERATIONS} operations in a stream, "
+            f"got {operations}",
+            "take more streams",
+        )
+        yield Finding((*path, "operations"), fault)
+    if steps > MAX_STEPS:
+        fault = Fault(
+            f"expected at most {MAX_STEPS} steps in a stream, got {steps}",
+            "repeat steps less often, or take more streams",
+        )
+        yield Finding((*path, "operations"), fault)
 
 
 def _sequences(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
