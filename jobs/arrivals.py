@@ -7,7 +7,7 @@ import math
 import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import BeforeValidator, Field
 
 from ldapslam.jobs.fault import Fault, expected
 from ldapslam.jobs.profile import Segment, hold, peak_rate
@@ -19,7 +19,6 @@ from ldapslam.jobs.sections import (
     Kind,
     RateField,
     Section,
-    Text,
     checked,
 )
 from ldapslam.jobs.stages import RateFile, Stages, segments
@@ -122,13 +121,13 @@ AS_FAST_AS_POSSIBLE = "max"
 _SPEED = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)x", re.ASCII)
 
 
-def _checked_speed(text: str) -> str:
-    match = _SPEED.fullmatch(text)
-    if text != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
+def _checked_speed(value: object) -> str:
+    match = _SPEED.fullmatch(value) if isinstance(value, str) else None
+    if value != AS_FAST_AS_POSSIBLE and (match is None or float(match[1]) == 0):
         raise expected(
-            "a speed such as '1x' or '10x'", text, "as fast as possible is 'max'"
+            "a speed such as '1x' or '10x'", value, "as fast as possible is 'max'"
         )
-    return text
+    return str(value)
 
 
 class Replayed(Section):
@@ -141,7 +140,7 @@ class Replayed(Section):
         "are open at one time, which `ldapslam replay run --print-job` counts",
         examples=[16],
     )
-    speed: Annotated[Text, AfterValidator(_checked_speed), Kind("speed")] = Field(
+    speed: Annotated[str, BeforeValidator(_checked_speed), Kind("speed")] = Field(
         default="1x",
         description="how many times as fast as the log: 1x, 10x, 0.5x; max: each "
         "connection sends its next request when the last one is answered",
