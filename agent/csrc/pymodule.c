@@ -1172,22 +1172,37 @@ responder_resume(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-responder_record(PyObject *self, PyObject *unused)
+sample_times(PyObject *self, bool arrivals)
 {
     const struct slam_responder *responder = responder_of(self);
     const struct slam_responder_sample *samples;
     PyObject *list;
     size_t count;
 
-    (void)unused;
     if (!responder)
         return NULL;
     samples = slam_responder_record(responder, &count);
     list = PyList_New(0);
     for (size_t i = 0; list && i < count; i++)
-        if (append(list, PyLong_FromUnsignedLongLong(samples[i].service_ns)) != 0)
+        if (append(list,
+                   PyLong_FromUnsignedLongLong(arrivals ? samples[i].received_ns
+                                                        : samples[i].service_ns)) != 0)
             Py_CLEAR(list);
     return list;
+}
+
+static PyObject *
+responder_record(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return sample_times(self, false);
+}
+
+static PyObject *
+responder_arrivals(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return sample_times(self, true);
 }
 
 static PyObject *
@@ -1250,6 +1265,7 @@ static PyMethodDef responder_methods[] = {
     {"pause", responder_pause, METH_NOARGS, NULL},
     {"resume", responder_resume, METH_NOARGS, NULL},
     {"record", responder_record, METH_NOARGS, NULL},
+    {"arrivals", responder_arrivals, METH_NOARGS, NULL},
     {"counts", responder_counts, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
