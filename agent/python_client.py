@@ -153,6 +153,9 @@ class ClientProcess:
         self._send("idle")
         self._closed.wait()
         self._tear_down(job)
+        if self._client._connection is not None:
+            # after the last interval: booked with what the class asked
+            self._client.count_request("unbind")
         self._disconnect()
         self._send("ended", dict(self._client._requests))
 

@@ -12,6 +12,9 @@ import pytest
 from ldapslam.lab import Lab
 from support.command_line import Running, ldapslam
 
+#: What the directory and the books both count.
+BOOKED = ("bind", "unbind", "search", "compare")
+
 TESTS = Path(__file__).resolve().parents[1]
 
 JOB = """\
@@ -87,7 +90,7 @@ def result_of(job: Path) -> dict[str, Any]:
 
 
 def kinds(counts: dict[str, int]) -> dict[str, int]:
-    return {kind: counts.get(kind, 0) for kind in ("bind", "search", "compare")}
+    return {kind: counts.get(kind, 0) for kind in BOOKED}
 
 
 @pytest.mark.parametrize(
