@@ -305,25 +305,11 @@ slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len)
 
 /* -- end -- */
 
-/* An unbind of ours: libldap's own tells nobody whether it was sent. Its messageID is
- * the largest, which no request has. */
-static bool
-say_unbind(struct slam_wire *wire)
+void
+slam_wire_close(struct slam_wire *wire)
 {
-    static const uint8_t unbind[] = {0x30, 0x08, 0x02, 0x04, 0x7f,
-                                     0xff, 0xff, 0xff, 0x42, 0x00};
-
-    return slam_wire_write(wire, unbind, sizeof(unbind)) == sizeof(unbind);
-}
-
-bool
-slam_wire_close(struct slam_wire *wire, bool polite)
-{
-    bool unbound;
-
     if (!wire)
-        return false;
-    unbound = polite && wire->tap && say_unbind(wire);
+        return;
     if (wire->ld) {
         int fd = -1;
 
@@ -334,5 +320,4 @@ slam_wire_close(struct slam_wire *wire, bool polite)
         ldap_unbind_ext(wire->ld, NULL, NULL);
     }
     free(wire->ahead);
-    return unbound;
 }

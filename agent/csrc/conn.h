@@ -98,10 +98,9 @@ int slam_wire_open(const struct slam_conn_config *config, size_t uri_index,
                    void *storage, struct slam_wire **wire,
                    struct slam_wire_setup *setup, struct slam_conn_error *error);
 
-/* Closes; with `polite`, sends an unbind first. To be polite, the last request written
- * must have been taken whole. Returns whether the socket took an unbind. The storage
+/* Closes, without an unbind: that is for whoever counts requests to write. The storage
  * may be used again. NULL is allowed. */
-bool slam_wire_close(struct slam_wire *wire, bool polite);
+void slam_wire_close(struct slam_wire *wire);
 
 int slam_wire_fd(const struct slam_wire *wire);
 

@@ -427,7 +427,7 @@ slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *st
         rc = set_up(wire, config, &stage, setup);
     if (rc != LDAP_SUCCESS) {
         rc = fail(error, wire->ld, uri, stage, rc);
-        slam_wire_close(wire, false);
+        slam_wire_close(wire);
         return rc;
     }
     *out = wire;

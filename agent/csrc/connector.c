@@ -164,11 +164,9 @@ start_thread(struct slam_connector *c)
 static int
 set_up(struct slam_link *link, struct slam_conn_error *error)
 {
-    uint64_t now_ns = slam_clock_mono_ns();
     struct slam_wire *wire = NULL;
     int rc;
 
-    link->lag_ns = now_ns > link->due_ns ? now_ns - link->due_ns : 0;
     rc = slam_wire_open(link->config, link->uri_index, link->storage, &wire,
                         &link->setup, error);
     link->wire = wire;
@@ -202,7 +200,7 @@ connector_main(void *arg)
             start_thread(c);
         pthread_mutex_unlock(&c->lock);
         if (closes) {
-            link->unbound = slam_wire_close(link->wire, link->polite);
+            slam_wire_close(link->wire);
             link->wire = NULL;
         }
         if (link->due_ns <= slam_clock_mono_ns()) {
@@ -286,7 +284,6 @@ slam_connector_submit(struct slam_connector *c, struct slam_link *link, uint64_t
 {
     pthread_mutex_lock(&c->lock);
     link->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
-    link->unbound = false;
     heap_push(c, link);
     if (c->heap[0] == link)
         pthread_cond_signal(&c->due);

@@ -38,11 +38,8 @@ struct slam_link {
     size_t uri_index;
     struct slam_inbox *inbox;
     void *storage;                /* where the wire is made: slam_wire_size bytes */
-    bool polite;                  /* submit: the old wire is closed with an unbind */
-    bool unbound;                 /* delivery: the socket took that unbind */
     struct slam_wire_setup setup; /* of the attempt, also of one that failed */
     uint64_t due_ns;              /* not before, CLOCK_MONOTONIC */
-    uint64_t lag_ns;              /* how late it began: our delay, in no other time */
     struct slam_link *next;
 };
 

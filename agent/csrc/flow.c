@@ -223,7 +223,7 @@ void
 slam_flow_destroy(struct slam_flow *flow)
 {
     for (uint32_t i = 0; flow->conns && i < flow->conn_count; i++)
-        slam_wire_close(flow->conns[i].link.wire, false);
+        slam_wire_close(flow->conns[i].link.wire);
     for (size_t i = 0; flow->sessions && i < flow->conn_count * flow->stream->in_flight;
          i++)
         slam_sasl_destroy(flow->sessions[i].sasl);
