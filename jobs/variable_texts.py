@@ -46,15 +46,15 @@ def with_bounds(lets: Iterable[tuple[int, Template]]) -> list[tuple[int, Templat
         constant = _literal_bytes(template.program) + sum(
             _length(value, values) for value in values if not _is_open(value)
         )
-        if constant > MAX_VARIABLE_BYTES:
+        weights = sum(_factor(value) for value in values if _is_open(value))
+        if constant + weights > MAX_VARIABLE_BYTES:
             raise Fault(
                 f"expected a text of at most {MAX_VARIABLE_BYTES} bytes, "
-                f"got up to {constant}",
+                f"got up to {constant + weights}",
                 "make its patterns shorter",
             )
-        weights = sum(_factor(value) for value in values if _is_open(value))
         if weights:
-            room = max(1, (MAX_VARIABLE_BYTES - constant) // weights)
+            room = (MAX_VARIABLE_BYTES - constant) // weights
             values = tuple(
                 replace(value, hi=room) if _is_open(value) else value
                 for value in values
