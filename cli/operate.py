@@ -26,21 +26,31 @@ from ldapslam.cli.options import (
 )
 from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
 from ldapslam.cli.progress import Progress
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.jobs.errors import ConfigError, ExitCode
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.messages import MAX_MESSAGE_BYTES
 from ldapslam.reports.summary import summarise
 
 _NS_PER_S = 1e9
+#: What a message may hold, and room for the job.
+_MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
 
 
 def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:
     """Check a job here, then have the coordinator run it; the run's id."""
     job = source.load(overrides)
+    files = {name: path.read_bytes() for name, path in job.files.items()}
+    size = sum(map(len, files.values()))
+    if size > _MAX_FILES_BYTES:
+        largest = max(files, key=lambda name: len(files[name]))
+        raise ConfigError(
+            f"the job's files have {size:,} bytes, agents are sent at most "
+            f"{_MAX_FILES_BYTES:,}: the largest is {largest!r}",
+            hint="logs of a replay may be compressed with gzip; feeds may be shorter, "
+            "since their lines are used again",
+        )
     return client.submit(
-        source.content(),
-        job_file=source.name,
-        overrides=overrides,
-        files={name: path.read_bytes() for name, path in job.files.items()},
+        source.content(), job_file=source.name, overrides=overrides, files=files
     )
 
 
