@@ -169,6 +169,8 @@ def _named_entry(
     pattern = parse_dn(text, scope.names)
     rdn, parent = split_rdn(pattern.masked)
     lets: list[Let] = []
+    if "=" not in rdn:  # a variable or a line of a file stands for it
+        return pattern.nodes, [], lets
     drawn: dict[str, int] = {}
     once: dict[int, int] = {}  # by identity of what is drawn
     for hole in _HOLE.findall(rdn):

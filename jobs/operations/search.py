@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -14,7 +13,13 @@ from ldapslam.jobs.controls import paged_results
 from ldapslam.jobs.fault import expected
 from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.filter import compile_filter
-from ldapslam.jobs.operations.body import Compiled, OperationBody, dn_nodes, variable
+from ldapslam.jobs.operations.body import (
+    Compiled,
+    OperationBody,
+    dn_nodes,
+    message,
+    variable,
+)
 from ldapslam.jobs.scope import Scope
 from ldapslam.jobs.sections import Duration, Flag
 from ldapslam.jobs.template import Node
@@ -87,11 +92,18 @@ class Search(OperationBody):
     ) -> Compiled:
         if self.page_size is None:
             return super().compile(scope, controls)
+        # The pages after the first one are of the same search: it is drawn once.
         scope = scope or Scope()
         cookie = scope.hidden()
+        (request, *others), lets = scope.drawn_once(self.request(scope), *controls)
         page = paged_results(self.page_size, variable(cookie))
-        compiled = super().compile(scope, (*controls, page))
-        return replace(compiled, cookie_variable=cookie)
+        return Compiled(
+            template=message(request, (*others, page)),
+            response_tag=self.response_tag,
+            success_codes=self.success_codes,
+            lets=lets,
+            cookie_variable=cookie,
+        )
 
     def request(self, scope: Scope) -> Node:
         return ber.tlv(

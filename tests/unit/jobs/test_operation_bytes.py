@@ -15,7 +15,7 @@ from ldap.extop import ExtendedRequest
 from ldapslam.jobs.fault import Fault
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody, Take
-from ldapslam.jobs.scope import Scope
+from ldapslam.jobs.scope import Scope, known
 from support.compiled import filled, filled_variables
 from support.libldap import LibLdap
 
@@ -105,6 +105,16 @@ def test_attributes_of_the_rdn_are_added(
     compiled = operation("add", dn=dn, entry={"sn": "x"}).compile()
     assert filled(compiled, texts, message_id=message_id) == sent
     assert compiled.put == compiled.lets[-1].variable
+
+
+def test_variable_may_stand_for_the_whole_dn() -> None:
+    scope = Scope({"x": 0}, 1)
+    for dn, sent_dn in (("[x]", "cn=a\\,b,dc=c"), ("cn=d,[x]", "cn=d,cn=a\\,b,dc=c")):
+        with known(scope):
+            body = operation("add", dn=dn, entry={"cn": "d"})
+        sent = filled(body.compile(scope.copy()), variables={0: "cn=a\\,b,dc=c"})
+        named = operation("add", dn=sent_dn, entry={"cn": "d"})
+        assert sent == filled(named.compile())
 
 
 def test_simple_bind_is_what_libldap_sends(libldap: LibLdap) -> None:
@@ -244,6 +254,14 @@ def test_page_has_the_cookie_of_the_page_before(libldap: LibLdap) -> None:
     ).compile()
     variables = {compiled.cookie_variable: "a cookie"}
     assert filled(compiled, message_id=message_id, variables=variables) == sent
+
+
+def test_values_of_a_paged_search_are_drawn_before_its_first_page() -> None:
+    compiled = operation(
+        "search", base="ou=[1-9],dc=com", filter="(cn=[uuid])", page_size=9
+    ).compile()
+    assert {v.kind for v in compiled.template.values} == {VARIABLE}
+    assert [let.template.values[0].kind for let in compiled.lets] == [UNIFORM, UUID]
 
 
 @pytest.mark.parametrize(
