@@ -309,7 +309,7 @@ def _base64(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
         charset, text = arguments[0], ":".join(arguments[1:])
     try:
         return (base64.b64encode(text.encode(charset)),)
-    except (LookupError, UnicodeEncodeError):
+    except (LookupError, ValueError):  # such as a NUL in the name
         raise expected(f"a text in the charset {charset!r}", f"<{body}>") from None
 
 

@@ -21,7 +21,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ldapslam.jobs.template import Node, Template, compile_template
+from ldapslam.jobs.template import (
+    PARENT,
+    VARIABLE,
+    Node,
+    Ref,
+    Template,
+    Tlv,
+    ValueSource,
+    compile_template,
+)
 
 
 class Let(NamedTuple):
@@ -59,6 +68,27 @@ class Scope:
     def copy(self) -> Scope:
         """What is defined in the copy stays unknown here."""
         return Scope(dict(self.names), self.variables)
+
+    def drawn_once(self, *nodes: Node) -> tuple[tuple[Node, ...], tuple[Let, ...]]:
+        """The nodes with hidden variables in place of what is drawn, and the lets that
+        draw them: for a request that is sent more than once."""
+        lets: list[Let] = []
+        variables: dict[int, int] = {}
+
+        def once(node: Node) -> Node:
+            match node:
+                case ValueSource() if node.kind not in (VARIABLE, PARENT):
+                    lets.append(self.let(node))
+                    variables[id(node)] = lets[-1].variable
+                    return ValueSource(VARIABLE, lo=lets[-1].variable)
+                case Ref(target=target, limit=limit) if id(target) in variables:
+                    return ValueSource(VARIABLE, lo=variables[id(target)], hi=limit)
+                case Tlv(tag=tag, parts=parts):
+                    return Tlv(tag, tuple(map(once, parts)))
+                case _:
+                    return node
+
+        return tuple(map(once, nodes)), tuple(lets)
 
 
 _current: ContextVar[Scope | None] = ContextVar("scope", default=None)

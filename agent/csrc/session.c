@@ -310,11 +310,18 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
     const struct slam_op_extras *extras = flow->stream->ops[slot->op].extras;
     struct slam_session *session = slam_flow_session(flow, slot);
 
+    if (session->has_more) {
+        /* RFC 2696: but for the cookie, the next page's request is the one before; what
+         * was drawn and captured for the first page stays */
+        for (size_t i = 0; i < extras->let_count; i++)
+            *states += slam_op_source_count(extras->lets[i].text);
+        return true;
+    }
     session->captured = 0;
     session->entry_seen = session->sasl_failed = false;
     session->has_taken = session->has_intended = false;
     /* the first page has no cookie, whatever another script left in the variable */
-    if (extras->cookie != SLAM_NO_VARIABLE && !session->has_more)
+    if (extras->cookie != SLAM_NO_VARIABLE)
         session->variables[extras->cookie].len = 0;
     if (extras->ledger_take != SLAM_NO_VARIABLE && !take_entry(slot, session, extras)) {
         substitute(slot, extras);

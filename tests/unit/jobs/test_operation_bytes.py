@@ -16,6 +16,7 @@ from ldapslam.jobs.fault import Fault
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody, Take
 from ldapslam.jobs.scope import Scope, known
+from ldapslam.jobs.template import UNIFORM, UUID, VARIABLE
 from support.compiled import filled, filled_variables
 from support.libldap import LibLdap
 
