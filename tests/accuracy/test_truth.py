@@ -16,7 +16,6 @@ import signal
 import time
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ldapslam.agent._engine import Responder
@@ -33,10 +32,10 @@ from support.engine import (
     open_stream,
     stream,
 )
+from support.truth import assert_same_percentiles, record_of
 
 pytestmark = pytest.mark.accuracy
 
-PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 #: Weight and ns; one request of a hundred takes 50 ms.
 ONE_PER_CENT_TAIL = [(70, 500_000), (20, 1 * MS), (9, 3 * MS), (1, 50 * MS)]
 
@@ -50,36 +49,6 @@ def new_responder(delays: list[tuple[int, int]]) -> Responder:
     server = Responder(delays=delays, seed=SEED, record_capacity=2_000_000)
     server.start()
     return server
-
-
-def percentile_of(record: npt.NDArray[np.int64], p: float) -> float:
-    """Nearest rank, from the values themselves."""
-    rank = max(1, int(np.ceil(round(p / 100 * record.size, 6))))
-    return float(np.sort(record)[rank - 1])
-
-
-def record_of(*servers: Responder) -> npt.NDArray[np.int64]:
-    return np.concatenate([np.array(s.record(), dtype=np.int64) for s in servers])
-
-
-def assert_same_percentiles(reported: Histogram, record: npt.NDArray[np.int64]) -> None:
-    """Each reported percentile within 1 % or 30 us of the server's."""
-    assert reported.total == record.size
-    lines = []
-    failed = False
-    for p in PERCENTILES:
-        if record.size < samples_needed(p):
-            continue
-        ours, theirs = reported.percentile(p), percentile_of(record, p)
-        assert ours is not None
-        off = abs(ours - theirs) > max(0.01 * theirs, 30_000)
-        failed = failed or off
-        lines.append(
-            f"p{p}: reported {ours / 1e3:.1f} us, server {theirs / 1e3:.1f} us"
-            + (" <-- more than 1 % and 30 us apart" if off else "")
-        )
-    print("\n".join(lines))
-    assert not failed, "\n".join(lines)
 
 
 def above(histogram: Histogram, ns: int) -> int:

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of what the engine reports with what a responder recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ldapslam.agent._engine import Responder
+from ldapslam.reports.results.histogram import Histogram, samples_needed
+
+PERCENTILES = (50, 75, 90, 95, 99, 99.9)
+
+
+def percentile_of(record: npt.NDArray[np.int64], p: float) -> float:
+    """Nearest rank, from the values themselves."""
+    rank = max(1, int(np.ceil(round(p / 100 * record.size, 6))))
+    return float(np.sort(record)[rank - 1])
+
+
+def record_of(*servers: Responder) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.array(s.record(), dtype=np.int64) for s in servers])
+
+
+def assert_same_percentiles(reported: Histogram, record: npt.NDArray[np.int64]) -> None:
+    """Each reported percentile within 1 % or 30 us of the server's."""
+    assert reported.total == record.size
+    lines = []
+    failed = False
+    for p in PERCENTILES:
+        if record.size < samples_needed(p):
+            continue
+        ours, theirs = reported.percentile(p), percentile_of(record, p)
+        assert ours is not None
+        off = abs(ours - theirs) > max(0.01 * theirs, 30_000)
+        failed = failed or off
+        lines.append(
+            f"p{p}: reported {ours / 1e3:.1f} us, server {theirs / 1e3:.1f} us"
+            + (" <-- more than 1 % and 30 us apart" if off else "")
+        )
+    print("\n".join(lines))
+    assert not failed, "\n".join(lines)
+
+
+def anderson_darling(uniform: npt.ArrayLike) -> float:
+    """A^2 of a sample that is uniform in (0, 1) under the hypothesis, all of it known:
+    above 3.857 in one of a hundred samples, above 6 in one of a thousand (T. W.
+    Anderson and D. A. Darling, A test of goodness of fit, 1954)."""
+    u = np.sort(np.clip(uniform, 1e-12, 1 - 1e-12))
+    n = len(u)
+    weights = 2 * np.arange(1, n + 1) - 1
+    return float(-n - (weights * (np.log(u) + np.log1p(-u[::-1]))).sum() / n)
