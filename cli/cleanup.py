@@ -8,13 +8,15 @@ passed over, so it may be repeated.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ldapslam.agent.cleanup import CleanUpReport, clean_up
 from ldapslam.agent.ledger_folder import FOLDER, folders_left, locked, run_folder
 from ldapslam.cli.console import say
+from ldapslam.cli.local_fleet import SPOOLS
 from ldapslam.cli.serve import state_folder
 from ldapslam.jobs.errors import ExitCode
 
@@ -39,14 +41,10 @@ def _find(run: str, spool: Path | None, runs_folder: Path) -> list[Path]:
         folder = run_folder(spool, run)
         return [folder] if folder in folders_left(spool) else []
     results = Path(run)
-    if (results / "spool").is_dir():
-        return [
-            folder
-            for agent in sorted((results / "spool").iterdir())
-            for folder in folders_left(agent)
-        ]
+    if (results / SPOOLS).is_dir():
+        return _left_in(results / SPOOLS)
     name = results.name
-    spools = [*runs_folder.glob("*/spool/*"), *state_folder().glob("spool/*")]
+    spools = [*runs_folder.glob(f"*/{SPOOLS}/*"), *state_folder().glob("spool/*")]
     return [
         folder
         for agent in spools
@@ -83,13 +81,25 @@ def _remove_empty(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def finish_local(spools: Path) -> None:
-    """After a local fleet has ended: what its agents could not remove themselves."""
-    if not spools.is_dir():
-        return
-    left = [folder for spool in spools.iterdir() for folder in folders_left(spool)]
-    codes = [_clean(folder, say) for folder in left]
+@contextlib.contextmanager
+def rest_removed(spools: Path) -> Iterator[None]:
+    """Around a local fleet: what its agents could not remove themselves is removed
+    after it; when it ended in a hurry, only said."""
+    try:
+        yield
+    except BaseException:
+        if _left_in(spools):
+            command = f"ldapslam run --cleanup {spools.parent}"
+            say(f"entries are left: `{command}` removes them")
+        raise
+    codes = [_clean(folder, say) for folder in _left_in(spools)]
     if all(code is ExitCode.PASS for code in codes):
         shutil.rmtree(spools, ignore_errors=True)
     else:
-        say(f"`ldapslam run --cleanup {left[0].name}` tries again")
+        say("`ldapslam run --cleanup RUN` tries again")
+
+
+def _left_in(spools: Path) -> list[Path]:
+    if not spools.is_dir():
+        return []
+    return [folder for spool in spools.iterdir() for folder in folders_left(spool)]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from ldapslam.cli.cleanup import clean_up_run, finish_local
+from ldapslam.cli.cleanup import clean_up_run, rest_removed
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.follow import follow
@@ -119,9 +119,11 @@ def run_locally(
     with _results_folder(out) as results:
         store_file = results.folder / STORE_NAME
         labels = job.agents.labels or {}
-        with local_fleet(names, labels, store_file, results.folder) as fleet:
+        with (
+            rest_removed(results.folder / SPOOLS),
+            local_fleet(names, labels, store_file, results.folder) as fleet,
+        ):
             status, is_interrupted = _run_on(fleet, source, overrides)
-        finish_local(results.folder / SPOOLS)
         if is_interrupted and not has_started(status):
             say("interrupted before any load; there is nothing to report")
             return ExitCode.INTERRUPTED

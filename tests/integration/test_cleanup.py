@@ -127,6 +127,29 @@ def test_a_run_that_is_cancelled_removes_what_it_added(
     assert tree(lab) == before
 
 
+def test_a_command_in_a_hurry_says_how_to_remove_what_is_left(
+    lab: Lab, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    out = tmp_path / "out"
+    job = write_job(tmp_path, lab, "60s")
+    with Running("run", job, "--out", out, cwd=tmp_path) as running:
+        wait_for_ledger(out, size=50)
+        (engine,) = engines_of(out)
+        # it cannot drain: only a second Ctrl-C ends the command
+        os.kill(engine, signal.SIGSTOP)
+        running.interrupt()
+        running.wait_for_text("again to end at once")
+        running.interrupt()
+        (agent,) = agents_of(out)
+        os.kill(agent, signal.SIGKILL)
+        assert running.wait() == 130
+    assert f"`ldapslam run --cleanup {out}` removes them" in running.stderr
+    done = ldapslam("run", "--cleanup", out, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert tree(lab) == before
+
+
 def test_entries_of_an_engine_that_was_killed_are_removed_by_the_command(
     lab: Lab, tmp_path: Path
 ) -> None:
