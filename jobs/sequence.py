@@ -3,7 +3,7 @@
 
 Both are sessions to the engine: a plain operation is a session of one request.
 `sessions_of` lays a stream's sessions out, with the names that reports call their
-requests by; plan.py compiles them. While a job file is validated, each request sees the
+requests by; scripts.py compiles them. While a job is validated, each request sees the
 variables that were made before it in its session (scope.py).
 """
 
@@ -28,6 +28,7 @@ from pydantic import (
 
 from ldapslam.jobs.controls import Control
 from ldapslam.jobs.fault import Fault, expected
+from ldapslam.jobs.fields import AttributeName
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.abandon import Abandon
 from ldapslam.jobs.operations.body import OperationBody
@@ -47,9 +48,6 @@ ENTRY_DN = "dn"
 _VARIABLE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 #: Patterns of one word: a variable of that name would hide them.
 _PATTERN_WORDS = ("random", "timestamp", "unique", "uuid")
-_ATTRIBUTE_PATTERN = re.compile(
-    r"(?:[A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)*)(?:;[A-Za-z0-9-]+)*", re.ASCII
-)
 
 #: The variables of the session that is being validated.
 _session: ContextVar[Scope | None] = ContextVar("session", default=None)
@@ -81,12 +79,6 @@ def _captures(value: Any) -> Any:
     return {value: value} if isinstance(value, str) else value
 
 
-def _checked_attribute(text: str) -> str:
-    if not _ATTRIBUTE_PATTERN.fullmatch(text):
-        raise expected("an attribute such as 'cn', or 'dn'", text)
-    return text
-
-
 Variable = Annotated[
     Text,
     AfterValidator(_checked_variable),
@@ -95,7 +87,7 @@ Variable = Annotated[
 ]
 LetText = Annotated[Text, AfterValidator(_checked_let), Kind("text")]
 Captures = Annotated[
-    dict[Variable, Annotated[Text, AfterValidator(_checked_attribute)]],
+    dict[Variable, AttributeName],
     BeforeValidator(_captures),
     WithJsonSchema(
         {
