@@ -55,7 +55,6 @@ struct slam_op {
     size_t scratch_len;
     uint32_t variable_count;
     bool has_tlvs;
-    bool abandons;
     struct instruction *instructions;
     struct slam_value_source *sources;
     uint8_t *literals;
@@ -139,7 +138,6 @@ compile_value(struct compilation *c, struct reader *r, struct instruction *in)
     if ((src->kind == SLAM_VALUE_VARIABLE || src->kind == SLAM_VALUE_PARENT) &&
         src->lo >= (int64_t)op->variable_count)
         op->variable_count = (uint32_t)src->lo + 1;
-    op->abandons |= src->kind == SLAM_VALUE_MESSAGE_ID;
     in->source = (uint16_t)index;
     in->ordinal = (uint16_t)c->value_count;
     c->max_lens[c->value_count++] = len;
@@ -335,12 +333,6 @@ uint32_t
 slam_op_variable_count(const struct slam_op *op)
 {
     return op->variable_count;
-}
-
-bool
-slam_op_abandons(const struct slam_op *op)
-{
-    return op->abandons;
 }
 
 size_t

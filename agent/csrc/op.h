@@ -17,7 +17,6 @@
 
 #include "values.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,8 +45,6 @@ size_t slam_op_max_text(const struct slam_op *op);
 size_t slam_op_scratch_len(const struct slam_op *op);
 /* Variables that the session must have: one more than the highest number used. */
 uint32_t slam_op_variable_count(const struct slam_op *op);
-/* Whether draw->message_id_of_previous is used. */
-bool slam_op_abandons(const struct slam_op *op);
 size_t slam_op_source_count(const struct slam_op *op);
 const struct slam_value_source *slam_op_source(const struct slam_op *op, size_t index);
 
