@@ -16,6 +16,7 @@ from ldapslam.agent.cleanup import CleanUpReport, clean_up
 from ldapslam.agent.ledger_file import LedgerFile, State
 from ldapslam.agent.ledger_folder import locked
 from ldapslam.lab import Lab
+from support.ds389 import Ds389
 from support.ledger import ledger_bytes, write_clean_up_plan
 from support.tree import tree
 
@@ -170,3 +171,31 @@ def test_many_entries_are_removed_in_a_pipeline(
         "unbind": 1,
     }
     assert tree(lab) == before
+
+
+def test_389_ds_says_as_much_of_its_entries(ds389: Ds389, tmp_path: Path) -> None:
+    begun_s = time.time()
+    connection = ldap.initialize(ds389.uri)
+    connection.simple_bind_s(ds389.admin_dn, ds389.admin_password_file.read_text())
+    top = f"ou=top,{ds389.people_dn}"
+    names = [top, *(f"ou=a.{n},{top}" for n in range(20))]
+    for name in names:
+        add(connection, name)
+    connection.unbind_s()
+    loaded, absent = f"uid=user.7,{ds389.people_dn}", f"ou=absent,{ds389.people_dn}"
+    records = [(State.ADDED, name) for name in names[:10]]
+    records += [(State.SENT, name) for name in names[10:]]
+    folder = tmp_path / "run"
+    write_clean_up_plan(
+        folder,
+        [ds389.uri],
+        bind_dn=ds389.admin_dn,
+        password_file=ds389.admin_password_file,
+        begun_s=begun_s,
+    )
+    records += [(State.TAKEN, loaded), (State.TAKEN, absent)]
+    (folder / "0-0-0.ledger").write_bytes(ledger_bytes(records))
+    with locked(folder):
+        report = clean_up(folder)
+    assert (report.deleted, report.already_gone, report.left) == (21, 1, 1)
+    assert "before the run" in report.named[0]["reason"]
