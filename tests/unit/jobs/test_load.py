@@ -151,7 +151,8 @@ def test_every_field_of_a_full_job_is_read() -> None:
     assert writers.load.open.rate == Rate(1, 50_000_000)
     assert writers.load.open.max_backlog_arrivals(0) == 50
     assert writers.bind is not None
-    assert writers.bind.password.ref.file == "/etc/ldapslam/password"
+    assert writers.bind.secret is not None
+    assert writers.bind.secret.file == "/etc/ldapslam/password"
     assert job.validity.busy_share == 0.9
     assert job.seed == 42
 
