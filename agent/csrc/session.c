@@ -422,10 +422,11 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
         bool removes = op->response_tag == SLAM_PDU_DELETE_RESPONSE ||
                        session->has_intended; /* renamed: it has another DN now */
 
-        if ((done && removes) || code == NO_SUCH_OBJECT)
+        if (done && removes)
             slam_ledger_gone(ledger, session->taken);
-        else
+        else if (code != NO_SUCH_OBJECT)
             slam_ledger_put_back(ledger, session->taken);
+        /* else it stays in doubt: a directory may say so of an entry that is there */
     }
     session->has_intended = session->has_taken = false;
 }
