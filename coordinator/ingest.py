@@ -174,7 +174,7 @@ def _check_distinct(what: str, keys: Iterable[Hashable]) -> None:
 
 def _checked_histogram(packed: bytes) -> bytes:
     try:
-        Histogram.from_packed(packed)
+        Histogram.check(packed)
     except StoreError as error:
         raise ProtocolError(str(error)) from error
     return packed

@@ -26,7 +26,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -95,7 +95,7 @@ class Histogram:
 
     @classmethod
     def from_packed(cls, packed: bytes) -> Histogram:
-        """Checked whole; StoreError when the bytes are not a packed histogram."""
+        """StoreError when the bytes are not a packed histogram."""
         histogram = cls()
         histogram.add_packed(packed)
         histogram._settle()
@@ -130,20 +130,12 @@ class Histogram:
     def add_packed(self, packed: bytes) -> None:
         """Adds a packed histogram; StoreError when the bytes are not one, for what is
         in the buckets not before they are read."""
-        if len(packed) < _HEADER.size:
-            raise StoreError(f"packed histogram: {len(packed)} bytes are no header")
-        magic, n, total, overflow, min_ns, max_ns, sum_ns = _HEADER.unpack_from(packed)
-        if magic != _MAGIC or len(packed) != _HEADER.size + 6 * n:
-            raise StoreError(
-                f"packed histogram: magic {magic!r}, {n} buckets, {len(packed)} bytes"
-            )
+        n, total, overflow, min_ns, max_ns, sum_ns = _header(packed)
         if n:
             self._pending.append(packed)
             self._pending_bytes += len(packed)
             if self._pending_bytes > _MOST_PENDING_BYTES:
                 self._settle()
-        elif total:
-            raise StoreError(f"packed histogram: {total} values in no bucket")
         self.total += total
         self.overflow += overflow
         self.sum_ns += sum_ns
@@ -163,27 +155,11 @@ class Histogram:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         if not pending:
             return
+        indexes, counts = _buckets_of(pending)
         self._cumulated = None
-        lengths = np.array([(len(one) - _HEADER.size) // 6 for one in pending])
-        cuts = [_HEADER.size + 2 * n for n in lengths.tolist()]
-        indexes, counts = (
-            np.frombuffer(b"".join(parts), kind)
-            for kind, parts in (
-                (
-                    "<u2",
-                    [p[_HEADER.size : c] for p, c in zip(pending, cuts, strict=True)],
-                ),
-                ("<u4", [p[c:] for p, c in zip(pending, cuts, strict=True)]),
-            )
-        )
-        starts = np.cumsum(lengths) - lengths
-        rises = indexes[1:] > indexes[:-1]
-        rises[starts[1:] - 1] = True  # from one histogram to the next
-        if indexes.max() >= BUCKETS or not rises.all():
-            raise StoreError("packed histogram: bucket indexes are not ascending")
-        totals = [_HEADER.unpack_from(one)[2] for one in pending]
-        if np.add.reduceat(counts, starts, dtype=np.int64).tolist() != totals:
-            raise StoreError("packed histogram: counts do not add up to the total")
+        if len(pending) == 1:
+            self._counts[indexes] += counts  # the indexes are distinct
+            return
         # as floats, exact up to 2^53
         sums = np.bincount(indexes, weights=counts, minlength=BUCKETS)
         self._counts += sums.astype(np.int64)
@@ -196,11 +172,15 @@ class Histogram:
         return self._cumulated
 
     @staticmethod
+    def check(packed: bytes) -> None:
+        """StoreError when the bytes are not a packed histogram."""
+        if _header(packed)[0]:
+            _buckets_of([packed])
+
+    @staticmethod
     def overflow_of(packed: bytes) -> int:
         """The overflow of a packed histogram, from its header alone."""
-        if len(packed) < _HEADER.size:
-            raise StoreError(f"packed histogram: {len(packed)} bytes are no header")
-        return int(_HEADER.unpack_from(packed)[3])
+        return _header(packed)[2]
 
     def add(self, other: Histogram) -> None:
         self._settle()
@@ -310,6 +290,44 @@ class Histogram:
 
     def _clamp(self, value_ns: float) -> float:
         return float(min(max(value_ns, self.min_ns), self.max_ns))
+
+
+def _header(packed: bytes) -> tuple[int, int, int, int, int, int]:
+    """Buckets, total, overflow, min, max and sum of a packed histogram."""
+    if len(packed) < _HEADER.size:
+        raise StoreError(f"packed histogram: {len(packed)} bytes are no header")
+    magic, n, total, *others = _HEADER.unpack_from(packed)
+    if magic != _MAGIC or len(packed) != _HEADER.size + 6 * n:
+        raise StoreError(
+            f"packed histogram: magic {magic!r}, {n} buckets, {len(packed)} bytes"
+        )
+    if total and not n:
+        raise StoreError(f"packed histogram: {total} values in no bucket")
+    overflow, min_ns, max_ns, sum_ns = others
+    return n, total, overflow, min_ns, max_ns, sum_ns
+
+
+def _buckets_of(
+    pending: Sequence[bytes],
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
+    """Bucket indexes and counts of packed histograms, one after the other, checked.
+
+    Each has a bucket at least, and a header that was checked.
+    """
+    lengths = np.array([(len(packed) - _HEADER.size) // 6 for packed in pending])
+    cuts = (_HEADER.size + 2 * lengths).tolist()
+    cut = list(zip(pending, cuts, strict=True))
+    indexes = np.frombuffer(b"".join(p[_HEADER.size : end] for p, end in cut), "<u2")
+    counts = np.frombuffer(b"".join(p[start:] for p, start in cut), "<u4")
+    starts = np.cumsum(lengths) - lengths
+    rises = indexes[1:] > indexes[:-1]
+    rises[starts[1:] - 1] = True  # from one histogram to the next
+    if indexes.max() >= BUCKETS or not rises.all():
+        raise StoreError("packed histogram: bucket indexes are not ascending")
+    totals = [_HEADER.unpack_from(packed)[2] for packed in pending]
+    if np.add.reduceat(counts, starts, dtype=np.int64).tolist() != totals:
+        raise StoreError("packed histogram: counts do not add up to the total")
+    return indexes, counts
 
 
 def samples_needed(p: float) -> int:

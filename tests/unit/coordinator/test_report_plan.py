@@ -48,6 +48,7 @@ def test_a_closed_stream() -> None:
         "target": "replica",
         "uris": ["ldap://ds2.example.com", "ldap://ds3.example.com"],
         "engine": "native",
+        "is_replay": False,
         "model": "closed",
         "rate_per_s": None,
         "peak_rate_per_s": None,
