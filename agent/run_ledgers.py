@@ -107,3 +107,26 @@ def added(*parts: Operations) -> dict[str, dict[str, int]]:
             for operation, count in counts.items():
                 into[operation] = into.get(operation, 0) + count
     return total
+
+
+def clean_up_aside(folder: Path) -> None:
+    """Remove what a run left whose engine was killed, on a thread that ends with this
+    process: what it then has not done, `ldapslam run --cleanup` does."""
+    if folder.exists():
+        threading.Thread(
+            target=_clean_up_and_say, args=(folder,), name="clean-up", daemon=True
+        ).start()
+
+
+def _clean_up_and_say(folder: Path) -> None:
+    name = folder.name
+    _log.warning("run %s: its engine was killed; removing what it added", name)
+    try:
+        with locked(folder):
+            report = clean_up(folder)
+    except (LdapSlamError, OSError) as error:
+        _log.error("run %s: %s", name, error)
+        return
+    gone = report.deleted + report.already_gone
+    level = logging.ERROR if report.left else logging.WARNING
+    _log.log(level, "run %s: %d entries removed, %d left", name, gone, report.left)

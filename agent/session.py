@@ -20,6 +20,7 @@ from ldapslam.agent import run as machine
 from ldapslam.agent.engine_child import ENGINE_COMMAND, EngineChild, remove_left_over
 from ldapslam.agent.ledger_folder import folders_left, run_folder
 from ldapslam.agent.run import AgentRun, AgentRunEvent
+from ldapslam.agent.run_ledgers import clean_up_aside
 from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import LdapSlamError, RunAborted
 from ldapslam.proto import agent_pb2, engine_pb2
@@ -255,11 +256,11 @@ class AgentSession:
             return
         _log.info("run %s: engine process %d", run_id, child.pid)
         self._child = child
-        listener = asyncio.create_task(self._listen(child))
+        listener = asyncio.create_task(self._listen(child, run_id))
         self._listeners.add(listener)
         listener.add_done_callback(self._listeners.discard)
 
-    async def _listen(self, child: EngineChild) -> None:
+    async def _listen(self, child: EngineChild, run_id: str) -> None:
         """Post what a process says, and its end."""
         try:
             async for message in child.events():
@@ -272,8 +273,9 @@ class AgentSession:
         finally:
             how = await child.wait()
             _log.info("engine process %d: %s", child.pid, how)
-            self._tell_of_entries_left()
             self.post(machine.EngineExited(how), child)
+            if how.startswith("killed"):
+                clean_up_aside(run_folder(self.spool.folder, run_id))
 
     async def wait_until_delivered(self, timeout_s: float) -> bool:
         """False: there are reports that the coordinator has not acknowledged."""

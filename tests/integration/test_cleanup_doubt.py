@@ -15,6 +15,7 @@ import pytest
 from ldapslam.agent.cleanup import CleanUpReport, clean_up
 from ldapslam.agent.ledger_file import LedgerFile, State
 from ldapslam.agent.ledger_folder import locked
+from ldapslam.agent.run_ledgers import clean_up_aside
 from ldapslam.lab import Lab
 from support.ds389 import Ds389
 from support.ledger import ledger_bytes, write_clean_up_plan
@@ -40,14 +41,15 @@ def add(connection: Any, dn: str) -> None:
     connection.add_s(dn, list(entry.items()))
 
 
-def clean(
+def prepare(
     lab: Lab,
     folder: Path,
     records: list[tuple[State, str]],
     *,
     uris: list[str] | None = None,
     begun_s: float | None = None,
-) -> CleanUpReport:
+) -> None:
+    """The folder of a run that added these."""
     write_clean_up_plan(
         folder,
         uris or [lab.supplier.uri],
@@ -56,6 +58,12 @@ def clean(
         begun_s=time.time() if begun_s is None else begun_s,
     )
     (folder / "0-0-0.ledger").write_bytes(ledger_bytes(records))
+
+
+def clean(
+    lab: Lab, folder: Path, records: list[tuple[State, str]], **changes: Any
+) -> CleanUpReport:
+    prepare(lab, folder, records, **changes)
     with locked(folder):
         return clean_up(folder)
 
@@ -171,6 +179,22 @@ def test_many_entries_are_removed_in_a_pipeline(
         "unbind": 1,
     }
     assert tree(lab) == before
+
+
+def test_an_agent_that_lives_removes_what_its_killed_engine_left(
+    lab: Lab, admin: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = tree(lab)
+    own, folder = f"ou=own,{lab.people_dn}", tmp_path / "run-5"
+    add(admin, own)
+    prepare(lab, folder, [(State.ADDED, own)])
+    clean_up_aside(folder)
+    deadline_s = time.monotonic() + 30
+    while "1 entries removed, 0 left" not in caplog.text:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    assert tree(lab) == before
+    assert not folder.exists()
 
 
 def test_389_ds_says_as_much_of_its_entries(ds389: Ds389, tmp_path: Path) -> None:
