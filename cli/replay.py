@@ -30,11 +30,15 @@ from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.prepare import prepare, read_logs
 from ldapslam.jobs.replay.requests import Identity
-from ldapslam.jobs.replay.statistical_job import Wishes, statistical_job
+from ldapslam.jobs.replay.statistical_job import (
+    Wishes,
+    run_section,
+    statistical_job,
+)
 from ldapslam.jobs.replay.trace import Pace, Schedule
 
 #: Of a replay that is as fast as possible.
-_LONGEST = "24h"
+_LONGEST_S = 86_400
 _EXAMPLE_URI = "ldap://127.0.0.1:389"
 
 
@@ -218,13 +222,13 @@ def _put_duration(job: ComposedJob, log: Log, given: dict[str, Any]) -> None:
     if given["duration"] is not None:
         job.put(("run", "duration"), given["duration"], "-d")
         return
-    text = _LONGEST
+    seconds = _LONGEST_S
     if given["speed"] != AS_FAST_AS_POSSIBLE:
         match = re.fullmatch(r"([\d.]+)x?", given["speed"])
         speed = float(match[1]) if match else 1.0
-        seconds = log.duration_ns / max(speed, 1e-6) / units.NS_PER_S
-        text = f"{math.ceil(seconds) + 1}s"
-    job.put(("run", "duration"), text, "")
+        seconds = math.ceil(log.duration_ns / max(speed, 1e-6) / units.NS_PER_S) + 1
+    for key, value in run_section(seconds).items():
+        job.put(("run", key), value, "")
     job.comments["run"] = "at most: the run ends with the log"
 
 

@@ -8,14 +8,18 @@ are its evidence. Pure.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ldapslam.jobs.filter import ATTRIBUTE
 from ldapslam.jobs.replay.log import NS_PER_S, START_TLS, Log, Operation
 from ldapslam.jobs.replay.requests import WHO_AM_I
 from ldapslam.jobs.replay.shapes import Hole, dn_shape, filter_shape
+
+_ATTRIBUTE = re.compile(rf"@?{ATTRIBUTE}|\*|\+|1\.1", re.ASCII)
 
 #: Steps of the rate over time, at most.
 _STEPS = 200
@@ -130,6 +134,10 @@ def _unusable(operation: Operation) -> str:
         return f"extended operations {operation.oid}"
     if "\ufffd" in operation.dn or "\ufffd" in operation.filter:
         return "lines that are not UTF-8"
+    if operation.kind in ("search", "compare") and not all(
+        _ATTRIBUTE.fullmatch(name) for name in operation.attributes
+    ):
+        return "attributes whose names are none"
     return ""
 
 

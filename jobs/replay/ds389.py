@@ -54,10 +54,14 @@ class Clock:
         self._minute: tuple[str, ...] = ()
         self._minute_s = 0
 
-    def read(self, match: re.Match[str]) -> int:
+    def read(self, match: re.Match[str]) -> int | None:
+        """None where there is no such time."""
         minute = match.group(1, 2, 3, 6)
         if minute != self._minute:
-            moment = datetime.strptime(" ".join(minute), "%d/%b/%Y %H %M %z")
+            try:
+                moment = datetime.strptime(" ".join(minute), "%d/%b/%Y %H %M %z")
+            except ValueError:
+                return None
             self._minute, self._minute_s = minute, int(moment.timestamp())
         self.is_coarse = match[5] is None
         fraction = int((match[5] or "0").ljust(9, "0"))
@@ -67,7 +71,10 @@ class Clock:
         match = _ISO_TIME.match(text)
         if match is None:
             return None
-        moment = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4]}")
+        try:
+            moment = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4]}")
+        except ValueError:
+            return None
         self.is_coarse = match[3] is None
         fraction = int((match[3] or "0").ljust(9, "0"))
         return int(moment.timestamp()) * NS_PER_S + fraction
@@ -120,6 +127,9 @@ def _classic_event(line: str, clock: Clock, unusable: Counter[str]) -> Event | N
         unusable["operations of the server's own"] += " RESULT " not in match[8]
         return None
     connection, time_ns = int(match[7]), clock.read(match)
+    if time_ns is None:
+        unusable["lines of another kind"] += 1
+        return None
     operation = _OPERATION.match(match[8])
     if operation is None:
         if " connection from " in match[8]:

@@ -198,6 +198,39 @@ class Assembler:
             setattr(operation, name, value)
 
 
+#: Lines come in the order of time, but for threads that overtake one another and, in
+#: local time, the hour that autumn has twice.
+_BACKWARDS_NS = 2 * 3_600 * NS_PER_S
+#: After so many lines in a row the clock was set, and no line damaged.
+_CLOCK_WAS_SET = 100
+
+
+def plausible(events: Iterable[Event], unusable: Counter[str]) -> Iterator[Event]:
+    """Events without those whose time is damaged: far after the one that follows, or
+    far before the one that went before."""
+    before_ns = 0
+    held: Event | None = None
+    refused = 0
+    for event in events:
+        if event.time_ns < before_ns - _BACKWARDS_NS and refused < _CLOCK_WAS_SET:
+            refused += 1
+            unusable[_DAMAGED] += 1
+            continue
+        if held is not None:
+            if event.time_ns < held.time_ns - _BACKWARDS_NS and not refused:
+                unusable[_DAMAGED] += 1
+            else:
+                before_ns = held.time_ns
+                yield held
+        refused = 0
+        held = event
+    if held is not None:
+        yield held
+
+
+_DAMAGED = "lines whose time cannot be right"
+
+
 def spread(events: Iterable[Event]) -> Iterator[Event]:
     """Events whose times are whole seconds, spread evenly over each second in their
     order: the least that is assumed, and no burst at each second's beginning."""

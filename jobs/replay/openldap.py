@@ -34,7 +34,7 @@ _MONTHS = {
         "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1
     )
 }
-_DEBUG = re.compile(r"([0-9a-f]{8,16})(?:\.([0-9a-f]{8}|[0-9a-f]{5}) 0x[0-9a-f]+)? ")
+_DEBUG = re.compile(r"([0-9a-f]{8})(?:\.([0-9a-f]{8}|[0-9a-f]{5}) 0x[0-9a-f]+)? ")
 _SYSLOG = re.compile(
     r"(?:<\d+>)?([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? "
 )
@@ -68,7 +68,10 @@ class Clock:
             return self._syslog(match)
         if match := _RFC3339.match(line):
             day, time, fraction, zone = match.groups()
-            moment = datetime.fromisoformat(f"{day}T{time}{zone or '+00:00'}")
+            try:
+                moment = datetime.fromisoformat(f"{day}T{time}{zone or '+00:00'}")
+            except ValueError:
+                return None
             self.is_coarse = fraction is None
             return int(moment.timestamp()) * NS_PER_S + _fraction_ns(fraction)
         return None

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 from ldapslam.jobs.fault import Fault, expected
 from ldapslam.jobs.replay import ds389, openldap
-from ldapslam.jobs.replay.log import Assembler, Event, Log, spread
+from ldapslam.jobs.replay.log import Assembler, Event, Log, plausible, spread
 
 _FORMATS: tuple[ModuleType, ...] = (openldap, ds389)
 _GZIP = b"\x1f\x8b"
@@ -47,7 +47,9 @@ def read_log(paths: Sequence[Path]) -> Log:
         with _lines(file.path) as lines:
             clock = file.format.Clock()
             counted = _count(lines, log)
-            events: Iterator[Event] = file.format.events(counted, clock, log.unusable)
+            events: Iterator[Event] = plausible(
+                file.format.events(counted, clock, log.unusable), log.unusable
+            )
             first = list(itertools.islice(events, 1))
             if clock.is_coarse:
                 log.is_coarse = True

@@ -32,6 +32,8 @@ from ldapslam.jobs.yaml_text import comment_lines, tree_lines
 _MOST_SHAPES = 40
 _MAX_WEIGHT = 1_000_000
 _MEASURE_AT_LEAST_S = 10
+_LONGEST_S = 365 * 86_400
+_MOST_INTERVALS = 86_400
 
 
 @dataclass(frozen=True)
@@ -123,13 +125,12 @@ class _Writer:
             )
 
     def _sections(self) -> Iterator[str]:
-        seconds = max(
-            _MEASURE_AT_LEAST_S, round(self._analysis.log.duration_ns / NS_PER_S)
-        )
+        seconds = round(self._analysis.log.duration_ns / NS_PER_S)
+        seconds = max(_MEASURE_AT_LEAST_S, seconds)
         uris = list(self._wishes.uris)
         yield from tree_lines({"job": self._wishes.name})
         yield from tree_lines({"targets": {"directory": uris}})
-        yield from tree_lines({"run": {"duration": f"{seconds}s"}})
+        yield from tree_lines({"run": run_section(seconds)})
 
     def _stream(self, name: str, operations: Sequence[_Operation]) -> Iterator[str]:
         rate, connections = self._analysis.rate, self._analysis.connections
@@ -292,6 +293,15 @@ class _Writer:
         name = f"{self._wishes.name}-{self._name(group)}-{what}.txt"
         self._files[name] = lines
         return f"[file:{name}]"
+
+
+def run_section(seconds: int) -> dict[str, str]:
+    """A measurement of that length, with intervals of a bearable number."""
+    seconds = min(seconds, _LONGEST_S)
+    section = {"duration": f"{seconds}s"}
+    if seconds > _MOST_INTERVALS:
+        section["interval"] = f"{-(-seconds // _MOST_INTERVALS)}s"
+    return section
 
 
 #: Failures of a healthy directory: no such object, invalid credentials, …

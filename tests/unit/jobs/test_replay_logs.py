@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -19,8 +20,11 @@ from typing import Any
 import pytest
 
 from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import NS_PER_S, Log
 from ldapslam.jobs.replay.read import read_log
+from ldapslam.jobs.replay.statistical_job import Wishes, statistical_job
 
 FOLDER = Path(__file__).parent / "replay_logs"
 SLAPD, DS389 = FOLDER / "slapd-2.5.log", FOLDER / "389-ds-2.3.log"
@@ -348,3 +352,31 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         read_log([path])
     with pytest.raises(Fault, match="cannot be read"):
         read_log([tmp_path / "none"])
+
+
+@pytest.mark.parametrize("path", [SLAPD, DS389], ids=["slapd", "389-ds"])
+def test_damaged_logs_still_make_jobs_that_load(tmp_path: Path, path: Path) -> None:
+    content = path.read_bytes()
+    drawn = random.Random(7)
+    awkward = b'"\\*()=&|!,+ \n\r[]{}:#%\xff\x00\xc3\xa9'
+    wishes = Wishes("damaged", ("ldap://ds1.example.com",), credentials="x")
+    for _ in range(40):
+        damaged = bytearray(content)
+        for _ in range(drawn.choice((1, 5, 50))):
+            at = drawn.randrange(len(damaged))
+            damaged[at : at + drawn.randrange(4)] = bytes(
+                drawn.choices(awkward, k=drawn.randrange(4))
+            )
+        file = tmp_path / "log"
+        file.write_bytes(damaged)
+        made = statistical_job(analyse(read_log([file])), wishes)
+        load_job_text(made.text, file="made", base=None, files=made.files)
+
+
+def test_a_line_whose_time_is_damaged_does_not_stretch_the_log(tmp_path: Path) -> None:
+    lines = lines_of(SLAPD)
+    lines[40] = lines[40].replace("6b0193e0", "fb0193e0")
+    lines[60] = lines[60].replace("6b0193e0", "0b0193e0")
+    log = read_lines(tmp_path, lines)
+    assert log.unusable["lines whose time cannot be right"] == 2
+    assert log.duration_ns == 83_792_493
