@@ -535,6 +535,66 @@ test_connection_for_each_operation_and_a_number_of_them(void)
 }
 
 static void
+test_connections_are_replaced_after_their_time_and_set_up_one_by_one(void)
+{
+    struct slam_stream_config config = stream_config(false);
+    struct slam_responder_counts counts;
+    struct totals t;
+    uint64_t began_ns;
+
+    config.think_time_ns = MS;
+    config.reconnect_ns = 50 * MS;
+    config.connect_spacing_ns = 30 * MS;
+    CHECK(start_responder(NULL));
+    CHECK(create_engine(5));
+    CHECK(add(&config));
+    began_ns = slam_clock_mono_ns();
+    CHECK(prepare_and_start());
+    CHECK(slam_clock_mono_ns() - began_ns >= 5 * 30 * MS);
+    CHECK(collect(&t));
+    counts = counts_after(t.unbinds);
+    CHECK(is_balanced(&t));
+    /* 6 connections for 500 ms, each at least 50 ms old when it is replaced */
+    CHECK(t.connects > 6 && t.connects <= 6 * 10);
+    CHECK_EQ(t.connects, t.unbinds);
+    CHECK_EQ(t.unbinds, counts.requests[SLAM_CANNED_UNBIND]);
+    CHECK_EQ(t.disconnects + t.unresolved + t.failed, 0);
+    end();
+}
+
+static void
+test_stream_of_its_own_time_begins_and_ends_within_the_run(void)
+{
+    for (int open = 0; open < 2; open++) {
+        struct slam_stream_config config = stream_config(open);
+        const struct slam_snapshot *s = NULL;
+        uint64_t sent[7] = {0};
+
+        /* the profile of an open stream has its own beginning: the plan's business */
+        config.start_ns = open ? 0 : 200 * MS;
+        config.end_ns = 400 * MS;
+        config.think_time_ns = MS;
+        CHECK(start_responder(NULL));
+        CHECK(create_engine(6));
+        CHECK(add(&config));
+        CHECK(prepare_and_start());
+        for (uint64_t i = 0; s == NULL || !s->final; i++) {
+            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err,
+                                          sizeof(err)),
+                     1);
+            CHECK(i < 7);
+            sent[i] = s->ops[0].sent + s->ops[1].sent;
+        }
+        CHECK_EQ(sent[0] > 0, open);
+        CHECK_EQ(sent[1] > 0, open);
+        CHECK(sent[2] > 0);
+        /* an interval ends at the first turn after its boundary: one is in between */
+        CHECK_EQ(sent[5] + sent[6], 0);
+        end();
+    }
+}
+
+static void
 test_deletes_take_what_adds_put_into_the_ledger(void)
 {
     static const struct slam_step_config add_step = {0, 0}, delete_step = {1, 0};
@@ -607,6 +667,8 @@ main(void)
     RUN(test_capture_is_used_by_the_next_step);
     RUN(test_request_that_is_not_awaited_is_abandoned);
     RUN(test_connection_for_each_operation_and_a_number_of_them);
+    RUN(test_connections_are_replaced_after_their_time_and_set_up_one_by_one);
+    RUN(test_stream_of_its_own_time_begins_and_ends_within_the_run);
     RUN(test_deletes_take_what_adds_put_into_the_ledger);
     return SLAM_TEST_EXIT();
 }
