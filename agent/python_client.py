@@ -44,6 +44,8 @@ from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 #: A class gets so long for tear_down.
 TEAR_DOWN_LIMIT_S = 10.0
 _BACK_OFF_S = (0.1, 5.0)
+#: The last stretch before a request is due is slept; a stop comes later than that.
+_SLEEP_S = 0.002
 _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 
 
@@ -287,10 +289,11 @@ class ClientProcess:
                 return
             left_s = (min(due_ns, self._end_ns) - now_ns) / 1e9
             # a stop is a little ahead, so that all clients hear of it in time
-            if stopping.is_set():
+            if stopping.is_set() or left_s <= _SLEEP_S:
                 time.sleep(left_s)
             else:
-                stopping.wait(left_s)
+                # a plain sleep wakes up sooner than a wait that can be cut short
+                stopping.wait(left_s - _SLEEP_S)
 
     def _make_usable(self) -> int:
         """Reconnect where that is needed; since when the client can send, or 0."""
