@@ -10,9 +10,15 @@ from functools import cached_property
 from typing import Any
 
 from ldapslam.jobs.validity import Validity
-from ldapslam.reports.collect import AgentTotals, Collected, OperationTotals
+from ldapslam.reports.collect import (
+    AgentTotals,
+    Collected,
+    OperationTotals,
+    StreamTotals,
+)
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.timeline import NS_PER_S, Plan
+from ldapslam.reports.windows import Window, window_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,19 @@ class Evidence:
         """Has it a count that was not reached?"""
         count = self.streams[stream].get("count")
         return count is not None and self.sessions_of(stream) < count
+
+    def window_of(self, stream: str) -> Window:
+        """When the stream was at work."""
+        planned = self.streams.get(stream, {})
+        totals = self.collected.streams.get(stream, StreamTotals())
+        is_short = stream in self.streams and self.is_short(stream)
+        return window_of(planned, totals, self.collected, is_short=is_short)
+
+    def was_through_before(self, stream: str) -> bool:
+        """Did it come to an end of its own before the measure phase?"""
+        planned = self.streams.get(stream, {})
+        has_end = bool(planned.get("count") or planned.get("end_ns"))
+        return has_end and self.window_of(stream).measure_s is None
 
     def ended_early(self, stream: str) -> bool:
         """Did an agent that drove it end before the plan did?"""

@@ -56,7 +56,7 @@ from ldapslam.reports.results.records import (
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rules import Rule
 from ldapslam.reports.timeline import Plan, Timeline, wanted_outcome
-from ldapslam.reports.windows import Window, measured_s, window_of
+from ldapslam.reports.windows import Window, measured_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +263,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
     planned, collected = evidence.streams.get(name, {}), evidence.collected
     operations = {one["name"]: one for one in planned.get("operations", ())}
     totals = collected.streams.get(name, StreamTotals())
-    is_short = bool(planned) and evidence.is_short(name)
-    window = window_of(planned, totals, collected, is_short=is_short)
+    window = evidence.window_of(name)
     connections = {key: totals.counters[key] for key in CONNECTION_COUNTERS}
     if "connections" in planned:
         # each connection's first set-up is none

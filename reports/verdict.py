@@ -95,6 +95,11 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if (number := unanswered(operation.measured))
     ]
     lines += [
+        f"stream {name} was through before the measure phase: it has no figures there"
+        for name in evidence.streams
+        if evidence.was_through_before(name)
+    ]
+    lines += [
         f"stream {name} did not reach its count: its total time is not known"
         for name in evidence.streams
         if evidence.is_short(name)

@@ -27,7 +27,15 @@ from ldapslam.reports.timeline import Plan
 from ldapslam.reports.windows import Window, window_of
 from support.golden import Compare
 from support.session_store import ENDS, fill_workload, workload_intervals
-from support.store import NS_PER_S, Scenario, fill, run_record
+from support.store import (
+    NS_PER_S,
+    RUN_ID,
+    Scenario,
+    agent_facts,
+    fill,
+    intervals,
+    run_record,
+)
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +153,25 @@ def test_a_stream_that_the_runs_end_finds_short_of_its_count_has_no_total_time()
     assert summary.verdict == "FAIL"
     assert (
         "stream writers did not reach its count: its total time is not known"
+        in summary.notes
+    )
+
+
+def test_a_stream_may_be_through_before_the_measure_phase() -> None:
+    # the measure phase begins after 3 s
+    scenario = Scenario(streams={"writers": {"end_ns": 2 * NS_PER_S}}, thresholds=())
+    with Store.open("sqlite://") as store:
+        store.create_run(run_record(scenario))
+        for number, agent in enumerate(scenario.agents):
+            store.put_agent(RUN_ID, agent, agent_facts(number, scenario))
+        for record in intervals(scenario):
+            there = record.operations if record.index < 2 else record.operations[:1]
+            store.add_interval(RUN_ID, replace(record, operations=there))
+        summary = summarise(store, RUN_ID)
+    assert rule(summary, "data_present") == (True, "all 1")
+    assert operation(summary, "writers.modify").throughput_per_s is None
+    assert (
+        "stream writers was through before the measure phase: it has no figures there"
         in summary.notes
     )
 
