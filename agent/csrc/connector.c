@@ -12,6 +12,11 @@
 /* libldap, the TLS library and the resolver take less. */
 #define STACK_BYTES (512u << 10)
 
+/* Set-ups at once before the run, when all connections are made together: less than the
+ * queue of a listening directory holds (389-DS: 128), or some would be dropped there
+ * and tried again by the kernel a second later. */
+#define FIRST_AT_ONCE 64u
+
 struct slam_connector {
     pthread_mutex_t lock;
     pthread_cond_t due;      /* for the leader: something may be due earlier */
@@ -24,9 +29,10 @@ struct slam_connector {
     struct slam_conn_error first_error; /* protected by lock */
     bool led;                           /* protected by lock: a thread waits on `due` */
     bool stopping;                      /* protected by lock */
-    size_t idle;                        /* protected by lock: threads without work */
-    pthread_t *threads;                 /* protected by lock, until they are joined */
-    size_t thread_count;                /* protected by lock */
+    bool waited;         /* protected by lock: slam_connector_wait is over */
+    size_t idle;         /* protected by lock: threads without work */
+    pthread_t *threads;  /* protected by lock, until they are joined */
+    size_t thread_count; /* protected by lock */
     size_t thread_limit;
     pthread_attr_t attributes;
 };
@@ -129,14 +135,16 @@ static struct slam_link *
 next_due(struct slam_connector *c)
 {
     while (!c->stopping) {
-        if (c->heap_len > 0 && queue_ns(c->heap[0]) <= slam_clock_mono_ns())
+        bool may_begin = c->heap_len > 0 && (c->waited || c->under_way < FIRST_AT_ONCE);
+
+        if (may_begin && queue_ns(c->heap[0]) <= slam_clock_mono_ns())
             return heap_pop(c);
         if (c->led) {
             pthread_cond_wait(&c->follow, &c->lock);
             continue;
         }
         c->led = true;
-        if (c->heap_len == 0) {
+        if (!may_begin) {
             pthread_cond_wait(&c->due, &c->lock);
         } else {
             struct timespec due = slam_clock_timespec(queue_ns(c->heap[0]));
@@ -212,6 +220,8 @@ connector_main(void *arg)
             heap_push(c, link);
         c->under_way--;
         c->idle++;
+        if (!c->waited)
+            pthread_cond_signal(&c->due);
         if (rc != SLAM_OK && c->failures++ == 0)
             c->first_error = error;
         pthread_cond_broadcast(&c->settled);
@@ -303,6 +313,7 @@ slam_connector_wait(struct slam_connector *c, struct slam_conn_error *error)
         c->heap_len = 0;
         rc = SLAM_ECONNECT;
     }
+    c->waited = true;
     pthread_mutex_unlock(&c->lock);
     return rc;
 }
