@@ -15,7 +15,16 @@ from ldapslam.jobs.partition import share
 from ldapslam.jobs.template import Node, Template, compile_template
 
 CSRC = Path(__file__).parents[2] / "agent" / "csrc"
-_SOURCES = ("op", "values", "value_source", "feed", "pacer", "rng", "test/draw_samples")
+_SOURCES = (
+    "op",
+    "op_encode",
+    "values",
+    "value_source",
+    "feed",
+    "pacer",
+    "rng",
+    "test/draw_samples",
+)
 
 CONSTANT, POISSON, UNIFORM_ARRIVALS = range(3)
 LINEAR, SINE = range(2)

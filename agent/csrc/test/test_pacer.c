@@ -49,6 +49,21 @@ test_constant_arrivals_are_evenly_spaced_without_drift(void)
 }
 
 static void
+test_count_of_a_share_is_what_the_share_takes(void)
+{
+    /* connections 2, 6, 10 of 13 */
+    const struct slam_share share = {.first = 2, .step = 4, .count = 3, .total = 13};
+
+    for (uint64_t n = 0; n < 60; n++) {
+        uint64_t taken = 0;
+
+        for (uint64_t x = 0; x < n; x++)
+            taken += x % 13 == 2 || x % 13 == 6 || x % 13 == 10;
+        CHECK_EQ(slam_share_count(&share, n), taken);
+    }
+}
+
+static void
 test_shares_together_make_every_arrival_once(void)
 {
     enum { SHARES = 7, RATE = 1009 };
@@ -311,6 +326,7 @@ int
 main(void)
 {
     RUN(test_constant_arrivals_are_evenly_spaced_without_drift);
+    RUN(test_count_of_a_share_is_what_the_share_takes);
     RUN(test_shares_together_make_every_arrival_once);
     RUN(test_unequal_workers_take_what_their_connections_are_dealt);
     RUN(test_unequal_poisson_workers_have_the_rates_of_their_connections);
