@@ -134,6 +134,8 @@ def _unusable(operation: Operation) -> str:
         return f"extended operations {operation.oid}"
     if "\ufffd" in operation.dn or "\ufffd" in operation.filter:
         return "lines that are not UTF-8"
+    if not (operation.dn.isprintable() and operation.filter.isprintable()):
+        return "lines with control characters"
     if operation.kind in ("search", "compare") and not all(
         _ATTRIBUTE.fullmatch(name) for name in operation.attributes
     ):

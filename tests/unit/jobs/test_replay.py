@@ -242,11 +242,19 @@ def test_what_is_left_out_is_said_with_its_number() -> None:
 
 def test_what_a_log_holds_cannot_write_the_job() -> None:
     evil = "x\nrun: {duration: 1s}\r\n# \u2028#"
-    operations = [search(n * MS, f"(uid={evil})", dn=f"cn={evil}") for n in range(3)]
-    operations.append(Operation(4 * MS, 1, "extended", oid=evil))
+    operations = [
+        search(0),
+        search(MS, f"(uid={evil})"),
+        search(2 * MS, dn=f"cn={evil}"),
+        search(3 * MS, "(uid=a: b #[c])", dn="cn=- {x}"),
+        Operation(4 * MS, 1, "extended", oid=evil),
+    ]
     made = statistical_job(analyse(log_of(session(0, operations))), WISHES)
-    [stream] = load(made).streams
-    assert [one.name for one in stream.operations] == ["search"]
+    job = load(made)
+    assert job.run.duration_ns == 10 * S
+    [stream] = job.streams
+    assert [one.name for one in stream.operations] == ["search-1", "search-2"]
+    assert "2 requests (40.0%): lines with control characters" in made.text
 
 
 # -- requests
