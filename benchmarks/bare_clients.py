@@ -51,7 +51,7 @@ class BareClients:
         with _canned() as canned:
             response_bytes = answer_bytes(canned, request)
         arguments = (
-            server.port,
+            server.address,
             connections,
             _RUN_MS,
             _WARM_UP_MS,

@@ -50,6 +50,7 @@ streams:
   - name: load
     target: server
     load: {load}
+    connection: {{spacing: 10k/s}}  # a listening queue holds some thousands
     operations: [{operations}]
 """
 

@@ -70,10 +70,11 @@ class Benchmark:
     in `missing` by its name, with the reason."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._bare = BareClients(folder)
         self.missing: dict[str, str] = {}
         self.sections = {
-            "search": Section(self._search, self._search_rows, 120),
+            "search": Section(self._search, self._search_rows, 180),
             "operations": Section(self._operations, self._operations_rows, 180),
             "tls": Section(self._tls, self._tls_rows, 60),
             "tools": Section(self._tools, self._tools_rows, 150),
@@ -87,47 +88,55 @@ class Benchmark:
 
     def _search(self) -> Round:
         figures: Round = {}
-        for count in (16, _MANY):
+        for network in ("tcp", "unix"):
+            path = self._folder / "ldapi" if network == "unix" else None
+            for count in (16, _MANY):
 
-            def floor(server: Server, count: int = count) -> Figures:
-                return self._bare.run(server, count)
+                def floor(server: Server, count: int = count) -> Figures:
+                    return self._bare.run(server, count)
 
-            def engine(server: Server, count: int = count) -> Figures:
-                return run_engine(closed_job(server.uri, count))
+                def engine(server: Server, count: int = count) -> Figures:
+                    return run_engine(closed_job(server.uri, count))
 
-            figures[f"floor_{count}"] = served(responder(), floor)
-            figures[f"engine_{count}"] = served(responder(), engine)
+                for who, client in (("floor", floor), ("engine", engine)):
+                    figures[f"{who} {network} {count}"] = served(
+                        responder(socket_path=path), client
+                    )
         return figures
 
     def _search_rows(self, rounds: Rounds) -> list[Row]:
-        few, many = "16 connections", f"{_MANY:,} connections"
-        engine, floor = f"engine_{_MANY}", f"floor_{_MANY}"
         ratio, median = rounds.ratio, rounds.median
-        return [
-            Row(f"floor, {few}: CPU", median("floor_16"), "us/op"),
-            Row(f"floor, {few}: throughput", median("floor_16", "per_s"), "op/s"),
-            Row(f"engine, {few}: CPU", median("engine_16"), "us/op"),
-            Row(f"engine, {few}: throughput", median("engine_16", "per_s"), "op/s"),
-            Row(f"floor, {many}: CPU", median(floor), "us/op"),
-            Row(f"engine, {many}: CPU", median(engine), "us/op"),
+        few, many = "16 connections", f"{_MANY:,} connections"
+        rows = []
+        for who in ("floor", "engine"):
+            what = f"{who}, {few}"
+            rows += [
+                Row(f"{what}: CPU", median(f"{who} tcp 16"), "us/op"),
+                Row(f"{what}: throughput", median(f"{who} tcp 16", "per_s"), "op/s"),
+                Row(f"{who}, {many}: CPU", median(f"{who} tcp {_MANY}"), "us/op"),
+            ]
+        rows += [
             Row(
                 f"engine / floor, {few}: CPU",
-                ratio("engine_16", "floor_16"),
+                ratio("engine tcp 16", "floor tcp 16"),
                 target=1.25,
             ),
             Row(
                 f"floor / engine, {few}: throughput of a thread",
-                ratio("floor_16", "engine_16", "per_s"),
+                ratio("floor tcp 16", "engine tcp 16", "per_s"),
                 target=1.2,
             ),
             Row(
-                f"engine, {_MANY:,} / 16 connections: CPU",
-                ratio(engine, "engine_16"),
-                target=1.3,
+                f"engine / floor, {many}: CPU",
+                ratio(f"engine tcp {_MANY}", f"floor tcp {_MANY}"),
             ),
-            Row(f"floor, {_MANY:,} / 16 connections: CPU", ratio(floor, "floor_16")),
-            Row(f"engine / floor, {many}: CPU", ratio(engine, floor)),
         ]
+        for network, what in (("tcp", "TCP"), ("unix", "Unix sockets")):
+            for who, target in (("engine", 1.3), ("floor", None)):
+                pair = (f"{who} {network} {_MANY}", f"{who} {network} 16")
+                name = f"{who}, {_MANY:,} / 16 connections, {what}: CPU"
+                rows.append(Row(name, ratio(*pair), target=target))
+        return rows
 
     # -- operations --------------------------------------------------------------------
 
@@ -316,7 +325,7 @@ def main() -> int:
 if __name__ == "__main__":
     role = sys.argv[1] if len(sys.argv) > 1 else ""
     if role == "--child=responder":
-        responder_child()
+        responder_child(sys.argv[2] if len(sys.argv) > 2 else None)
     elif role == "--child=engine":
         engine_child(sys.argv[2], sys.argv[3])
     elif role == "--child=python-ldap":

@@ -4,7 +4,7 @@
  * again. It looks at nothing that it reads but its length, and measures nothing but its
  * own CPU.
  *
- *     floor PORT CONNECTIONS RUN_MS WARM_UP_MS REQUEST_HEX RESPONSE_BYTES
+ *     floor PORT|SOCKET_PATH CONNECTIONS RUN_MS WARM_UP_MS REQUEST_HEX RESPONSE_BYTES
  *
  * prints, of the time after the warm-up: completed, cpu_ns, wall_ns, run_queue_ns
  * (ready to run, but another process had the CPU).
@@ -14,12 +14,14 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -155,17 +157,23 @@ send_request(const struct connection *c)
 }
 
 static int
-connect_to(uint16_t port)
+connect_to(const char *where)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                  .sin_port = htons(port)};
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                             .sin_port = htons((uint16_t)strtoul(where, NULL, 10))};
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    const bool is_path = where[0] == '/';
+    const struct sockaddr *address =
+        is_path ? (struct sockaddr *)&un : (struct sockaddr *)&in;
     const int on = 1;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = socket(address->sa_family, SOCK_STREAM, 0);
 
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+    strncpy(un.sun_path, where, sizeof(un.sun_path) - 1);
+    if (fd < 0 || connect(fd, address, is_path ? sizeof(un) : sizeof(in)) < 0)
         fail("connect");
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (!is_path)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
 }
 
@@ -198,11 +206,10 @@ int
 main(int argc, char **argv)
 {
     if (argc != 7) {
-        fprintf(stderr, "usage: floor PORT CONNECTIONS RUN_MS WARM_UP_MS REQUEST_HEX "
-                        "RESPONSE_BYTES\n");
+        fprintf(stderr, "usage: floor PORT|SOCKET_PATH CONNECTIONS RUN_MS WARM_UP_MS "
+                        "REQUEST_HEX RESPONSE_BYTES\n");
         return 2;
     }
-    uint16_t port = (uint16_t)strtoul(argv[1], NULL, 10);
     size_t count = strtoul(argv[2], NULL, 10);
     uint64_t run_ns = strtoull(argv[3], NULL, 10) * 1000000;
     uint64_t warm_up_ns = strtoull(argv[4], NULL, 10) * 1000000;
@@ -216,7 +223,7 @@ main(int argc, char **argv)
     for (size_t i = 0; i < count; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &connections[i]};
 
-        connections[i].fd = connect_to(port);
+        connections[i].fd = connect_to(argv[1]);
         open_channel(&connections[i]);
         if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, connections[i].fd, &event) < 0)
             fail("epoll_ctl");

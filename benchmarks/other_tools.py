@@ -37,7 +37,7 @@ def _searchrate(server: Server, folder: Path) -> Sequence[str]:
     java = _program("java", "default-jre-headless")
     options = {
         "--hostname": "127.0.0.1",
-        "--port": str(server.port),
+        "--port": server.address,
         "--baseDN": BASE,
         "--scope": "sub",
         "--filter": "(uid=user.[100000-999999])",
@@ -78,7 +78,7 @@ def _sdk(folder: Path) -> Path:
 def _ldclt(server: Server, folder: Path) -> Sequence[str]:
     options = {
         "-h": "127.0.0.1",
-        "-p": str(server.port),
+        "-p": server.address,
         "-b": BASE,
         "-e": f"esearch,random,attrlist={':'.join(ATTRIBUTES)}",
         "-f": "uid=user.XXXXXX",

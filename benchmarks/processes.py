@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from bench_jobs import plan_of
 
@@ -50,8 +51,10 @@ class Server:
     waited_share: float = 0.0
 
     @property
-    def port(self) -> int:
-        return int(self.uri.rpartition(":")[2])
+    def address(self) -> str:
+        """A port of 127.0.0.1, or the path of a Unix socket."""
+        scheme, _, address = self.uri.partition("://")
+        return unquote(address) if scheme == "ldapi" else address.rpartition(":")[2]
 
     def searches(self) -> int:
         """How many it has answered."""
@@ -89,9 +92,12 @@ def server_process(command: Sequence[str], *, pinned: bool) -> Iterator[Server]:
         os.sched_setaffinity(0, cpus)
 
 
-def responder(*, pinned: bool = True) -> contextlib.AbstractContextManager[Server]:
+def responder(
+    *, pinned: bool = True, socket_path: Path | None = None
+) -> contextlib.AbstractContextManager[Server]:
     """The engine's own canned server."""
     command = [sys.executable, str(_ENGINE_COST), "--child=responder"]
+    command += [] if socket_path is None else [str(socket_path)]
     return server_process(command, pinned=pinned)
 
 
@@ -101,9 +107,9 @@ def run_queue_ns(pid: int) -> int:
     return sum(int(file.read_text().split()[1]) for file in files)
 
 
-def responder_child() -> None:
+def responder_child(socket_path: str | None) -> None:
     raise_descriptor_limit()
-    server = _engine.Responder()
+    server = _engine.Responder(socket_path=socket_path)
     server.start()
     print(server.uri, flush=True)
     for _ in sys.stdin:
