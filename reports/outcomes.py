@@ -18,10 +18,10 @@ from ldapslam.reports.summary import Summary
 from ldapslam.reports.time_cells import missing, time_columns, times_cells
 from ldapslam.reports.typeset import NOTHING, count, percent
 
-_ALWAYS = ("scheduled", "sent", "completed", "succeeded")
+_ALWAYS = ("sent", "succeeded")
 #: Shown when some operation has them.
-_SOMETIMES = ("expected", "abandoned", "substituted")
-_ERRORS = ("failed", "timed_out", "unresolved", "dropped")
+_SOMETIMES = ("expected", "abandoned")
+_ERRORS = ("failed", "timed_out", "unresolved")
 
 _TITLES = {
     "failed": "failed",
@@ -33,16 +33,11 @@ _TITLES = {
 _EXPLANATIONS = {
     "expected": "expected: a result code other than success that the job allows",
     "abandoned": "abandoned: given up by an abandon request, so no response was due",
-    "substituted": (
-        "substituted: no entry of this run was there to work on, so one was added in "
-        "its place, or the session ended"
-    ),
 }
 
 
 def outcomes(summary: Summary) -> tuple[Block, ...]:
-    requests, codes = _requests(summary), _codes(summary)
-    blocks: list[Block] = [requests]
+    blocks: list[Block] = [_requests(summary), *_unsent(summary)]
     shown = ("failed", "timed_out", "unresolved", "dropped", "expected")
     if not any(one.error_share or one.counts["dropped"] for one in summary.operations):
         blocks.append(Paragraph(_all_well(summary)))
@@ -56,7 +51,7 @@ def outcomes(summary: Summary) -> tuple[Block, ...]:
         blocks.append(chart)
     if any(one.outcome_times for one in summary.operations):
         blocks.append(_times(summary))
-    blocks.append(codes)
+    blocks.append(_codes(summary))
     if summary.books:
         blocks.append(_books(summary))
     return tuple(blocks)
@@ -98,6 +93,45 @@ def _requests(summary: Summary) -> Table:
         ),
         tuple(f"{_EXPLANATIONS[name]}." for name in shown),
     )
+
+
+def _unsent(summary: Summary) -> list[Table]:
+    """Of operations that did not send all that was due."""
+    short = [
+        one
+        for one in summary.operations
+        if one.counts["scheduled"] != one.counts["sent"]
+    ]
+    if not short:
+        return []
+    table = Table(
+        "unsent",
+        "Requests that were due and not sent",
+        (
+            Column("Operation"),
+            Column("scheduled", "", True),
+            Column("sent", "", True),
+            Column("dropped", "", True),
+            Column("substituted", "", True),
+        ),
+        tuple(
+            (
+                Cell(one.title),
+                Cell(count(one.counts["scheduled"])),
+                Cell(count(one.counts["sent"])),
+                Cell(
+                    count(one.counts["dropped"]), BAD if one.counts["dropped"] else ""
+                ),
+                Cell(count(one.counts["substituted"])),
+            )
+            for one in short
+        ),
+        (
+            "dropped: the backlog was full, or the run over. substituted: no entry of "
+            "this run was there to work on, so one was added, or the session ended.",
+        ),
+    )
+    return [table]
 
 
 def _times(summary: Summary) -> Table:
