@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet of seven engines of three workers each: what it sends as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ldapslam.jobs.partition import share
+from ldapslam.jobs.template import FILE_SEQUENCE, SEQUENCE, UNIQUE
+from support.engine import S, open_stream, run, search, searched_value, source, stream
+from support.fake_ldap import FakeLdap, result, send_and_stay
+
+AGENTS, WORKERS = 7, 3
+
+
+def sent_by_fleet(
+    connections: int, count: int, values: tuple[Any, ...], **settings: Any
+) -> Counter[int]:
+    """How often each number was searched for in a run of `count` searches; the agents
+    run one after the other."""
+    sent: Counter[int] = Counter()
+    with FakeLdap(send_and_stay(result)) as server:
+        for agent in range(AGENTS):
+            make = open_stream if "rate_per_s" in settings else stream
+            outcome = run(
+                make(
+                    server.uri,
+                    operations=[search(values)],
+                    connections=share(connections, AGENTS, agent),
+                    first_connection=agent,
+                    connection_stride=AGENTS,
+                    total_connections=connections,
+                    total_operations=count,
+                    **settings,
+                ),
+                workers=WORKERS,
+                duration_ns=5 * S,
+            )
+            outcome.assert_balanced()
+        sent.update(searched_value(request.content) for request in server.requests)
+    return sent
+
+
+@pytest.mark.parametrize("connections", [7, 21, 50], ids="{} connections".format)
+def test_fleet_sends_each_sequential_value_once(connections: int) -> None:
+    sent = sent_by_fleet(connections, 1000, source(SEQUENCE, 100, 1099))
+    assert sent == dict.fromkeys(range(100, 1100), 1)
+
+
+def test_fleet_of_an_open_stream_sends_each_value_once_a_round() -> None:
+    sent = sent_by_fleet(
+        21, 1000, source(SEQUENCE, 0, 499), rate_per_s=20_000, arrivals="poisson"
+    )
+    assert sent == dict.fromkeys(range(500), 2)
+
+
+def test_fleet_sends_each_line_of_a_file_once(tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("feed") / "numbers"
+    path.write_text("".join(f"{number}\n" for number in range(700)))
+    sent = sent_by_fleet(30, 700, source(FILE_SEQUENCE, data=str(path).encode()))
+    assert sent == dict.fromkeys(range(700), 1)
+
+
+def test_fleet_sends_no_unique_number_twice() -> None:
+    sent = sent_by_fleet(24, 1000, source(UNIQUE))
+    assert len(sent) == sum(sent.values()) == 1000
