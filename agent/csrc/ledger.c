@@ -70,6 +70,19 @@ add_segment(struct slam_ledger *l)
     return 0;
 }
 
+/* The first thing that is done to the file: killed at any time, the process leaves
+ * none, an empty one or a ledger. Returns 0 or an errno. */
+static int
+write_header(int fd)
+{
+    static const char header[FIRST_RECORD] = SLAM_LEDGER_MAGIC;
+    ssize_t written = write(fd, header, sizeof(header));
+
+    if (written < 0)
+        return errno;
+    return written == (ssize_t)sizeof(header) ? 0 : ENOSPC;
+}
+
 int
 slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
                  size_t err_len)
@@ -90,13 +103,14 @@ slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
     else if (l->fd < 0)
         rc = errno;
     else
+        rc = write_header(l->fd);
+    if (rc == 0)
         rc = add_segment(l);
     if (rc != 0) {
         snprintf(err, err_len, "cannot create the ledger '%s': %s", path, strerror(rc));
         slam_ledger_close(l);
         return SLAM_ESYS;
     }
-    memcpy(l->segments[0], SLAM_LEDGER_MAGIC, 4);
     l->used = FIRST_RECORD;
     *ledger = l;
     return SLAM_OK;
