@@ -11,13 +11,13 @@ from ldapslam.reports.typeset import NOTHING, count
 _COUNTERS = {
     "connects": "connects",
     "reconnects": "reconnects",
-    "connect_failures": "failed connects",
+    "connect_failures": "failed",
     "disconnects": "lost",
     "protocol_errors": "protocol errors",
-    "late_responses": "late responses",
-    "unexpected_messages": "unexpected messages",
+    "late_responses": "late",
+    "unexpected_messages": "unasked",
     "notices": "notices",
-    "stamps_missing": "without kernel stamp",
+    "stamps_missing": "no stamp",
 }
 _STEPS = {
     "tcp_time": "TCP",
@@ -49,6 +49,11 @@ def connections(summary: Summary) -> tuple[Block, ...]:
                 *(_counter(stream, key) for key in _COUNTERS),
             )
             for stream in summary.streams
+        ),
+        (
+            "late: messages for requests that had timed out or were abandoned. unasked: "
+            "messages that belong to no request. no stamp: responses without a kernel "
+            "receive stamp.",
         ),
     )
     shown = [
