@@ -81,6 +81,12 @@ void slam_wire_init(void);
 int slam_conn_config_prepare(struct slam_conn_config *config,
                              struct slam_conn_error *error);
 
+/* Whether libsasl has the mechanism on this host. Returns 0, or SLAM_ECONNECT with
+ * *error filled: it names those that are there. After slam_wire_init. */
+int slam_conn_config_check_mechanism(const struct slam_conn_config *config,
+                                     const char *mechanism,
+                                     struct slam_conn_error *error);
+
 /* Gives it back; after the last slam_wire_close. Also for a config never prepared. */
 void slam_conn_config_release(struct slam_conn_config *config);
 

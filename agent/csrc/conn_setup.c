@@ -148,22 +148,24 @@ prepare_tls(struct slam_conn_config *config, struct slam_conn_error *error)
     return SLAM_ECONNECT;
 }
 
-static int
-prepare_sasl(const struct slam_conn_config *config, struct slam_conn_error *error)
+int
+slam_conn_config_check_mechanism(const struct slam_conn_config *config,
+                                 const char *mechanism, struct slam_conn_error *error)
 {
-    char **installed = NULL;
-    size_t used = 0;
     const size_t size = sizeof(error->detail);
+    char **installed = NULL;
+    size_t used;
 
     ldap_get_option(NULL, LDAP_OPT_X_SASL_MECHLIST, &installed);
     for (size_t i = 0; installed && installed[i]; i++)
-        if (strcasecmp(installed[i], config->mechanism) == 0)
+        if (strcasecmp(installed[i], mechanism) == 0)
             return SLAM_OK;
+    snprintf(error->uri, sizeof(error->uri), "%s", config->uris[0]);
     error->stage = SLAM_STAGE_BIND;
     error->code = LDAP_AUTH_UNKNOWN;
     used = (size_t)snprintf(error->detail, size,
                             "libsasl has no mechanism '%.64s' on this host; it has",
-                            config->mechanism);
+                            mechanism);
     for (size_t i = 0; installed && installed[i] && used < size; i++)
         used +=
             (size_t)snprintf(error->detail + used, size - used, " %s", installed[i]);
@@ -182,7 +184,7 @@ slam_conn_config_prepare(struct slam_conn_config *config, struct slam_conn_error
     if (tls)
         rc = prepare_tls(config, error);
     if (rc == SLAM_OK && config->mechanism)
-        rc = prepare_sasl(config, error);
+        rc = slam_conn_config_check_mechanism(config, config->mechanism, error);
     return rc;
 }
 

@@ -192,6 +192,19 @@ create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
     return SLAM_OK;
 }
 
+/* Of binds that are load. */
+static int
+check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
+{
+    int rc = SLAM_OK;
+
+    for (size_t i = 0; rc == SLAM_OK && i < s->op_count; i++)
+        if (s->ops[i].extras && s->ops[i].extras->mechanism)
+            rc = slam_conn_config_check_mechanism(&s->conn, s->ops[i].extras->mechanism,
+                                                  error);
+    return rc;
+}
+
 int
 slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *err,
                     size_t err_len)
@@ -204,7 +217,7 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     for (size_t i = 0; i < e->stream_count; i++) {
         if (e->streams[i].script_count == 0)
             return say(err, err_len, SLAM_EINVAL, "a stream has no operations");
-        rc = slam_stream_open_trace(&e->streams[i], err, err_len);
+        rc = slam_replay_open(&e->streams[i], err, err_len);
         if (rc != SLAM_OK)
             return rc;
         e->streams[i].first_op = e->op_count;
@@ -220,6 +233,8 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     slam_wire_init();
     for (size_t i = 0; i < e->stream_count; i++) {
         rc = slam_conn_config_prepare(&e->streams[i].conn, error);
+        if (rc == SLAM_OK)
+            rc = check_mechanisms(&e->streams[i], error);
         if (rc != SLAM_OK)
             return rc;
     }

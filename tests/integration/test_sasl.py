@@ -155,11 +155,16 @@ def test_wrong_password_is_refused_with_the_servers_words(
     assert "authentication failure" in caught.value.detail
 
 
+@pytest.mark.parametrize("as_load", [False, True], ids=["set-up", "load"])
 def test_mechanism_that_libsasl_lacks_is_named_with_those_it_has(
-    sasl_lab: SaslLab,
+    sasl_lab: SaslLab, as_load: bool
 ) -> None:
+    uri = sasl_lab.lab.supplier.uri
     with pytest.raises(_engine.ConnectError) as caught:
-        run_job(sasl_lab.lab.supplier.uri, with_password("SCRAM-SHA-3"))
+        if as_load:
+            run_job(uri, operation=bind_as("SCRAM-SHA-3", "secret"))
+        else:
+            run_job(uri, with_password("SCRAM-SHA-3"))
     assert caught.value.stage == "bind"
     assert "no mechanism 'SCRAM-SHA-3' on this host; it has" in caught.value.detail
 
