@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include "clock.h"
+#include "replay.h"
 #include "slam_err.h"
 #include "worker.h"
 

@@ -4,7 +4,28 @@
 #include "request.h"
 #include "slam_err.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+int
+slam_replay_open(struct slam_stream *s, char *err, size_t err_len)
+{
+    int rc;
+
+    if (!s->trace_path)
+        return SLAM_OK;
+    for (size_t i = 0; i < s->script_count; i++)
+        if (s->steps[s->scripts[i].first_step].op != i) {
+            snprintf(err, err_len,
+                     "a trace has a script for each operation, in their order");
+            return SLAM_EINVAL;
+        }
+    rc = slam_trace_open(s->trace_path, s->connections, (uint32_t)s->script_count,
+                         &s->trace, err, err_len);
+    if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
+        s->max_pdu = slam_trace_max_pdu(s->trace);
+    return rc;
+}
 
 static struct slam_replayed *
 replayed_of(const struct slam_conn *conn)

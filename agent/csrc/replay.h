@@ -9,6 +9,7 @@
 #define SLAM_REPLAY_H
 
 #include "flow.h"
+#include "stream.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,10 @@ struct slam_replayed {
     uint64_t due;                            /* records that are due and not sent */
     uint64_t free_since_ns;
 };
+
+/* Opens a stream's trace, if it has one; its operations are known by then. Returns 0,
+ * or a negative slam_err with the reason in err. Control thread, before any flow. */
+int slam_replay_open(struct slam_stream *stream, char *err, size_t err_len);
 
 /* Finds the flow's own records. Returns 0 or SLAM_ENOMEM. */
 int slam_replay_init(struct slam_flow *flow);

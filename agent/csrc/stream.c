@@ -199,24 +199,6 @@ op_destroy(struct slam_stream_op *op)
     extras_destroy(op->extras);
 }
 
-int
-slam_stream_open_trace(struct slam_stream *s, char *err, size_t err_len)
-{
-    int rc;
-
-    if (!s->trace_path)
-        return SLAM_OK;
-    for (size_t i = 0; i < s->script_count; i++)
-        if (s->steps[s->scripts[i].first_step].op != i)
-            return say(err, err_len, SLAM_EINVAL,
-                       "a trace has a script for each operation, in their order");
-    rc = slam_trace_open(s->trace_path, s->connections, (uint32_t)s->script_count,
-                         &s->trace, err, err_len);
-    if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
-        s->max_pdu = slam_trace_max_pdu(s->trace);
-    return rc;
-}
-
 void
 slam_stream_destroy(struct slam_stream *s)
 {

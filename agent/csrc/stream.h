@@ -141,8 +141,4 @@ int slam_stream_init(struct slam_stream *stream,
                      size_t err_len);
 void slam_stream_destroy(struct slam_stream *stream);
 
-/* Opens the stream's trace, if it has one; its operations are known by then. Returns 0,
- * or a negative slam_err with the reason in err. */
-int slam_stream_open_trace(struct slam_stream *stream, char *err, size_t err_len);
-
 #endif
