@@ -29,6 +29,8 @@ _INVALID_CREDENTIALS = 49
 #: From here on an exit status is no result code: -1 of libldap is 255.
 _NO_RESULT_CODE = 128
 _READ_BYTES = 1 << 16
+#: A directory that is not there is not asked in a tight loop.
+_BACK_OFF_S = 0.1
 
 
 class ForkedSearch(PythonJob):
@@ -79,6 +81,8 @@ class ForkedSearch(PythonJob):
         command = [*self._command, *arguments, *self.options.get("attributes", ())]
         with client.operation("search") as operation:
             self._search(client, operation, command)
+        if operation.result_code == LOST:
+            client.sleep(_BACK_OFF_S)
 
     def _search(self, client: Client, operation: Operation, command: list[str]) -> None:
         process = subprocess.Popen(

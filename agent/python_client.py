@@ -44,6 +44,8 @@ from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 #: A class gets so long for tear_down.
 TEAR_DOWN_LIMIT_S = 10.0
 _BACK_OFF_S = (0.1, 5.0)
+#: So long after a fork in set_up its copy would have come back as well.
+_COPY_RETURNS_S = 0.5
 #: The last stretch before a request is due is slept; a stop comes later than that.
 _SLEEP_S = 0.002
 _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
@@ -124,6 +126,7 @@ class ClientProcess:
             is_measured=self._is_measured,
         )
         self._pid = os.getpid()
+        self._has_forked = False
         self._t0_ns = 0
         #: When the load ends, CLOCK_MONOTONIC; a stop brings it forward.
         self._end_ns = 0
@@ -169,6 +172,7 @@ class ClientProcess:
         time.sleep(pause_ns / 1e9)
         if self._class.connects:
             self._connect()
+        os.register_at_fork(after_in_parent=self._note_fork)
         try:
             job = self._class(settings.options)
             job.set_up(self._client)
@@ -181,7 +185,13 @@ class ClientProcess:
             ) from error
         finally:
             self._end_if_forked()
+        if self._has_forked:
+            # a copy that comes back too, and fails, must be heard before `ready` is
+            time.sleep(_COPY_RETURNS_S)
         return job
+
+    def _note_fork(self) -> None:
+        self._has_forked = True
 
     def _end_if_forked(self) -> None:
         """A class that forked may come back twice: the copy must not be a client."""

@@ -16,6 +16,7 @@ from support.command_line import Running, ldapslam
 BOOKED = ("bind", "unbind", "search", "compare")
 
 TESTS = Path(__file__).resolve().parents[1]
+CONFIGS = TESTS.parent / "configs" / "jobs"
 
 JOB = """\
 job: classes
@@ -181,6 +182,26 @@ def test_what_hangs_at_the_end_is_unresolved(lab: Lab, tmp_path: Path) -> None:
     assert done.returncode == 3
     find = result_of(job)["streams"]["lookups"]["find"]
     assert (find["scheduled"], find["sent"], find["unresolved"]) == (2, 2, 2)
+
+
+def test_the_example_of_the_guide_runs(lab: Lab, tmp_path: Path) -> None:
+    changes = {
+        "targets": f"{{supplier: '{lab.supplier.uri}'}}",
+        "bind": f"{{dn: '{lab.admin_dn}', "
+        f"password: {{file: '{lab.admin_password_file}'}}}}",
+        "run": "{duration: 2s}",
+        # so few people that clients meet
+        "streams.counters.options.options.people": "3",
+    }
+    options = [word for key in changes for word in ("--set", f"{key}={changes[key]}")]
+    out = tmp_path / "out"
+    done = ldapslam("run", CONFIGS / "counters.yaml", *options, "--out", out)
+    assert done.returncode in (0, 3), done.stderr
+    streams = json.loads((out / "result.json").read_text())["streams"]
+    read, write = (streams["counters"][name] for name in ("read", "write"))
+    assert read["succeeded"] == read["completed"] > 10
+    assert write["succeeded"] + write["expected"] == write["completed"] > 10
+    assert write["failed"] == 0
 
 
 def test_a_process_for_each_search_is_counted_as_the_server_counts(
