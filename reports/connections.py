@@ -51,9 +51,9 @@ def connections(summary: Summary) -> tuple[Block, ...]:
             for stream in summary.streams
         ),
         (
-            "late: messages for requests that had timed out or were abandoned. unasked: "
-            "messages that belong to no request. no stamp: responses without a kernel "
-            "receive stamp.",
+            "late: messages for requests that had timed out or were abandoned. "
+            "unasked: messages that belong to no request. no stamp: responses without "
+            "a kernel receive stamp.",
         ),
     )
     shown = [
