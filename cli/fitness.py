@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import psutil
 
-from ldapslam.agent.engine_process import add_streams
+from ldapslam.agent.engine_setup import add_streams
 from ldapslam.agent.host import host_facts
 from ldapslam.jobs.errors import EngineError
 from ldapslam.jobs.load import load_job_text
