@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import ldap
 from bench_jobs import search_template
 from processes import Figures, Server, cost, raise_descriptor_limit, server_process
 
@@ -71,6 +72,9 @@ class BareClients:
     @contextlib.contextmanager
     def tls_server(self) -> Iterator[Server]:
         """A canned server over TLS."""
+        library = ldap.get_option(ldap.OPT_X_TLS_PACKAGE)
+        if library != "GnuTLS":
+            raise Missing(f"libldap is built on {library}, the bare client on GnuTLS")
         program = self._build(
             "tls_server",
             _HERE / "tls_server.c",

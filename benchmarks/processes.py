@@ -231,7 +231,6 @@ def engine_child(job_text: str, realtime: str) -> None:
         "wall_ns": wall_ns,
         "waited_ns": waited_ns,
         "realtime": facts["realtime"],
-        "tls": facts["tls"],
         "send_lag_us": {
             name: (send_lag.percentile(p) or 0.0) / 1e3
             for name, p in percentiles.items()

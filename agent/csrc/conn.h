@@ -134,7 +134,7 @@ uint64_t slam_wire_stamp_ns(const struct slam_wire *wire);
  * broke. */
 ssize_t slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len);
 
-/* What libldap is and carries. */
+/* What libldap is, and the TLS library that it carries. */
 void slam_wire_library(char *version, size_t version_len, char *tls, size_t tls_len);
 
 #endif

@@ -456,7 +456,7 @@ slam_wire_library(char *version, size_t version_len, char *tls, size_t tls_len)
     }
     if (ldap_get_option(NULL, LDAP_OPT_X_TLS_PACKAGE, &package) == LDAP_OPT_SUCCESS &&
         package) {
-        snprintf(tls, tls_len, "%s", package);
+        snprintf(tls, tls_len, "%s, sessions not resumed", package);
         ldap_memfree(package);
     }
 }
