@@ -355,6 +355,25 @@ def test_attempts_to_reconnect_back_off() -> None:
     assert 2 <= outcome.stream_count("connect_failures") <= 5
 
 
+def test_slow_binds_wait_for_each_other_no_more_than_clients_do() -> None:
+    server = Responder(delays=[(1, 50 * MS)])
+    server.start()
+    outcome = run(
+        stream(
+            server.uri,
+            connections=100,
+            bind_dn="cn=admin",
+            bind_password=b"secret",
+            reconnect_operations=1,
+        ),
+        duration_ns=1000 * MS,
+    )
+    # 100 clients take at least 100 ms for bind and search: 1,000 in a second. Threads
+    # enough for 16 of them would have made 320 binds in it.
+    assert outcome.count("completed") > 500
+    outcome.assert_balanced()
+
+
 # -- leftovers -------------------------------------------------------------------------
 
 
