@@ -131,21 +131,30 @@ def _path_hint(path: Path) -> str | None:
 def _places(
     tree: Tree, named: Iterable[tuple[FieldPath, str]], files: JobFiles
 ) -> dict[str, Path]:
-    """Where the files are that the tree names; one that is missing is a finding."""
+    """Where the files are that the tree names; one that is missing or empty is a
+    finding."""
     places: dict[str, Path] = {}
-    missing: set[str] = set()
+    faults: dict[str, Fault | None] = {}
     for path, name in named:
         place = files.find(name)
         if not isinstance(place, Path):
             continue
-        if name not in places and not place.is_file():
-            missing.add(name)
+        if name not in places:
+            faults[name] = _file_fault(name, place)
         places[name] = place
-        if name in missing:
-            hint = f"paths are relative to the job file: {str(place)!r}"
-            fault = Fault(f"expected a file, got {got(name)}", hint)
+        if fault := faults[name]:
             tree.findings.append(Finding(path, fault))
     return places
+
+
+def _file_fault(name: str, place: Path) -> Fault | None:
+    if not place.is_file():
+        hint = f"paths are relative to the job file: {str(place)!r}"
+        return Fault(f"expected a file, got {got(name)}", hint)
+    if place.stat().st_size == 0:
+        hint = f"there is nothing in {str(place)!r}"
+        return Fault(f"expected a file with a line at least, got {got(name)}", hint)
+    return None
 
 
 def _sorted_errors(tree: Tree) -> list[JobError]:

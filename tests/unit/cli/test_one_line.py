@@ -23,7 +23,7 @@ ENTRY = "-b uid=user.[0-999],dc=example,dc=com"
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rates.csv").write_text("0,100\n10,200\n")
-    (tmp_path / "ca.pem").write_text("")
+    (tmp_path / "ca.pem").write_text("certificate")
     (tmp_path / "person.template").write_text(
         "template: person\nrdnAttr: cn\nobjectClass: person\ncn: <sequential>\nsn: x\n"
     )

@@ -280,7 +280,7 @@ def test_faults_of_the_file_come_before_those_of_overrides() -> None:
 
 
 def test_named_files_are_found_relative_to_the_job_file(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").touch()
+    (tmp_path / "ca.pem").write_text("certificate")
     (tmp_path / "job.yaml").write_text(MINIMAL + "tls: {ca_file: ca.pem}\n")
     job = load_job(tmp_path / "job.yaml")
     assert job.files == {"ca.pem": tmp_path / "ca.pem"}
@@ -299,7 +299,7 @@ def test_missing_named_file_is_found_beside_other_faults(tmp_path: Path) -> None
 
 
 def test_delivered_files_stand_for_those_of_the_job(tmp_path: Path) -> None:
-    (tmp_path / "0").touch()
+    (tmp_path / "0").write_text("certificate")
     job = load_job_text(
         MINIMAL + "tls: {ca_file: ../ca.pem}\n",
         file="job.yaml",

@@ -111,7 +111,7 @@ def test_anonymous_stream_has_no_password() -> None:
 
 
 def test_ca_file_is_the_place_where_it_was_found(tmp_path: Path) -> None:
-    (tmp_path / "0").touch()
+    (tmp_path / "0").write_text("certificate")
     with_ca = load_job_text(
         TEXT + "tls: {ca_file: ca.pem}\n",
         file="job.yaml",
