@@ -16,8 +16,8 @@
 
 #define SLAM_RX_BYTES 65536u
 
-/* What a connection is watched for. Edges: with levels, epoll looks at each socket again
- * after each turn, and of 10,000 sockets none is in the cache. */
+/* What a connection is watched for. Edges: with levels, epoll looks at each socket
+ * again after each turn, and of 10,000 sockets none is in the cache. */
 #define SLAM_EPOLL_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 /* How much of a response is read for its content; what is as long may be cut off. */

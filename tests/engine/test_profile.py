@@ -44,9 +44,12 @@ def engine_arrivals_by(tmp_path_factory: pytest.TempPathFactory) -> ArrivalsBy:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     files = [str(SOURCES / name) for name in ("pacer.c", "share.c", "rng.c")]
     subprocess.run(
-        [compiler, "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC"]
-        + ["-o", str(library), *(file for file in files if Path(file).exists())]
-        + ["-lm"],
+        [
+            *(compiler, "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC"),
+            *("-o", str(library)),
+            *(file for file in files if Path(file).exists()),
+            "-lm",
+        ],
         check=True,
     )
     pacer = ctypes.CDLL(str(library))

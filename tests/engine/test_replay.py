@@ -57,7 +57,7 @@ def replaying(uri: str, made: Schedule, folder: Path, **changes: Any) -> dict[st
     path = folder / "trace"
     with path.open("wb") as trace:
         write_trace(made, trace, first_connection=0, stride=1)
-    operations = [
+    operations: list[dict[str, Any]] = [
         {
             "name": kind,
             "response_tag": tag,

@@ -7,6 +7,7 @@ user.0's password. What was sent is compared with slapd's own counts.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -160,11 +161,13 @@ def test_mechanism_that_libsasl_lacks_is_named_with_those_it_has(
     sasl_lab: SaslLab, as_load: bool
 ) -> None:
     uri = sasl_lab.lab.supplier.uri
+    run = (
+        partial(run_job, uri, operation=bind_as("SCRAM-SHA-3", "secret"))
+        if as_load
+        else partial(run_job, uri, with_password("SCRAM-SHA-3"))
+    )
     with pytest.raises(_engine.ConnectError) as caught:
-        if as_load:
-            run_job(uri, operation=bind_as("SCRAM-SHA-3", "secret"))
-        else:
-            run_job(uri, with_password("SCRAM-SHA-3"))
+        run()
     assert caught.value.stage == "bind"
     assert "no mechanism 'SCRAM-SHA-3' on this host; it has" in caught.value.detail
 
