@@ -14,7 +14,9 @@
 
 /* Set-ups at once before the run, when all connections are made together: less than the
  * queue of a listening directory holds (389-DS: 128), or some would be dropped there
- * and tried again by the kernel a second later. */
+ * and tried again by the kernel a second later. Connections without TLS and bind are
+ * made before the directory takes them from that queue: a stream's spacing is for
+ * those. */
 #define FIRST_AT_ONCE 64u
 
 struct slam_connector {
