@@ -207,6 +207,7 @@ def summarise(store: Store, run_id: str) -> Summary:
     planned = [
         (stream["name"], operation["name"])
         for stream in run.plan.get("streams", ())
+        if not stream.get("is_replay")  # those that its log has are found
         for operation in stream["operations"]
     ]
     collected = collect(
