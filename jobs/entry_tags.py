@@ -23,6 +23,7 @@ from ldapslam.jobs.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
     MAX_VALUE_BYTES,
+    MAX_VARIABLE_BYTES,
     RANDOM_STRING,
     SEQUENCE,
     UNIFORM,
@@ -175,7 +176,8 @@ def _reference(body: str) -> Reference:
     attribute, _, limit = body.partition(":")
     if not limit:
         return Reference(attribute.strip().lower())
-    return Reference(attribute.strip().lower(), _count(limit, body))
+    bytes_count = min(_count(limit, body), MAX_VARIABLE_BYTES)
+    return Reference(attribute.strip().lower(), bytes_count)
 
 
 def _tag(body: str, value: Value, folder: str) -> None:
