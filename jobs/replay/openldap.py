@@ -58,6 +58,10 @@ class Clock:
         self._month = 0
         self._days: dict[tuple[int, int], int] = {}
 
+    def begin_next_year(self) -> None:
+        """Where the log has no years: another of its files is of the year before."""
+        self._year += 1
+
     def read(self, line: str) -> int | None:
         if match := _DEBUG.match(line):
             seconds, fraction = match.groups()

@@ -14,19 +14,33 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
 from ldapslam.jobs.fault import Fault, expected
 from ldapslam.jobs.replay import ds389, openldap
-from ldapslam.jobs.replay.log import Assembler, Event, Log, plausible, spread
+from ldapslam.jobs.replay.log import (
+    NS_PER_S,
+    Assembler,
+    Event,
+    Log,
+    plausible,
+    spread,
+)
 
 _FORMATS: tuple[ModuleType, ...] = (openldap, ds389)
 _GZIP = b"\x1f\x8b"
 #: Lines in which the first one of an operation must be found.
 _PROBED_LINES = 10_000
+#: The year after the one that stamps without a year are given.
+_YEAR_AFTER_NS = (
+    int(datetime(openldap.YEAR_WITHOUT_YEAR + 1, 1, 1, tzinfo=UTC).timestamp())
+    * NS_PER_S
+)
+_HALF_A_YEAR_NS = 182 * 86_400 * NS_PER_S
 #: Longer ones are not a directory server's.
 _MAX_LINE_CHARACTERS = 1 << 20
 
@@ -36,16 +50,20 @@ class _File:
     path: Path
     format: ModuleType
     first_ns: int
+    #: Its stamps have no year, and those of another file are of December.
+    is_of_next_year: bool = False
 
 
 def read_log(paths: Sequence[Path]) -> Log:
     """All that the files say; a Fault names a file that is no such log."""
-    files = sorted((_probe(path) for path in paths), key=lambda file: file.first_ns)
+    files = _in_order([_probe(path) for path in paths])
     assembler = Assembler()
     log = assembler.log
     for file in files:
         with _lines(file.path) as lines:
             clock = file.format.Clock()
+            if file.is_of_next_year:
+                clock.begin_next_year()
             counted = _count(lines, log)
             events: Iterator[Event] = plausible(
                 file.format.events(counted, clock, log.unusable), log.unusable
@@ -58,6 +76,19 @@ def read_log(paths: Sequence[Path]) -> Log:
                 events = itertools.chain(first, events)
             assembler.add(events)
     return assembler.finish()
+
+
+def _in_order(files: list[_File]) -> list[_File]:
+    """By the time of their first line; where stamps have no year, the months before a
+    gap of half a year are those of the year after."""
+    files = sorted(files, key=lambda file: file.first_ns)
+    has_no_year = files and files[-1].first_ns < _YEAR_AFTER_NS
+    for number in range(1, len(files)):
+        gap_ns = files[number].first_ns - files[number - 1].first_ns
+        if has_no_year and gap_ns > _HALF_A_YEAR_NS:
+            later = [replace(file, is_of_next_year=True) for file in files[:number]]
+            return files[number:] + later
+    return files
 
 
 def _count(lines: Iterable[str], log: Log) -> Iterator[str]:

@@ -176,6 +176,18 @@ def test_syslog_goes_on_from_december_to_january(tmp_path: Path) -> None:
     assert NS_PER_S < log.duration_ns <= 2 * NS_PER_S
 
 
+def test_syslogs_files_go_on_from_december_to_january(tmp_path: Path) -> None:
+    december = [
+        "Dec 30 12:00:00 ds1 slapd[1]: conn=1 fd=5 ACCEPT from IP=[::1]:1 (IP=)",
+        'Dec 31 12:00:00 ds1 slapd[1]: conn=1 op=0 DEL dn="cn=a"',
+    ]
+    january = ['Jan  1 12:00:00 ds1 slapd[1]: conn=1 op=1 DEL dn="cn=b"']
+    log = read_lines(tmp_path, january, december)
+    assert [one.dn for one in log.operations()] == ["cn=a", "cn=b"]
+    assert len(log.sessions) == 1
+    assert log.duration_ns == 2 * 86_400 * NS_PER_S
+
+
 def test_a_rotated_log_is_read_in_the_order_of_its_times(tmp_path: Path) -> None:
     lines = lines_of(SLAPD)
     middle = len(lines) // 2
