@@ -413,10 +413,14 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
 {
     struct slam_ledger *ledger = flow->ledgers[op->extras->ledger];
     bool done = outcome == SLAM_SUCCEEDED;
+    /* A directory may say so of an entry that is there, and of one it has renamed
+     * (389-DS 2.3.1 does, when another write replaces the parent): both DNs stay in
+     * doubt. */
+    bool in_doubt = session->has_taken && code == NO_SUCH_OBJECT;
 
     if (session->has_intended && done)
         slam_ledger_added(ledger, session->intended);
-    else if (session->has_intended)
+    else if (session->has_intended && !in_doubt)
         slam_ledger_failed(ledger, session->intended);
     if (session->has_taken) {
         bool removes = op->response_tag == SLAM_PDU_DELETE_RESPONSE ||
@@ -424,9 +428,8 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
 
         if (done && removes)
             slam_ledger_gone(ledger, session->taken);
-        else if (code != NO_SUCH_OBJECT)
+        else if (!in_doubt)
             slam_ledger_put_back(ledger, session->taken);
-        /* else it stays in doubt: a directory may say so of an entry that is there */
     }
     session->has_intended = session->has_taken = false;
 }
