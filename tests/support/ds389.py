@@ -138,9 +138,8 @@ class Ds389:
         """Operations since the start by kind, ours excluded.
 
         The monitor's figures; those of the access log for the kinds that the monitor
-        has in its total alone. `unstarted` is what is missing to that total:
-        operations abandoned before the server began with them and, at times, the end
-        of a TLS connection.
+        has in its total alone (which now and then counts the end of a TLS connection
+        too).
         """
         with self._bound() as connection:
             ((_, found),) = connection.search_s("cn=snmp,cn=monitor", ldap.SCOPE_BASE)
@@ -149,7 +148,6 @@ class Ds389:
             counted = {kind: int(found[name][0]) for kind, name in _COUNTERS.items()}
             own = self._own.copy()
         counts = {kind: logged[kind] for kind in _LOGGED.values()} | counted
-        counts["unstarted"] = int(found["inops"][0]) - sum(counts.values())
         return {kind: counts[kind] - own[kind] for kind in counts}
 
     def search(
@@ -238,6 +236,8 @@ class Ds389:
             "nsslapd-security: on",
             f"nsslapd-securePort: {secure_port}",
             "nsslapd-sizelimit: -1",
+            # A bind is to write nothing.
+            "nsslapd-enable-upgrade-hash: off",
             # Each line at once in one file: counts() reads it.
             "nsslapd-accesslog-logbuffering: off",
             "nsslapd-accesslog-maxlogsize: -1",
