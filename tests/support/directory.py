@@ -35,8 +35,12 @@ _TIMEOUT_S = 30.0
 SETTINGS = SlapdSettings(
     durable=False,
     global_lines=("moduleload sssvlv",),
-    # As many sorted searches at a time as there may be clients.
-    database_lines=("overlay sssvlv", "sssvlv-max 100"),
+    # slapd keeps every list view until its connection ends, and calls itself busy then.
+    database_lines=(
+        "overlay sssvlv",
+        "sssvlv-max 100000",
+        "sssvlv-maxperconn 2000",
+    ),
 )
 
 
