@@ -292,6 +292,10 @@ bind_simple(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_n
         return rc;
     ++*binds;
     rc = await(ld, message_id, deadline_ns, &response);
+    if (rc == LDAP_SUCCESS && ldap_msgtype(response) != LDAP_RES_BIND) {
+        ldap_msgfree(response); /* libldap takes any result for an answer */
+        return LDAP_PROTOCOL_ERROR;
+    }
     if (rc == LDAP_SUCCESS)
         rc = ldap_parse_result(ld, response, &code, NULL, NULL, NULL, NULL, 1);
     return rc == LDAP_SUCCESS ? code : rc;

@@ -87,7 +87,6 @@ def replaced(server: FakeLdap, **changes: object) -> Result:
 
 #: What libldap 2.5 does wrong, and the engine not yet right.
 _NOT_YET = {
-    "of a search": pytest.mark.xfail(reason="libldap looks at no response's type"),
     "no answer to the hello": pytest.mark.xfail(
         reason="libldap with GnuTLS waits for ever, and spins", run=False
     ),
