@@ -72,14 +72,17 @@ def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
 
 
 def _digest(summary: Summary) -> str:
-    """The verdict and the main figures; the report has the rest."""
+    """The verdict, the main figures and why requests failed; the report has the rest."""
     whole = document(summary)
+    has_failures = any(one.counts["failed"] for one in summary.operations)
     tables = [
         render_table(block)
         for section in whole.sections
-        if section.name == "results"
         for block in section.blocks
         if isinstance(block, Table)
+        and (
+            section.name == "results" or (has_failures and block.name == "result-codes")
+        )
     ]
     return "\n\n".join([headline(whole), *tables])
 
