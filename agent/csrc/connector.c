@@ -222,7 +222,8 @@ connector_main(void *arg)
             heap_push(c, link);
         c->under_way--;
         c->idle++;
-        if (!c->waited)
+        /* who leads by now may be waiting for a link that is due later */
+        if (link || !c->waited)
             pthread_cond_signal(&c->due);
         if (rc != SLAM_OK && c->failures++ == 0)
             c->first_error = error;

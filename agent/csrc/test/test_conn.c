@@ -310,6 +310,33 @@ test_old_connection_ends_at_once_whenever_the_new_one_is_due(void)
 }
 
 static void
+test_new_connection_is_made_when_due_though_others_wait_longer(void)
+{
+    static const struct timespec pause = {.tv_nsec = 50 * (long)MS};
+    struct slam_responder *responder = start_responder();
+    struct slam_conn_error error;
+    struct target t;
+    struct bench b;
+
+    target(&t, slam_responder_port(responder));
+    bench_open(&b, 2, 2);
+    for (size_t i = 0; i < 2; i++) {
+        b.links[i].config = &t.config;
+        slam_connector_submit(b.connector, &b.links[i], 0);
+    }
+    CHECK_EQ(slam_connector_wait(b.connector, &error), SLAM_OK);
+    while (next_delivery(&b, 0) != NULL)
+        ;
+    /* a thread waits for the first of them, when the second one's wire was closed */
+    slam_connector_submit(b.connector, &b.links[0], slam_clock_mono_ns() + 60000 * MS);
+    nanosleep(&pause, NULL);
+    slam_connector_submit(b.connector, &b.links[1], slam_clock_mono_ns() + 100 * MS);
+    CHECK(next_delivery(&b, 5000) == &b.links[1]);
+    bench_close(&b);
+    slam_responder_destroy(responder);
+}
+
+static void
 test_first_failure_ends_the_wait(void)
 {
     struct slam_conn_error error;
@@ -376,6 +403,7 @@ main(void)
     RUN(test_server_that_is_silent_keeps_no_other_waiting);
     RUN(test_set_ups_begin_when_they_are_due);
     RUN(test_old_connection_ends_at_once_whenever_the_new_one_is_due);
+    RUN(test_new_connection_is_made_when_due_though_others_wait_longer);
     RUN(test_first_failure_ends_the_wait);
     RUN(test_sasl_plain_is_one_step_with_both_names);
     RUN(test_sasl_mechanism_that_is_not_there_fails_its_first_step);
