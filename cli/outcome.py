@@ -72,7 +72,7 @@ def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
 
 
 def _digest(summary: Summary) -> str:
-    """The verdict, the main figures and why requests failed; the report has the rest."""
+    """The verdict, the main figures, the codes of failures; the report has the rest."""
     whole = document(summary)
     has_failures = any(one.counts["failed"] for one in summary.operations)
     tables = [
