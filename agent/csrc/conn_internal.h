@@ -5,6 +5,7 @@
 #define SLAM_CONN_INTERNAL_H
 
 #include "conn.h"
+#include "deadline.h"
 
 #include <ldap.h>
 
@@ -26,6 +27,8 @@ struct slam_wire {
     LDAP *ld;
     ldap_conncb on_connect;
     uint64_t connected_ns; /* when the socket was, CLOCK_MONOTONIC; 0: not yet */
+    struct slam_deadline *handshake; /* during set-up with TLS, else NULL */
+    uint64_t handshake_limit_ns;
 };
 
 /* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top.

@@ -211,8 +211,14 @@ on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
 {
     struct slam_wire *wire = callback->lc_arg;
 
-    (void)ld, (void)sb, (void)url, (void)address;
+    (void)ld, (void)url, (void)address;
     wire->connected_ns = slam_clock_mono_ns();
+    if (wire->handshake) {
+        int fd = -1;
+
+        ber_sockbuf_ctrl(sb, LBER_SB_OPT_GET_FD, &fd);
+        slam_deadline_begin(wire->handshake, fd, wire->handshake_limit_ns);
+    }
     return 0;
 }
 
@@ -397,6 +403,8 @@ set_up(struct slam_wire *wire, const struct slam_conn_config *config,
             return rc;
         now_ns = slam_clock_mono_ns();
     }
+    if (wire->handshake && slam_deadline_end(wire->handshake))
+        return LDAP_TIMEOUT;
     if (ldap_tls_inplace(wire->ld))
         setup->tls_ns = now_ns - before_ns;
     if (config->mechanism || config->bind_dn) {
@@ -420,10 +428,14 @@ slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *st
 {
     const char *uri = config->uris[uri_index];
     enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
+    struct slam_deadline handshake = {0};
     struct slam_wire *wire = storage;
     int rc;
 
     memset(wire, 0, sizeof(*wire));
+    if (config->start_tls || strncasecmp(uri, "ldaps:", 6) == 0)
+        wire->handshake = &handshake;
+    wire->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));
     errno = 0;
     rc = ldap_initialize(&wire->ld, uri);
@@ -431,6 +443,9 @@ slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *st
         rc = set_options(wire, config);
     if (rc == LDAP_SUCCESS)
         rc = set_up(wire, config, &stage, setup);
+    if (slam_deadline_end(&handshake) && rc != LDAP_SUCCESS)
+        rc = LDAP_TIMEOUT;
+    wire->handshake = NULL;
     if (rc != LDAP_SUCCESS) {
         rc = fail(error, wire->ld, uri, stage, rc);
         slam_wire_close(wire);
