@@ -15,15 +15,8 @@ from typing import Any
 import pytest
 
 from support.directory import Directory, differences
-from support.workload import (
-    AGENTS,
-    WRITTEN,
-    WRITTEN_PEOPLE,
-    job_for,
-    moves_job,
-    person,
-    run_job,
-)
+from support.workload import AGENTS, WRITTEN, job_for, moves_job, run_job
+from support.workload_operations import WRITTEN_PEOPLE, person
 
 KINDS = (
     *("search", "add", "modify", "delete", "modify_dn", "compare", "bind"),
