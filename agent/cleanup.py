@@ -7,9 +7,10 @@ It works from the ledgers alone, so it can follow a run that ended as planned as
 one that was killed, be interrupted, and be repeated: what is known to be gone is noted
 at once. Deletes are pipelined, the deepest entries first. An entry that the run may not
 have added (the add, or another operation on it, was under way when the engine ended) is
-deleted only when the server says that the run's identity created it, and not before the
-run began; otherwise it is left and listed. Clocks of servers may be off by a little:
-CLOCK_TOLERANCE_S.
+deleted only when the server says that the run's identity created it, and while the run
+was under way; otherwise it is left and listed. In a clean-up that comes later, others
+may have used the run's DNs again: then the server is asked of every entry when it was
+added. Clocks of servers may be off by a little: CLOCK_TOLERANCE_S.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _log = logging.getLogger(__name__)
 #: Deletes under way on the connection.
 WINDOW = 64
 CLOCK_TOLERANCE_S = 2.0
+#: A server may be so late with the last adds of a run that has ended.
+LATE_ADDS_S = 60.0
 #: DNs that a report names; the ledgers have the others.
 _NAMED = 20
 _ATTEMPTS = 5
@@ -182,7 +185,7 @@ class _Cleaner:
         levels: dict[int, list[_Entry]] = {}
         for entry in entries:
             levels.setdefault(depth(entry.dn), []).append(entry)
-        server = _Server(uri, stream, self._plan.begun_s, self._count)
+        server = _Server(uri, stream, self._plan, self._count)
         try:
             # children first, and all of them before their parents
             for level in sorted(levels, reverse=True):
@@ -218,21 +221,24 @@ class _Server:
         self,
         uri: str,
         stream: CleanUpStream,
-        begun_s: float,
+        run: CleanUpPlan,
         count: Callable[[str, str], None],
     ) -> None:
         self._uri = uri
         self._access = stream.resolved()
-        self._begun_s = begun_s
+        self._run = run
+        self._is_later = time.time() > run.ended_s + LATE_ADDS_S
         self._count = count
         self._connection: Any = None
         #: Why an entry was not deleted here, by its identity.
         self.reasons: dict[int, str] = {}
 
     def delete(self, entries: list[_Entry], deleted: Callable[[_Entry], None]) -> None:
-        """Of one depth; those in doubt are looked at first."""
+        """Of one depth; those that may be others' are looked at first."""
         known = [entry for entry in entries if entry.record.state is State.ADDED]
         doubtful = [entry for entry in entries if entry.record.state in IN_DOUBT]
+        if self._is_later:
+            known, doubtful = [], known + doubtful
         doubtful = self._insist(doubtful, self._look_up)
         self._insist(known + doubtful, lambda batch: self._delete(batch, deleted))
 
@@ -297,7 +303,7 @@ class _Server:
         return []
 
     def _look_up(self, entries: list[_Entry]) -> list[_Entry]:
-        """Of the entries in doubt those that are the run's."""
+        """Of the entries those that are the run's."""
 
         def send(entry: _Entry) -> int:
             self._count(self._uri, "search")
@@ -310,14 +316,18 @@ class _Server:
                 )
             )
 
-        identity = self._identity() if entries else ""
-        own = []
+        has_doubt = any(entry.record.state in IN_DOUBT for entry in entries)
+        identity = self._identity() if has_doubt else ""
+        own: list[_Entry] = []
         for entry, messages, error in self._pipelined(entries, send):
             if error is not None:
                 self.reasons[id(entry)] = _reason(error)
                 continue
             found = [attributes for dn, attributes in messages if dn is not None]
-            reason = self._not_ours(found[0], identity) if found else _GONE
+            reason: str | None = _GONE
+            if found:
+                is_in_doubt = entry.record.state in IN_DOUBT
+                reason = self._not_ours(found[0], identity if is_in_doubt else None)
             if reason is None:
                 own.append(entry)
             else:
@@ -335,18 +345,21 @@ class _Server:
             return self._access.bind_dn or ""
 
     def _not_ours(
-        self, attributes: dict[str, list[bytes]], identity: str
+        self, attributes: dict[str, list[bytes]], identity: str | None
     ) -> str | None:
-        """Why an entry is not the run's; None: it is."""
+        """Why an entry is not the run's; None: it is. One that is not in doubt was
+        the run's when the load was over: it has no `identity` to show."""
         values = {name.lower(): each for name, each in attributes.items()}
         created = values.get("createtimestamp", [b""])[0].decode("ascii", "replace")
         creator = values.get("creatorsname", [b""])[0].decode("utf-8", "replace")
         created_s = parse_time(created)
-        if created_s is None or not creator:
+        if created_s is None or (identity is not None and not creator):
             return "in doubt: the server does not say when and by whom it was added"
-        if created_s < int(self._begun_s) - CLOCK_TOLERANCE_S:
+        if created_s < int(self._run.begun_s) - CLOCK_TOLERANCE_S:
             return f"in doubt: it was added before the run, at {created}"
-        if not same_dn(identity, creator):
+        if created_s > self._run.ended_s + LATE_ADDS_S:
+            return f"in doubt: it was added after the run, at {created}"
+        if identity is not None and not same_dn(identity, creator):
             return f"in doubt: it was added by {creator!r}"
         return None
 

@@ -185,10 +185,11 @@ class RunProcess:
         if request.WhichOneof("kind") != "start":
             return  # a stop before the start: nothing was measured
         t0_mono_ns = request.start.t0_mono_ns
+        ledgers.note_begin(time.time() + (t0_mono_ns - time.monotonic_ns()) / 1e9)
         engine.start(t0_mono_ns)
         with stop_on_request(self._pipe, engine):
             sampler = self._wait_for_start(engine, t0_mono_ns)
-            self._pass_snapshots_on(engine, sampler)
+            self._pass_snapshots_on(engine, sampler, ledgers)
         self._facts |= ledgers.clean_up(self._tell_of_clean_up)
         self._facts["later_operations"] = added(
             engine.facts().get("python_requests", {}), ledgers.operations
@@ -208,12 +209,15 @@ class RunProcess:
         self._pipe.send(started=pb.EngineStarted(start_error_ns=error_ns))
         return sampler
 
-    def _pass_snapshots_on(self, engine: Engine, sampler: HostSampler) -> None:
+    def _pass_snapshots_on(
+        self, engine: Engine, sampler: HostSampler, ledgers: RunLedgers
+    ) -> None:
         names = [(stream.name, stream.request_names) for stream in self._plan.streams]
         index = 0
         is_final = False
         while not is_final:
             snapshot = engine.snapshot(index, _SNAPSHOT_WAIT_NS)
+            ledgers.note_alive()
             if snapshot is None:
                 continue
             is_final = snapshot["final"]

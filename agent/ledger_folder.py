@@ -3,7 +3,8 @@
 
     SPOOL/ledgers/RUN/clean-up.json            servers and identities, no passwords
     SPOOL/ledgers/RUN/STREAM-LEDGER-WORKER.ledger        the engine's: see ledger.h
-    SPOOL/ledgers/RUN/lock                     held by the process that uses the folder
+    SPOOL/ledgers/RUN/lock                     held by the process that uses the folder;
+                                               its time is when the load was last alive
 
 The folder is made before any load and removed when none of its entries is left: one
 that is there belongs to a run that is under way or did not come to its end.
@@ -19,7 +20,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from ldapslam.jobs.secrets import SecretRef
 
 FOLDER = "ledgers"
 _PLAN = "clean-up.json"
+_LOCK = "lock"
 _FORMAT = "ldapslam.clean_up/1"
 _LEDGER = re.compile(r"(\d+)-(\d+)-(\d+)\.ledger")
 
@@ -59,13 +61,18 @@ class CleanUpPlan:
     run_id: str
     #: Before this moment (seconds since 1970) the run had added nothing.
     begun_s: float
+    #: At this moment it was last known to be under way.
+    ended_s: float
     #: By the number that the engine gave the stream.
     streams: tuple[CleanUpStream, ...]
 
 
 def run_folder(spool: Path, run_id: str) -> Path:
     """Of one run; its id is a coordinator's, so no path parts."""
-    return spool / FOLDER / Path(run_id).name
+    name = Path(run_id).name
+    if name in ("", ".."):
+        raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")
+    return spool / FOLDER / name
 
 
 def needs_ledgers(plan: AgentPlan) -> bool:
@@ -91,10 +98,27 @@ def make_folder(folder: Path, run_id: str, plan: AgentPlan) -> None:
             for number, stream in enumerate(native)
         ],
     }
-    with open(folder / _PLAN, "w", encoding="utf-8", opener=private) as file:
+    _write_plan(folder, content)
+
+
+def _write_plan(folder: Path, content: Mapping[str, Any]) -> None:
+    new = folder / f"{_PLAN}.new"
+    with open(new, "w", encoding="utf-8", opener=private) as file:
         json.dump(content, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
+    new.replace(folder / _PLAN)
+
+
+def note_begin(folder: Path, begun_s: float) -> None:
+    """No add is sent before that moment: later than what make_folder wrote."""
+    content = json.loads((folder / _PLAN).read_text(encoding="utf-8"))
+    _write_plan(folder, {**content, "begun_s": begun_s})
+
+
+def note_alive(folder: Path) -> None:
+    """The load is under way now; to be told about once a second."""
+    os.utime(folder / _LOCK)
 
 
 def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, Any]:
@@ -134,6 +158,7 @@ def read_plan(folder: Path) -> CleanUpPlan:
         return CleanUpPlan(
             run_id=content["run_id"],
             begun_s=content["begun_s"],
+            ended_s=_last_alive_s(folder, content["begun_s"]),
             streams=tuple(_stream(folder, one) for one in content["streams"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -142,6 +167,13 @@ def read_plan(folder: Path) -> CleanUpPlan:
             hint="the entries that the run added must be removed by hand; the ledgers "
             "beside it have their DNs",
         ) from error
+
+
+def _last_alive_s(folder: Path, begun_s: float) -> float:
+    try:
+        return (folder / _LOCK).stat().st_mtime
+    except FileNotFoundError:
+        return begun_s  # it got no further
 
 
 def _stream(folder: Path, content: dict[str, Any]) -> CleanUpStream:
@@ -190,7 +222,7 @@ def folders_left(spool: Path) -> list[Path]:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Use the folder alone; ConfigError when another process does."""
-    with open(folder / "lock", "ab", opener=private) as file:
+    with open(folder / _LOCK, "ab", opener=private) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -2,7 +2,9 @@
 """The ledgers of a run that is under way, and the clean-up at its end.
 
     with run_ledgers(folder, run_id, plan) as ledgers:
+        ledgers.note_begin(t0_s)            before the first add
         …                                   the engine writes below ledgers.folder
+        ledgers.note_alive()                about once a second
         facts = ledgers.clean_up(tell)      once, after the engine's last interval
 
 A process that is killed leaves the folder: `ldapslam run --cleanup` goes on from there.
@@ -18,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.agent.cleanup import clean_up
-from ldapslam.agent.ledger_folder import locked, make_folder, needs_ledgers
+from ldapslam.agent.ledger_folder import (
+    locked,
+    make_folder,
+    needs_ledgers,
+    note_alive,
+    note_begin,
+)
 from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.jobs.plan import AgentPlan
 
@@ -36,6 +44,16 @@ class RunLedgers:
         #: URI -> operation -> what the clean-up cost that server.
         self.operations: Operations = {}
         self._is_clean = folder is None
+
+    def note_begin(self, begun_s: float) -> None:
+        """No request is sent before that moment, in seconds since 1970."""
+        if self.folder is not None:
+            note_begin(self.folder, begun_s)
+
+    def note_alive(self) -> None:
+        """Requests may be under way now."""
+        if self.folder is not None:
+            note_alive(self.folder)
 
     def clean_up(self, tell: Callable[[int], None]) -> dict[str, Any]:
         """Remove what the run left, once; facts for the manifest. `tell` hears every

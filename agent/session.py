@@ -232,17 +232,18 @@ class AgentSession:
 
     async def _launch(self, run_id: str) -> None:
         settings = self.settings
-        prepare = engine_pb2.PrepareEngine(
-            run=self._assignments.pop(run_id),
-            agent=settings.name,
-            workers=settings.workers or 0,
-            realtime=settings.realtime,
-            ledger_folder=str(run_folder(self.spool.folder, run_id)),
-        )
+        assignment = self._assignments.pop(run_id)
         logs = settings.logs or self.spool.folder / "logs"
         # the name is the operator's own, the run's id the coordinator's: no path parts
         log_path = logs / f"engine-{Path(settings.name).name}-{Path(run_id).name}.log"
         try:
+            prepare = engine_pb2.PrepareEngine(
+                run=assignment,
+                agent=settings.name,
+                workers=settings.workers or 0,
+                realtime=settings.realtime,
+                ledger_folder=str(run_folder(self.spool.folder, run_id)),
+            )
             child = await EngineChild.launch(
                 prepare,
                 work=self._work,

@@ -4,6 +4,7 @@ children, what cannot be reached."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.cleanup import CleanUpReport, clean_up
+from ldapslam.agent.cleanup import LATE_ADDS_S, CleanUpReport, clean_up
 from ldapslam.agent.ledger_file import LedgerFile, State
 from ldapslam.agent.ledger_folder import locked
 from ldapslam.agent.run_ledgers import clean_up_aside
@@ -48,6 +49,7 @@ def prepare(
     *,
     uris: list[str] | None = None,
     begun_s: float | None = None,
+    ended_s: float | None = None,
 ) -> None:
     """The folder of a run that added these."""
     write_clean_up_plan(
@@ -58,6 +60,9 @@ def prepare(
         begun_s=time.time() if begun_s is None else begun_s,
     )
     (folder / "0-0-0.ledger").write_bytes(ledger_bytes(records))
+    with locked(folder):
+        if ended_s is not None:
+            os.utime(folder / "lock", (ended_s, ended_s))
 
 
 def clean(
@@ -117,6 +122,36 @@ def test_an_entry_in_doubt_that_is_older_than_the_run_stays(
     assert report.left == 1
     assert "before the run" in report.named[0]["reason"]
     admin.delete_s(own)
+
+
+@pytest.mark.parametrize("state", [State.SENT, State.TAKEN, State.ADDED])
+def test_an_entry_of_that_name_that_is_younger_than_the_run_stays(
+    lab: Lab, admin: Any, tmp_path: Path, state: State
+) -> None:
+    ended_s = time.time() - 2 * LATE_ADDS_S
+    own = f"ou=younger,{lab.people_dn}"
+    add(admin, own)
+    report = clean(
+        lab, tmp_path / "run", [(state, own)], begun_s=ended_s - 5, ended_s=ended_s
+    )
+    assert (report.deleted, report.left) == (0, 1)
+    assert "after the run" in report.named[0]["reason"]
+    admin.delete_s(own)
+
+
+def test_a_clean_up_that_comes_late_removes_what_is_the_runs(
+    lab: Lab, admin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(lab)
+    monkeypatch.setattr("ldapslam.agent.cleanup.LATE_ADDS_S", -BEFORE_S)
+    own = [f"ou=own.{n},{lab.people_dn}" for n in range(3)]
+    for name in own:
+        add(admin, name)
+    records = list(zip((State.ADDED, State.ADDED, State.SENT), own, strict=True))
+    ended_s = time.time() + BEFORE_S  # less so many seconds: just over
+    report = clean(lab, tmp_path / "run", records, ended_s=ended_s)
+    assert (report.deleted, report.left) == (3, 0)
+    assert tree(lab) == before
 
 
 @pytest.fixture

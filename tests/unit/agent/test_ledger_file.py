@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from ldapslam.agent.ledger_folder import (
     entries_left,
     folders_left,
     locked,
+    note_alive,
+    note_begin,
     read_plan,
     run_folder,
 )
@@ -142,3 +145,21 @@ def test_identities_are_compared_as_names_are() -> None:
     assert same_dn("cn=Admin,dc=example,dc=com", "CN=admin, DC=example,dc=com")
     assert not same_dn("cn=admin,dc=example", "cn=other,dc=example")
     assert not same_dn("", "cn=admin,dc=example")
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "/", "a/.."])
+def test_an_id_that_is_no_name_has_no_folder(tmp_path: Path, run_id: str) -> None:
+    with pytest.raises(ConfigError):
+        run_folder(tmp_path, run_id)
+
+
+def test_a_run_is_over_at_its_last_sign_of_life(tmp_path: Path) -> None:
+    write_clean_up_plan(tmp_path, ["ldap://127.0.0.1"], begun_s=100.0)
+    assert read_plan(tmp_path).ended_s == 100.0
+    with locked(tmp_path):
+        os.utime(tmp_path / "lock", (110.0, 110.0))
+        note_begin(tmp_path, 105.0)
+    with locked(tmp_path):
+        assert (read_plan(tmp_path).begun_s, read_plan(tmp_path).ended_s) == (105, 110)
+        note_alive(tmp_path)
+    assert read_plan(tmp_path).ended_s > 1e9

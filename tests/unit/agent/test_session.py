@@ -92,6 +92,25 @@ def test_only_an_engine_with_a_run_is_killed_when_the_agent_ends(
     assert asyncio.run(scenario()) == how
 
 
+def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(tmp_path: Path) -> None:
+    async def scenario() -> str:
+        with Spool(tmp_path) as spool:
+            session = AgentSession(AgentSettings("one", tmp_path), spool)
+            serving = asyncio.create_task(session.serve())
+            prepare = RunAssignment(run_id="..", orphan_grace_ns=10**12)
+            session.take_command(agent_pb2.Command(prepare=prepare))
+            await session.has_reports.wait()
+            assert not serving.done()
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            first = spool.first()
+            assert first is not None
+            return first[1].progress.failed.error_class
+
+    assert asyncio.run(scenario()) == "ConfigError"
+
+
 def test_an_agent_says_at_its_start_which_runs_left_entries(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
