@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ldapslam.jobs.explain import explain, field_hint
-from ldapslam.jobs.fault import Fault, did_you_mean, expected, one_of
+from ldapslam.jobs.fault import Fault, did_you_mean, expected, got, one_of
 from ldapslam.jobs.named_files import named_files
 from ldapslam.jobs.references import check_choices
 from ldapslam.jobs.tree import Finding, Path, Tree
@@ -101,7 +101,24 @@ def _made(
     if findings:
         return None
     try:
-        return job_type().expand(options, stream)
+        made: Any = job_type().expand(options, stream)
     except Fault as fault:
         tree.findings.append(Finding(where, fault))
         return None
+    except Exception as error:
+        defect = f"{type(error).__name__}: {error}"
+    else:
+        if isinstance(made, dict) and all(isinstance(key, str) for key in made):
+            return made
+        defect = f"expected keys of the stream, got {got(made)}"
+    tree.findings.append(Finding((*path, "type"), _defect(job_type, defect)))
+    return None
+
+
+def _defect(job_type: type[JobType[Any]], what: str) -> Fault:
+    """Of a type, which may be anybody's: the job may be right."""
+    where = f"{job_type.__module__}.{job_type.__qualname__}"
+    return Fault(
+        f"the job type {job_type.name!r} failed: {what}",
+        f"a defect of {where}: tell whoever wrote it",
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -300,3 +301,45 @@ def test_fault_that_a_type_raises_is_that_of_its_options() -> None:
     assert faults_of("from_list", {"bases": "refused"}) == [
         "streams[0].options: not this one"
     ]
+
+
+class Defective(JobType[Section]):
+    """A type with a defect."""
+
+    name: ClassVar[str] = "defective"
+    Options: ClassVar[type[Section]] = Section
+    makes: ClassVar[Any] = None
+
+    def expand(self, options: Section, stream: Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(self.makes, Exception):
+            raise self.makes
+        made: dict[str, Any] = self.makes
+        return made
+
+
+@pytest.mark.parametrize(
+    "makes", [KeyError("x"), None, [], {3: "x"}, RecursionError("too deep")]
+)
+def test_defect_of_a_type_is_a_fault_of_the_job(
+    makes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Defective, "makes", makes)
+    monkeypatch.setattr(
+        "ldapslam.jobs.types.expansion.job_types", lambda: {"defective": Defective}
+    )
+    (fault,) = faults_of("defective", {})
+    assert fault.startswith("streams[0].type: the job type 'defective' failed: ")
+
+
+@pytest.mark.parametrize("found", ["text", int, JobType, print])
+def test_what_is_no_type_is_left_out(
+    found: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    point = SimpleNamespace(name="odd", load=lambda: found)
+    monkeypatch.setattr(types, "entry_points", lambda group: [point])
+    job_types.cache_clear()
+    try:
+        assert "odd" not in job_types()
+    finally:
+        job_types.cache_clear()
+    assert "no JobType" in caplog.text
