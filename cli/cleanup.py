@@ -9,6 +9,7 @@ passed over, so it may be repeated.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +19,11 @@ from ldapslam.agent.ledger_folder import FOLDER, folders_left, locked, run_folde
 from ldapslam.cli.console import say
 from ldapslam.cli.local_fleet import SPOOLS
 from ldapslam.cli.serve import state_folder
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.jobs.errors import ConfigError, ExitCode
 
 Write = Callable[[str], None]
+
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 
 
 def clean_up_run(
@@ -30,8 +33,14 @@ def clean_up_run(
     result goes to `write`, what happens meanwhile to stderr."""
     folders = _find(run, spool, runs_folder)
     if not folders:
+        # a mistyped id has left nothing anywhere
+        if not _RUN_ID.fullmatch(Path(run).name) and not Path(run).is_dir():
+            raise ConfigError(
+                f"expected the id of a run, or the folder of its results, got {run!r}",
+                hint="the whole id, such as 20261231-235959-0f40ba",
+            )
         where = spool if spool is not None else f"{runs_folder} and the user's spools"
-        write(f"run {run}: no entries are left, as far as {where} tells")
+        write(f"run {run}: no entries are left, as far as can be seen in {where}")
         return ExitCode.PASS
     return max(_clean(folder, write) for folder in folders)
 
