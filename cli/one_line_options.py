@@ -18,7 +18,7 @@ from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import json_option
 from ldapslam.cli.options import set_option
 from ldapslam.cli.run import agents_option, out_option
-from ldapslam.jobs.controls import CONTROLS
+from ldapslam.jobs.controls import BARE_CONTROLS, CONTROLS
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 Options = dict[str, Any]
@@ -418,7 +418,8 @@ def _control(text: str) -> dict[str, Any] | str:
     if match is None:
         raise click.UsageError(
             f"-J: expected OID[:critical[:value]], got {text!r}: such as "
-            "1.2.840.113556.1.4.319:true or 2.16.840.1.113730.3.4.2"
+            "2.16.840.1.113730.3.4.2:true; without a value also by name: "
+            f"{', '.join(BARE_CONTROLS)}"
         )
     control: dict[str, Any] = {"oid": match[1]}
     if match[2]:

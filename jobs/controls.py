@@ -67,7 +67,7 @@ CONTROLS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 #: Controls that need no more than their name.
-_BARE = (
+BARE_CONTROLS = (
     "manage_dsa_it",
     "permissive_modify",
     "subentries",
@@ -326,7 +326,7 @@ class Control(Section):
     def _by_name(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        if value in _BARE:
+        if value in BARE_CONTROLS:
             return {value: True}
         if value in CONTROLS:
             example = cls.model_fields[value].examples
@@ -339,7 +339,7 @@ class Control(Section):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
-        return {"anyOf": [{"enum": list(_BARE)}, schema]}
+        return {"anyOf": [{"enum": list(BARE_CONTROLS)}, schema]}
 
     @checked
     def _goes_together(self) -> None:

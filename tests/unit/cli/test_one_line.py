@@ -312,6 +312,7 @@ USAGE = [
     (f"search {URI} {BASE} -r 5 --think-time 1s", "closed loop"),
     (f"search {URI} {BASE} -r 5 --rate-file rates.csv", "give one of them"),
     (f"search {URI} {BASE} -J x:true", "-J: expected OID"),
+    (f"search {URI} {BASE} -J paged", "by name: manage_dsa_it"),
     (f"modify {URI} {ENTRY}", "say what to modify"),
     (f"modify {URI} {ENTRY} --replace mail", "--replace: expected NAME=TEXT"),
     (f"modify {URI} {ENTRY} --increment n=x", "--increment: expected NAME=N"),
