@@ -77,7 +77,8 @@ class ForkedSearch(PythonJob):
         self._filter.begin(client.random, client.number, client.total)
 
     def run(self, client: Client) -> None:
-        arguments = ["-b", self._base.next(), self._filter.next()]
+        # --: a filter or an attribute is never taken for an option
+        arguments = ["-b", self._base.next(), "--", self._filter.next()]
         command = [*self._command, *arguments, *self.options.get("attributes", ())]
         with client.operation("search") as operation:
             self._search(client, operation, command)

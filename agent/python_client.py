@@ -152,8 +152,10 @@ class ClientProcess:
         )
         reporter = threading.Thread(target=self._report, name="reporter", daemon=True)
         reporter.start()
-        with contextlib.suppress(RunStopped):
+        try:
             self._run(job)
+        except RunStopped as error:
+            self._check_stopped(error)
         self._idle.set()
         self._send("idle")
         self._closed.wait()
@@ -163,6 +165,16 @@ class ClientProcess:
             self._client.count_request("unbind")
         self._disconnect()
         self._send("ended", dict(self._client._requests))
+
+    def _check_stopped(self, error: RunStopped) -> None:
+        """RunAborted when it is the class's own: a client less is a load of its own."""
+        is_over = time.monotonic_ns() >= self._end_ns
+        if not is_over and not self._client._stopping.is_set():
+            raise RunAborted(
+                f"{self._settings.class_path!r} raised RunStopped before the load was "
+                "over",
+                hint="`return` ends a session; only `count` ends a stream early",
+            ) from error
 
     # Before the load.
 

@@ -183,7 +183,9 @@ class Operation:
             client._recorder.give_up(UNRESOLVED, done_ns)
             return
         else:
-            code = self._last_code if self._last_code in _SUCCESS_CODES else 0
+            # the class may have dealt with a result code; that nothing came it cannot
+            is_kept = self._last_code in (*_SUCCESS_CODES, TIME_OUT, *_LOST)
+            code = self._last_code if is_kept else 0
         if self.result_code is not None:
             code = self.result_code
         if code < 0:

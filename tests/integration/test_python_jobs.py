@@ -166,6 +166,7 @@ def test_operations_of_job_and_class_must_be_the_same(lab: Lab, tmp_path: Path) 
         ("RaisesInRun", "ValueError: not within an operation (python_jobs.py:"),
         ("Nests", "an operation is begun within another one"),
         ("RecordsOther", "operation 'other' is not declared"),
+        ("Resigns", "raised RunStopped before the load was over"),
     ],
 )
 def test_a_class_that_fails_under_load_ends_the_run_and_is_named(

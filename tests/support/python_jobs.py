@@ -9,7 +9,7 @@ import time
 
 import ldap
 
-from ldapslam.agent.python_job import Client, PythonJob
+from ldapslam.agent.python_job import Client, PythonJob, RunStopped
 
 #: Attributes that the searches below ask for.
 _ATTRIBUTES = ["cn"]
@@ -95,3 +95,12 @@ class Probe(PythonJob):
 
 class NoJob:
     operations = ("find", "miss")
+
+
+class Resigns(Lookups):
+    """Takes itself for stopped after its first search."""
+
+    def run(self, client: Client) -> None:
+        with client.operation("find"):
+            client.connection.search_ext_s(self.options["base"], ldap.SCOPE_BASE)
+        raise RunStopped
