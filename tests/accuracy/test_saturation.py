@@ -2,8 +2,8 @@
 """A saturated client is always called INVALID, one that is not never: fifty runs each.
 
 Saturated: asked for ten times what a client can send, or sharing its CPU with eight
-busy processes while the server has one for itself. Not saturated: a tenth of what it can do,
-or less.
+busy processes while the server has one for itself. Not saturated: a tenth of what it
+can do, or less.
 """
 
 from __future__ import annotations
