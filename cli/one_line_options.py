@@ -122,7 +122,8 @@ _LOAD: _Options = (
     click.option(
         "--rate-file",
         metavar="FILE",
-        help="Open loop: rates over time, of a CSV file or one of searchrate's.",
+        help="Open loop: rates over time, of a CSV file or one of searchrate's; its "
+        "0.75x are multiples of -r.",
     ),
     click.option(
         "--in-flight",
@@ -358,8 +359,6 @@ def _put_stream(job: ComposedJob, given: Options) -> None:
 
 def _put_load(job: ComposedJob, given: Options) -> None:
     load = ("streams", 0, "load")
-    if given["rate"] is not None and given["rate_file"] is not None:
-        raise click.UsageError("-r and --rate-file: give one of them")
     if given["rate"] is None and given["rate_file"] is None:
         for name in ("arrivals", "in_flight"):
             if given[name] is not None:
@@ -377,7 +376,7 @@ def _put_load(job: ComposedJob, given: Options) -> None:
         )
     if given["rate"] is not None:
         job.put((*load, "open", "rate"), _rate(given["rate"]), "-r")
-    else:
+    if given["rate_file"] is not None:
         job.put((*load, "open", "stages", "file"), given["rate_file"], "--rate-file")
     if given["arrivals"] is not None:
         job.put((*load, "open", "arrivals"), given["arrivals"], "--arrivals")

@@ -114,6 +114,19 @@ def test_a_file_of_rates_makes_stages(capsys: pytest.CaptureFixture[str]) -> Non
     assert len(opened.segments(20_000_000_000)) >= 2
 
 
+def test_multiples_in_a_file_of_rates_are_of_the_rate(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rates = tmp_path / "rates"
+    rates.write_text("format=rate-and-duration\nEND HEADER\n50,1s\n1.5x,9s\n")
+    job = job_of(f"search {URI} {BASE} --rate-file {rates} -r 100", capsys)
+    opened = job.streams[0].load.open
+    assert opened is not None
+    assert opened.rate is not None
+    assert opened.rate.per_s == 100
+    assert len(opened.segments(10_000_000_000)) >= 2
+
+
 def test_a_count_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     job = job_of(f"delete {URI} {ENTRY} -n 1000", capsys)
     assert job.streams[0].count == 1000
@@ -310,7 +323,6 @@ USAGE = [
     (f"search {URI} {BASE} --arrivals poisson", "it needs -r"),
     (f"search {URI} {BASE} --in-flight 2", "it needs -r"),
     (f"search {URI} {BASE} -r 5 --think-time 1s", "closed loop"),
-    (f"search {URI} {BASE} -r 5 --rate-file rates.csv", "give one of them"),
     (f"search {URI} {BASE} -J x:true", "-J: expected OID"),
     (f"search {URI} {BASE} -J paged", "by name: manage_dsa_it"),
     (f"modify {URI} {ENTRY}", "say what to modify"),
