@@ -7,6 +7,7 @@ requests is its first, when a stream starts and ends is written down here, once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ldapslam.jobs.model import Job, Stream
@@ -39,7 +40,12 @@ def report_plan(job: Job) -> dict[str, Any]:
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     compiled = {operation.name: operation for operation in planned.operations}
-    first = {planned.operations[script.steps[0][0]].name for script in planned.scripts}
+    #: Operation that begins a session -> how often it is sent in one.
+    first: dict[str, int] = {}
+    for script in planned.scripts:
+        numbers = [number for number, _ in script.steps]
+        name = planned.operations[numbers[0]].name
+        first[name] = max(first.get(name, 0), numbers.count(numbers[0]))
     return {
         "name": planned.name,
         "target": planned.target,
@@ -76,12 +82,15 @@ def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | N
     }
 
 
-def _operation(operation: OperationPlan | None, first: set[str]) -> dict[str, Any]:
+def _operation(
+    operation: OperationPlan | None, first: Mapping[str, int]
+) -> dict[str, Any]:
     if operation is None:
         return {}  # of a stream that the engine does not drive
     return {
         "success_codes": list(operation.success_codes),
         "expected_codes": list(operation.expected_codes),
         "is_first": operation.name in first,
+        "per_session": first.get(operation.name, 1),
         "is_paged": operation.cookie_variable != NO_VARIABLE,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -53,30 +53,57 @@ class Evidence:
         return {stream["name"]: stream for stream in self.run.plan.get("streams", ())}
 
     def sessions_of(self, stream: str) -> int:
-        """Begun, or dropped; each page of a paged search counts like a session, so that
-        this may be too many, never too few."""
-        first = {
-            operation["name"]
-            for operation in self.streams[stream].get("operations", ())
-            if operation.get("is_first", True)
-        }
-        return sum(
-            totals.whole["scheduled"] - totals.whole["substituted"]
-            for key, totals in self.collected.operations.items()
-            if key[0] == stream and key[1] in first
-        )
+        """Begun, or dropped; each page of a paged search counts like a session, and so
+        does each operation of a Python class: this may be too many, never too few."""
+        return sum(count for _, count in self._first_requests(stream))
+
+    def _first_requests(self, stream: str) -> Iterator[tuple[Mapping[str, Any], int]]:
+        """The operations that begin sessions, and how many of each were due."""
+        for operation in self.streams[stream].get("operations", ()):
+            totals = self.collected.operations.get((stream, operation["name"]))
+            if totals is not None and operation.get("is_first", True):
+                counts = totals.whole
+                yield operation, counts["scheduled"] - counts["substituted"]
 
     def is_short(self, stream: str) -> bool:
         """Has it a count that was not reached?"""
         count = self.streams[stream].get("count")
         return count is not None and self.sessions_of(stream) < count
 
+    def may_be_short(self, stream: str) -> bool:
+        """Is it not certain that a count was reached? It is when its agents have ended
+        before the plan did, or when no session can have counted twice."""
+        planned = self.streams[stream]
+        count: int | None = planned.get("count")
+        if count is None or self._all_ended_early(stream):
+            return self.is_short(stream)
+        sessions = 0
+        for operation, requests in self._first_requests(stream):
+            if operation.get("is_paged") or planned.get("engine") == "python":
+                return True
+            sessions += -(-requests // operation.get("per_session", 1))
+        return sessions < count
+
+    def _all_ended_early(self, stream: str) -> bool:
+        planned = len(self.plan.intervals)
+        drivers = [
+            agent.final_index
+            for agent in self.collected.agents.values()
+            if stream in agent.streams
+        ]
+        return bool(drivers) and all(
+            final is not None and final < planned for final in drivers
+        )
+
     def window_of(self, stream: str) -> Window:
         """When the stream was at work."""
         planned = self.streams.get(stream, {})
         totals = self.collected.streams.get(stream, StreamTotals())
         is_short = stream in self.streams and self.is_short(stream)
-        return window_of(planned, totals, self.collected, is_short=is_short)
+        window = window_of(planned, totals, self.collected, is_short=is_short)
+        if stream in self.streams and self.may_be_short(stream):
+            return replace(window, elapsed_s=None)
+        return window
 
     def was_through_before(self, stream: str) -> bool:
         """Did it come to an end of its own before the measure phase?"""

@@ -100,9 +100,10 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if evidence.was_through_before(name)
     ]
     lines += [
-        f"stream {name} did not reach its count: its total time is not known"
+        f"stream {name} {_shortfall(evidence, name)} its count: its total time is not "
+        "known"
         for name in evidence.streams
-        if evidence.is_short(name)
+        if evidence.may_be_short(name)
     ]
     lines += _notes_of_sessions(evidence)
     lines += _notes_of_replays(evidence)
@@ -157,6 +158,10 @@ def _notes_of_sessions(evidence: Evidence) -> list[str]:
         if key in evidence.paged:
             lines.append(f"{title}: each page is a request with times of its own")
     return lines
+
+
+def _shortfall(evidence: Evidence, stream: str) -> str:
+    return "did not reach" if evidence.is_short(stream) else "may not have reached"
 
 
 def _unanswered_note(operation: str, number: int) -> str:

@@ -45,7 +45,7 @@ def client_of(recorder: Recorder) -> Client:
         access=NOBODY,
         request_timeout_s=1.0,
         seed="1",
-        operations={"find": 0},
+        operations={"find": 0, "search": 1},
         recorder=recorder,
         is_measured=lambda intended_ns: True,
     )

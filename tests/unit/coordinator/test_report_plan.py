@@ -64,6 +64,7 @@ def test_a_closed_stream() -> None:
                 "success_codes": [0],
                 "expected_codes": [32],
                 "is_first": True,
+                "per_session": 1,
                 "is_paged": False,
             }
         ],
@@ -102,11 +103,12 @@ def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
   operations:
     - name: login
       sequence:
-        - {bind: {dn: "uid=a,dc=example,dc=com", password: secret}}
+        - {bind: {dn: "uid=a,dc=example,dc=com", password: secret}, repeat: 3}
         - search: {base: "dc=example,dc=com", filter: "(uid=*)", page_size: 100}
         - unbind: {}
 """
     )["operations"]
     assert [one["kind"] for one in operations] == ["bind", "search", "unbind"]
     assert [one["is_first"] for one in operations] == [True, False, False]
+    assert [one["per_session"] for one in operations] == [3, 1, 1]
     assert [one["is_paged"] for one in operations] == [False, True, False]

@@ -157,6 +157,34 @@ def test_a_stream_that_the_runs_end_finds_short_of_its_count_has_no_total_time()
     )
 
 
+@pytest.mark.parametrize(
+    ("stream_plan", "operation_plan", "is_known"),
+    [
+        ({}, {}, True),
+        ({}, {"per_session": 2}, False),
+        ({}, {"is_paged": True}, False),
+        ({"engine": "python"}, {}, False),
+    ],
+    ids=["one each", "repeated", "paged", "a class"],
+)
+def test_a_count_that_may_not_be_reached_leaves_no_total_time(
+    stream_plan: dict[str, Any], operation_plan: dict[str, Any], is_known: bool
+) -> None:
+    """Where a session may have sent more than one of what is counted."""
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, Scenario()))
+    sent = operation(summary, "writers.modify").totals["scheduled"]
+    planned = {"name": "modify", "kind": "modify", **operation_plan}
+    writers = {"count": sent, "operations": [planned], **stream_plan}
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, Scenario(streams={"writers": writers})))
+    assert (stream(summary, "writers").window.elapsed_s is not None) is is_known
+    assert is_known is not any(
+        note.startswith("stream writers may not have reached its count")
+        for note in summary.notes
+    )
+
+
 def test_a_stream_may_be_through_before_the_measure_phase() -> None:
     # the measure phase begins after 3 s
     scenario = Scenario(streams={"writers": {"end_ns": 2 * NS_PER_S}}, thresholds=())
