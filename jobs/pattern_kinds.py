@@ -45,6 +45,9 @@ SUPPORTED = (
     "[gauss:lo-hi], [hot:lo-hi:share:fraction], [unique], [name]"
 )
 _HINT = f"known patterns: {SUPPORTED}; a bracket itself is [[ or ]]"
+#: What `[word]` may be that is no name.
+_WORDS = ("timestamp", "unique", "uuid")
+_NO_NAMES = "a name is made by `let`, or by a `capture` in a step before"
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -316,7 +319,13 @@ def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
             f"{got(shown)}: values are not read over the network",
             "download the file and name it: [file:PATH]",
         )
-    hint = did_you_mean(word, [*_KINDS, *names])
+    # a word alone is a name more often than a pattern that lacks its arguments
+    is_bare = ":" not in shown
+    hint = did_you_mean(word, [*(_WORDS if is_bare else _KINDS), *names])
     if not hint.startswith("did"):
-        hint = f"known names: {', '.join(sorted(names))}; {_HINT}" if names else _HINT
+        hint = _HINT
+        if names:
+            hint = f"known names: {', '.join(sorted(names))}; {_HINT}"
+        elif is_bare:
+            hint = f"{_NO_NAMES}; {_HINT}"
     return Fault(f"unknown pattern or name {word!r} in {got(shown)}", hint)

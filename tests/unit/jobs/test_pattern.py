@@ -190,6 +190,12 @@ def test_unknown_name_is_told_with_the_nearest(text: str, hint: str) -> None:
     assert str(caught.value.hint).startswith(hint)
 
 
+def test_without_names_their_making_is_told() -> None:
+    with pytest.raises(Fault, match="unknown pattern or name 'who'") as caught:
+        parse_pattern("[who]", {})
+    assert str(caught.value.hint).startswith("a name is made by `let`")
+
+
 def test_reference_is_to_the_very_pattern_that_it_counts() -> None:
     first, dash, second, _, third, fourth = parse_pattern(
         "[1-5]-[1-5]=[ref:2][ref:1]"
