@@ -165,6 +165,18 @@ replace(struct slam_conn *conn, uint64_t now_ns)
     slam_connector_submit(worker->config.connector, &conn->link, connect_ns);
 }
 
+/* A connection that is to be replaced is so when its last session is over. */
+static void
+replace_when_idle(struct slam_conn *conn, uint64_t now_ns)
+{
+    if (!conn->up || !conn->retiring ||
+        conn->free_count + conn->timed_out < conn->flow->stream->in_flight)
+        return;
+    if (!conn->unbound)
+        say_unbind(conn);
+    replace(conn, now_ns);
+}
+
 void
 slam_channel_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_ns)
 {
@@ -174,12 +186,7 @@ slam_channel_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_n
         conn->retiring = true;
         slam_channel_offer(conn, received_ns);
     }
-    if (conn->up && conn->retiring &&
-        conn->free_count + conn->timed_out == flow->stream->in_flight) {
-        if (!conn->unbound)
-            say_unbind(conn);
-        replace(conn, done_ns);
-    }
+    replace_when_idle(conn, done_ns);
     if (flow->stream->trace) {
         slam_replay_free(conn, flow->stream->open ? received_ns : done_ns);
     } else if (flow->stream->open) {
@@ -256,6 +263,8 @@ slam_channel_expire(struct slam_flow *flow, uint64_t now_ns)
         /* a connection on which nothing answers any more is given up */
         if (++conn->timed_out == flow->stream->in_flight)
             slam_channel_lose(conn);
+        else
+            replace_when_idle(conn, now_ns);
     }
 }
 
@@ -276,7 +285,7 @@ slam_channel_give_up(struct slam_flow *flow)
             if (conn->slots[j].state == SLAM_SLOT_BLOCKED)
                 slam_flow_op_record(flow, conn->slots[j].op, conn->slots[j].measured)
                     ->dropped++;
-        if (conn->up)
+        if (conn->up && !conn->unbound)
             say_unbind(conn);
         conn->up = false;
     }
