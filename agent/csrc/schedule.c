@@ -145,10 +145,10 @@ slam_schedule_slot_free(struct slam_flow *flow)
     while (flow->backlog_len > 0 && flow->usable_slots > 0) {
         struct slam_arrival arrival = flow->backlog[flow->backlog_head];
 
-        flow->backlog_head = (flow->backlog_head + 1) % flow->backlog_cap;
-        flow->backlog_len--;
         if (!send_arrival(flow, &arrival))
             return;
+        flow->backlog_head = (flow->backlog_head + 1) % flow->backlog_cap;
+        flow->backlog_len--;
     }
 }
 
