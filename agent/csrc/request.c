@@ -154,6 +154,12 @@ slam_request_send_again(struct slam_slot *slot)
     uint8_t *end = worker->pdu + worker->pdu_len;
     size_t len;
 
+    if (conn->waits_for_write) {
+        /* answered before the directory had all of the request */
+        slam_flow_stream_record(flow)->protocol_errors++;
+        slam_channel_lose(conn);
+        return;
+    }
     slot->message_id = next_message_id(conn, (uint32_t)(slot - conn->slots));
     len = slam_op_encode(op->op, slam_session_states(flow, slot->op), &draw,
                          worker->scratch, slot->message_id, end);
@@ -167,7 +173,11 @@ slam_request_abandon(struct slam_slot *slot, uint32_t op)
     struct slam_conn *conn = slot->conn;
     struct slam_flow *flow = conn->flow;
     struct slam_worker *worker = flow->worker;
-    const struct slam_draw draw = {.message_id_of_previous = slot->message_id};
+    const struct slam_draw draw = {.rng = &flow->values_rng,
+                                   .share = &flow->share,
+                                   .variables =
+                                       slam_flow_session(flow, slot)->variables,
+                                   .message_id_of_previous = slot->message_id};
     uint8_t *end = worker->pdu + worker->pdu_len;
     struct slam_op_record *record;
     size_t len;
@@ -186,7 +196,10 @@ slam_request_abandon(struct slam_slot *slot, uint32_t op)
     len = slam_op_encode(flow->stream->ops[op].op, slam_session_states(flow, op), &draw,
                          worker->scratch,
                          next_message_id(conn, (uint32_t)(slot - conn->slots)), end);
-    return transmit(conn, end - len, len);
+    if (!transmit(conn, end - len, len))
+        return false;
+    slam_channel_offer(conn, slot->sent_ns);
+    return true;
 }
 
 void
@@ -224,7 +237,9 @@ flush(struct slam_conn *conn)
     for (uint32_t i = 0; i < conn->flow->stream->in_flight && conn->up; i++)
         if (conn->slots[i].state == SLAM_SLOT_BLOCKED && !conn->waits_for_write)
             slam_request_send(&conn->slots[i]);
-    if (conn->up && conn->flow->stream->open && !conn->flow->stream->trace) {
+    if (conn->up && conn->flow->stream->trace) {
+        slam_replay_free(conn, slam_clock_mono_ns());
+    } else if (conn->up && conn->flow->stream->open) {
         slam_channel_offer(conn, slam_clock_mono_ns());
         slam_schedule_slot_free(conn->flow);
     }

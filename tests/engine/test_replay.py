@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from support.engine import (
     run,
     stream,
 )
-from support.fake_ldap import FakeLdap, Peer, Request, answer
+from support.fake_ldap import FakeLdap, Peer, Request, answer, ldap_result, message
 
 SEARCH, UNBIND = list(KINDS).index("search"), list(KINDS).index("unbind")
 
@@ -208,6 +210,30 @@ def test_a_lost_connection_goes_on_with_the_next_request(tmp_path: Path) -> None
     result.assert_balanced()
     assert result.count("unresolved", operation=SEARCH) == 1
     assert result.count("succeeded", operation=SEARCH) == 9
+
+
+def test_connection_answered_before_it_has_taken_a_request_goes_on(
+    tmp_path: Path,
+) -> None:
+    long = [
+        replace(operation, filter=f"(uid={'x' * 1_000_000})")
+        for operation in session(0, [k * MS for k in range(12)], None).operations
+    ]
+    made = scheduled([Session(0, None, True, long)], Pace(0, S))
+
+    def answer_unread(peer: Peer) -> bool:
+        assert isinstance(peer.stream, socket.socket)
+        # what is not read fills the sockets; a connection's first messageID is 16
+        peer.stream.recv(1, socket.MSG_PEEK)
+        for message_id in range(16, 28):
+            peer.send(message(message_id, 0x65, ldap_result(0)))
+            time.sleep(0.02)
+        return True
+
+    with FakeLdap(answer, on_connect=answer_unread) as server:
+        result = run(replaying(server.uri, made, tmp_path), duration_ns=5 * S)
+    result.assert_balanced()
+    assert result.count("succeeded", operation=SEARCH) == 12
 
 
 def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
