@@ -216,8 +216,10 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     if (e->state != NEW)
         return say(err, err_len, SLAM_ESTATE, "prepare is called once");
     for (size_t i = 0; i < e->stream_count; i++) {
-        if (e->streams[i].script_count == 0)
-            return say(err, err_len, SLAM_EINVAL, "a stream has no operations");
+        const char *fault = slam_stream_fault(&e->streams[i]);
+
+        if (fault)
+            return say(err, err_len, SLAM_EINVAL, fault);
         rc = slam_replay_open(&e->streams[i], err, err_len);
         if (rc != SLAM_OK)
             return rc;

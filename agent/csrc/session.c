@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
 
+#include "clock.h"
 #include "request.h"
 
 #include <string.h>
@@ -180,26 +181,6 @@ slam_session_states(const struct slam_flow *flow, uint32_t op)
     return states;
 }
 
-/* The script that fills a ledger. */
-static const struct slam_script *
-filling_script(const struct slam_stream *stream, uint32_t ledger)
-{
-    for (size_t i = 0; i < stream->script_count; i++) {
-        const struct slam_step *step = &stream->steps[stream->scripts[i].first_step];
-
-        for (;; step++) {
-            const struct slam_op_extras *extras = stream->ops[step->op].extras;
-
-            if (extras && extras->ledger_put != SLAM_NO_VARIABLE &&
-                extras->ledger_take == SLAM_NO_VARIABLE && extras->ledger == ledger)
-                return &stream->scripts[i];
-            if (step->last)
-                break;
-        }
-    }
-    return NULL;
-}
-
 /* There is no entry left to take: the session adds one instead; a session that is on
  * its way already ends. */
 static void
@@ -207,12 +188,12 @@ substitute(struct slam_slot *slot, const struct slam_op_extras *extras)
 {
     struct slam_flow *flow = slot->conn->flow;
     const struct slam_stream *stream = flow->stream;
-    const struct slam_script *script = filling_script(stream, extras->ledger);
+    const struct slam_script *script = slam_stream_filling(stream, extras->ledger);
     bool is_first = slot->step == 0 || stream->steps[slot->step - 1].last;
 
     slam_flow_op_record(flow, slot->op, slot->measured)->substituted++;
-    if (!is_first || !script) {
-        slam_session_unanswered(slot, slot->intended_ns);
+    if (!is_first) {
+        slam_session_unanswered(slot, slam_clock_mono_ns());
         return;
     }
     slot->step = (uint16_t)script->first_step;
@@ -387,7 +368,7 @@ slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *
     struct slam_bytes in;
     int rc;
 
-    if (!session || !session->sasl || (code != 0 && code != SASL_BIND_IN_PROGRESS))
+    if (!op->extras->mechanism || (code != 0 && code != SASL_BIND_IN_PROGRESS))
         return false;
     if (!slam_content_credentials(message->at, message->len, &in)) {
         session->sasl_failed = true;
@@ -496,16 +477,18 @@ slam_session_go_on(struct slam_slot *slot, const struct slam_stream_op *op,
         slam_request_finish(slot, received_ns, done_ns);
         return;
     }
-    if (!session->has_more) {
-        /* what came before its abandon request was sent needs none */
-        if (op->extras && !op->extras->awaits)
-            slot->step++;
-        if (steps[slot->step].last) {
-            slam_request_finish(slot, received_ns, done_ns);
-            return;
-        }
-        slot->step++;
+    if (session->has_more) {
+        send_step(slot, done_ns); /* its pause was before the first page */
+        return;
     }
+    /* what came before its abandon request was sent needs none */
+    if (op->extras && !op->extras->awaits)
+        slot->step++;
+    if (steps[slot->step].last) {
+        slam_request_finish(slot, received_ns, done_ns);
+        return;
+    }
+    slot->step++;
     enter(slot, done_ns);
 }
 

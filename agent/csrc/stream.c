@@ -168,7 +168,7 @@ slam_stream_init(struct slam_stream *s, const struct slam_stream_config *c, char
                               .connect_spacing_ns = c->connect_spacing_ns,
                               .variable_count = c->variables,
                               .ledger_count = c->ledgers,
-                              .has_sessions = c->variables > 0};
+                              .has_sessions = c->variables > 0 || c->ledgers > 0};
     if (fault)
         return say(err, err_len, SLAM_EINVAL, fault);
     if (copy_texts(s, c) != SLAM_OK)
@@ -284,7 +284,7 @@ template_create(const struct slam_template *t, struct slam_feeds *feeds,
 
 static int
 copy_lets(struct slam_op_extras *extras, const struct slam_operation_config *c,
-          struct slam_feeds *feeds, char *err, size_t err_len)
+          uint32_t variables, struct slam_feeds *feeds, char *err, size_t err_len)
 {
     extras->lets = calloc(c->let_count + 1, sizeof(*extras->lets));
     if (!extras->lets)
@@ -300,6 +300,9 @@ copy_lets(struct slam_op_extras *extras, const struct slam_operation_config *c,
         if (slam_op_max_text(let->text) > SLAM_VARIABLE_MAX)
             return say(err, err_len, SLAM_EINVAL,
                        "the text of a variable may be longer than 2044 bytes");
+        if (slam_op_variable_count(let->text) > variables)
+            return say(err, err_len, SLAM_EINVAL,
+                       "a let has a variable that the stream does not have");
     }
     return SLAM_OK;
 }
@@ -335,8 +338,9 @@ needs_extras(const struct slam_operation_config *c)
 }
 
 static int
-extras_create(const struct slam_operation_config *c, struct slam_feeds *feeds,
-              struct slam_op_extras **out, char *err, size_t err_len)
+extras_create(const struct slam_operation_config *c, uint32_t variables,
+              struct slam_feeds *feeds, struct slam_op_extras **out, char *err,
+              size_t err_len)
 {
     struct slam_op_extras *extras = calloc(1, sizeof(*extras));
     int rc = extras ? SLAM_OK : SLAM_ENOMEM;
@@ -358,7 +362,7 @@ extras_create(const struct slam_operation_config *c, struct slam_feeds *feeds,
     extras->ledger_put = c->ledger_put;
     extras->ledger_take = c->ledger_take;
     extras->ledger_order = c->ledger_order;
-    return copy_lets(extras, c, feeds, err, err_len);
+    return copy_lets(extras, c, variables, feeds, err, err_len);
 }
 
 static void
@@ -395,7 +399,7 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
         return say(err, err_len, SLAM_EINVAL, fault);
     rc = template_create(&c->request, feeds, &op.op, err, err_len);
     if (rc == SLAM_OK && needs_extras(c))
-        rc = extras_create(c, feeds, &op.extras, err, err_len);
+        rc = extras_create(c, s->variable_count, feeds, &op.extras, err, err_len);
     if (rc == SLAM_OK && slam_op_variable_count(op.op) > s->variable_count)
         rc = say(err, err_len, SLAM_EINVAL,
                  "a request has a variable that the stream does not have");
@@ -488,4 +492,44 @@ slam_stream_add_script(struct slam_stream *s, uint32_t weight,
     if (count > 1)
         s->has_sessions = true;
     return SLAM_OK;
+}
+
+static bool
+fills(const struct slam_stream *s, const struct slam_script *script, uint32_t ledger)
+{
+    for (const struct slam_step *step = &s->steps[script->first_step];; step++) {
+        const struct slam_op_extras *extras = s->ops[step->op].extras;
+
+        if (extras && extras->ledger_take != SLAM_NO_VARIABLE)
+            return false;
+        if (extras && extras->ledger_put != SLAM_NO_VARIABLE &&
+            extras->ledger == ledger)
+            return true;
+        if (step->last)
+            return false;
+    }
+}
+
+const struct slam_script *
+slam_stream_filling(const struct slam_stream *s, uint32_t ledger)
+{
+    for (size_t i = 0; i < s->script_count; i++)
+        if (fills(s, &s->scripts[i], ledger))
+            return &s->scripts[i];
+    return NULL;
+}
+
+const char *
+slam_stream_fault(const struct slam_stream *s)
+{
+    if (s->script_count == 0)
+        return "a stream has no operations";
+    for (size_t i = 0; i < s->step_count; i++) {
+        const struct slam_op_extras *extras = s->ops[s->steps[i].op].extras;
+
+        if (extras && extras->ledger_take != SLAM_NO_VARIABLE &&
+            !slam_stream_filling(s, extras->ledger))
+            return "no script adds to a ledger before it takes from one";
+    }
+    return NULL;
 }

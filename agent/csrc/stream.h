@@ -134,6 +134,14 @@ int slam_stream_add_script(struct slam_stream *stream, uint32_t weight,
                            const struct slam_step_config *steps, size_t step_count,
                            char *err, size_t err_len);
 
+/* The script that a session runs in place of one that finds a ledger empty: it adds to
+ * the ledger before it takes out of any. NULL: there is none. */
+const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
+                                              uint32_t ledger);
+
+/* What is wrong with the stream as a whole, or NULL. */
+const char *slam_stream_fault(const struct slam_stream *stream);
+
 /* Fills in a stream from its configuration, whose texts and tables are copied. Either
  * way, slam_stream_destroy may be called. */
 int slam_stream_init(struct slam_stream *stream,

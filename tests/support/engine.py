@@ -43,6 +43,7 @@ COUNTERS = (
     "unresolved",
     "timed_out",
     "abandoned",
+    "substituted",
     "requests",
     "entries",
     "references",
@@ -225,7 +226,7 @@ class Result:
                 name: self.count(name, stream=stream, operation=operation)
                 for name in COUNTERS
             }
-            assert n["scheduled"] == n["sent"] + n["dropped"], n
+            assert n["scheduled"] == n["sent"] + n["dropped"] + n["substituted"], n
             ended = n["completed"] + n["timed_out"] + n["unresolved"] + n["abandoned"]
             assert n["sent"] == ended, n
             assert n["completed"] == n["succeeded"] + n["expected"] + n["failed"], n

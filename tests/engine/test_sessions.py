@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions where their ways cross: with time-outs, replaced connections, empty ledgers,
+binds before searches. No client stops, and no request is counted twice or never."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.engine import (
+    MS,
+    Result,
+    S,
+    literal,
+    nested,
+    open_stream,
+    run,
+    search,
+    source,
+    stream,
+    uniform,
+    value,
+    variable,
+)
+from support.fake_ldap import (
+    BIND_REQUEST,
+    SEARCH_REQUEST,
+    FakeLdap,
+    Peer,
+    Request,
+    answer,
+    page,
+    result,
+    tlv,
+    with_controls,
+)
+
+_MESSAGE_ID = 14
+
+
+def ended(settings: dict[str, Any], duration_ns: int = 500 * MS) -> Result:
+    outcome = run(settings, duration_ns=duration_ns, grace_ns=200 * MS)
+    outcome.assert_balanced()
+    return outcome
+
+
+def add(**changes: Any) -> dict[str, Any]:
+    """Adds the DN in variable 0, which it draws."""
+    return {
+        "name": "add",
+        "response_tag": 0x69,
+        "program": nested(0x68, nested(0x04, value(0)), literal(b"\x30\x00")),
+        "values": [variable(0)],
+        "lets": [(0, literal(b"cn=") + value(0), [uniform(0, 10**9)])],
+        **changes,
+    }
+
+
+def delete(**changes: Any) -> dict[str, Any]:
+    """Deletes the DN in variable 0."""
+    return {
+        "name": "delete",
+        "response_tag": 0x6B,
+        "program": nested(0x4A, value(0)),
+        "values": [variable(0)],
+        **changes,
+    }
+
+
+def with_ledgers(uri: str, folder: Path, count: int, **changes: Any) -> dict[str, Any]:
+    return stream(uri, variables=1, ledgers=count, ledger_folder=str(folder), **changes)
+
+
+# -- connections -----------------------------------------------------------------------
+
+
+def test_worn_connection_whose_last_request_times_out_is_replaced() -> None:
+    def first_is_never_answered(peer: Peer, request: Request) -> bool:
+        return peer.requests == 1 or answer(peer, request)
+
+    with FakeLdap(first_is_never_answered) as server:
+        outcome = ended(
+            open_stream(
+                server.uri,
+                200,
+                connections=1,
+                in_flight=2,
+                reconnect_operations=2,
+                request_timeout_ns=50 * MS,
+                max_backlog=1000,
+            ),
+            duration_ns=S,
+        )
+    assert outcome.count("timed_out") == outcome.count("succeeded") >= 4
+    assert outcome.stream_count("disconnects") == 0
+
+
+# -- binds -----------------------------------------------------------------------------
+
+
+def test_search_after_a_sasl_bind_is_none() -> None:
+    bind = {
+        "name": "bind",
+        "response_tag": 0x61,
+        "program": nested(
+            BIND_REQUEST,
+            literal(b"\x02\x01\x03\x04\x00"),
+            nested(0xA3, literal(tlv(0x04, b"PLAIN")), nested(0x04, value(0))),
+        ),
+        "values": [variable(2)],
+        "lets": [(0, literal(b"user"), []), (1, literal(b"pencil"), [])],
+        "sasl": ("PLAIN", 0, 1, -1, 2),
+    }
+    with FakeLdap(answer) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                variables=4,
+                think_time_ns=5 * MS,
+                operations=[bind, search(captures=[(3, b"")])],
+                scripts=[(1, [(0, 0), (1, 0)])],
+            )
+        )
+    assert outcome.count("failed", operation=1) == 0
+    assert outcome.count("succeeded", operation=1) >= 4
+
+
+# -- pages -----------------------------------------------------------------------------
+
+
+def test_pause_is_before_a_paged_search_and_not_before_each_page() -> None:
+    pages = 20
+
+    def twenty_pages(peer: Peer, request: Request) -> bool:
+        if request.tag != SEARCH_REQUEST or not request.controls:
+            return answer(peer, request)
+        following = b"" if peer.requests % (pages + 1) == 0 else b"more"
+        return peer.send(with_controls(result(request), page(following)))
+
+    paged = search(cookie_variable=0)
+    paged["program"] += nested(0xA0, nested(0x30, nested(0x04, value(1))))
+    paged["values"] = [*paged["values"], variable(0)]
+    with FakeLdap(twenty_pages) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                connections=1,
+                variables=1,
+                operations=[search(), paged],
+                scripts=[(1, [(0, 0), (1, 100 * MS)])],
+            ),
+            duration_ns=S,
+        )
+    assert outcome.count("succeeded", operation=1) >= 3 * pages
+
+
+# -- abandons --------------------------------------------------------------------------
+
+
+def test_abandon_draws_what_its_controls_have() -> None:
+    abandon = {
+        "name": "abandon",
+        "response_tag": 0,
+        "program": nested(0x50, value(0))
+        + nested(
+            0xA0,
+            nested(
+                0x30,
+                literal(tlv(0x04, b"1.2.3.4")),
+                nested(0x04, value(1), value(2)),
+            ),
+        ),
+        "values": [source(_MESSAGE_ID), uniform(10, 99), variable(0)],
+        "action": "abandon",
+    }
+    awaited_not = search(
+        awaits=False, captures=[], lets=[(0, literal(b"of the session"), [])]
+    )
+
+    with FakeLdap(lambda peer, request: True) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                variables=1,
+                operations=[awaited_not, abandon],
+                scripts=[(1, [(0, 0), (1, MS)])],
+            )
+        )
+        controls = [r.controls for r in server.requests if r.tag == 0x50]
+    assert outcome.count("succeeded", operation=1) >= 4
+    assert controls
+    assert all(c.endswith(b"of the session") for c in controls)
+
+
+# -- ledgers ---------------------------------------------------------------------------
+
+
+def test_script_that_needs_an_entry_first_does_not_fill_its_ledger(
+    tmp_path: Path,
+) -> None:
+    # each of the two needs what the other one adds
+    scripts = [(1, [(0, 0), (1, 0)]), (1, [(2, 0), (3, 0)])]
+    with FakeLdap(answer) as server, pytest.raises(ValueError, match="ledger"):
+        run(
+            with_ledgers(
+                server.uri,
+                tmp_path,
+                2,
+                operations=[
+                    delete(ledger=0, ledger_take=0),
+                    add(ledger=1, ledger_put=0),
+                    delete(ledger=1, ledger_take=0),
+                    add(ledger=0, ledger_put=0),
+                ],
+                scripts=scripts,
+            )
+        )
+
+
+def test_ledger_that_nothing_fills_is_refused(tmp_path: Path) -> None:
+    with FakeLdap(answer) as server, pytest.raises(ValueError, match="ledger"):
+        run(
+            with_ledgers(
+                server.uri, tmp_path, 1, operations=[delete(ledger=0, ledger_take=0)]
+            )
+        )
+
+
+def test_session_that_finds_the_ledger_empty_at_a_later_step_ends(
+    tmp_path: Path,
+) -> None:
+    # the second delete of a session finds nothing: two are taken, one is put
+    with FakeLdap(answer) as server:
+        outcome = ended(
+            with_ledgers(
+                server.uri,
+                tmp_path,
+                1,
+                think_time_ns=MS,
+                operations=[
+                    add(ledger=0, ledger_put=0),
+                    delete(ledger=0, ledger_take=0),
+                ],
+                scripts=[(1, [(0, 0), (1, 0), (1, 0)])],
+            )
+        )
+    adds = outcome.count("succeeded", operation=0)
+    assert outcome.count("succeeded", operation=1) == adds >= 4
+    assert outcome.count("substituted", operation=1) == adds
+
+
+def test_ledger_that_no_operation_uses_is_no_harm(tmp_path: Path) -> None:
+    with FakeLdap(answer) as server:
+        outcome = ended(
+            stream(
+                server.uri,
+                think_time_ns=MS,
+                ledgers=1,
+                ledger_folder=str(tmp_path),
+            )
+        )
+    assert outcome.count("succeeded") >= 4
+
+
+# -- variables -------------------------------------------------------------------------
+
+
+def test_text_of_a_variable_that_the_stream_does_not_have_is_refused() -> None:
+    operation = search(lets=[(0, value(0), [variable(40_000)])])
+    with pytest.raises(ValueError, match="variable"):
+        run(stream("ldap://localhost", variables=1, operations=[operation]))
