@@ -390,10 +390,10 @@ slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *
 
 static void
 settle_ledger(struct slam_flow *flow, struct slam_session *session,
-              const struct slam_stream_op *op, int32_t code, enum slam_outcome outcome)
+              const struct slam_stream_op *op, int32_t code)
 {
     struct slam_ledger *ledger = flow->ledgers[op->extras->ledger];
-    bool done = outcome == SLAM_SUCCEEDED;
+    bool done = code == 0; /* a success that the job does not expect is one here */
     /* A directory may say so of an entry that is there, and of one it has renamed
      * (389-DS 2.3.1 does, when another write replaces the parent): both DNs stay in
      * doubt. */
@@ -457,7 +457,7 @@ slam_session_answered(struct slam_slot *slot, const struct slam_stream_op *op,
     if (extras->cookie != SLAM_NO_VARIABLE)
         outcome = turn_page(session, extras, outcome, message);
     if (session->has_taken || session->has_intended)
-        settle_ledger(flow, session, op, code, outcome);
+        settle_ledger(flow, session, op, code);
     return outcome;
 }
 

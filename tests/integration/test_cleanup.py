@@ -114,6 +114,20 @@ def test_a_run_removes_what_it_added(lab: Lab, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "spool").exists()
 
 
+def test_what_a_run_added_against_its_expectation_is_removed_too(
+    lab: Lab, tmp_path: Path
+) -> None:
+    before = tree(lab)
+    job = write_job(tmp_path, lab, "1s")
+    unexpected = "      - weight: 4\n        expect: [entryAlreadyExists]\n"
+    job.write_text(job.read_text().replace("      - weight: 4\n", unexpected))
+    done = ldapslam("run", job, "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert tree(lab) == before
+    facts = clean_up_facts(tmp_path / "out")
+    assert facts["deleted"] == facts["entries"] > 0
+
+
 def test_a_run_that_is_cancelled_removes_what_it_added(
     lab: Lab, tmp_path: Path
 ) -> None:
