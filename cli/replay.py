@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from ldapslam.agent.spool import private
 from ldapslam.cli.composed_job import ComposedJob
 from ldapslam.cli.console import put, say
 from ldapslam.cli.one_line import run_composed
@@ -275,8 +276,10 @@ def explain_replay(job: Job, number: int, log: Log | None = None) -> Schedule:
 
 
 def _write(path: Path, content: bytes) -> None:
+    """For the owner's eyes: a log has the names of people."""
     try:
-        path.write_bytes(content)
+        with open(path, "wb", opener=private) as file:
+            file.write(content)
     except OSError as error:
         raise ConfigError(
             f"{str(path)!r} cannot be written: {error.strerror}",

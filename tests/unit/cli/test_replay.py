@@ -70,6 +70,12 @@ def test_an_analysis_goes_to_a_file_or_to_stdout(
     assert "name yours with -H URI" in captured.err
 
 
+def test_what_an_analysis_writes_is_for_its_owner(tmp_path: Path) -> None:
+    assert ldapslam(f"replay analyse slapd-2.5.log -H {URI} -o made.yaml") == 0
+    written = [path for path in tmp_path.iterdir() if not path.is_symlink()]
+    assert [path.stat().st_mode & 0o777 for path in written] == [0o600]
+
+
 def test_check_says_what_of_a_log_is_replayed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
