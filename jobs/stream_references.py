@@ -136,6 +136,7 @@ def _names(requests: list[RawRequest], path: Path) -> Iterator[Finding]:
 def _others(requests: list[RawRequest]) -> Iterator[Finding]:
     """Operations that name another one of their stream."""
     adds = [request.name for request in requests if request.kind == "add"]
+    filled = _filled(requests)
     plain = {request.name: request for request in requests if not request.is_step}
     for request in requests:
         of = request.body.get("of")
@@ -147,6 +148,12 @@ def _others(requests: list[RawRequest]) -> Iterator[Finding]:
             if adds:
                 hint = did_you_mean(of, adds, "add operations")
             fault = Fault(f"the stream has no add operation {of!r}", hint)
+            yield Finding(where, fault)
+        elif request.kind in _ENTRY_KINDS and of not in filled:
+            fault = Fault(
+                f"{of!r} comes after a step that takes an entry: there would be none",
+                "put the add before it, or outside the sequence",
+            )
             yield Finding(where, fault)
         elif request.kind == "abandon":
             other = plain.get(of)
@@ -165,6 +172,19 @@ def _others(requests: list[RawRequest]) -> Iterator[Finding]:
                     f"{what} cannot be abandoned", "name a search (RFC 4511 4.11)"
                 )
                 yield Finding(where, fault)
+
+
+def _filled(requests: list[RawRequest]) -> set[str]:
+    """Adds that a session comes to without an entry: they are what begins."""
+    taking: set[Path] = set()
+    names: set[str] = set()
+    for request in requests:
+        session = request.path[:-2] if request.is_step else request.path
+        if request.kind in _ENTRY_KINDS and isinstance(request.body.get("of"), str):
+            taking.add(session)
+        elif request.kind == "add" and session not in taking:
+            names.add(request.name)
+    return names
 
 
 #: Operations that cannot be abandoned, or of which one would not know the outcome.
