@@ -251,7 +251,11 @@ def _streams(summary: Summary) -> tuple[Block, ...]:
 
 
 def _expected_only(summary: Summary) -> tuple[str, ...]:
-    names = [one.title for one in summary.operations if one.times_of == "expected"]
+    names = [
+        one.title
+        for one in summary.operations
+        if one.times_of == "expected" and one.has_responses
+    ]
     if not names:
         return ()
     return (

@@ -384,3 +384,21 @@ def test_its_result_follows_the_schema_and_its_charts_can_be_drawn(
     places = document(summary).charts()
     assert draw(summary, places).keys() == {place.name for place in places}
     assert "The first 8 of 9 operations." in places[0].description
+
+
+def test_what_has_no_response_is_not_said_to_expect_no_success(
+    summary: Summary,
+) -> None:
+    streams = tuple(
+        replace(
+            stream,
+            operations=tuple(
+                replace(one, kind="unbind") if one.times_of == "expected" else one
+                for one in stream.operations
+            ),
+        )
+        for stream in summary.streams
+    )
+    said = render_text(document(replace(summary, streams=streams)))
+    assert "no success is expected" in render_text(document(summary))
+    assert "no success is expected" not in said
