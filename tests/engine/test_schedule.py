@@ -62,8 +62,10 @@ def test_constant_arrivals_follow_their_schedule_to_one(
 
 def test_ramp_up_begins_gently(responder: Responder) -> None:
     # 2000/s after a ramp of 400 ms: N(200 ms) = 2000 * 0.2^2 / 0.8 = 100, N(400) = 400
+    rate = 2000 / S
+    profile = [(0, 400 * MS, 0.0, rate, 0.0), (0, 200 * MS, rate, rate, 0.0)]
     outcome = run(
-        open_stream(responder.uri, 2000), duration_ns=600 * MS, ramp_up_ns=400 * MS
+        open_stream(responder.uri, 2000, profile=profile), duration_ns=600 * MS
     )
     scheduled = [
         sum(row["scheduled"] for row in snapshot["operations"])
