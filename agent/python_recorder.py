@@ -79,6 +79,14 @@ class Request:
     entries: int = 0
     references: int = 0
 
+    @property
+    def could_send_ns(self) -> int:
+        return max(self.intended_ns, self.slot_free_ns)
+
+    @property
+    def send_lag_ns(self) -> int:
+        return self.sent_ns - self.could_send_ns
+
 
 @dataclass(slots=True)
 class OperationFigures:
@@ -198,11 +206,10 @@ class Recorder:
             figures.counts["completed"] += 1
             figures.result_codes[code if 0 <= code < 128 else -1] += 1
             self._times(record, request, outcome, received_ns)
-            could_send_ns = max(request.intended_ns, request.slot_free_ns)
-            record.record(request, outcome, SEND_LAG, request.sent_ns - could_send_ns)
+            record.record(request, outcome, SEND_LAG, request.send_lag_ns)
             record.record(request, outcome, RECEIVE_LAG, done_ns - received_ns)
             if self._is_open:
-                wait_ns = could_send_ns - request.intended_ns
+                wait_ns = request.could_send_ns - request.intended_ns
                 record.record(request, outcome, BACKLOG_WAIT, wait_ns)
             record.stream["stamps_missing"] += 1
             record.done(done_ns)
@@ -216,7 +223,9 @@ class Recorder:
             if request is None:
                 return False
             self._close(self._active, request, _GIVEN_UP[outcome])
-            self._times(self._active, request, outcome, now_ns)
+            record = self._active
+            self._times(record, request, outcome, now_ns)
+            record.record(request, outcome, SEND_LAG, request.send_lag_ns)
             return True
 
     @staticmethod

@@ -55,6 +55,7 @@ count_unanswered(struct slam_slot *slot, enum slam_outcome outcome)
     slam_histogram_record(&h[SLAM_RESPONSE_TIME],
                           slam_since_ns(now_ns, slot->intended_ns));
     slam_histogram_record(&h[SLAM_SERVICE_TIME], slam_since_ns(now_ns, slot->sent_ns));
+    slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
 }
 
 /* -- loss -- */

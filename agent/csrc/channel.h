@@ -19,6 +19,16 @@ slam_since_ns(uint64_t later_ns, uint64_t earlier_ns)
     return later_ns > earlier_ns ? later_ns - earlier_ns : 0;
 }
 
+/* From when the slot's request could have been sent. */
+static inline uint64_t
+slam_send_lag_ns(const struct slam_slot *slot)
+{
+    bool waited = slot->slot_free_ns > slot->intended_ns;
+
+    return slam_since_ns(slot->sent_ns,
+                         waited ? slot->slot_free_ns : slot->intended_ns);
+}
+
 /* The slot's request is in flight now, or no longer: the flow's list by time of
  * sending. */
 static inline void

@@ -270,8 +270,6 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     struct slam_flow *flow = conn->flow;
     struct slam_op_record *record = slam_flow_op_record(flow, slot->op, slot->measured);
     uint64_t received = received_ns(slot, done_ns);
-    bool waited = slot->slot_free_ns > slot->intended_ns;
-    uint64_t could_send = waited ? slot->slot_free_ns : slot->intended_ns;
     uint32_t counted =
         (uint32_t)code < SLAM_RESULT_CODES ? (uint32_t)code : SLAM_RESULT_CODES;
     enum slam_outcome outcome = op->outcomes[counted];
@@ -292,11 +290,11 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
                           slam_since_ns(received, slot->intended_ns));
     slam_histogram_record(&h[SLAM_SERVICE_TIME],
                           slam_since_ns(received, slot->sent_ns));
-    slam_histogram_record(&h[SLAM_SEND_LAG], slam_since_ns(slot->sent_ns, could_send));
+    slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
     slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
     if (flow->stream->open)
         slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
-                              slam_since_ns(could_send, slot->intended_ns));
+                              slam_since_ns(slot->slot_free_ns, slot->intended_ns));
     slam_flow_stream_record(flow)->last_completion_ns = done_ns;
     slam_channel_answered(flow, slot);
     if (flow->sessions)

@@ -125,6 +125,7 @@ def test_without_a_response_the_times_go_up_to_when_it_was_given_up(
     assert figures.operations[0, True].counts[counter] == 1
     assert value_ms(figures, RESPONSE_TIME, outcome) == 50
     assert value_ms(figures, SERVICE_TIME, outcome) == 49
+    assert value_ms(figures, SEND_LAG, outcome) == 1
 
 
 def test_a_response_after_the_request_was_given_up_is_late_and_counts_once() -> None:
