@@ -4,6 +4,10 @@ binds before searches. No client stops, and no request is counted twice or never
 
 from __future__ import annotations
 
+import random
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from support.engine import (
     MS,
     Result,
     S,
+    Source,
     literal,
     nested,
     open_stream,
@@ -31,6 +36,7 @@ from support.fake_ldap import (
     Peer,
     Request,
     answer,
+    entry,
     page,
     result,
     tlv,
@@ -69,6 +75,45 @@ def delete(**changes: Any) -> dict[str, Any]:
     }
 
 
+def sasl_bind(first: int) -> dict[str, Any]:
+    """By PLAIN; user, password and credentials in three variables from `first` on."""
+    return {
+        "name": "bind",
+        "response_tag": 0x61,
+        "program": nested(
+            BIND_REQUEST,
+            literal(b"\x02\x01\x03\x04\x00"),
+            nested(0xA3, literal(tlv(0x04, b"PLAIN")), nested(0x04, value(0))),
+        ),
+        "values": [variable(first + 2)],
+        "lets": [
+            (first, literal(b"user"), []),
+            (first + 1, literal(b"pencil"), []),
+        ],
+        "sasl": ("PLAIN", first, first + 1, -1, first + 2),
+    }
+
+
+def paged_search(cookie: int) -> dict[str, Any]:
+    """A search whose only control is, for brevity, the cookie."""
+    paged = search(cookie_variable=cookie)
+    paged["program"] += nested(0xA0, nested(0x30, nested(0x04, value(1))))
+    paged["values"] = [*paged["values"], variable(cookie)]
+    return paged
+
+
+def unanswered(
+    action: str, program: bytes, values: Sequence[Source] = ()
+) -> dict[str, Any]:
+    return {
+        "name": action,
+        "response_tag": 0,
+        "program": program,
+        "values": [*values],
+        "action": action,
+    }
+
+
 def with_ledgers(uri: str, folder: Path, count: int, **changes: Any) -> dict[str, Any]:
     return stream(uri, variables=1, ledgers=count, ledger_folder=str(folder), **changes)
 
@@ -101,18 +146,7 @@ def test_worn_connection_whose_last_request_times_out_is_replaced() -> None:
 
 
 def test_search_after_a_sasl_bind_is_none() -> None:
-    bind = {
-        "name": "bind",
-        "response_tag": 0x61,
-        "program": nested(
-            BIND_REQUEST,
-            literal(b"\x02\x01\x03\x04\x00"),
-            nested(0xA3, literal(tlv(0x04, b"PLAIN")), nested(0x04, value(0))),
-        ),
-        "values": [variable(2)],
-        "lets": [(0, literal(b"user"), []), (1, literal(b"pencil"), [])],
-        "sasl": ("PLAIN", 0, 1, -1, 2),
-    }
+    bind = sasl_bind(0)
     with FakeLdap(answer) as server:
         outcome = ended(
             stream(
@@ -139,9 +173,7 @@ def test_pause_is_before_a_paged_search_and_not_before_each_page() -> None:
         following = b"" if peer.requests % (pages + 1) == 0 else b"more"
         return peer.send(with_controls(result(request), page(following)))
 
-    paged = search(cookie_variable=0)
-    paged["program"] += nested(0xA0, nested(0x30, nested(0x04, value(1))))
-    paged["values"] = [*paged["values"], variable(0)]
+    paged = paged_search(0)
     with FakeLdap(twenty_pages) as server:
         outcome = ended(
             stream(
@@ -160,21 +192,16 @@ def test_pause_is_before_a_paged_search_and_not_before_each_page() -> None:
 
 
 def test_abandon_draws_what_its_controls_have() -> None:
-    abandon = {
-        "name": "abandon",
-        "response_tag": 0,
-        "program": nested(0x50, value(0))
-        + nested(
-            0xA0,
-            nested(
-                0x30,
-                literal(tlv(0x04, b"1.2.3.4")),
-                nested(0x04, value(1), value(2)),
-            ),
+    abandon = unanswered("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)])
+    abandon["program"] += nested(
+        0xA0,
+        nested(
+            0x30,
+            literal(tlv(0x04, b"1.2.3.4")),
+            nested(0x04, value(1), value(2)),
         ),
-        "values": [source(_MESSAGE_ID), uniform(10, 99), variable(0)],
-        "action": "abandon",
-    }
+    )
+    abandon["values"] += [uniform(10, 99), variable(0)]
     awaited_not = search(
         awaits=False, captures=[], lets=[(0, literal(b"of the session"), [])]
     )
@@ -271,3 +298,83 @@ def test_text_of_a_variable_that_the_stream_does_not_have_is_refused() -> None:
     operation = search(lets=[(0, value(0), [variable(40_000)])])
     with pytest.raises(ValueError, match="variable"):
         run(stream("ldap://localhost", variables=1, operations=[operation]))
+
+
+# -- everything at once ----------------------------------------------------------------
+
+
+class Moody:
+    """Answers as a rule. Else it closes, resets, keeps silent, answers twice, is slow,
+    knows no such object; and a paged search has a few pages."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+
+    def __call__(self, peer: Peer, request: Request) -> bool:
+        with self._lock:
+            mood = self._random.random()
+        if mood < 0.01:
+            return peer.reset()
+        if mood < 0.03 or request.tag == 0x50:
+            return mood < 0.02 or request.tag == 0x50
+        if mood < 0.04:
+            return peer.send(result(request, 32))
+        if mood < 0.05:
+            return peer.send(2 * result(request))
+        if mood < 0.06:
+            time.sleep(0.02)
+        if request.controls and mood < 0.6:
+            last = with_controls(result(request), page(b"more"))
+            return peer.send(entry(request) + last)
+        return answer(peer, request)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_session_is_lost_for_ever_or_counted_twice(
+    tmp_path: Path, seed: int
+) -> None:
+    operations = [
+        search(),
+        search(awaits=False),
+        unanswered("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)]),
+        unanswered("unbind", literal(b"\x42\x00")),
+        add(ledger_put=0),
+        delete(ledger_take=0, ledger_order="random"),
+        sasl_bind(1),
+        paged_search(4),
+        search(captures=[(5, b"")]),
+    ]
+    sessions: list[list[tuple[int, int]]] = [
+        [(0, 0)],
+        [(1, 0), (2, 3 * MS)],
+        [(0, 0), (8, 2 * MS), (3, MS)],
+        [(4, 0)],
+        [(5, 0)],
+        [(6, 0), (8, 0)],
+        [(7, 0), (0, MS)],
+        [(4, 0), (5, MS), (5, 0)],
+        [(0, 0), (1, 0), (2, 0), (0, MS)],
+    ]
+    with FakeLdap(Moody(seed)) as server:
+        outcome = run(
+            (open_stream(server.uri, 600) if seed % 2 else stream(server.uri))
+            | {
+                "max_backlog": 300,
+                "in_flight": 1,
+                "variables": 6,
+                "ledgers": 1,
+                "ledger_folder": str(tmp_path),
+                "operations": operations,
+                "scripts": [(1, steps) for steps in sessions],
+                "request_timeout_ns": 60 * MS,
+                "reconnect_operations": 7 if seed > 1 else 0,
+            },
+            duration_ns=S,
+            grace_ns=500 * MS,
+            workers=2,
+        )
+    outcome.assert_balanced()
+    sent = [sum(row["sent"] for row in s["operations"]) for s in outcome.snapshots]
+    assert all(sent[:10]), "all clients stand still"
+    assert sum(outcome.count("succeeded", operation=n) > 0 for n in range(9)) == 9
