@@ -130,6 +130,10 @@ class _Writer:
         uris = list(self._wishes.uris)
         yield from tree_lines({"job": self._wishes.name})
         yield from tree_lines({"targets": {"directory": uris}})
+        yield from comment_lines(
+            "Connections are anonymous: the log has no passwords. For an identity:"
+        )
+        yield '# bind: {dn: "cn=loader,dc=example,dc=com", password: {env: PASSWORD}}'
         yield from tree_lines({"run": run_section(seconds)})
 
     def _stream(self, name: str, operations: Sequence[_Operation]) -> Iterator[str]:

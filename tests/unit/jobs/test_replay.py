@@ -7,6 +7,7 @@ import io
 import random
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -173,6 +174,13 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
     assert len(segments) >= 15
     assert segments[2].a * S == pytest.approx(20, rel=0.7)
     assert segments[15].a * S == pytest.approx(200, rel=0.3)
+
+
+def test_the_made_job_shows_where_an_identity_goes() -> None:
+    made = statistical_job(analyse(log_of(session(0, [search(0), search(S)]))), WISHES)
+    assert '\n# bind: {dn: "cn=loader,dc=example,dc=com"' in made.text
+    [stream] = load(replace(made, text=made.text.replace("# bind:", "bind:"))).streams
+    assert stream.name
 
 
 def test_words_become_a_feed_that_keeps_how_often_each_came() -> None:
