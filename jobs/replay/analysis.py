@@ -167,7 +167,7 @@ def _add(groups: dict[tuple[object, ...], Group], operation: Operation) -> None:
 
 
 def _rate(log: Log, total: int) -> Rate:
-    duration_ns = max(log.duration_ns, 1)
+    duration_ns = log.duration_ns or NS_PER_S
     mean = total * NS_PER_S / duration_ns
     step_ns = max(NS_PER_S, math.ceil(duration_ns / _STEPS / NS_PER_S) * NS_PER_S)
     count = duration_ns // step_ns

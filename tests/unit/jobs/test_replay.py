@@ -176,6 +176,14 @@ def test_a_rate_that_changes_becomes_a_file_of_stages() -> None:
     assert segments[15].a * S == pytest.approx(200, rel=0.3)
 
 
+def test_a_log_of_one_moment_makes_a_job_that_loads() -> None:
+    made = statistical_job(analyse(log_of(session(0, [search(0)]))), WISHES)
+    [stream] = load(made).streams
+    assert stream.load.open is not None
+    assert stream.load.open.rate is not None
+    assert stream.load.open.rate.per_s == 1
+
+
 def test_the_made_job_shows_where_an_identity_goes() -> None:
     made = statistical_job(analyse(log_of(session(0, [search(0), search(S)]))), WISHES)
     assert '\n# bind: {dn: "cn=loader,dc=example,dc=com"' in made.text
