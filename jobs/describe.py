@@ -63,7 +63,7 @@ def describe(topic: str | None = None) -> str:
         if not chosen and wanted not in NOTATIONS:
             raise ConfigError(
                 f"the job file has no section {topic!r}",
-                hint=did_you_mean(wanted, [*known, *NOTATIONS], "sections"),
+                hint=did_you_mean(wanted, {*known, *NOTATIONS}, "sections"),
             )
     parts = [_section_text(path, section) for path, section in _once(chosen)]
     for name, doc in NOTATIONS.items():
