@@ -39,8 +39,9 @@ setup: $(STAMPS)/ldapslam-$(INSTALL) ## system packages, .venv, the engine's bui
 demo: setup ## a real measurement of a throw-away slapd, and its report
 	$(BIN)/ldapslam demo
 
+# Two at a time, by file: most of the time of most tests is waiting.
 test: check ctest ## the checkers and the tests; what CI runs
-	$(BIN)/pytest -m "not accuracy and not long"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not accuracy and not long"
 
 check: setup $(STAMPS)/dev ## formatting, lint, types, architecture, generated code
 	$(BIN)/ruff format --check .

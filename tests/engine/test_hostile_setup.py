@@ -320,7 +320,8 @@ def test_end_of_a_tls_session_is_the_end_of_its_connection(
         outcome = replaced(server, ca_file=str(authority.ca_file))
     lost = outcome.stream_count("disconnects")
     assert lost >= 4
-    assert outcome.count("unresolved") == lost
+    # and what was in flight when the run ended
+    assert lost <= outcome.count("unresolved") <= lost + 4
     assert outcome.count("timed_out") == 0
     assert outcome.count("succeeded") >= 5 * 4
     assert outcome.stream_count("connects") > 4

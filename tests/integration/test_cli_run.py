@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -365,11 +366,13 @@ def test_results_are_for_their_owner(lab: Lab, tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> None:
     job = write_job(tmp_path, lab, duration="60s")
-    scratch = tmp_path / "tmp"
-    scratch.mkdir()
-    with Running(
-        *("run", job, "--out", "here"), cwd=tmp_path, variables={"TMPDIR": f"{scratch}"}
-    ) as run:
+    # a short path: the coordinator's socket is below it
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Running(
+            *("run", job, "--out", "here"), cwd=tmp_path, variables={"TMPDIR": scratch}
+        ) as run,
+    ):
         run.wait_for_text(" measure ")
         pids = descendants(run.process.pid)
         assert len(pids) >= 3  # coordinator, agent, engine
@@ -377,7 +380,7 @@ def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> N
         run.wait()
         for pid in pids:
             wait_until_gone(pid)
-    assert not list(scratch.iterdir())
+        assert not list(Path(scratch).iterdir())
 
 
 def descendants(pid: int) -> list[int]:

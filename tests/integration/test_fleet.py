@@ -23,7 +23,7 @@ from ldapslam.jobs.errors import (
     RunNotFound,
     TargetUnreachable,
 )
-from ldapslam.proto.messages import build_version, error_of
+from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, error_of
 from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
@@ -287,7 +287,7 @@ def test_an_agent_of_another_version_is_refused(
     fleet.start_agent("old", build="0.0.1")
     assert fleet.wait_for_end("old") != 0
     log = (fleet.folder / "old.log").read_text()
-    assert "agent 'old' speaks protocol 1 (ldapslam 0.0.1)" in log
+    assert f"agent 'old' speaks protocol {PROTOCOL_VERSION} (ldapslam 0.0.1)" in log
     assert f"the coordinator protocol 1 (ldapslam {build_version()})" in log
     assert "old" not in fleet.agents()
 

@@ -79,7 +79,7 @@ def raising(error: BaseException) -> End:
         (raising(GeneratorExit()), 70),
         (lambda: "neither a code nor nothing", 70),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, int) else "end",
 )
 def test_each_end_has_its_exit_code(
     ending: Callable[..., int], end: End, code: int
