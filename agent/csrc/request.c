@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
 
+#include "bind.h"
 #include "channel.h"
 #include "clock.h"
 #include "replay.h"
@@ -376,8 +377,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         return false;
     if (slot->state == SLAM_SLOT_TIMED_OUT)
         complete_late(slot, done_ns);
-    else if (!op->extras ||
-             !slam_session_continue_bind(slot, op, pdu->result_code, content))
+    else if (!op->extras || !slam_bind_continue(slot, op, pdu->result_code, content))
         complete(slot, op, pdu->result_code, content, done_ns);
     return true;
 }

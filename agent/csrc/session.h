@@ -31,10 +31,6 @@ void slam_session_await_not(struct slam_slot *slot);
 void slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
                         const struct slam_bytes *message);
 
-/* A bind response: goes on with a SASL exchange. True when it is not over. */
-bool slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *op,
-                                int32_t code, const struct slam_bytes *message);
-
 /* The final response is there: settles captures, cookie, ledger. Returns the outcome,
  * which is a failure also where a later step lacks what it needs. */
 enum slam_outcome slam_session_answered(struct slam_slot *slot,

@@ -125,8 +125,8 @@ struct slam_stream {
     size_t scratch_len;   /* bytes that encoding needs */
 };
 
-/* Makes an operation or a script of the stream (stream.c). Both return 0, or a negative
- * slam_err with the reason in err, and then leave the stream as it was. */
+/* Makes an operation (stream.c) or a script (script.c) of the stream. Both return 0, or
+ * a negative slam_err with the reason in err, and then leave the stream as it was. */
 int slam_stream_add_operation(struct slam_stream *stream,
                               const struct slam_operation_config *config,
                               struct slam_feeds *feeds, char *err, size_t err_len);
