@@ -236,13 +236,21 @@ def _p99_ns(operations: Sequence[OperationTotals], metric: str) -> float | None:
 
 def _generator_saturated(evidence: Evidence) -> Rule:
     validity = evidence.validity
-    shares = {
-        f"{agent} {model} worker {number}": _saturated_share(totals)
+    workers = {
+        f"{agent} {model} worker {number}": totals
         for agent, seen in evidence.collected.agents.items()
         for (model, number), totals in seen.workers.items()
         if totals.wall_ns
     }
+    shares = {name: _saturated_share(totals) for name, totals in workers.items()}
     highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
+    if highest:
+        # more workers and agents help the one, a host without other work the other
+        worst = workers[max(shares, key=shares.__getitem__)]
+        observed += (
+            f": up to {worst.highest_busy_share:.0%} busy, "
+            f"{worst.highest_run_queue_share:.0%} waiting for a CPU"
+        )
     return Rule(
         "generator_saturated",
         "workers were not saturated",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The whole engine against the canned responder, in one process: what the sanitizers
- * watch. What is measured is the business of tests/engine and tests/accuracy. Its length
- * comes of one harness for all that a session may do. */
+ * watch. What is measured is the business of tests/engine and tests/accuracy. Its
+ * length comes of one harness for all that a session may do. */
 #include "clock.h"
 #include "engine.h"
 #include "responder.h"

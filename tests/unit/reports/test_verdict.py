@@ -179,7 +179,10 @@ CASES = [
     pytest.param(
         Scenario(),
         on_workers(run_queue=0.4),
-        {"generator_saturated": "100.0% of intervals (load1 closed worker 0)"},
+        {
+            "generator_saturated": "100.0% of intervals (load1 closed worker 0): "
+            "up to 39% busy, 40% waiting for a CPU"
+        },
         id="workers waited for a CPU",
     ),
     pytest.param(
