@@ -9,6 +9,7 @@ the server took to be there. With the limit passed it counts as timed out.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ import ldap
 from ldapslam.agent.ldap_access import connect, result_code_of
 from ldapslam.agent.python_job import TIME_OUT, Client, PythonJob
 from ldapslam.jobs.errors import BindRejected, TargetError
+
+_log = logging.getLogger(__name__)
 
 _NS_PER_S = 1e9
 
@@ -34,6 +37,7 @@ class WaitForDirectory(PythonJob):
         self._base = str(options.get("base", ""))
         self._limit_s = options["limit_ns"] / _NS_PER_S
         self._interval_s = options["interval_ns"] / _NS_PER_S
+        self._last_reason = ""
 
     def run(self, client: Client) -> None:
         deadline_s = time.monotonic() + self._limit_s
@@ -59,8 +63,10 @@ class WaitForDirectory(PythonJob):
         try:
             connection = connect(uri, client.access, note_request=client.count_request)
         except BindRejected as error:
+            self._say(str(error))
             return error.result_code
-        except TargetError:
+        except TargetError as error:
+            self._say(str(error))
             return -1
         try:
             client.count_request("search")
@@ -69,7 +75,15 @@ class WaitForDirectory(PythonJob):
             )
             return 0 if found else -1
         except ldap.LDAPError as error:
-            return result_code_of(error)
+            code = result_code_of(error)
+            self._say(f"{uri} answers {self._base!r} with result code {code}")
+            return code
         finally:
             client.count_request("unbind")
             connection.unbind_s()
+
+    def _say(self, reason: str) -> None:
+        """Into the engine's log, each reason once."""
+        if reason != self._last_reason:
+            _log.warning("still waiting: %s", reason)
+        self._last_reason = reason
