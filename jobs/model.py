@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -40,6 +40,7 @@ from ldapslam.jobs.sections import (
     PositiveDuration,
     Section,
     Text,
+    checked,
 )
 from ldapslam.jobs.sequence import Operation, needs_connection, sessions_of
 from ldapslam.jobs.thresholds import parse_threshold
@@ -104,8 +105,6 @@ class Run(Section):
 class Agents(Section):
     """Which agents take part. The load is the run's total, split exactly over them."""
 
-    exactly_one: ClassVar[tuple[str, ...]] = ("count", "all", "names", "labels")
-
     count: Count | None = Field(
         default=None, description="this many, whichever are free"
     )
@@ -116,8 +115,36 @@ class Agents(Section):
         default=None, min_length=1, description="these, by name"
     )
     labels: dict[Text, Text] | None = Field(
-        default=None, min_length=1, description="all that carry these labels"
+        default=None,
+        min_length=1,
+        description="those that carry these labels: all, or `count` of them",
     )
+    hosts: Count | None = Field(
+        default=None,
+        description="spread `count` evenly over so many hosts at least",
+    )
+    wait_ns: Duration = Field(
+        alias="wait",
+        default=0,
+        description="how long the run may wait for agents that are not there yet; 0: "
+        "it is refused at once",
+    )
+
+    @checked
+    def _check_choice(self) -> None:
+        ways = ("count", "all", "names", "labels")
+        given = [way for way in ways if getattr(self, way) is not None]
+        if len(given) != 1 and given != ["count", "labels"]:
+            raise Fault(
+                f"expected one of {', '.join(ways)}, or count with labels; "
+                f"got {' and '.join(given) or 'none'}",
+                "keep one" if given else "add count: N",
+            )
+        if self.hosts is not None and (self.count or 0) < self.hosts:
+            raise Fault(
+                f"{self.hosts} hosts need as many agents",
+                f"add `count: {self.hosts}`, or more",
+            )
 
 
 class PythonStream(Section):
@@ -322,6 +349,11 @@ class Job(Section):
         alias="orphan_grace",
         default=60 * NS_PER_S,
         description="how long agents keep up the load without their coordinator",
+    )
+    share_target: Flag = Field(
+        default=False,
+        description="whether other runs that say the same may load these servers "
+        "meanwhile",
     )
 
     #: The files that the job names; set by load.py, not part of the model.

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "run_id")
+    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "runs", "max_runs", "restricted", "host_id", "limits_json")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -24,7 +24,11 @@ class RegisterRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     HOST_FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
-    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNS_FIELD_NUMBER: _ClassVar[int]
+    RESTRICTED_FIELD_NUMBER: _ClassVar[int]
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_JSON_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     build: str
     name: str
@@ -32,8 +36,20 @@ class RegisterRequest(_message.Message):
     epoch: int
     labels: _containers.ScalarMap[str, str]
     host_facts_json: str
+    runs: _containers.RepeatedCompositeFieldContainer[RunPart]
+    max_runs: int
+    restricted: bool
+    host_id: str
+    limits_json: str
+    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunPart, _Mapping]]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., host_id: _Optional[str] = ..., limits_json: _Optional[str] = ...) -> None: ...
+
+class RunPart(_message.Message):
+    __slots__ = ("run_id", "state")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     run_id: str
-    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
+    state: str
+    def __init__(self, run_id: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
     __slots__ = ("session_id", "build", "heartbeat_interval_ns", "resumed")
@@ -98,14 +114,30 @@ class ClockSample(_message.Message):
     def __init__(self, agent_sent_mono_ns: _Optional[int] = ..., coordinator_received_mono_ns: _Optional[int] = ..., coordinator_sent_mono_ns: _Optional[int] = ..., agent_received_mono_ns: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("session_id", "last_command", "samples")
+    __slots__ = ("session_id", "last_command", "samples", "load")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_COMMAND_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     last_command: int
     samples: _containers.RepeatedCompositeFieldContainer[ClockSample]
-    def __init__(self, session_id: _Optional[str] = ..., last_command: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[ClockSample, _Mapping]]] = ...) -> None: ...
+    load: HostLoad
+    def __init__(self, session_id: _Optional[str] = ..., last_command: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[ClockSample, _Mapping]]] = ..., load: _Optional[_Union[HostLoad, _Mapping]] = ...) -> None: ...
+
+class HostLoad(_message.Message):
+    __slots__ = ("cpu_utilisation", "memory_available_bytes", "spool_free_bytes", "spool_bytes", "spool_reports")
+    CPU_UTILISATION_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_AVAILABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_REPORTS_FIELD_NUMBER: _ClassVar[int]
+    cpu_utilisation: float
+    memory_available_bytes: int
+    spool_free_bytes: int
+    spool_bytes: int
+    spool_reports: int
+    def __init__(self, cpu_utilisation: _Optional[float] = ..., memory_available_bytes: _Optional[int] = ..., spool_free_bytes: _Optional[int] = ..., spool_bytes: _Optional[int] = ..., spool_reports: _Optional[int] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("known", "received_mono_ns", "sent_mono_ns")

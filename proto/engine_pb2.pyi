@@ -7,14 +7,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EngineRequest(_message.Message):
-    __slots__ = ("prepare", "start", "stop")
+    __slots__ = ("prepare", "start", "stop", "lease")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     prepare: PrepareEngine
     start: StartEngine
     stop: StopEngine
-    def __init__(self, prepare: _Optional[_Union[PrepareEngine, _Mapping]] = ..., start: _Optional[_Union[StartEngine, _Mapping]] = ..., stop: _Optional[_Union[StopEngine, _Mapping]] = ...) -> None: ...
+    lease: ExtendLease
+    def __init__(self, prepare: _Optional[_Union[PrepareEngine, _Mapping]] = ..., start: _Optional[_Union[StartEngine, _Mapping]] = ..., stop: _Optional[_Union[StopEngine, _Mapping]] = ..., lease: _Optional[_Union[ExtendLease, _Mapping]] = ...) -> None: ...
 
 class PrepareEngine(_message.Message):
     __slots__ = ("run", "agent", "workers", "realtime", "files_folder", "ledger_folder")
@@ -41,6 +43,12 @@ class StartEngine(_message.Message):
 class StopEngine(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ExtendLease(_message.Message):
+    __slots__ = ("until_mono_ns",)
+    UNTIL_MONO_NS_FIELD_NUMBER: _ClassVar[int]
+    until_mono_ns: int
+    def __init__(self, until_mono_ns: _Optional[int] = ...) -> None: ...
 
 class EngineEvent(_message.Message):
     __slots__ = ("ready", "started", "snapshot", "finished", "failed", "cleaning_up")

@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ldapslam.proto import agent_pb2 as ldapslam_dot_proto_dot_agent__pb2
 from ldapslam.proto import common_pb2 as ldapslam_dot_proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dldapslam/proto/operator.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/common.proto\"\xef\x01\n\x10SubmitJobRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\r\n\x05\x62uild\x18\x02 \x01(\t\x12\x10\n\x08job_file\x18\x03 \x01(\t\x12\x10\n\x08job_text\x18\x04 \x01(\x0c\x12\x11\n\toverrides\x18\x05 \x03(\t\x12\x37\n\x05\x66iles\x18\x06 \x03(\x0b\x32(.ldapslam.v1.SubmitJobRequest.FilesEntry\x12\x14\n\x0csubmitted_by\x18\x07 \x01(\t\x1a,\n\nFilesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\" \n\x0eSubmitJobReply\x12\x0e\n\x06run_id\x18\x01 \x01(\t\" \n\x0fListRunsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"5\n\rListRunsReply\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.ldapslam.v1.RunStatus\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"!\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"8\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63\x61ncelled_by\x18\x02 \x01(\t\"\x13\n\x11ListAgentsRequest\"!\n\x0f\x46\x65tchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\" \n\rFetchRunChunk\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\"\x97\x02\n\tRunStatus\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x14\n\x0cstate_detail\x18\x04 \x01(\t\x12%\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x14.ldapslam.v1.Failure\x12\x15\n\rsubmitted_utc\x18\x06 \x01(\t\x12\x14\n\x0csubmitted_by\x18\x07 \x01(\t\x12\x0e\n\x06t0_utc\x18\x08 \x01(\t\x12\x14\n\x0c\x66inished_utc\x18\t \x01(\t\x12\x0e\n\x06\x61gents\x18\n \x03(\t\x12\x12\n\nplanned_ns\x18\x0b \x01(\x04\x12%\n\x06\x65vents\x18\x0c \x03(\x0b\x32\x15.ldapslam.v1.RunEvent\"6\n\x08RunEvent\x12\x0e\n\x06\x61t_utc\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\"\x96\x01\n\tRunUpdate\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x16.ldapslam.v1.RunStatusH\x00\x12/\n\x07\x66igures\x18\x02 \x01(\x0b\x32\x1c.ldapslam.v1.IntervalFiguresH\x00\x12&\n\x05\x65vent\x18\x03 \x01(\x0b\x32\x15.ldapslam.v1.RunEventH\x00\x42\x06\n\x04kind\"\xc3\x01\n\x0fIntervalFigures\x12\r\n\x05index\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\t\x12\x10\n\x08start_ns\x18\x03 \x01(\x03\x12\x0e\n\x06\x65nd_ns\x18\x04 \x01(\x03\x12+\n\x07streams\x18\x05 \x03(\x0b\x32\x1a.ldapslam.v1.StreamFigures\x12\x17\n\x0f\x61gents_reported\x18\x06 \x01(\r\x12\x16\n\x0e\x61gents_planned\x18\x07 \x01(\r\x12\x12\n\nbusy_share\x18\x08 \x01(\x01\"\x89\x02\n\rStreamFigures\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x18\n\x10throughput_per_s\x18\x02 \x01(\x01\x12\x11\n\tcompleted\x18\x03 \x01(\x04\x12\x0e\n\x06\x65rrors\x18\x04 \x01(\x04\x12\x0f\n\x07\x64ropped\x18\x05 \x01(\x04\x12\x11\n\tin_flight\x18\x06 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x07 \x01(\x04\x12!\n\x14response_time_p50_us\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12!\n\x14response_time_p99_us\x18\t \x01(\x01H\x01\x88\x01\x01\x42\x17\n\x15_response_time_p50_usB\x17\n\x15_response_time_p99_us\"\xca\x02\n\x0b\x41gentStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x62uild\x18\x03 \x01(\t\x12\x34\n\x06labels\x18\x04 \x03(\x0b\x32$.ldapslam.v1.AgentStatus.LabelsEntry\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x11\n\tsilent_ns\x18\x06 \x01(\x03\x12\x1c\n\x0f\x63lock_offset_ns\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x15\x63lock_offset_bound_ns\x18\x08 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\x0fhost_facts_json\x18\t \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x12\n\x10_clock_offset_nsB\x18\n\x16_clock_offset_bound_ns\";\n\x0fListAgentsReply\x12(\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x18.ldapslam.v1.AgentStatus2\xfa\x03\n\x0fOperatorService\x12G\n\tSubmitJob\x12\x1d.ldapslam.v1.SubmitJobRequest\x1a\x1b.ldapslam.v1.SubmitJobReply\x12\x44\n\x08ListRuns\x12\x1c.ldapslam.v1.ListRunsRequest\x1a\x1a.ldapslam.v1.ListRunsReply\x12<\n\x06GetRun\x12\x1a.ldapslam.v1.GetRunRequest\x1a\x16.ldapslam.v1.RunStatus\x12\x42\n\x08WatchRun\x12\x1c.ldapslam.v1.WatchRunRequest\x1a\x16.ldapslam.v1.RunUpdate0\x01\x12\x42\n\tCancelRun\x12\x1d.ldapslam.v1.CancelRunRequest\x1a\x16.ldapslam.v1.RunStatus\x12J\n\nListAgents\x12\x1e.ldapslam.v1.ListAgentsRequest\x1a\x1c.ldapslam.v1.ListAgentsReply\x12\x46\n\x08\x46\x65tchRun\x12\x1c.ldapslam.v1.FetchRunRequest\x1a\x1a.ldapslam.v1.FetchRunChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dldapslam/proto/operator.proto\x12\x0bldapslam.v1\x1a\x1aldapslam/proto/agent.proto\x1a\x1bldapslam/proto/common.proto\"\x85\x03\n\x10SubmitJobRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\r\n\x05\x62uild\x18\x02 \x01(\t\x12\x10\n\x08job_file\x18\x03 \x01(\t\x12\x10\n\x08job_text\x18\x04 \x01(\x0c\x12\x11\n\toverrides\x18\x05 \x03(\t\x12\x37\n\x05\x66iles\x18\x06 \x03(\x0b\x32(.ldapslam.v1.SubmitJobRequest.FilesEntry\x12\x14\n\x0csubmitted_by\x18\x07 \x01(\t\x12\x10\n\x08priority\x18\x08 \x01(\x11\x12\x16\n\x0enot_before_utc\x18\t \x01(\t\x12\x11\n\tafter_run\x18\n \x01(\t\x12+\n\x08\x61\x66ter_if\x18\x0b \x01(\x0e\x32\x19.ldapslam.v1.RunCondition\x12\x1a\n\x12wait_for_agents_ns\x18\x0c \x01(\x04\x12\x0e\n\x06notify\x18\r \x03(\t\x1a,\n\nFilesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\" \n\x0eSubmitJobReply\x12\x0e\n\x06run_id\x18\x01 \x01(\t\" \n\x0fListRunsRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"5\n\rListRunsReply\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.ldapslam.v1.RunStatus\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"!\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"8\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63\x61ncelled_by\x18\x02 \x01(\t\"\x13\n\x11ListAgentsRequest\"!\n\x0f\x46\x65tchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\" \n\rFetchRunChunk\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\"\xcf\x02\n\tRunStatus\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x14\n\x0cstate_detail\x18\x04 \x01(\t\x12%\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x14.ldapslam.v1.Failure\x12\x15\n\rsubmitted_utc\x18\x06 \x01(\t\x12\x14\n\x0csubmitted_by\x18\x07 \x01(\t\x12\x0e\n\x06t0_utc\x18\x08 \x01(\t\x12\x14\n\x0c\x66inished_utc\x18\t \x01(\t\x12\x0e\n\x06\x61gents\x18\n \x03(\t\x12\x12\n\nplanned_ns\x18\x0b \x01(\x04\x12%\n\x06\x65vents\x18\x0c \x03(\x0b\x32\x15.ldapslam.v1.RunEvent\x12\x0f\n\x07verdict\x18\r \x01(\t\x12\x10\n\x08priority\x18\x0e \x01(\x11\x12\x13\n\x0bschedule_id\x18\x0f \x01(\t\"6\n\x08RunEvent\x12\x0e\n\x06\x61t_utc\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\"\x96\x01\n\tRunUpdate\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x16.ldapslam.v1.RunStatusH\x00\x12/\n\x07\x66igures\x18\x02 \x01(\x0b\x32\x1c.ldapslam.v1.IntervalFiguresH\x00\x12&\n\x05\x65vent\x18\x03 \x01(\x0b\x32\x15.ldapslam.v1.RunEventH\x00\x42\x06\n\x04kind\"\xc3\x01\n\x0fIntervalFigures\x12\r\n\x05index\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\t\x12\x10\n\x08start_ns\x18\x03 \x01(\x03\x12\x0e\n\x06\x65nd_ns\x18\x04 \x01(\x03\x12+\n\x07streams\x18\x05 \x03(\x0b\x32\x1a.ldapslam.v1.StreamFigures\x12\x17\n\x0f\x61gents_reported\x18\x06 \x01(\r\x12\x16\n\x0e\x61gents_planned\x18\x07 \x01(\r\x12\x12\n\nbusy_share\x18\x08 \x01(\x01\"\x89\x02\n\rStreamFigures\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x18\n\x10throughput_per_s\x18\x02 \x01(\x01\x12\x11\n\tcompleted\x18\x03 \x01(\x04\x12\x0e\n\x06\x65rrors\x18\x04 \x01(\x04\x12\x0f\n\x07\x64ropped\x18\x05 \x01(\x04\x12\x11\n\tin_flight\x18\x06 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x07 \x01(\x04\x12!\n\x14response_time_p50_us\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12!\n\x14response_time_p99_us\x18\t \x01(\x01H\x01\x88\x01\x01\x42\x17\n\x15_response_time_p50_usB\x17\n\x15_response_time_p99_us\"\xb1\x03\n\x0b\x41gentStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x62uild\x18\x03 \x01(\t\x12\x34\n\x06labels\x18\x04 \x03(\x0b\x32$.ldapslam.v1.AgentStatus.LabelsEntry\x12\x11\n\tsilent_ns\x18\x06 \x01(\x03\x12\x1c\n\x0f\x63lock_offset_ns\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x15\x63lock_offset_bound_ns\x18\x08 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\x0fhost_facts_json\x18\t \x01(\t\x12\x0f\n\x07run_ids\x18\n \x03(\t\x12\x10\n\x08max_runs\x18\x0b \x01(\r\x12\x12\n\nrestricted\x18\x0c \x01(\x08\x12\x13\n\x0blimits_json\x18\r \x01(\t\x12#\n\x04load\x18\x0e \x01(\x0b\x32\x15.ldapslam.v1.HostLoad\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x12\n\x10_clock_offset_nsB\x18\n\x16_clock_offset_bound_nsJ\x04\x08\x05\x10\x06\";\n\x0fListAgentsReply\x12(\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x18.ldapslam.v1.AgentStatus*U\n\x0cRunCondition\x12\x15\n\x11RUN_CONDITION_ANY\x10\x00\x12\x16\n\x12RUN_CONDITION_PASS\x10\x01\x12\x16\n\x12RUN_CONDITION_FAIL\x10\x02\x32\xfa\x03\n\x0fOperatorService\x12G\n\tSubmitJob\x12\x1d.ldapslam.v1.SubmitJobRequest\x1a\x1b.ldapslam.v1.SubmitJobReply\x12\x44\n\x08ListRuns\x12\x1c.ldapslam.v1.ListRunsRequest\x1a\x1a.ldapslam.v1.ListRunsReply\x12<\n\x06GetRun\x12\x1a.ldapslam.v1.GetRunRequest\x1a\x16.ldapslam.v1.RunStatus\x12\x42\n\x08WatchRun\x12\x1c.ldapslam.v1.WatchRunRequest\x1a\x16.ldapslam.v1.RunUpdate0\x01\x12\x42\n\tCancelRun\x12\x1d.ldapslam.v1.CancelRunRequest\x1a\x16.ldapslam.v1.RunStatus\x12J\n\nListAgents\x12\x1e.ldapslam.v1.ListAgentsRequest\x1a\x1c.ldapslam.v1.ListAgentsReply\x12\x46\n\x08\x46\x65tchRun\x12\x1c.ldapslam.v1.FetchRunRequest\x1a\x1a.ldapslam.v1.FetchRunChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,44 +37,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITJOBREQUEST_FILESENTRY']._serialized_options = b'8\001'
   _globals['_AGENTSTATUS_LABELSENTRY']._loaded_options = None
   _globals['_AGENTSTATUS_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_SUBMITJOBREQUEST']._serialized_start=76
-  _globals['_SUBMITJOBREQUEST']._serialized_end=315
-  _globals['_SUBMITJOBREQUEST_FILESENTRY']._serialized_start=271
-  _globals['_SUBMITJOBREQUEST_FILESENTRY']._serialized_end=315
-  _globals['_SUBMITJOBREPLY']._serialized_start=317
-  _globals['_SUBMITJOBREPLY']._serialized_end=349
-  _globals['_LISTRUNSREQUEST']._serialized_start=351
-  _globals['_LISTRUNSREQUEST']._serialized_end=383
-  _globals['_LISTRUNSREPLY']._serialized_start=385
-  _globals['_LISTRUNSREPLY']._serialized_end=438
-  _globals['_GETRUNREQUEST']._serialized_start=440
-  _globals['_GETRUNREQUEST']._serialized_end=471
-  _globals['_WATCHRUNREQUEST']._serialized_start=473
-  _globals['_WATCHRUNREQUEST']._serialized_end=506
-  _globals['_CANCELRUNREQUEST']._serialized_start=508
-  _globals['_CANCELRUNREQUEST']._serialized_end=564
-  _globals['_LISTAGENTSREQUEST']._serialized_start=566
-  _globals['_LISTAGENTSREQUEST']._serialized_end=585
-  _globals['_FETCHRUNREQUEST']._serialized_start=587
-  _globals['_FETCHRUNREQUEST']._serialized_end=620
-  _globals['_FETCHRUNCHUNK']._serialized_start=622
-  _globals['_FETCHRUNCHUNK']._serialized_end=654
-  _globals['_RUNSTATUS']._serialized_start=657
-  _globals['_RUNSTATUS']._serialized_end=936
-  _globals['_RUNEVENT']._serialized_start=938
-  _globals['_RUNEVENT']._serialized_end=992
-  _globals['_RUNUPDATE']._serialized_start=995
-  _globals['_RUNUPDATE']._serialized_end=1145
-  _globals['_INTERVALFIGURES']._serialized_start=1148
-  _globals['_INTERVALFIGURES']._serialized_end=1343
-  _globals['_STREAMFIGURES']._serialized_start=1346
-  _globals['_STREAMFIGURES']._serialized_end=1611
-  _globals['_AGENTSTATUS']._serialized_start=1614
-  _globals['_AGENTSTATUS']._serialized_end=1944
-  _globals['_AGENTSTATUS_LABELSENTRY']._serialized_start=1853
-  _globals['_AGENTSTATUS_LABELSENTRY']._serialized_end=1898
-  _globals['_LISTAGENTSREPLY']._serialized_start=1946
-  _globals['_LISTAGENTSREPLY']._serialized_end=2005
-  _globals['_OPERATORSERVICE']._serialized_start=2008
-  _globals['_OPERATORSERVICE']._serialized_end=2514
+  _globals['_RUNCONDITION']._serialized_start=2344
+  _globals['_RUNCONDITION']._serialized_end=2429
+  _globals['_SUBMITJOBREQUEST']._serialized_start=104
+  _globals['_SUBMITJOBREQUEST']._serialized_end=493
+  _globals['_SUBMITJOBREQUEST_FILESENTRY']._serialized_start=449
+  _globals['_SUBMITJOBREQUEST_FILESENTRY']._serialized_end=493
+  _globals['_SUBMITJOBREPLY']._serialized_start=495
+  _globals['_SUBMITJOBREPLY']._serialized_end=527
+  _globals['_LISTRUNSREQUEST']._serialized_start=529
+  _globals['_LISTRUNSREQUEST']._serialized_end=561
+  _globals['_LISTRUNSREPLY']._serialized_start=563
+  _globals['_LISTRUNSREPLY']._serialized_end=616
+  _globals['_GETRUNREQUEST']._serialized_start=618
+  _globals['_GETRUNREQUEST']._serialized_end=649
+  _globals['_WATCHRUNREQUEST']._serialized_start=651
+  _globals['_WATCHRUNREQUEST']._serialized_end=684
+  _globals['_CANCELRUNREQUEST']._serialized_start=686
+  _globals['_CANCELRUNREQUEST']._serialized_end=742
+  _globals['_LISTAGENTSREQUEST']._serialized_start=744
+  _globals['_LISTAGENTSREQUEST']._serialized_end=763
+  _globals['_FETCHRUNREQUEST']._serialized_start=765
+  _globals['_FETCHRUNREQUEST']._serialized_end=798
+  _globals['_FETCHRUNCHUNK']._serialized_start=800
+  _globals['_FETCHRUNCHUNK']._serialized_end=832
+  _globals['_RUNSTATUS']._serialized_start=835
+  _globals['_RUNSTATUS']._serialized_end=1170
+  _globals['_RUNEVENT']._serialized_start=1172
+  _globals['_RUNEVENT']._serialized_end=1226
+  _globals['_RUNUPDATE']._serialized_start=1229
+  _globals['_RUNUPDATE']._serialized_end=1379
+  _globals['_INTERVALFIGURES']._serialized_start=1382
+  _globals['_INTERVALFIGURES']._serialized_end=1577
+  _globals['_STREAMFIGURES']._serialized_start=1580
+  _globals['_STREAMFIGURES']._serialized_end=1845
+  _globals['_AGENTSTATUS']._serialized_start=1848
+  _globals['_AGENTSTATUS']._serialized_end=2281
+  _globals['_AGENTSTATUS_LABELSENTRY']._serialized_start=2184
+  _globals['_AGENTSTATUS_LABELSENTRY']._serialized_end=2229
+  _globals['_LISTAGENTSREPLY']._serialized_start=2283
+  _globals['_LISTAGENTSREPLY']._serialized_end=2342
+  _globals['_OPERATORSERVICE']._serialized_start=2432
+  _globals['_OPERATORSERVICE']._serialized_end=2938
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,7 @@
+from ldapslam.proto import agent_pb2 as _agent_pb2
 from ldapslam.proto import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -7,8 +9,17 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class RunCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_CONDITION_ANY: _ClassVar[RunCondition]
+    RUN_CONDITION_PASS: _ClassVar[RunCondition]
+    RUN_CONDITION_FAIL: _ClassVar[RunCondition]
+RUN_CONDITION_ANY: RunCondition
+RUN_CONDITION_PASS: RunCondition
+RUN_CONDITION_FAIL: RunCondition
+
 class SubmitJobRequest(_message.Message):
-    __slots__ = ("protocol_version", "build", "job_file", "job_text", "overrides", "files", "submitted_by")
+    __slots__ = ("protocol_version", "build", "job_file", "job_text", "overrides", "files", "submitted_by", "priority", "not_before_utc", "after_run", "after_if", "wait_for_agents_ns", "notify")
     class FilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +34,12 @@ class SubmitJobRequest(_message.Message):
     OVERRIDES_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_UTC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_RUN_FIELD_NUMBER: _ClassVar[int]
+    AFTER_IF_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FOR_AGENTS_NS_FIELD_NUMBER: _ClassVar[int]
+    NOTIFY_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     build: str
     job_file: str
@@ -30,7 +47,13 @@ class SubmitJobRequest(_message.Message):
     overrides: _containers.RepeatedScalarFieldContainer[str]
     files: _containers.ScalarMap[str, bytes]
     submitted_by: str
-    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., submitted_by: _Optional[str] = ...) -> None: ...
+    priority: int
+    not_before_utc: str
+    after_run: str
+    after_if: RunCondition
+    wait_for_agents_ns: int
+    notify: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., submitted_by: _Optional[str] = ..., priority: _Optional[int] = ..., not_before_utc: _Optional[str] = ..., after_run: _Optional[str] = ..., after_if: _Optional[_Union[RunCondition, str]] = ..., wait_for_agents_ns: _Optional[int] = ..., notify: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubmitJobReply(_message.Message):
     __slots__ = ("run_id",)
@@ -87,7 +110,7 @@ class FetchRunChunk(_message.Message):
     def __init__(self, content: _Optional[bytes] = ...) -> None: ...
 
 class RunStatus(_message.Message):
-    __slots__ = ("run_id", "job_name", "state", "state_detail", "failure", "submitted_utc", "submitted_by", "t0_utc", "finished_utc", "agents", "planned_ns", "events")
+    __slots__ = ("run_id", "job_name", "state", "state_detail", "failure", "submitted_utc", "submitted_by", "t0_utc", "finished_utc", "agents", "planned_ns", "events", "verdict", "priority", "schedule_id")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +123,9 @@ class RunStatus(_message.Message):
     AGENTS_FIELD_NUMBER: _ClassVar[int]
     PLANNED_NS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_ID_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     job_name: str
     state: str
@@ -112,7 +138,10 @@ class RunStatus(_message.Message):
     agents: _containers.RepeatedScalarFieldContainer[str]
     planned_ns: int
     events: _containers.RepeatedCompositeFieldContainer[RunEvent]
-    def __init__(self, run_id: _Optional[str] = ..., job_name: _Optional[str] = ..., state: _Optional[str] = ..., state_detail: _Optional[str] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., submitted_utc: _Optional[str] = ..., submitted_by: _Optional[str] = ..., t0_utc: _Optional[str] = ..., finished_utc: _Optional[str] = ..., agents: _Optional[_Iterable[str]] = ..., planned_ns: _Optional[int] = ..., events: _Optional[_Iterable[_Union[RunEvent, _Mapping]]] = ...) -> None: ...
+    verdict: str
+    priority: int
+    schedule_id: str
+    def __init__(self, run_id: _Optional[str] = ..., job_name: _Optional[str] = ..., state: _Optional[str] = ..., state_detail: _Optional[str] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., submitted_utc: _Optional[str] = ..., submitted_by: _Optional[str] = ..., t0_utc: _Optional[str] = ..., finished_utc: _Optional[str] = ..., agents: _Optional[_Iterable[str]] = ..., planned_ns: _Optional[int] = ..., events: _Optional[_Iterable[_Union[RunEvent, _Mapping]]] = ..., verdict: _Optional[str] = ..., priority: _Optional[int] = ..., schedule_id: _Optional[str] = ...) -> None: ...
 
 class RunEvent(_message.Message):
     __slots__ = ("at_utc", "kind", "text")
@@ -177,7 +206,7 @@ class StreamFigures(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., throughput_per_s: _Optional[float] = ..., completed: _Optional[int] = ..., errors: _Optional[int] = ..., dropped: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., response_time_p50_us: _Optional[float] = ..., response_time_p99_us: _Optional[float] = ...) -> None: ...
 
 class AgentStatus(_message.Message):
-    __slots__ = ("name", "state", "build", "labels", "run_id", "silent_ns", "clock_offset_ns", "clock_offset_bound_ns", "host_facts_json")
+    __slots__ = ("name", "state", "build", "labels", "silent_ns", "clock_offset_ns", "clock_offset_bound_ns", "host_facts_json", "run_ids", "max_runs", "restricted", "limits_json", "load")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -189,21 +218,29 @@ class AgentStatus(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     BUILD_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
-    RUN_ID_FIELD_NUMBER: _ClassVar[int]
     SILENT_NS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_OFFSET_NS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_OFFSET_BOUND_NS_FIELD_NUMBER: _ClassVar[int]
     HOST_FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    RUN_IDS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNS_FIELD_NUMBER: _ClassVar[int]
+    RESTRICTED_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_JSON_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     build: str
     labels: _containers.ScalarMap[str, str]
-    run_id: str
     silent_ns: int
     clock_offset_ns: int
     clock_offset_bound_ns: int
     host_facts_json: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., build: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., run_id: _Optional[str] = ..., silent_ns: _Optional[int] = ..., clock_offset_ns: _Optional[int] = ..., clock_offset_bound_ns: _Optional[int] = ..., host_facts_json: _Optional[str] = ...) -> None: ...
+    run_ids: _containers.RepeatedScalarFieldContainer[str]
+    max_runs: int
+    restricted: bool
+    limits_json: str
+    load: _agent_pb2.HostLoad
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., build: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., silent_ns: _Optional[int] = ..., clock_offset_ns: _Optional[int] = ..., clock_offset_bound_ns: _Optional[int] = ..., host_facts_json: _Optional[str] = ..., run_ids: _Optional[_Iterable[str]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., limits_json: _Optional[str] = ..., load: _Optional[_Union[_agent_pb2.HostLoad, _Mapping]] = ...) -> None: ...
 
 class ListAgentsReply(_message.Message):
     __slots__ = ("agents",)

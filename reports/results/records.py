@@ -185,6 +185,11 @@ class RunRecord:
     t0_utc: str | None = None
     started_utc: str | None = None
     finished_utc: str | None = None
+    #: PASS, FAIL or INVALID; None until the run was judged.
+    verdict: str | None = None
+    priority: int = 0
+    #: Of a run that a schedule made.
+    schedule_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from ldapslam.reports.results.records import METRICS, OUTCOMES, SET_UP_TIMES
 
 #: Revision of the newest migration.
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 
 metadata = MetaData()
 
@@ -53,6 +53,11 @@ run = Table(
     Column("t0_utc", String(32)),
     Column("started_utc", String(32)),
     Column("finished_utc", String(32)),
+    # PASS, FAIL or INVALID, once judged
+    Column("verdict", String(8)),
+    Column("priority", Integer, nullable=False, server_default="0"),
+    # of a run that a schedule made
+    Column("schedule_id", String(64)),
 )
 
 run_agent = Table(
@@ -72,6 +77,19 @@ run_event = Table(
     Column("at_utc", String(32), nullable=False),
     Column("kind", String(64), nullable=False),
     Column("text", Text, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+#: Exchanges with an agent's clock, some of them, all through the run.
+run_clock = Table(
+    "run_clock",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("agent", String(255), primary_key=True),
+    # since T0, in the coordinator's clock
+    Column("at_ns", BigInteger, primary_key=True, autoincrement=False),
+    Column("offset_ns", BigInteger, nullable=False),
+    Column("bound_ns", BigInteger, nullable=False),
     ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
 )
 
@@ -197,11 +215,78 @@ worker_interval = Table(
     Index("worker_interval_by_index", "run_id", "interval_index"),
 )
 
+#: What a restarted coordinator needs to take a run up again.
+submission = Table(
+    "submission",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    # a serialised SubmitJobRequest
+    Column("request", LargeBinary, nullable=False),
+    Column("not_before_utc", String(32)),
+    Column("after_run", String(64)),
+    Column("after_if", String(8)),
+    # the run waits for agents up to then
+    Column("agents_until_utc", String(32)),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+schedule = Table(
+    "schedule",
+    metadata,
+    Column("schedule_id", String(64), primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    # a serialised CreateScheduleRequest
+    Column("request", LargeBinary, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("created_utc", String(32), nullable=False),
+    Column("created_by", Text, nullable=False),
+    # every time up to here has its row in schedule_fire, or was not due
+    Column("settled_utc", String(32), nullable=False),
+)
+
+#: What became of a schedule's times: the key makes each of them happen once.
+schedule_fire = Table(
+    "schedule_fire",
+    metadata,
+    Column("schedule_id", String(64), primary_key=True),
+    Column("due_utc", String(32), primary_key=True),
+    Column("at_utc", String(32), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("run_ids", JSON, nullable=False),
+    Column("detail", Text, nullable=False),
+    ForeignKeyConstraint(["schedule_id"], ["schedule.schedule_id"], ondelete="CASCADE"),
+)
+
+maintenance = Table(
+    "maintenance",
+    metadata,
+    Column("window_id", String(64), primary_key=True),
+    # a serialised MaintenanceWindow
+    Column("request", LargeBinary, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at_utc", String(32), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("peer", Text, nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+
+#: The coordinator's own: no part of a run's archive.
+COORDINATOR_TABLES = (submission, schedule, schedule_fire, maintenance, audit)
+
 #: Parents before children: the order in which a run is copied.
 TABLES = (
     run,
     run_agent,
     run_event,
+    run_clock,
     interval,
     operation_interval,
     stream_interval,

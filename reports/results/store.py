@@ -73,7 +73,7 @@ class Store:
             engine = _server_engine(address, shown)
         store = cls(engine, shown, path)
         try:
-            with store._transaction(writes=not read_only) as connection:
+            with store.transaction(writes=not read_only) as connection:
                 migrate(connection, shown, may_write=not read_only)
         except BaseException:
             store.close()
@@ -113,7 +113,7 @@ class Store:
     # Runs
 
     def create_run(self, record: RunRecord) -> None:
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             connection.execute(schema.run.insert(), rows.run_row(record))
 
     def set_run_state(
@@ -141,7 +141,7 @@ class Store:
 
     def set_manifest(self, run_id: str, facts: Mapping[str, Any]) -> None:
         """Adds `facts` to the run's manifest; a key that exists is replaced."""
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             row = connection.execute(
                 sa.select(schema.run.c.manifest).where(schema.run.c.run_id == run_id)
             ).first()
@@ -157,13 +157,13 @@ class Store:
         query = sa.select(schema.run).order_by(
             schema.run.c.submitted_utc.desc(), schema.run.c.run_id.desc()
         )
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return [rows.run_record(row) for row in connection.execute(query)]
 
     def run(self, run_id: str) -> RunRecord:
         """The run of this id, or the only run whose id begins so."""
         column = schema.run.c.run_id
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             exact = sa.select(schema.run).where(column == run_id)
             found = connection.execute(exact).all()
             if not found and run_id:
@@ -183,7 +183,7 @@ class Store:
         """Adds `facts` to what is known of an agent in a run."""
         table = schema.run_agent
         key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             self._require_run(connection, run_id)
             row = connection.execute(sa.select(table.c.facts).where(key)).first()
             if row is None:
@@ -197,14 +197,14 @@ class Store:
         """Agent -> its facts, by name."""
         table = schema.run_agent
         query = sa.select(table.c.agent, table.c.facts).where(table.c.run_id == run_id)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             found = connection.execute(query.order_by(table.c.agent))
             return {agent: dict(facts) for agent, facts in found}
 
     def add_event(self, run_id: str, kind: str, text: str, at_utc: str) -> None:
         table = schema.run_event
         count = sa.select(sa.func.count()).where(table.c.run_id == run_id)
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             self._require_run(connection, run_id)
             number = connection.execute(count).scalar_one()
             connection.execute(
@@ -223,7 +223,7 @@ class Store:
         table = schema.run_event
         query = sa.select(table.c.at_utc, table.c.kind, table.c.text)
         query = query.where(table.c.run_id == run_id).order_by(table.c.number)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return [EventRecord(*row) for row in connection.execute(query)]
 
     # Intervals
@@ -237,7 +237,7 @@ class Store:
             table.c.epoch == record.epoch,
             table.c.sequence == record.sequence,
         )
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             self._require_run(connection, run_id)
             if connection.execute(known).first() is not None:
                 return False
@@ -250,7 +250,7 @@ class Store:
         """The run's reports by interval, then agent; a few intervals in memory."""
         column = schema.interval.c.interval_index
         query = sa.select(column).distinct().order_by(column)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             found = connection.scalars(query.where(schema.interval.c.run_id == run_id))
             indexes = found.all()
         for number in range(0, len(indexes), _WINDOW_INTERVALS):
@@ -263,13 +263,13 @@ class Store:
         table = schema.interval.c
         lasts = sa.func.max(table.interval_index), sa.func.max(table.end_ns)
         query = sa.select(*lasts).where(table.run_id == run_id)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             last_index, end_ns = connection.execute(query).one()
         return (-1, 0) if last_index is None else (last_index, end_ns)
 
     def _window(self, run_id: str, first: int, last: int) -> list[IntervalRecord]:
         found = {}
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             for table in rows.INTERVAL_TABLES:
                 column = table.c.interval_index
                 query = sa.select(table).where(
@@ -314,8 +314,8 @@ class Store:
 
     def _copy_run(self, run_id: str, target: Store) -> None:
         with (
-            self._transaction() as source,
-            target._transaction(writes=True) as sink,
+            self.transaction() as source,
+            target.transaction(writes=True) as sink,
         ):
             for table in schema.TABLES:
                 query = sa.select(table).where(table.c.run_id == run_id)
@@ -334,7 +334,7 @@ class Store:
 
     def _update_run(self, run_id: str, values: Mapping[str, Any]) -> None:
         query = schema.run.update().where(schema.run.c.run_id == run_id)
-        with self._transaction(writes=True) as connection:
+        with self.transaction(writes=True) as connection:
             if connection.execute(query, dict(values)).rowcount == 0:
                 raise RunNotFound(run_id)
 
@@ -345,7 +345,8 @@ class Store:
             raise RunNotFound(run_id)
 
     @contextlib.contextmanager
-    def _transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+        """A connection for one transaction, for modules of this package; StoreError."""
         options = {_WRITES: writes}
         try:
             with self._lock, self._engine.connect() as connection:

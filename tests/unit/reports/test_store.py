@@ -299,7 +299,9 @@ def _copy_as_of_revision(path: Path, copy: Path, revision: str) -> None:
         metadata = sa.MetaData()
         metadata.reflect(new)
         for table in schema.TABLES:
-            there = metadata.tables[table.name]
+            there = metadata.tables.get(table.name)
+            if there is None:
+                continue  # made by a later revision
             for row in old.execute(sa.select(there)):
                 new.execute(there.insert(), dict(row._mapping))
     source.dispose()
