@@ -205,7 +205,7 @@ class _Link:
             epoch=session.spool.epoch,
             labels=session.settings.labels,
             host_facts_json=facts_json(host_facts()),
-            run_id=session.run_id or "",
+            runs=[pb.RunPart(run_id=session.run_id)] if session.run_id else [],
         )
         with rpc_errors(self._address):
             reply: pb.RegisterReply = await stub.Register(

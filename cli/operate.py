@@ -175,7 +175,7 @@ def agents_command(coordinator: str, as_json: bool) -> None:
         (
             agent.name,
             agent.state,
-            agent.run_id,
+            " ".join(agent.run_ids),
             f"{agent.silent_ns / _NS_PER_S:.1f} s",
             _offset_text(agent),
             " ".join(f"{key}={value}" for key, value in sorted(agent.labels.items())),

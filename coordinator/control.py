@@ -185,7 +185,10 @@ class Coordinator:
                 hint="give each agent a --name of its own",
             )
         event = fleet_machine.AgentRegistered(
-            name, identity.instance, identity.labels, request.run_id or None
+            name,
+            identity.instance,
+            identity.labels,
+            request.runs[0].run_id if request.runs else None,
         )
         commands = self._fleet.handle(event, self._now_ns())
         # a loss is that of the session before: it ends before the new one begins
@@ -420,7 +423,7 @@ class Coordinator:
                 name=record.name,
                 state=str(record.state),
                 labels=record.labels,
-                run_id=record.run_id or "",
+                run_ids=[record.run_id] if record.run_id else [],
                 silent_ns=now_ns - record.heard_ns,
             )
             link = self._links.get(record.name)

@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -24,7 +23,8 @@ import grpc.aio
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.ownership import owned_socket, owned_store
-from ldapslam.jobs.errors import ConfigError, LdapSlamError
+from ldapslam.coordinator.rpc import Context, errors_to
+from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.address import check_plaintext, grpc_target, split_host_port
@@ -32,7 +32,7 @@ from ldapslam.proto.agent_pb2_grpc import (
     AgentServiceServicer,
     add_AgentServiceServicer_to_server,
 )
-from ldapslam.proto.codec import CHANNEL_OPTIONS, status_of
+from ldapslam.proto.codec import CHANNEL_OPTIONS
 from ldapslam.proto.operator_pb2_grpc import (
     OperatorServiceServicer,
     add_OperatorServiceServicer_to_server,
@@ -45,30 +45,6 @@ _STOP_GRACE_S = 1.0
 #: Live runs get so long to drain when the coordinator is told to end.
 _DRAIN_TIMEOUT_S = 60.0
 
-#: grpc.aio.ServicerContext; grpc brings no types.
-Context = Any
-
-
-async def _refuse(context: Context, error: LdapSlamError) -> NoReturn:
-    code, text, metadata = status_of(error)
-    await context.abort(code, text, metadata)
-    raise AssertionError("abort does not return")
-
-
-@contextlib.asynccontextmanager
-async def _errors_to(context: Context) -> AsyncIterator[None]:
-    try:
-        yield
-    except LdapSlamError as error:
-        await _refuse(context, error)
-    except Exception as error:
-        _log.exception("a call failed")
-        failure = LdapSlamError(
-            f"the coordinator failed: {type(error).__name__}: {error}",
-            hint="its log has the traceback; please report it",
-        )
-        await _refuse(context, failure)
-
 
 class _AgentService(AgentServiceServicer):
     def __init__(self, coordinator: Coordinator, now_ns: Callable[[], int]) -> None:
@@ -78,13 +54,13 @@ class _AgentService(AgentServiceServicer):
     async def Register(
         self, request: agent_pb2.RegisterRequest, context: Context
     ) -> agent_pb2.RegisterReply:
-        async with _errors_to(context):
+        async with errors_to(context):
             return self._coordinator.register(request)
 
     async def Commands(
         self, request: agent_pb2.CommandsRequest, context: Context
     ) -> AsyncIterator[agent_pb2.Command]:
-        async with _errors_to(context):
+        async with errors_to(context):
             # closed with the call, not when it is collected as garbage
             async with aclosing(self._coordinator.commands(request)) as commands:
                 async for command in commands:
@@ -94,25 +70,25 @@ class _AgentService(AgentServiceServicer):
         self, request: agent_pb2.HeartbeatRequest, context: Context
     ) -> agent_pb2.HeartbeatReply:
         received_ns = self._now_ns()
-        async with _errors_to(context):
+        async with errors_to(context):
             return self._coordinator.heartbeat(request, received_ns)
 
     async def ReportInterval(
         self, request: agent_pb2.IntervalReport, context: Context
     ) -> agent_pb2.ReportReply:
-        async with _errors_to(context):
+        async with errors_to(context):
             return await self._coordinator.take_interval(request)
 
     async def ReportProgress(
         self, request: agent_pb2.ProgressReport, context: Context
     ) -> agent_pb2.ReportReply:
-        async with _errors_to(context):
+        async with errors_to(context):
             return await self._coordinator.take_progress(request)
 
     async def Leave(
         self, request: agent_pb2.LeaveRequest, context: Context
     ) -> agent_pb2.LeaveReply:
-        async with _errors_to(context):
+        async with errors_to(context):
             return self._coordinator.leave(request)
 
 
@@ -123,23 +99,23 @@ class _OperatorService(OperatorServiceServicer):
     async def SubmitJob(
         self, request: pb.SubmitJobRequest, context: Context
     ) -> pb.SubmitJobReply:
-        async with _errors_to(context):
+        async with errors_to(context):
             return await self._coordinator.submit(request)
 
     async def ListRuns(
         self, request: pb.ListRunsRequest, context: Context
     ) -> pb.ListRunsReply:
-        async with _errors_to(context):
+        async with errors_to(context):
             return await self._coordinator.runs(request.limit)
 
     async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunStatus:
-        async with _errors_to(context):
+        async with errors_to(context):
             return await self._coordinator.run(request.run_id)
 
     async def WatchRun(
         self, request: pb.WatchRunRequest, context: Context
     ) -> AsyncIterator[pb.RunUpdate]:
-        async with _errors_to(context):
+        async with errors_to(context):
             async with aclosing(self._coordinator.watch(request.run_id)) as updates:
                 async for update in updates:
                     yield update
@@ -147,19 +123,19 @@ class _OperatorService(OperatorServiceServicer):
     async def CancelRun(
         self, request: pb.CancelRunRequest, context: Context
     ) -> pb.RunStatus:
-        async with _errors_to(context):
+        async with errors_to(context):
             return await self._coordinator.cancel(request)
 
     async def ListAgents(
         self, request: pb.ListAgentsRequest, context: Context
     ) -> pb.ListAgentsReply:
-        async with _errors_to(context):
+        async with errors_to(context):
             return self._coordinator.agents()
 
     async def FetchRun(
         self, request: pb.FetchRunRequest, context: Context
     ) -> AsyncIterator[pb.FetchRunChunk]:
-        async with _errors_to(context):
+        async with errors_to(context):
             async with aclosing(self._coordinator.fetch(request.run_id)) as chunks:
                 async for content in chunks:
                     yield pb.FetchRunChunk(content=content)
