@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -28,6 +30,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/golden from what the code makes now, for review by diff",
     )
+
+
+def pytest_configure() -> None:
+    """Give the commands under test the signals of a terminal's.
+
+    A suite in the background (`&`, nohup) has some ignored, and children inherit that.
+    With a handler the suite stays as deaf as it was told to be; its children do not.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _stay)
+
+
+def _stay(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 @pytest.fixture
