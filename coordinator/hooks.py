@@ -60,9 +60,10 @@ class Queue(Protocol):
     """What a scheduler may ask of the coordinator."""
 
     async def submit_scheduled(
-        self, request: pb.SubmitJobRequest, schedule_id: str
-    ) -> str:
-        """Queue a run of a schedule; its id. It may wait for agents without limit of
+        self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
+    ) -> None:
+        """Queue a run of a schedule under an id that is already in the books, so that
+        a crash neither loses nor doubles it. It may wait for agents without limit of
         its own but the request's. LdapSlamError as `submit`."""
 
     def waiting(self) -> Sequence[WaitingRun]:
