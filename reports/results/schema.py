@@ -58,6 +58,8 @@ run = Table(
     Column("priority", Integer, nullable=False, server_default="0"),
     # of a run that a schedule made
     Column("schedule_id", String(64)),
+    # lists are in this order, and do not read what is long
+    Index("run_by_submission", "submitted_utc", "run_id"),
 )
 
 run_agent = Table(

@@ -16,6 +16,7 @@ import contextlib
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from ldapslam.jobs.errors import RunNotFound, StoreBusy, StoreError
 from ldapslam.reports.results import rows, schema
 from ldapslam.reports.results.migrate import migrate
 from ldapslam.reports.results.records import EventRecord, IntervalRecord, RunRecord
+from ldapslam.reports.results.write_log import WriteLog
 
 #: File name of a run's store within its folder.
 FOLDER_STORE = "results.sqlite"
@@ -55,6 +57,8 @@ class Store:
         self.url = url
         #: The file; None when the store is none.
         self.path = path
+        #: How the writing goes.
+        self.writes = WriteLog()
 
     @classmethod
     def open(cls, url: str | Path, *, read_only: bool = False) -> Store:
@@ -351,10 +355,16 @@ class Store:
         try:
             with self._lock, self._engine.connect() as connection:
                 connection = connection.execution_options(**options)
+                begun_s = time.monotonic()
                 with connection.begin():
                     yield connection
+                if writes:
+                    self.writes.note_commit(time.monotonic() - begun_s)
         except DBAPIError as error:
-            raise self._store_error(error) from error
+            failure = self._store_error(error)
+            if writes:
+                self.writes.note_failure(str(failure))
+            raise failure from error
 
     def _store_error(self, error: DBAPIError) -> StoreError:
         detail = str(error.orig or error).strip()

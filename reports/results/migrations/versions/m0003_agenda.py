@@ -14,6 +14,7 @@ def upgrade() -> None:
         "run", sa.Column("priority", sa.Integer, nullable=False, server_default="0")
     )
     op.add_column("run", sa.Column("schedule_id", sa.String(64)))
+    op.create_index("run_by_submission", "run", ["submitted_utc", "run_id"])
     op.create_table(
         "run_clock",
         sa.Column("run_id", sa.String(64), primary_key=True),
