@@ -51,6 +51,7 @@ from ldapslam.jobs.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.log_format import format_of_parent, set_up_log
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.phases import phase_at
 from ldapslam.jobs.plan import AgentPlan, agent_plan
@@ -351,15 +352,15 @@ def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) 
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    logging.basicConfig(
-        stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    log_fields = set_up_log(format_of_parent())
     _end_with_parent()
     pipe = _own_pipe()
     request = pipe.next()
     if request.WhichOneof("kind") != "prepare":
         _log.error("expected a request to prepare")
         return 1
+    log_fields["run_id"] = request.prepare.run.run_id
+    log_fields["agent"] = request.prepare.agent
     try:
         make_run(pipe, request.prepare).execute()
     except LdapSlamError as error:

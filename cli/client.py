@@ -129,6 +129,16 @@ class Client:
             )
         return list(reply.agents)
 
+    def health(self, timeout_s: float = _CALL_TIMEOUT_S) -> str:
+        """SERVING or NOT_SERVING, as the coordinator says of itself."""
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+        stub = health_pb2_grpc.HealthStub(self._channel)
+        with rpc_errors(self.address):
+            reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+        names = health_pb2.HealthCheckResponse.ServingStatus
+        return str(names.Name(reply.status))
+
     def fetch(self, run_id: str) -> Iterator[bytes]:
         """A run's archive, for Store.import_run."""
         with rpc_errors(self.address):

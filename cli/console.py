@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +14,7 @@ from typing import Any
 import click
 
 from ldapslam.jobs.errors import JobErrors, LdapSlamError
-
-# The password of scheme://user:password@host, also one with an unescaped `@`, and that
-# of `?password=…`; what follows `password=` in braces is a reference to one.
-_PASSWORD = re.compile(
-    r"(?<=://)([^:/@\s]*):[^@\n]*(?:@[^@/\s]*)*@"
-    r"|(password=)(?!\{)[^&\s]+",
-    re.IGNORECASE,
-)
+from ldapslam.jobs.masking import without_passwords as without_passwords
 
 
 @dataclass
@@ -113,13 +105,6 @@ def _faults(error: LdapSlamError) -> Sequence[LdapSlamError]:
 def _hint(error: LdapSlamError) -> str | None:
     hint = getattr(error, "hint", None)
     return hint if isinstance(hint, str) and hint else None
-
-
-def without_passwords(text: str) -> str:
-    """A text, such as an argument, with the passwords of its URLs masked."""
-    return _PASSWORD.sub(
-        lambda found: f"{found[2]}***" if found[2] else f"{found[1]}:***@", text
-    )
 
 
 def us_text(value_us: float | None) -> str:

@@ -26,10 +26,11 @@ from ldapslam.cli.console import (
     error_document,
     exit_code_of,
     put_json,
-    say,
     without_passwords,
 )
+from ldapslam.cli.logs import announce, log_error
 from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
+from ldapslam.jobs.log_format import is_json
 
 # Command -> module of cli/ that has it, in the order of `ldapslam --help`.
 _COMMANDS = {
@@ -54,6 +55,8 @@ _COMMANDS = {
     "cancel": "operate",
     "agents": "operate",
     "report": "report",
+    "store": "store",
+    "health": "health",
     "job": "job",
     "completion": "completion",
 }
@@ -106,12 +109,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:
         raise
     except KeyboardInterrupt:
-        say("interrupted")
+        announce("interrupted")
         return ExitCode.INTERRUPTED
     except BaseException as error:
         # Whatever it is, its end must not look like a verdict: Python's own is 1.
-        say(f"internal error: {type(error).__name__}: {without_passwords(str(error))}")
-        say(f"hint: this is a defect of ldapslam; {_keep_trace()}")
+        what = f"internal error: {type(error).__name__}: {error}"
+        announce(without_passwords(what))
+        announce(f"hint: this is a defect of ldapslam; {_keep_trace()}")
         return ExitCode.INTERNAL
 
 
@@ -128,7 +132,10 @@ def _run(arguments: Sequence[str] | None) -> int:
             standalone_mode=False,
         )
     except LdapSlamError as error:
-        complain(error)
+        if is_json():
+            log_error(error)
+        else:
+            complain(error)
         if invocation.json:
             put_json(error_document(error))
         return exit_code_of(error)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -11,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from ldapslam.cli.console import say, without_passwords
+from ldapslam.cli.console import without_passwords
 from ldapslam.cli.lifeline import lifeline_option
+from ldapslam.cli.logs import announce, log_format_option, log_to_stderr
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.settings_file import config_option
@@ -65,21 +65,26 @@ def _own_scratch(
     hidden=True,
 )
 @_insecure_option
+@log_format_option
 @lifeline_option
 @config_option
 def coordinator_command(
-    listen: tuple[str, ...], store: str, insecure: bool, scratch: Path | None
+    listen: tuple[str, ...],
+    store: str,
+    insecure: bool,
+    log_format: str,
+    scratch: Path | None,
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
+    log_to_stderr(log_format)
     from ldapslam.coordinator.server import run_coordinator
 
-    _log_to_stderr()
     if "://" not in store:
         Path(store).parent.mkdir(parents=True, exist_ok=True)
 
     def on_ready(addresses: Sequence[str]) -> None:
         shown = without_passwords(store)
-        say(f"coordinator on {', '.join(addresses)}, store {shown}")
+        announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
     try:
         run_coordinator(list(listen), store, insecure=insecure, on_ready=on_ready)
@@ -137,6 +142,7 @@ def _labels(
     help="Ask for SCHED_FIFO in open loops.",
 )
 @_insecure_option
+@log_format_option
 @lifeline_option
 @config_option
 def agent_command(
@@ -147,12 +153,13 @@ def agent_command(
     workers: int | None,
     realtime: bool,
     insecure: bool,
+    log_format: str,
 ) -> None:
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
+    log_to_stderr(log_format, agent=name)
     from ldapslam.agent.client import run_agent
     from ldapslam.agent.session import AgentSettings
 
-    _log_to_stderr()
     settings = AgentSettings(
         name=name,
         spool=spool or state_folder() / "spool" / name,
@@ -160,12 +167,5 @@ def agent_command(
         workers=workers,
         realtime=realtime,
     )
-    say(f"agent {name} of coordinator {coordinator}, spool {settings.spool}")
+    announce(f"agent {name} of coordinator {coordinator}, spool {settings.spool}")
     run_agent(coordinator, settings, insecure=insecure)
-
-
-def _log_to_stderr() -> None:
-    """A server says what it does also without --verbose."""
-    root = logging.getLogger()
-    root.setLevel(min(root.level, logging.INFO))
-    logging.getLogger("alembic").setLevel(max(root.level, logging.WARNING))
