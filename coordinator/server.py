@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator's two services over gRPC, and the coordinator as a program.
+"""The coordinator on its addresses, and as a program.
 
-Translates only: each method calls control.py and turns our errors into statuses. The
-only module of the coordinator that imports grpc; no grpc.RpcError leaves it.
+Opens the addresses (a Unix socket for its owner, TLS where there are certificates,
+plain text only where nobody else can reach it), puts the guard before every method, and
+serves the coordinator's own services and those of its extensions. The only module of
+the coordinator that imports grpc; no grpc.RpcError leaves it.
 """
 
 from __future__ import annotations
@@ -13,30 +15,39 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
 
+from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.enrolment import Enrolment, EnrolmentService, RenewalService
+from ldapslam.coordinator.extension import Extension, Parts
+from ldapslam.coordinator.guard import Guard
+from ldapslam.coordinator.hooks import Hooks
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.ownership import owned_socket, owned_store
-from ldapslam.coordinator.rpc import Context, errors_to
+from ldapslam.coordinator.services import AgentService, OperatorService
 from ldapslam.jobs.errors import ConfigError
-from ldapslam.proto import agent_pb2
-from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.address import check_plaintext, grpc_target, split_host_port
-from ldapslam.proto.agent_pb2_grpc import (
-    AgentServiceServicer,
-    add_AgentServiceServicer_to_server,
+from ldapslam.proto.address import (
+    check_plaintext,
+    grpc_target,
+    is_unix,
+    split_host_port,
 )
+from ldapslam.proto.agent_pb2_grpc import add_AgentServiceServicer_to_server
 from ldapslam.proto.codec import CHANNEL_OPTIONS
-from ldapslam.proto.operator_pb2_grpc import (
-    OperatorServiceServicer,
-    add_OperatorServiceServicer_to_server,
+from ldapslam.proto.credentials import TlsFiles, check_server, server_credentials
+from ldapslam.proto.enrolment_pb2_grpc import (
+    add_CertificateServiceServicer_to_server,
+    add_EnrolmentServiceServicer_to_server,
 )
+from ldapslam.proto.operator_pb2_grpc import add_OperatorServiceServicer_to_server
+from ldapslam.proto.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
 
@@ -44,114 +55,39 @@ _log = logging.getLogger(__name__)
 _STOP_GRACE_S = 1.0
 #: Live runs get so long to drain when the coordinator is told to end.
 _DRAIN_TIMEOUT_S = 60.0
-
-
-class _AgentService(AgentServiceServicer):
-    def __init__(self, coordinator: Coordinator, now_ns: Callable[[], int]) -> None:
-        self._coordinator = coordinator
-        self._now_ns = now_ns
-
-    async def Register(
-        self, request: agent_pb2.RegisterRequest, context: Context
-    ) -> agent_pb2.RegisterReply:
-        async with errors_to(context):
-            return self._coordinator.register(request)
-
-    async def Commands(
-        self, request: agent_pb2.CommandsRequest, context: Context
-    ) -> AsyncIterator[agent_pb2.Command]:
-        async with errors_to(context):
-            # closed with the call, not when it is collected as garbage
-            async with aclosing(self._coordinator.commands(request)) as commands:
-                async for command in commands:
-                    yield command
-
-    async def Heartbeat(
-        self, request: agent_pb2.HeartbeatRequest, context: Context
-    ) -> agent_pb2.HeartbeatReply:
-        received_ns = self._now_ns()
-        async with errors_to(context):
-            return self._coordinator.heartbeat(request, received_ns)
-
-    async def ReportInterval(
-        self, request: agent_pb2.IntervalReport, context: Context
-    ) -> agent_pb2.ReportReply:
-        async with errors_to(context):
-            return await self._coordinator.take_interval(request)
-
-    async def ReportProgress(
-        self, request: agent_pb2.ProgressReport, context: Context
-    ) -> agent_pb2.ReportReply:
-        async with errors_to(context):
-            return await self._coordinator.take_progress(request)
-
-    async def Leave(
-        self, request: agent_pb2.LeaveRequest, context: Context
-    ) -> agent_pb2.LeaveReply:
-        async with errors_to(context):
-            return self._coordinator.leave(request)
-
-
-class _OperatorService(OperatorServiceServicer):
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-
-    async def SubmitJob(
-        self, request: pb.SubmitJobRequest, context: Context
-    ) -> pb.SubmitJobReply:
-        async with errors_to(context):
-            return await self._coordinator.submit(request)
-
-    async def ListRuns(
-        self, request: pb.ListRunsRequest, context: Context
-    ) -> pb.ListRunsReply:
-        async with errors_to(context):
-            return await self._coordinator.runs(request.limit)
-
-    async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunStatus:
-        async with errors_to(context):
-            return await self._coordinator.run(request.run_id)
-
-    async def WatchRun(
-        self, request: pb.WatchRunRequest, context: Context
-    ) -> AsyncIterator[pb.RunUpdate]:
-        async with errors_to(context):
-            async with aclosing(self._coordinator.watch(request.run_id)) as updates:
-                async for update in updates:
-                    yield update
-
-    async def CancelRun(
-        self, request: pb.CancelRunRequest, context: Context
-    ) -> pb.RunStatus:
-        async with errors_to(context):
-            return await self._coordinator.cancel(request)
-
-    async def ListAgents(
-        self, request: pb.ListAgentsRequest, context: Context
-    ) -> pb.ListAgentsReply:
-        async with errors_to(context):
-            return self._coordinator.agents()
-
-    async def FetchRun(
-        self, request: pb.FetchRunRequest, context: Context
-    ) -> AsyncIterator[pb.FetchRunChunk]:
-        async with errors_to(context):
-            async with aclosing(self._coordinator.fetch(request.run_id)) as chunks:
-                async for content in chunks:
-                    yield pb.FetchRunChunk(content=content)
+#: Strangers may call for enrolment: little at a time, and few at once.
+_MAX_ENROLMENT_BYTES = 64 * 1024
+_MAX_ENROLMENTS = 8
 
 
 class ServedCoordinator:
     """A coordinator that is being served."""
 
-    def __init__(self, coordinator: Coordinator, addresses: Sequence[str]) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        addresses: Sequence[str],
+        enrolment_address: str | None = None,
+    ) -> None:
         self.coordinator = coordinator
         #: As clients dial them; a port 0 has become the real one.
         self.addresses = tuple(addresses)
+        self.enrolment_address = enrolment_address
 
     @property
     def address(self) -> str:
         return self.addresses[0]
+
+
+class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        return self._guard.guarded(handler_call_details.method, handler)
 
 
 @contextlib.asynccontextmanager
@@ -160,65 +96,166 @@ async def serve(
     store_url: str,
     *,
     insecure: bool = False,
+    tls: TlsFiles | None = None,
+    enrol: Enrolment | None = None,
+    hooks: Hooks | None = None,
+    extensions: Sequence[Extension] = (),
     drain_timeout_s: float = 0.0,
+    leave_runs: bool = False,
     now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> AsyncIterator[ServedCoordinator]:
     """A coordinator on these addresses (HOST:PORT, unix:/PATH), until the block ends.
 
-    Live runs are cancelled then and get `drain_timeout_s` to come to their end.
-    ConfigError when an address cannot be used; StoreError when the store cannot.
+    With `tls` every address but a Unix socket is served over mutual TLS. Live runs are
+    cancelled at the end and get `drain_timeout_s` to come to theirs, or are left to the
+    next coordinator. ConfigError when an address or a certificate cannot be used;
+    StoreError when the store cannot.
     """
-    for address in listen:
-        check_plaintext(address, insecure=insecure)
-    with contextlib.ExitStack() as owned:
+    _check(listen, insecure, tls, enrol)
+    hooks = hooks or Hooks()
+    observers = [one for extension in extensions for one in extension.observers()]
+    hooks = replace(hooks, observers=(*hooks.observers, *observers))
+    async with contextlib.AsyncExitStack() as stack:
         journal = await asyncio.to_thread(Journal, store_url)
+        stack.push_async_callback(journal.close)
+        stack.enter_context(owned_store(journal.store))
+        audit = AuditLog(journal)
+        guard = Guard(audit, await asyncio.to_thread(_revocations, tls))
+        coordinator = Coordinator(journal, now_ns, hooks)
+        server = _server(guard)
+        add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            AgentService(coordinator, now_ns), server
+        )
+        add_OperatorServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            OperatorService(coordinator, audit), server
+        )
+        if enrol is not None:
+            add_CertificateServiceServicer_to_server(  # type: ignore[no-untyped-call]
+                RenewalService(enrol, audit), server
+            )
+        addresses = [_bind(server, address, tls, stack) for address in listen]
+        enrolment_server, enrolment_address = _enrolment_server(enrol, tls, audit)
+        await coordinator.start()
+        parts = Parts(coordinator, journal, audit, server)
+        started: list[Extension] = []
         try:
-            owned.enter_context(owned_store(journal.store))
-            coordinator = Coordinator(journal, now_ns)
-            server = grpc.aio.server(options=list(CHANNEL_OPTIONS))
-            add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-                _AgentService(coordinator, now_ns), server
-            )
-            add_OperatorServiceServicer_to_server(  # type: ignore[no-untyped-call]
-                _OperatorService(coordinator), server
-            )
-            addresses = [_bind(server, address, owned) for address in listen]
-            await coordinator.start()
+            for extension in extensions:
+                started.append(extension)
+                await extension.start(parts)
             await server.start()
+            if enrolment_server is not None:
+                await enrolment_server.start()
+                stack.push_async_callback(enrolment_server.stop, None)
+                _log.info("enrolment on %s", enrolment_address)
+            stack.enter_context(_background(guard.watch()))
             _log.info("listening on %s", ", ".join(addresses))
-            try:
-                yield ServedCoordinator(coordinator, addresses)
-            finally:
-                await coordinator.stop(drain_timeout_s)
-                await server.stop(_STOP_GRACE_S)
+            yield ServedCoordinator(coordinator, addresses, enrolment_address)
         finally:
-            await journal.close()
+            for extension in started:
+                extension.ending()
+            await coordinator.stop(drain_timeout_s, leave_runs=leave_runs)
+            for extension in reversed(started):
+                await extension.stop()
+            await server.stop(_STOP_GRACE_S)
 
 
-def _bind(server: grpc.aio.Server, address: str, owned: contextlib.ExitStack) -> str:
-    if address.startswith("unix:"):
-        # gRPC would take the socket of a coordinator that lives
-        owned.enter_context(owned_socket(Path(address.removeprefix("unix:"))))
+def _check(
+    listen: Sequence[str],
+    insecure: bool,
+    tls: TlsFiles | None,
+    enrol: Enrolment | None,
+) -> None:
+    if tls is not None:
+        check_server(tls)
+        if insecure:
+            raise ConfigError(
+                "there are certificates, and --insecure asks for plain text",
+                hint="leave out one of them; a Unix socket needs neither",
+            )
+    elif enrol is not None:
+        raise ConfigError(
+            "enrolment needs certificates",
+            hint="give --pki, the folder that `ldapslam pki init` made",
+        )
+    for address in listen:
+        grpc_target(address)
+        if tls is None:
+            check_plaintext(address, insecure=insecure)
+
+
+def _revocations(tls: TlsFiles | None) -> Revocations | None:
+    return None if tls is None else Revocations(tls.revoked, tls.authorities())
+
+
+def _server(guard: Guard) -> grpc.aio.Server:
+    return grpc.aio.server(
+        options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard)]
+    )
+
+
+def _enrolment_server(
+    enrol: Enrolment | None, tls: TlsFiles | None, audit: AuditLog
+) -> tuple[grpc.aio.Server | None, str | None]:
+    """Where those who have no certificate yet get one, and its address."""
+    if enrol is None or tls is None:
+        return None, None
+    options = dict(CHANNEL_OPTIONS)
+    options["grpc.max_receive_message_length"] = _MAX_ENROLMENT_BYTES
+    options["grpc.max_metadata_size"] = options["grpc.absolute_max_metadata_size"] = (
+        8192
+    )
+    server = grpc.aio.server(
+        options=list(options.items()), maximum_concurrent_rpcs=_MAX_ENROLMENTS
+    )
+    add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+        EnrolmentService(enrol, audit), server
+    )
+    credentials = server_credentials(tls, asks_for_certificates=False)
+    return server, _bind_host(server, enrol.listen, credentials)
+
+
+def _bind(
+    server: grpc.aio.Server,
+    address: str,
+    tls: TlsFiles | None,
+    owned: contextlib.AsyncExitStack,
+) -> str:
+    if not is_unix(address):
+        credentials = None if tls is None else server_credentials(tls)
+        return _bind_host(server, address, credentials)
+    # gRPC would take the socket of a coordinator that lives
+    owned.enter_context(owned_socket(Path(address.removeprefix("unix:"))))
+    with _private_sockets():
+        _add_port(server, address, None)
+    return address
+
+
+def _bind_host(
+    server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
+) -> str:
+    port = _add_port(server, address, credentials)
+    host, _ = split_host_port(address)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _add_port(
+    server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
+) -> int:
+    target = grpc_target(address)
     try:
-        with _private_socket(address):
-            port = server.add_insecure_port(grpc_target(address))
+        if credentials is None:
+            return int(server.add_insecure_port(target))
+        return int(server.add_secure_port(target, credentials))
     except RuntimeError as error:
         raise ConfigError(
             f"cannot listen on {address!r}: {error}",
             hint="is another coordinator running there?",
         ) from error
-    if address.startswith("unix:"):
-        return address
-    host, _ = split_host_port(address)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @contextlib.contextmanager
-def _private_socket(address: str) -> Iterator[None]:
+def _private_sockets() -> Iterator[None]:
     """A Unix socket is for its owner: whoever can connect can start load."""
-    if not address.startswith("unix:"):
-        yield
-        return
     before = os.umask(0o177)
     try:
         yield
@@ -226,14 +263,29 @@ def _private_socket(address: str) -> Iterator[None]:
         os.umask(before)
 
 
+@contextlib.contextmanager
+def _background(work: Any) -> Iterator[None]:
+    """A task for the length of the block."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
 async def serve_until_signal(
     listen: Sequence[str],
     store_url: str,
     *,
     insecure: bool = False,
+    tls: TlsFiles | None = None,
+    enrol: Enrolment | None = None,
+    hooks: Hooks | None = None,
+    extensions: Sequence[Extension] = (),
+    leave_runs: bool = False,
     on_ready: Callable[[Sequence[str]], None] | None = None,
 ) -> None:
-    """`serve` until SIGTERM or SIGINT, which cancels and drains; a second one ends."""
+    """`serve` until SIGTERM or SIGINT, which drain; a second one ends at once."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     task = asyncio.current_task()
@@ -247,7 +299,15 @@ async def serve_until_signal(
         loop.add_signal_handler(number, on_signal)
     try:
         async with serve(
-            listen, store_url, insecure=insecure, drain_timeout_s=_DRAIN_TIMEOUT_S
+            listen,
+            store_url,
+            insecure=insecure,
+            tls=tls,
+            enrol=enrol,
+            hooks=hooks,
+            extensions=extensions,
+            drain_timeout_s=_DRAIN_TIMEOUT_S,
+            leave_runs=leave_runs,
         ) as served:
             if on_ready is not None:
                 on_ready(served.addresses)
@@ -266,9 +326,24 @@ def run_coordinator(
     store_url: str,
     *,
     insecure: bool = False,
+    tls: TlsFiles | None = None,
+    enrol: Enrolment | None = None,
+    hooks: Hooks | None = None,
+    extensions: Sequence[Extension] = (),
+    leave_runs: bool = False,
     on_ready: Callable[[Sequence[str]], None] | None = None,
 ) -> None:
     """`serve_until_signal` as the whole program: with an event loop of its own."""
     asyncio.run(
-        serve_until_signal(listen, store_url, insecure=insecure, on_ready=on_ready)
+        serve_until_signal(
+            listen,
+            store_url,
+            insecure=insecure,
+            tls=tls,
+            enrol=enrol,
+            hooks=hooks,
+            extensions=extensions,
+            leave_runs=leave_runs,
+            on_ready=on_ready,
+        )
     )

@@ -6,10 +6,11 @@ LdapSlamError
   ConfigError              settings, options
   FleetError               CoordinatorUnreachable AgentUnreachable AgentLost
                            AgentVersionMismatch NotEnoughAgents ClockOffsetTooLarge
+                           AccessRefused AgentLimitExceeded
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
                            TargetNotAllowed
   RunError                 RunAborted GeneratorSaturated
-  StoreError               RunNotFound SchemaTooNew StoreBusy
+  StoreError               RunNotFound SchemaTooNew StoreBusy StoreFull
   ReportError
   EngineError              a broken invariant of the C engine; never expected
 
@@ -190,6 +191,26 @@ class AgentVersionMismatch(FleetError):
         self.coordinator_version = coordinator_version
 
 
+class AccessRefused(FleetError):
+    """The certificate, or the lack of one, does not allow what was asked."""
+
+
+class AgentLimitExceeded(FleetError):
+    """An agent's share of a run is more than its operator allows."""
+
+    def __init__(self, agent: str, share: str, limit: str, setting: str) -> None:
+        super().__init__(
+            f"agent {agent!r} may not take its share of the run: it has {share}, "
+            f"allowed are {limit}",
+            hint=f"spread the load over more agents, lower it, or raise `{setting}` in "
+            "the agent's settings",
+        )
+        self.agent = agent
+        self.share = share
+        self.limit = limit
+        self.setting = setting
+
+
 class NotEnoughAgents(FleetError):
     def __init__(self, wanted: str, available: Sequence[str]) -> None:
         names = ", ".join(available) or "none"
@@ -265,13 +286,17 @@ class TlsHandshakeFailed(TargetError):
 
 
 class TargetNotAllowed(TargetError):
-    def __init__(self, uri: str, agent: str) -> None:
+    def __init__(
+        self, uri: str, agent: str, detail: str = "", *, hint: str | None = None
+    ) -> None:
+        why = f": {detail}" if detail else ""
         super().__init__(
-            f"agent {agent!r} may not load target {uri!r}",
-            hint="allow it in the agent's settings",
+            f"agent {agent!r} may not load target {uri!r}{why}",
+            hint=hint or "allow it in the agent's settings: `allow-target`",
         )
         self.uri = uri
         self.agent = agent
+        self.detail = detail
 
 
 class RunError(LdapSlamError):
@@ -330,6 +355,17 @@ class StoreBusy(StoreError):
         )
         self.url = url
         self.timeout_s = timeout_s
+
+
+class StoreFull(StoreError):
+    def __init__(self, url: str, detail: str) -> None:
+        super().__init__(
+            f"there is no room left for store {url!r}: {detail}",
+            hint="make room on its disk; what was not stored waits in the agents' "
+            "spools and is delivered then",
+        )
+        self.url = url
+        self.detail = detail
 
 
 class ReportError(LdapSlamError):

@@ -20,7 +20,7 @@ _MAX_SOCKET_PATH_BYTES = 107
 
 def grpc_target(address: str) -> str:
     """The address in gRPC's notation; ConfigError when it is none."""
-    if address.startswith("unix:"):
+    if is_unix(address):
         path = address.removeprefix("unix:")
         if not path.startswith("/"):
             raise ConfigError(
@@ -52,9 +52,14 @@ def split_host_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def is_unix(address: str) -> bool:
+    """True: a Unix socket, which only its owner can open."""
+    return address.startswith("unix:")
+
+
 def is_local(address: str) -> bool:
     """True: nobody but this host's users can reach it."""
-    if address.startswith("unix:"):
+    if is_unix(address):
         return True
     host, _ = split_host_port(address)
     if host == "localhost":
@@ -72,6 +77,6 @@ def check_plaintext(address: str, *, insecure: bool) -> None:
         raise ConfigError(
             f"address {address!r} is not a loopback address or a Unix socket, and the "
             "connection would be neither encrypted nor authenticated",
-            hint="use a tunnel such as ssh -L, or --insecure on a network that you "
-            "trust",
+            hint="make certificates with `ldapslam pki`, or give --insecure on a "
+            "network that you trust",
         )

@@ -16,6 +16,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ldapslam.jobs.errors import (
+    AccessRefused,
     ConfigError,
     CoordinatorUnreachable,
     EngineError,
@@ -69,6 +70,7 @@ _STATUS_OF: tuple[tuple[type[LdapSlamError], grpc.StatusCode], ...] = (
     (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),
     (RunNotFound, grpc.StatusCode.NOT_FOUND),
     (StoreError, grpc.StatusCode.UNAVAILABLE),
+    (AccessRefused, grpc.StatusCode.PERMISSION_DENIED),
     (FleetError, grpc.StatusCode.FAILED_PRECONDITION),
     (TargetError, grpc.StatusCode.FAILED_PRECONDITION),
     (RunError, grpc.StatusCode.ABORTED),

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eldapslam/proto/enrolment.proto\x12\x0bldapslam.v1\"2\n\x0c\x45nrolRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x13\n\x0brequest_pem\x18\x02 \x01(\x0c\"<\n\nEnrolReply\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x15\n\rauthority_pem\x18\x02 \x01(\x0c\x32O\n\x10\x45nrolmentService\x12;\n\x05\x45nrol\x12\x19.ldapslam.v1.EnrolRequest\x1a\x17.ldapslam.v1.EnrolReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eldapslam/proto/enrolment.proto\x12\x0bldapslam.v1\"2\n\x0c\x45nrolRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x13\n\x0brequest_pem\x18\x02 \x01(\x0c\"#\n\x0cRenewRequest\x12\x13\n\x0brequest_pem\x18\x01 \x01(\x0c\"<\n\nEnrolReply\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x15\n\rauthority_pem\x18\x02 \x01(\x0c\x32O\n\x10\x45nrolmentService\x12;\n\x05\x45nrol\x12\x19.ldapslam.v1.EnrolRequest\x1a\x17.ldapslam.v1.EnrolReply2Q\n\x12\x43\x65rtificateService\x12;\n\x05Renew\x12\x19.ldapslam.v1.RenewRequest\x1a\x17.ldapslam.v1.EnrolReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,8 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ENROLREQUEST']._serialized_start=47
   _globals['_ENROLREQUEST']._serialized_end=97
-  _globals['_ENROLREPLY']._serialized_start=99
-  _globals['_ENROLREPLY']._serialized_end=159
-  _globals['_ENROLMENTSERVICE']._serialized_start=161
-  _globals['_ENROLMENTSERVICE']._serialized_end=240
+  _globals['_RENEWREQUEST']._serialized_start=99
+  _globals['_RENEWREQUEST']._serialized_end=134
+  _globals['_ENROLREPLY']._serialized_start=136
+  _globals['_ENROLREPLY']._serialized_end=196
+  _globals['_ENROLMENTSERVICE']._serialized_start=198
+  _globals['_ENROLMENTSERVICE']._serialized_end=277
+  _globals['_CERTIFICATESERVICE']._serialized_start=279
+  _globals['_CERTIFICATESERVICE']._serialized_end=360
 # @@protoc_insertion_point(module_scope)

@@ -12,6 +12,12 @@ class EnrolRequest(_message.Message):
     request_pem: bytes
     def __init__(self, token: _Optional[str] = ..., request_pem: _Optional[bytes] = ...) -> None: ...
 
+class RenewRequest(_message.Message):
+    __slots__ = ("request_pem",)
+    REQUEST_PEM_FIELD_NUMBER: _ClassVar[int]
+    request_pem: bytes
+    def __init__(self, request_pem: _Optional[bytes] = ...) -> None: ...
+
 class EnrolReply(_message.Message):
     __slots__ = ("certificate_pem", "authority_pem")
     CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]

@@ -95,3 +95,79 @@ class EnrolmentService(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class CertificateServiceStub(object):
+    """For those who have a certificate; served where agents connect.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Renew = channel.unary_unary(
+                '/ldapslam.v1.CertificateService/Renew',
+                request_serializer=ldapslam_dot_proto_dot_enrolment__pb2.RenewRequest.SerializeToString,
+                response_deserializer=ldapslam_dot_proto_dot_enrolment__pb2.EnrolReply.FromString,
+                _registered_method=True)
+
+
+class CertificateServiceServicer(object):
+    """For those who have a certificate; served where agents connect.
+    """
+
+    def Renew(self, request, context):
+        """A new certificate for the caller's name and role, before the old one expires.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CertificateServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=ldapslam_dot_proto_dot_enrolment__pb2.RenewRequest.FromString,
+                    response_serializer=ldapslam_dot_proto_dot_enrolment__pb2.EnrolReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'ldapslam.v1.CertificateService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('ldapslam.v1.CertificateService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class CertificateService(object):
+    """For those who have a certificate; served where agents connect.
+    """
+
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ldapslam.v1.CertificateService/Renew',
+            ldapslam_dot_proto_dot_enrolment__pb2.RenewRequest.SerializeToString,
+            ldapslam_dot_proto_dot_enrolment__pb2.EnrolReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

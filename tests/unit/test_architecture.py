@@ -24,6 +24,7 @@ GRPC_MODULES = {
     "cli/client.py",
     "coordinator/server.py",
     "proto/codec.py",
+    "proto/credentials.py",
 }
 
 

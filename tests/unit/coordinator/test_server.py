@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from ldapslam.coordinator.server import _errors_to
+from ldapslam.coordinator.rpc import errors_to
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.proto.codec import FAILURE_KEY
 from ldapslam.proto.common_pb2 import Failure
@@ -37,7 +37,7 @@ def test_a_defect_of_ours_is_an_internal_error_to_the_client(
     context = Context()
 
     async def call() -> None:
-        async with _errors_to(context):
+        async with errors_to(context):
             raise KeyError("agent")
 
     with caplog.at_level(logging.CRITICAL), pytest.raises(Aborted):

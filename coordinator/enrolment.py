@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates for those who come with a join token; new ones before the old expire.
+
+Enrolment is the only call that strangers can make, so it has an address of its own, and
+little is done for a caller before its token is known to be good: attempts are counted
+for each host and for all, and every refusal of a token reads the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from ldapslam.coordinator import access
+from ldapslam.coordinator.access import STRANGER, Caller, caller
+from ldapslam.coordinator.audit_log import Allowance, AuditLog
+from ldapslam.coordinator.rpc import Context, errors_to
+from ldapslam.jobs.errors import AccessRefused
+from ldapslam.proto import enrolment_pb2 as pb
+from ldapslam.proto.enrolment_pb2_grpc import (
+    CertificateServiceServicer,
+    EnrolmentServiceServicer,
+)
+from ldapslam.proto.pki.authority import Authority
+from ldapslam.proto.pki.certificate import Role
+
+#: Attempts of one host: so many at once, then one in so long.
+_BURST = 5
+_HOST_PER_S = 0.2
+#: Of all of them together.
+_TOTAL_BURST = 50
+_TOTAL_PER_S = 5.0
+_MAX_HOSTS = 1024
+
+
+class Attempts:
+    """How often strangers may try."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._total = Allowance(_TOTAL_BURST, _TOTAL_PER_S, now_s())
+        #: By host, the one that called last at the end.
+        self._hosts: OrderedDict[str, Allowance] = OrderedDict()
+
+    def take(self, peer: str) -> bool:
+        """False: too many of this host, or of all."""
+        host, now_s = _host(peer), self._now_s()
+        allowance = self._hosts.pop(host, None)
+        allowance = allowance or Allowance(_BURST, _HOST_PER_S, now_s)
+        self._hosts[host] = allowance
+        if len(self._hosts) > _MAX_HOSTS:
+            self._hosts.popitem(last=False)
+        # first the host's own: one that asks without end takes nothing from others
+        return allowance.take(now_s) and self._total.take(now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """Where strangers enrol, and who signs for them."""
+
+    #: HOST:PORT.
+    listen: str
+    authority: Authority
+    attempts: Attempts = field(default_factory=Attempts)
+
+
+class EnrolmentService(EnrolmentServiceServicer):
+    def __init__(self, enrolment: Enrolment, audit: AuditLog) -> None:
+        self._enrolment = enrolment
+        self._audit = audit
+
+    async def Enrol(self, request: pb.EnrolRequest, context: Context) -> pb.EnrolReply:
+        stranger = Caller("", STRANGER, str(context.peer())[:100])
+        async with errors_to(context):
+            try:
+                if not self._enrolment.attempts.take(stranger.peer):
+                    raise AccessRefused(
+                        "too many attempts to enrol", hint="try again in a minute"
+                    )
+                signed = await asyncio.to_thread(
+                    self._enrolment.authority.enrol, request.token, request.request_pem
+                )
+            except AccessRefused as error:
+                self._audit.refused(stranger, "enrol", str(error))
+                raise
+            identity = signed.identity
+            access.enter(Caller(identity.name, identity.role, stranger.peer))
+            await self._audit.note(
+                "enrol", identity.name, f"certificate {identity.serial:x}"
+            )
+            return pb.EnrolReply(
+                certificate_pem=signed.certificate_pem,
+                authority_pem=signed.authority_pem,
+            )
+
+
+class RenewalService(CertificateServiceServicer):
+    def __init__(self, enrolment: Enrolment, audit: AuditLog) -> None:
+        self._enrolment = enrolment
+        self._audit = audit
+
+    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.EnrolReply:
+        who = caller()
+        async with errors_to(context):
+            if not who.is_certified:
+                raise AccessRefused("there is no certificate to renew")
+            signed = await asyncio.to_thread(
+                self._enrolment.authority.renew_for,
+                who.who,
+                Role(who.role),
+                request.request_pem,
+            )
+            await self._audit.note(
+                "renew", who.who, f"certificate {signed.identity.serial:x}"
+            )
+            return pb.EnrolReply(
+                certificate_pem=signed.certificate_pem,
+                authority_pem=signed.authority_pem,
+            )
+
+
+def _host(peer: str) -> str:
+    """Of `ipv4:192.0.2.7:4711` the host; of IPv6 the /64, all of which one host has."""
+    address = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
+    try:
+        host = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(host, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((host, 64), strict=False))
+    return str(host)
