@@ -80,3 +80,10 @@ class Queue(Protocol):
 
     def hold(self, run_ids: frozenset[str]) -> None:
         """These, of those waiting, may not be given agents now; replaces what was."""
+
+    def explain(self, run_id: str, reason: str) -> None:
+        """What a waiting run waits for, for its detail."""
+
+    def ask_before(self, hindrance: Callable[[WaitingRun], str]) -> None:
+        """To be asked of each run before it may be given agents for the first time: a
+        text holds it back, until `hold` says otherwise."""
