@@ -26,13 +26,15 @@ from ldapslam.agent.run import (
     LeaveFleet,
     TerminateRequested,
 )
-from ldapslam.agent.session import AgentSession, AgentSettings
+from ldapslam.agent.session import AgentSession
+from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import (
     AgentVersionMismatch,
     CoordinatorUnreachable,
     FleetError,
     LdapSlamError,
+    StoreError,
 )
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.address import check_plaintext, grpc_target
@@ -46,6 +48,8 @@ _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
 _REPORT_TIMEOUT_S = 15.0
 _BACK_OFF_S = (0.1, 5.0)
+#: Between attempts while the coordinator's store takes nothing.
+_STORE_PAUSE_S = 2.0
 #: Exchanges right after registration: the first run must find a good clock estimate.
 _FIRST_SAMPLES = 8
 #: A refusal may be about our own previous connection; persistent, it is final.
@@ -205,7 +209,11 @@ class _Link:
             epoch=session.spool.epoch,
             labels=session.settings.labels,
             host_facts_json=facts_json(host_facts()),
-            runs=[pb.RunPart(run_id=session.run_id)] if session.run_id else [],
+            runs=[
+                pb.RunPart(run_id=run_id, state=state)
+                for run_id, state in session.runs.items()
+            ],
+            max_runs=session.settings.max_runs,
         )
         with rpc_errors(self._address):
             reply: pb.RegisterReply = await stub.Register(
@@ -272,8 +280,14 @@ class _Link:
                 await self._session.has_reports.wait()
                 continue
             number, entry = first
-            with rpc_errors(self._address):
-                reply = await _send(stub, entry)
+            try:
+                with rpc_errors(self._address):
+                    reply = await _send(stub, entry)
+            except StoreError as error:
+                # the coordinator is there, its store is not: no reason to hang up
+                _log.warning("report %d is not taken yet: %s", number, error)
+                await asyncio.sleep(_STORE_PAUSE_S)
+                continue
             if reply.status == pb.ReportReply.STATUS_REFUSED:
                 _log.error("report %d was refused: %s", number, reply.detail)
                 await asyncio.to_thread(spool.reject, number)

@@ -22,24 +22,24 @@ import importlib
 import logging
 import os
 import queue
-import resource
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from ldapslam.agent import engine_setup, preflight
+from ldapslam.agent.admission import admit, ask_servers, workers_for
 from ldapslam.agent.composite import compose
 from ldapslam.agent.engine_setup import add_streams
 from ldapslam.agent.host import (
     HostSampler,
     host_facts,
     shares_host,
-    usable_cores,
 )
+from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.replays import with_traces
 from ldapslam.agent.run_ledgers import RunLedgers, added, run_ledgers
 from ldapslam.jobs.errors import (
@@ -68,8 +68,6 @@ EXIT_ORPHANED = 3
 _PR_SET_PDEATHSIG = 1
 _SNAPSHOT_WAIT_NS = 1_000_000_000
 _START_POLL_S = 0.001
-#: Open files besides connections: of threads, libraries, logs.
-_RESERVED_FILES = 64
 
 
 class Engine(engine_setup.Engine, Protocol):
@@ -107,6 +105,16 @@ class Pipe:
         """The next request, once there is one."""
         return self._requests.get()
 
+    def next_before(self, mono_ns: int | None) -> pb.EngineRequest | None:
+        """The next request; None when there is none by then."""
+        if mono_ns is None:
+            return self.next()
+        left_s = max(0, mono_ns - time.monotonic_ns()) / 1e9
+        try:
+            return self._requests.get(timeout=left_s)
+        except queue.Empty:
+            return None
+
     def send(self, **kind: Any) -> None:
         try:
             self._events.write(encode_frame(pb.EngineEvent(**kind)))
@@ -126,11 +134,11 @@ class RunProcess:
         self._plan = agent_plan(
             self._job, self._run.agent_index, self._run.agent_count, self._run.seed
         )
-        self._workers = request.workers or max(1, usable_cores() - 1)
+        self._limits = AgentLimits.from_json(request.limits_json)
+        self._workers = workers_for(request, self._limits)
         self._facts: dict[str, Any] = {}
 
     def execute(self) -> None:
-        check_open_files(self._plan, raise_open_files())
         targets = self._ask_targets()
         self._plan, replays = with_traces(self._plan, Path(self._request.files_folder))
         self._facts = {
@@ -156,7 +164,11 @@ class RunProcess:
                 engine.close()
 
     def _ask_targets(self) -> list[dict[str, Any]]:
-        return [preflight.preflight(probe) for probe in preflight.probes(self._plan)]
+        """After this agent's operator: nothing is connected to without his leave."""
+        self._plan, places = admit(
+            self._plan, self._request, self._limits, self._workers
+        )
+        return ask_servers(self._plan, self._job, self._limits, places)
 
     def _new_engine(self) -> Engine:
         # imported late: a missing or broken module is then a failure like others
@@ -188,14 +200,18 @@ class RunProcess:
         t0_mono_ns = request.start.t0_mono_ns
         ledgers.note_begin(time.time() + (t0_mono_ns - time.monotonic_ns()) / 1e9)
         engine.start(t0_mono_ns)
-        with stop_on_request(self._pipe, engine):
+        with stop_on_request(self._pipe, engine) as lease:
             sampler = self._wait_for_start(engine, t0_mono_ns)
             self._pass_snapshots_on(engine, sampler, ledgers)
         self._facts |= ledgers.clean_up(self._tell_of_clean_up)
         self._facts["later_operations"] = added(
             engine.facts().get("python_requests", {}), ledgers.operations
         )
-        self._pipe.send(finished=pb.EngineFinished(facts_json=self._facts_json(engine)))
+        self._pipe.send(
+            finished=pb.EngineFinished(
+                facts_json=self._facts_json(engine), early_reason=lease.over_reason
+            )
+        )
 
     def _tell_of_clean_up(self, entries_left: int) -> None:
         self._pipe.send(cleaning_up=CleaningUp(entries_left=entries_left))
@@ -238,22 +254,41 @@ class RunProcess:
         return facts_json({**self._facts, **granted})
 
 
+@dataclass(slots=True)
+class Lease:
+    """The agent's word that load is still wanted."""
+
+    #: Why the load was ended for want of it, or empty.
+    over_reason: str = ""
+
+
 @contextlib.contextmanager
-def stop_on_request(pipe: Pipe, engine: Engine) -> Iterator[threading.Thread]:
-    """Within, a request stops the engine at once, not at the end of an interval."""
+def stop_on_request(pipe: Pipe, engine: Engine) -> Iterator[Lease]:
+    """Within, a request stops the engine at once, not at the end of an interval; so
+    does a lease that the agent does not extend: it may hang, or be stopped."""
     guard = threading.Lock()
     is_over = False
+    lease = Lease()
 
     def wait() -> None:
-        pipe.next()
+        until_mono_ns: int | None = None
+        while True:
+            request = pipe.next_before(until_mono_ns)
+            if request is None or request.WhichOneof("kind") != "lease":
+                break
+            until_mono_ns = request.lease.until_mono_ns
         with guard:
-            if not is_over:
-                engine.stop()
+            if is_over:
+                return
+            if request is None:
+                lease.over_reason = "its agent did not extend the lease"
+                _log.error("the load ends: %s", lease.over_reason)
+            engine.stop()
 
     thread = threading.Thread(target=wait, name="stop", daemon=True)
     thread.start()
     try:
-        yield thread
+        yield lease
     finally:
         with guard:
             is_over = True
@@ -273,28 +308,6 @@ def load_assignment(run: RunAssignment, folder: Path) -> Job:
         overrides=list(run.overrides),
         files=files,
     )
-
-
-def raise_open_files() -> int:
-    """Take as many open files as this process may have; how many."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        # one who may not is left with what there is
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
-
-
-def check_open_files(plan: AgentPlan, limit: int) -> None:
-    """FleetError when the plan has more connections than this host allows."""
-    needed = sum(stream.connections for stream in plan.streams) + _RESERVED_FILES
-    if needed > limit:
-        raise FleetError(
-            f"this agent's share needs {needed:,} open files, it may have {limit:,}",
-            hint=f"start the agent after `ulimit -n {needed}`, in systemd with "
-            f"LimitNOFILE={needed}, or spread the load over more agents",
-        )
 
 
 def _has_no_file_left() -> bool:

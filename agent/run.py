@@ -33,6 +33,8 @@ from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted
 
 #: Heartbeats come every second: silence that is shorter says nothing.
 LEAST_ORPHAN_GRACE_NS = 3_000_000_000
+#: The engine's process ends its load by itself so long after the agent would have.
+LEASE_SLACK_NS = 1_000_000_000
 #: A run that is being drained gets its job's grace and this much more.
 DRAIN_SLACK_NS = 20_000_000_000
 
@@ -99,6 +101,8 @@ class CleanUpProgressed:
 @dataclass(frozen=True, slots=True)
 class EngineFinished:
     facts: Mapping[str, Any]
+    #: Why it ended before its time without having been told, or empty.
+    early_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,13 @@ class LaunchEngine:
 @dataclass(frozen=True, slots=True)
 class StartEngine:
     t0_mono_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendLease:
+    """The engine's process may go on so long without hearing of us."""
+
+    until_mono_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +231,7 @@ class RefuseEvent:
 Command = (
     LaunchEngine
     | StartEngine
+    | ExtendLease
     | DrainEngine
     | KillEngine
     | ReportReady
@@ -311,7 +323,7 @@ class AgentRun:
             )
             return [KillEngine(), *self._end_failed(error)]
         self.state = AgentRunState.ARMED
-        return [StartEngine(event.t0_mono_ns)]
+        return [StartEngine(event.t0_mono_ns), self._lease()]
 
     def _on_stop(self, event: StopReceived, now_ns: int) -> list[Command]:
         if event.abandon:
@@ -358,8 +370,9 @@ class AgentRun:
         return [ReportCleanUp(self._run(), event.entries_left)]
 
     def _on_finished(self, event: EngineFinished, now_ns: int) -> list[Command]:
+        reason = self._early_reason or event.early_reason
         report = ReportFinished(
-            self._run(), self._early_reason, self._reported_intervals, event.facts
+            self._run(), reason, self._reported_intervals, event.facts
         )
         return [report, *self._become_idle()]
 
@@ -377,7 +390,10 @@ class AgentRun:
 
     def _on_heard(self, event: CoordinatorHeard, now_ns: int) -> list[Command]:
         self._heard_ns = now_ns
-        return []
+        return [self._lease()] if self.state in (_S.ARMED, _S.RUNNING) else []
+
+    def _lease(self) -> ExtendLease:
+        return ExtendLease(self._heard_ns + self._orphan_grace_ns + LEASE_SLACK_NS)
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
         if self.state is AgentRunState.DRAINING:

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out what the agent's state machine decides: engine process, spool, reports.
+"""The agent as a whole, without its connection: its slots, its spool, its leaving.
 
-Events from the coordinator, the engine's process, signals and the clock go through one
-queue, one at a time, so that commands are carried out in the order in which they were
-decided. No gRPC here: client.py feeds this and empties the spool.
+No gRPC here: client.py feeds this and empties the spool.
 """
 
 from __future__ import annotations
@@ -12,52 +10,23 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 
 from ldapslam.agent import run as machine
-from ldapslam.agent.engine_child import ENGINE_COMMAND, EngineChild, remove_left_over
-from ldapslam.agent.ledger_folder import folders_left, run_folder
-from ldapslam.agent.run import AgentRun, AgentRunEvent
-from ldapslam.agent.run_ledgers import clean_up_aside
+from ldapslam.agent.engine_child import remove_left_over
+from ldapslam.agent.ledger_folder import folders_left
+from ldapslam.agent.run import AgentRunEvent
+from ldapslam.agent.settings import AgentSettings
+from ldapslam.agent.slot import Slot, work_folder
 from ldapslam.agent.spool import Spool
-from ldapslam.jobs.errors import LdapSlamError, RunAborted
-from ldapslam.proto import agent_pb2, engine_pb2
-from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.proto.messages import (
-    decode_facts,
-    error_of,
-    facts_json,
-    failure_message,
-)
+from ldapslam.proto import agent_pb2
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.25
-#: An engine's process gets so long to exit after its last word.
-_EXIT_TIMEOUT_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
-    """What the operator of an agent decides."""
-
-    name: str
-    spool: Path
-    labels: dict[str, str] = field(default_factory=dict)
-    #: Engine threads; None: cores, but one.
-    workers: int | None = None
-    #: Ask for SCHED_FIFO in open loops.
-    realtime: bool = True
-    #: Folder of the engine processes' logs; None: below the spool.
-    logs: Path | None = None
-    #: How long a leaving agent tries to deliver its spool.
-    leave_timeout_s: float = 15.0
-    engine_command: Sequence[str] = ENGINE_COMMAND
 
 
 class AgentSession:
-    """The agent as a whole, without its connection."""
+    """One agent: feed it, and have it serve."""
 
     def __init__(
         self,
@@ -72,61 +41,80 @@ class AgentSession:
         #: Set when the agent is to stop serving.
         self.leaving: asyncio.Future[machine.LeaveFleet]
         self.leaving = asyncio.get_running_loop().create_future()
-        self._now_ns = now_ns
-        self._machine = AgentRun()
-        # with an engine process's events, the process: it may not be the current one
-        # any more by the time the event is taken
-        self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
-        self._events = asyncio.Queue()
-        self._assignments: dict[str, RunAssignment] = {}
-        self._child: EngineChild | None = None
-        self._listeners: set[asyncio.Task[None]] = set()
+        self._slots = [Slot(self, now_ns) for _ in range(settings.max_runs)]
+        #: Run -> the slot that has it, from the order to prepare on.
+        self._places: dict[str, Slot] = {}
+        self._left: list[machine.LeaveFleet] = []
         if len(spool):
             self.has_reports.set()
 
     @property
-    def run_id(self) -> str | None:
-        return self._machine.run_id
+    def runs(self) -> dict[str, str]:
+        """The runs under way -> their states."""
+        return {slot.run_id: str(slot.state) for slot in self._slots if slot.run_id}
 
-    def post(self, event: AgentRunEvent, source: EngineChild | None = None) -> None:
-        """Have the machine take an event, after those already posted."""
-        self._events.put_nowait((event, source))
+    def post(self, event: AgentRunEvent) -> None:
+        """Have every slot take an event, after those already posted."""
+        for slot in self._slots:
+            slot.post(event)
 
     def take_command(self, command: agent_pb2.Command) -> None:
         """An order of the coordinator."""
         kind = command.WhichOneof("kind")
         if kind == "prepare":
-            run = command.prepare
-            self._assignments[run.run_id] = run
-            self.post(machine.PrepareReceived(run.run_id, run.orphan_grace_ns))
+            run_id = command.prepare.run_id
+            slot = self._places.setdefault(run_id, self._place_for(run_id))
+            slot.prepare(command.prepare)
         elif kind == "start":
             start = command.start
-            self.post(machine.StartReceived(start.run_id, start.t0_mono_ns))
+            self._tell(machine.StartReceived(start.run_id, start.t0_mono_ns))
         elif kind == "stop":
             stop = command.stop
-            self.post(machine.StopReceived(stop.run_id, stop.reason, stop.abandon))
+            self._tell(machine.StopReceived(stop.run_id, stop.reason, stop.abandon))
         else:
             _log.warning("unknown command %d", command.number)
 
+    def _place_for(self, run_id: str) -> Slot:
+        """Its own slot, a free one, or one that will say that it is busy."""
+        taken = set(map(id, self._places.values()))
+        free = [slot for slot in self._slots if id(slot) not in taken]
+        return self._places.get(run_id) or (free or self._slots)[0]
+
+    def _tell(self, event: machine.StartReceived | machine.StopReceived) -> None:
+        slot = self._places.get(event.run_id)
+        if slot is not None:
+            slot.post(event)
+
+    def slot_idle(self, slot: Slot) -> None:
+        """For the slot: it has nothing to do."""
+        for run_id in [name for name, one in self._places.items() if one is slot]:
+            del self._places[run_id]
+
+    def slot_left(self, order: machine.LeaveFleet) -> None:
+        """For a slot: it takes no more runs."""
+        self._left.append(order)
+        at_once = [one for one in self._left if one.at_once]
+        if (at_once or len(self._left) >= len(self._slots)) and not self.leaving.done():
+            self.leaving.set_result((at_once or self._left)[0])
+
     async def serve(self) -> None:
         """Work until cancelled; then nothing of ours is left running."""
-        remove_left_over(self._work)
+        remove_left_over(work_folder(self.spool))
         self._tell_of_entries_left()
-        ticker = asyncio.create_task(self._tick())
+        tasks = [asyncio.create_task(slot.serve()) for slot in self._slots]
         try:
             while True:
-                event, source = await self._events.get()
-                if source is not None and source is not self._child:
-                    continue
-                for command in self._machine.handle(event, self._now_ns()):
-                    await self._execute(command)
+                # one that failed ends the agent
+                done, _ = await asyncio.wait(
+                    tasks, timeout=_TICK_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    task.result()
+                self.post(machine.TimePassed())
         finally:
-            ticker.cancel()
-            if self._machine.run_id is None and self._listeners:
-                # the run is over: its process is about to end by itself
-                await asyncio.wait(self._listeners, timeout=_EXIT_TIMEOUT_S)
-            self._kill()
-            await asyncio.gather(ticker, *self._listeners, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell_of_entries_left(self) -> None:
         """Of runs that could not remove what they added: their process was killed."""
@@ -140,144 +128,6 @@ class AgentSession:
                 spool,
             )
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(_TICK_S)
-            self.post(machine.TimePassed())
-
-    @property
-    def _work(self) -> Path:
-        return self.spool.folder / "work"
-
-    async def _execute(self, command: machine.Command) -> None:
-        match command:
-            case machine.LaunchEngine(run_id):
-                await self._launch(run_id)
-            case machine.StartEngine(t0_mono_ns):
-                start = engine_pb2.StartEngine(t0_mono_ns=t0_mono_ns)
-                await self._tell(engine_pb2.EngineRequest(start=start))
-            case machine.DrainEngine():
-                stop = engine_pb2.StopEngine()
-                await self._tell(engine_pb2.EngineRequest(stop=stop))
-            case machine.KillEngine():
-                self._kill()
-            case machine.LeaveFleet():
-                if not self.leaving.done():
-                    self.leaving.set_result(command)
-            case machine.RefuseEvent(event, state):
-                _log.debug("refused in state %s: %r", state, event)
-            case machine.ReportInterval(run_id, sequence, snapshot):
-                interval = agent_pb2.IntervalReport(
-                    run_id=run_id,
-                    agent=self.settings.name,
-                    epoch=self.spool.epoch,
-                    sequence=sequence,
-                    snapshot=snapshot,
-                )
-                await self._spool(agent_pb2.SpoolEntry(interval=interval))
-            case _:
-                progress = self._progress(command)
-                await self._spool(agent_pb2.SpoolEntry(progress=progress))
-
-    def _progress(self, command: machine.Command) -> agent_pb2.ProgressReport:
-        report = agent_pb2.ProgressReport(
-            agent=self.settings.name, epoch=self.spool.epoch
-        )
-        match command:
-            case machine.ReportReady(run_id, facts):
-                report.run_id = run_id
-                report.ready.facts_json = facts_json(facts)
-            case machine.ReportStarted(run_id, start_error_ns):
-                report.run_id = run_id
-                report.started.start_error_ns = start_error_ns
-            case machine.ReportCleanUp(run_id, entries_left):
-                report.run_id = run_id
-                report.cleaning_up.entries_left = entries_left
-            case machine.ReportFinished(run_id, early_reason, interval_count, facts):
-                report.run_id = run_id
-                report.finished.early_reason = early_reason
-                report.finished.interval_count = interval_count
-                report.finished.facts_json = facts_json(facts)
-            case machine.ReportFailed(run_id, error):
-                _log.error("run %s: %s", run_id, error)
-                self._assignments.pop(run_id, None)
-                report.run_id = run_id
-                report.failed.CopyFrom(failure_message(error))
-            case _:
-                raise TypeError(f"not a report: {command!r}")
-        return report
-
-    async def _spool(self, entry: agent_pb2.SpoolEntry) -> None:
-        is_on_disk = await asyncio.to_thread(self.spool.append, entry)
-        self.has_reports.set()
-        if not is_on_disk and self._machine.run_id is not None:
-            # what cannot be kept must not be measured: its loss would be silent
-            folder = str(self.spool.folder)
-            error = RunAborted(
-                f"the spool {folder!r} cannot be written",
-                hint="is the disk full? See the agent's log",
-            )
-            self._kill()
-            self.post(machine.EngineFailed(error))
-
-    def _kill(self) -> None:
-        """End the engine's process; its listener reaps it."""
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
-
-    async def _tell(self, request: engine_pb2.EngineRequest) -> None:
-        if self._child is not None:
-            await self._child.send(request)
-
-    async def _launch(self, run_id: str) -> None:
-        settings = self.settings
-        assignment = self._assignments.pop(run_id)
-        logs = settings.logs or self.spool.folder / "logs"
-        # the name is the operator's own, the run's id the coordinator's: no path parts
-        log_path = logs / f"engine-{Path(settings.name).name}-{Path(run_id).name}.log"
-        try:
-            prepare = engine_pb2.PrepareEngine(
-                run=assignment,
-                agent=settings.name,
-                workers=settings.workers or 0,
-                realtime=settings.realtime,
-                ledger_folder=str(run_folder(self.spool.folder, run_id)),
-            )
-            child = await EngineChild.launch(
-                prepare,
-                work=self._work,
-                log_path=log_path,
-                command=settings.engine_command,
-            )
-        except (LdapSlamError, OSError) as error:
-            failure = error if isinstance(error, LdapSlamError) else None
-            failure = failure or RunAborted(f"the engine's process: {error}")
-            self.post(machine.EngineFailed(failure))
-            return
-        _log.info("run %s: engine process %d", run_id, child.pid)
-        self._child = child
-        listener = asyncio.create_task(self._listen(child, run_id))
-        self._listeners.add(listener)
-        listener.add_done_callback(self._listeners.discard)
-
-    async def _listen(self, child: EngineChild, run_id: str) -> None:
-        """Post what a process says, and its end."""
-        try:
-            async for message in child.events():
-                event = _engine_event(message)
-                if event is not None:
-                    self.post(event, child)
-        except LdapSlamError as error:
-            child.kill()
-            self.post(machine.EngineFailed(error), child)
-        finally:
-            how = await child.wait()
-            _log.info("engine process %d: %s", child.pid, how)
-            self.post(machine.EngineExited(how), child)
-            if how.startswith("killed"):
-                clean_up_aside(run_folder(self.spool.folder, run_id))
-
     async def wait_until_delivered(self, timeout_s: float) -> bool:
         """False: there are reports that the coordinator has not acknowledged."""
         with contextlib.suppress(TimeoutError):
@@ -285,24 +135,3 @@ class AgentSession:
                 while len(self.spool):
                     await asyncio.sleep(0.02)
         return not len(self.spool)
-
-
-def _engine_event(message: engine_pb2.EngineEvent) -> AgentRunEvent | None:
-    match message.WhichOneof("kind"):
-        case "ready":
-            ready = message.ready
-            facts = decode_facts(ready.facts_json)
-            return machine.EngineReady(facts, ready.interval_count, ready.grace_ns)
-        case "started":
-            return machine.EngineStarted(message.started.start_error_ns)
-        case "snapshot":
-            snapshot = message.snapshot
-            return machine.IntervalClosed(snapshot.index, snapshot, snapshot.final)
-        case "cleaning_up":
-            return machine.CleanUpProgressed(message.cleaning_up.entries_left)
-        case "finished":
-            return machine.EngineFinished(decode_facts(message.finished.facts_json))
-        case "failed":
-            return machine.EngineFailed(error_of(message.failed))
-        case _:
-            return None

@@ -75,6 +75,16 @@ class OffsetEstimator:
         self._samples.append(sample)
         return True
 
+    def best_since(self, since_ns: int) -> tuple[int, ClockOffset] | None:
+        """The tightest exchange after `since_ns`: its time (the coordinator's), and the
+        offset then; None without any."""
+        later = [sample for sample in self._samples if sample.t3 > since_ns]
+        if not later:
+            return None
+        best = min(later, key=lambda sample: sample.rtt_ns)
+        bound_ns = (best.rtt_ns + 1) // 2 + 1
+        return best.t3, ClockOffset(best.offset_ns(), bound_ns)
+
     def estimate(self, now_ns: int) -> ClockOffset | None:
         """Best estimate at the coordinator's `now_ns`; None without any exchange."""
         best: ClockOffset | None = None

@@ -10,23 +10,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 from ldapslam.coordinator import run as machine
+from ldapslam.coordinator.adoption import Resume, ending_document
 from ldapslam.coordinator.clock import ClockOffset
+from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.link import AgentLink
 from ldapslam.coordinator.live import LiveFigures
 from ldapslam.coordinator.run import Run, RunState
 from ldapslam.coordinator.submission import Submission
-from ldapslam.jobs.errors import FleetError, LdapSlamError, StoreError
+from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
 from ldapslam.proto.messages import failure_message
+from ldapslam.reports.results import submissions
 from ldapslam.reports.results.records import EventRecord, RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
@@ -44,7 +48,9 @@ class Fleet(Protocol):
 
     def link(self, agent: str) -> AgentLink | None: ...
 
-    def run_concluded(self, run_id: str) -> None: ...
+    def requeue(self, run_id: str, agents: tuple[str, ...]) -> None: ...
+
+    def run_concluded(self, run: ActiveRun) -> None: ...
 
 
 class ActiveRun:
@@ -56,9 +62,12 @@ class ActiveRun:
         fleet: Fleet,
         journal: Journal,
         now_ns: Callable[[], int] = time.monotonic_ns,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.submission = submission
         self.record = submission.record
+        #: May begin as far as time and order are concerned.
+        self.is_released = True
         #: Set when the final state is in the store, or cannot be written.
         self.concluded = asyncio.Event()
         self._fleet = fleet
@@ -74,6 +83,49 @@ class ActiveRun:
         self._servers: dict[str, Any] = {}
         self._control_operations: dict[str, dict[str, int]] = {}
         self._closing: asyncio.Task[None] | None = None
+        self._observers = observers
+        self._clock_at_ns: dict[str, int] = {}
+
+    def resume(
+        self,
+        plan: Resume,
+        t0_ns: int,
+        events: Iterable[EventRecord],
+        agents: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Be the run that another coordinator began."""
+        self._events = list(events)
+        self._live = LiveFigures(
+            agent for agent, part in plan.parts.items() if not part.is_over
+        )
+        for agent, facts in agents.items():
+            if "clock_offset_us" in facts:
+                self._offsets[agent] = ClockOffset(
+                    round(facts["clock_offset_us"] * 1000),
+                    round(facts["clock_offset_bound_us"] * 1000),
+                )
+        manifest = self.record.manifest
+        self._servers = dict(manifest.get("servers", {}))
+        self._control_operations = {
+            uri: dict(counts)
+            for uri, counts in manifest.get("control_operations", {}).items()
+        }
+        text = "taken up by a coordinator that was started again"
+        self.add_event("coordinator_restarted", text)
+        adopted = [*manifest.get("adopted", ()), utc_text(datetime.now(UTC))]
+        self._set_manifest(adopted=adopted)
+        for command in self._machine.resume(
+            plan.state, plan.parts, t0_ns, plan.ending, self._now_ns()
+        ):
+            self._execute(command)
+
+    def wait_again(self, events: Iterable[EventRecord]) -> None:
+        """Be in the queue, as the run was or has to be again."""
+        self._events = list(events)
+        if self.record.state != RunState.QUEUED:
+            text = "queued again: the coordinator was restarted before the load began"
+            self.add_event("coordinator_restarted", text)
+            self._set_state(RunState.QUEUED, text)
 
     @property
     def run_id(self) -> str:
@@ -85,8 +137,57 @@ class ActiveRun:
 
     def feed(self, event: machine.RunEvent) -> None:
         """Have the machine take an event, and do what it decides."""
-        for command in self._machine.handle(event, self._now_ns()):
+        before = dict(self._machine.parts)
+        commands = self._machine.handle(event, self._now_ns())
+        for agent, part in self._machine.parts.items():
+            # in the journal before the agent's report is acknowledged
+            if before.get(agent, part) is not part:
+                self._put_agent(agent, {"part": str(part)})
+        for command in commands:
             self._execute(command)
+
+    def take_up_part(self, agent: str, state: str) -> None:
+        """An agent of a resumed run has registered; `state` is what it is at."""
+        if state in ("preparing", "ready") and self.state is not RunState.PREPARING:
+            error = RunAborted("the order to start was lost with the coordinator")
+            stop = agent_pb2.StopRun(
+                run_id=self.run_id, reason=error.reason, abandon=True
+            )
+            self._send(agent, agent_pb2.Command(stop=stop))
+            self.feed(machine.AgentFailed(agent, error))
+        elif not self._machine.ending.is_planned and state != "draining":
+            stop = agent_pb2.StopRun(
+                run_id=self.run_id, reason=self._machine.ending.detail
+            )
+            self._send(agent, agent_pb2.Command(stop=stop))
+
+    def has_live_part(self, agent: str) -> bool:
+        part = self._machine.parts.get(agent)
+        return part is not None and not part.is_over
+
+    def sample_clocks(self) -> None:
+        """Keep the best exchange with each agent's clock since the last call."""
+        t0_ns = self._machine.t0_ns
+        if t0_ns is None or self.state not in (RunState.RUNNING, RunState.DRAINING):
+            return
+        rows = []
+        for agent in self._machine.parts:
+            link = self._fleet.link(agent)
+            if link is None or not self.has_live_part(agent):
+                continue
+            since_ns = max(t0_ns, self._clock_at_ns.get(agent, 0))
+            found = link.best_exchange(since_ns)
+            if found is not None:
+                at_ns, offset = found
+                self._clock_at_ns[agent] = at_ns
+                rows.append((agent, at_ns - t0_ns, offset.offset_ns, offset.bound_ns))
+        if rows:
+            self._journal.post(self._journal.store.add_clock_samples, self.run_id, rows)
+
+    def tell_of_wait(self, detail: str) -> None:
+        """What the run, which is in the queue, waits for."""
+        self._set_state(RunState.QUEUED, detail)
+        self._notify(status=self.status())
 
     def status(self) -> pb.RunStatus:
         return status_message(
@@ -110,6 +211,14 @@ class ActiveRun:
     def _notify(self, **update: Any) -> None:
         for updates in self._watchers:
             updates.put_nowait(pb.RunUpdate(**update))
+        for observer in self._observers:
+            try:
+                if "status" in update:
+                    observer.run_changed(update["status"])
+                elif "figures" in update:
+                    observer.interval_measured(self.run_id, update["figures"])
+            except Exception:
+                _log.exception("run %s: an observer failed", self.run_id)
 
     # What agents report beyond the machine's events.
 
@@ -183,8 +292,12 @@ class ActiveRun:
                 )
                 for agent in agents:
                     self._send(agent, agent_pb2.Command(stop=stop))
+            case machine.RequeueRun(agents):
+                self._fleet.requeue(self.run_id, agents)
             case machine.RecordState(state, detail):
                 _log.info("run %s: %s %s", self.run_id, state, detail)
+                if state is RunState.DRAINING:
+                    self._set_manifest(ending=ending_document(self._machine.ending))
                 self._set_state(state, detail)
                 self._notify(status=self.status())
             case machine.RecordEvent(kind, text):
@@ -213,6 +326,7 @@ class ActiveRun:
     def _start(self, agents: tuple[str, ...], t0_ns: int) -> None:
         ahead = timedelta(microseconds=(t0_ns - self._now_ns()) / 1000)
         t0_utc = utc_text(datetime.now(UTC) + ahead)
+        self._set_manifest(t0={"mono_ns": t0_ns, "boot_id": boot_id()})
         self._set_state(self.state, self.record.state_detail, t0_utc=t0_utc)
         self._notify(status=self.status())
         for agent in agents:
@@ -286,7 +400,7 @@ class ActiveRun:
             for updates in self._watchers:
                 updates.put_nowait(None)
             self.concluded.set()
-            self._fleet.run_concluded(self.run_id)
+            self._fleet.run_concluded(self)
 
     def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
         """On the store's thread; any number of times."""
@@ -299,6 +413,7 @@ class ActiveRun:
             record.state_detail,
             finished_utc=record.finished_utc,
         )
+        submissions.forget(store, record.run_id)
 
     # The journal.
 
@@ -312,12 +427,21 @@ class ActiveRun:
         )
 
     def _set_manifest(self, **facts: Any) -> None:
+        self.record = replace(self.record, manifest={**self.record.manifest, **facts})
         self._journal.post(self._journal.store.set_manifest, self.run_id, dict(facts))
 
     def _put_agent(self, agent: str, facts: Mapping[str, Any]) -> None:
         self._journal.post(
             self._journal.store.put_agent, self.run_id, agent, dict(facts)
         )
+
+
+def boot_id() -> str:
+    """Tells one start of this host from another: CLOCK_MONOTONIC counts from it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 _SERVER_FACTS = (
@@ -349,6 +473,9 @@ def status_message(
         agents=record.agents,
         planned_ns=planned_ns,
         events=[event_message(event) for event in events],
+        verdict=record.verdict or "",
+        priority=record.priority,
+        schedule_id=record.schedule_id or "",
     )
 
 

@@ -20,6 +20,7 @@ COORDINATOR_FACTS = frozenset(
         "clock_offset_us",
         "clock_offset_bound_us",
         "clock_drift_us",
+        "part",
     }
 )
 

@@ -3,47 +3,67 @@
 
 No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
 be done. An event that its state does not allow changes nothing and returns RefuseEvent:
-events come from the network and may be late or repeated.
+events come from the network and may be late or repeated. (Its length: two machines, of
+agents and of the queue, that decide together.)
 
 An agent:
 
                        AgentRegistered
     absent, lost, left ---------------> idle <------ AgentReleased ------.
-                                         |                               |
+                                         |            (its last run)     |
                                          '---- [AssignRun] ----> assigned
-    idle, assigned -- TimePassed, silent too long --> lost
-    idle, assigned -- AgentRegistered by another process --> lost --> idle
-    idle, assigned -- AgentLeft --> left
+    idle -- TimePassed, silent too long --> lost
+    idle, assigned -- AgentHungUp, then not back in time --> lost
+    assigned -- TimePassed, silent, its connection open --> silent
+    silent -- AgentHeard, AgentRegistered --> assigned
+    silent -- TimePassed, beyond the leases of its runs --> lost
+    idle, assigned, silent -- AgentRegistered by another process --> lost --> idle
+    idle, assigned, silent -- AgentLeft --> left
+    absent -- RunAdopted --> silent
+
+An agent whose process ends hangs up: the kernel closes its connection. One that is only
+silent may be cut off, and goes on with its load until its lease is over: so long its
+runs go on too.
 
 A run, as far as the fleet is concerned:
 
     unknown -- RunSubmitted --> waiting -- [AssignRun] --> holding
+    unknown -- RunAdopted --> holding
     waiting -- RunWithdrawn --> unknown
+    waiting -- TimePassed, too few agents for too long --> [GiveUpRun] --> unknown
+    holding -- RunRequeued --> waiting
     holding -- RunEnded --> unknown
 
-A waiting run is assigned when enough agents it selects are idle and no run holds one
-of its targets. Runs are taken in the order of submission; one that waits for busy
-agents or targets reserves them, so that a later run cannot overtake it for good.
+A waiting run is assigned when enough agents it selects have room and no run holds one
+of its targets. Runs are taken by priority, then in the order of submission; one that
+waits for busy agents or targets reserves them, so that a later one of no higher
+priority cannot overtake it for good. Runs that are held (HoldRuns) are passed over.
 
-An agent that registers busy with a run which is not its own (it was lost meanwhile, or
-the coordinator was restarted) is told to stop that run, and is assigned until it has.
+An agent that registers busy with a run which is not its own (it was lost meanwhile) is
+told to stop that run, and has less room until it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-#: An agent not heard for so long is lost. Heartbeats come every second.
+from ldapslam.coordinator.selection import Candidate, Selection
+
+#: An agent that hung up, or has nothing to do, and is not heard for so long is lost.
+#: Heartbeats come every second.
 LOST_AFTER_NS = 4_000_000_000
+#: An agent's own clock decides when its lease is over; its last words take a while.
+LEASE_SLACK_NS = 5_000_000_000
 
 
 class AgentState(StrEnum):
     ABSENT = "absent"
     IDLE = "idle"
     ASSIGNED = "assigned"
+    SILENT = "silent"
     LOST = "lost"
     LEFT = "left"
 
@@ -52,40 +72,6 @@ class QueueState(StrEnum):
     UNKNOWN = "unknown"
     WAITING = "waiting"
     HOLDING = "holding"
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The agents a job asks for: by number, by name, by label, or all there are."""
-
-    #: That many, any; None: every one that fits.
-    count: int | None = None
-    #: Exactly these.
-    names: tuple[str, ...] = ()
-    #: Those that carry all of these labels.
-    labels: Mapping[str, str] = field(default_factory=dict)
-    #: The load can be spread over so many at most; None: over any number.
-    most: int | None = None
-
-    def fits(self, name: str, labels: Mapping[str, str]) -> bool:
-        if self.names and name not in self.names:
-            return False
-        return all(labels.get(key) == value for key, value in self.labels.items())
-
-    def needed(self, candidates: int) -> int:
-        """How many agents make a run of `candidates` fitting ones; at least one."""
-        if self.names:
-            return len(self.names)
-        return max(1, candidates if self.count is None else self.count)
-
-    def __str__(self) -> str:
-        if self.names:
-            return "agents " + ", ".join(self.names)
-        labels = ", ".join(f"{key}={value}" for key, value in self.labels.items())
-        which = f" labelled {labels}" if labels else ""
-        if self.count is None:
-            return f"all agents{which}" if which else "at least one agent"
-        return f"{self.count} agent{'s' * (self.count != 1)}{which}"
 
 
 # Events.
@@ -97,12 +83,25 @@ class AgentRegistered:
     #: Random, one for each process.
     instance: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: The run the agent is busy with, as it says.
-    run_id: str | None = None
+    #: The runs the agent is busy with, as it says.
+    runs: tuple[str, ...] = ()
+    #: Counts the processes that used the agent's spool.
+    epoch: int = 0
+    #: Runs that it takes at a time.
+    max_runs: int = 1
+    is_restricted: bool = False
+    host_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentHeard:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHungUp:
+    """The connection that brings the agent its commands has ended."""
+
     name: str
 
 
@@ -130,6 +129,35 @@ class RunSubmitted:
     run_id: str
     selection: Selection
     targets: frozenset[str]
+    priority: int = 0
+    #: True: other such runs may load the same targets meanwhile.
+    is_sharing: bool = False
+    #: How long its agents keep up the load without being heard.
+    lease_ns: int = 60_000_000_000
+    #: True: it may wait though there are too few agents; up to `agents_until_ns`, or
+    #: for good.
+    may_wait: bool = False
+    agents_until_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAdopted:
+    """A run that was live when the coordinator before this one ended."""
+
+    run_id: str
+    targets: frozenset[str]
+    #: Agents whose part has not ended -> the epoch in which they took it.
+    agents: Mapping[str, int]
+    is_sharing: bool = False
+    lease_ns: int = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequeued:
+    """The run is to begin anew, with these agents."""
+
+    run_id: str
+    agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +170,26 @@ class RunEnded:
     run_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class HoldRuns:
+    """These may not be assigned now; replaces what was held before."""
+
+    run_ids: frozenset[str]
+
+
 FleetEvent = (
     AgentRegistered
     | AgentHeard
+    | AgentHungUp
     | AgentLeft
     | AgentReleased
     | TimePassed
     | RunSubmitted
+    | RunAdopted
+    | RunRequeued
     | RunWithdrawn
     | RunEnded
+    | HoldRuns
 )
 
 # Commands.
@@ -161,7 +200,7 @@ class AssignRun:
     run_id: str
     #: In the order of their index in the run.
     agents: tuple[str, ...]
-    #: Wanted and idle, but without a share of the load.
+    #: Wanted and free, but without a share of the load.
     left_out: tuple[str, ...] = ()
 
 
@@ -173,13 +212,41 @@ class RefuseRun:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportLoss:
-    """The agent is gone; `run_id` is the run that it takes a part of with it."""
+class GiveUpRun:
+    """The run has waited long enough for agents."""
+
+    run_id: str
+    wanted: str
+    available: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSilence:
+    """Nothing is heard of the agent; its runs go on."""
 
     name: str
-    run_id: str | None
+    run_ids: tuple[str, ...]
+    silent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportReturn:
+    """A silent agent is heard again."""
+
+    name: str
+    run_ids: tuple[str, ...]
+    silent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLoss:
+    """The runs lose the agent; `is_gone`: so does the fleet."""
+
+    name: str
+    run_ids: tuple[str, ...]
     silent_ns: int
     reason: str
+    is_gone: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +263,18 @@ class RefuseEvent:
     state: str
 
 
-Command = AssignRun | RefuseRun | ReportLoss | StopStray | RefuseEvent
+Command = (
+    AssignRun
+    | RefuseRun
+    | GiveUpRun
+    | ReportSilence
+    | ReportReturn
+    | ReportLoss
+    | StopStray
+    | RefuseEvent
+)
+
+_GONE = (AgentState.ABSENT, AgentState.LOST, AgentState.LEFT)
 
 
 @dataclass(slots=True)
@@ -204,12 +282,38 @@ class AgentRecord:
     """What the fleet knows of one agent."""
 
     name: str
+    #: Empty: of a run that was adopted, and not registered since.
     instance: str
-    labels: Mapping[str, str]
-    state: AgentState
     heard_ns: int
-    #: Set in ASSIGNED only.
-    run_id: str | None = None
+    epoch: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    max_runs: int = 1
+    is_restricted: bool = False
+    host_id: str = ""
+    #: Run -> how long the agent keeps up its load without being heard.
+    runs: dict[str, int] = field(default_factory=dict)
+    #: When its connection ended; None while it stands.
+    hung_up_ns: int | None = None
+    is_silent: bool = False
+    #: LOST or LEFT; None while it is in the fleet.
+    gone: AgentState | None = None
+
+    @property
+    def state(self) -> AgentState:
+        if self.gone is not None:
+            return self.gone
+        if self.is_silent:
+            return AgentState.SILENT
+        return AgentState.ASSIGNED if self.runs else AgentState.IDLE
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.runs) < self.max_runs
+
+    def candidate(self) -> Candidate:
+        return Candidate(
+            self.name, self.labels, self.host_id, self.is_restricted, len(self.runs)
+        )
 
 
 @dataclass(slots=True)
@@ -217,6 +321,26 @@ class _Entry:
     state: QueueState
     selection: Selection
     targets: frozenset[str]
+    is_sharing: bool
+    lease_ns: int
+    priority: int = 0
+    agents_until_ns: int | None = None
+
+
+@dataclass(slots=True)
+class _Targets:
+    """Servers that are taken, by whom they may be shared."""
+
+    alone: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+
+    def take(self, entry: _Entry) -> None:
+        (self.shared if entry.is_sharing else self.alone).update(entry.targets)
+
+    def are_free_for(self, entry: _Entry) -> bool:
+        if entry.targets & self.alone:
+            return False
+        return entry.is_sharing or not entry.targets & self.shared
 
 
 class Fleet:
@@ -226,15 +350,20 @@ class Fleet:
         self._lost_after_ns = lost_after_ns
         self._agents: dict[str, AgentRecord] = {}
         self._runs: dict[str, _Entry] = {}
+        self._held: frozenset[str] = frozenset()
         self._steps: dict[type[Any], Callable[[Any, int], list[Command]]] = {
             AgentRegistered: self._on_registered,
             AgentHeard: self._on_heard,
+            AgentHungUp: self._on_hung_up,
             AgentLeft: self._on_left,
             AgentReleased: self._on_released,
             TimePassed: self._on_time,
             RunSubmitted: self._on_submitted,
+            RunAdopted: self._on_adopted,
+            RunRequeued: self._on_requeued,
             RunWithdrawn: self._on_withdrawn,
             RunEnded: self._on_ended,
+            HoldRuns: self._on_hold,
         }
 
     def handle(self, event: FleetEvent, now_ns: int) -> list[Command]:
@@ -253,13 +382,19 @@ class Fleet:
         entry = self._runs.get(run_id)
         return QueueState.UNKNOWN if entry is None else entry.state
 
+    def queue(self) -> list[str]:
+        """The waiting runs, in the order in which they are taken."""
+        return [run_id for run_id, _ in self._waiting()]
+
     def refusal(self, run_id: str, selection: Selection) -> RefuseRun | None:
         """What the answer to such a submission would be now; None: it is taken."""
         fitting = self._fitting(selection)
-        if len(fitting) >= selection.needed(len(fitting)):
+        if selection.can_have([record.candidate() for record in fitting]):
             return None
-        available = tuple(record.name for record in self._serving())
-        return RefuseRun(run_id, str(selection), available)
+        return RefuseRun(run_id, str(selection), self._available())
+
+    def _available(self) -> tuple[str, ...]:
+        return tuple(record.name for record in self._serving())
 
     def _serving(self) -> Iterable[AgentRecord]:
         serving = (AgentState.IDLE, AgentState.ASSIGNED)
@@ -270,86 +405,169 @@ class Fleet:
     def _on_registered(self, event: AgentRegistered, now_ns: int) -> list[Command]:
         commands: list[Command] = []
         record = self._agents.get(event.name)
-        is_serving = self.agent_state(event.name) in (
-            AgentState.IDLE,
-            AgentState.ASSIGNED,
-        )
-        run_id: str | None = None
-        if record is not None and is_serving:
-            if record.instance == event.instance:
-                run_id = record.run_id  # a reconnect: what it had it still has
+        runs: dict[str, int] = {}
+        if record is not None and record.gone is None:
+            silent_ns = now_ns - record.heard_ns
+            if _is_same_process(record, event):
+                runs = record.runs  # a reconnect: what it had it still has
+                if record.is_silent:
+                    commands.append(ReportReturn(event.name, tuple(runs), silent_ns))
             else:
-                commands.append(
-                    ReportLoss(
-                        event.name,
-                        record.run_id,
-                        now_ns - record.heard_ns,
-                        "it was started again",
-                    )
-                )
-        if event.run_id is not None and event.run_id != run_id:
-            commands.append(StopStray(event.name, event.run_id))
-            run_id = run_id or event.run_id
+                lost = tuple(record.runs)
+                reason = "it was started again"
+                commands.append(ReportLoss(event.name, lost, silent_ns, reason))
+        for run_id in event.runs:
+            if run_id not in runs:
+                commands.append(StopStray(event.name, run_id))
+                runs[run_id] = 0
         self._agents[event.name] = AgentRecord(
             event.name,
             event.instance,
-            dict(event.labels),
-            AgentState.IDLE if run_id is None else AgentState.ASSIGNED,
             now_ns,
-            run_id,
+            event.epoch,
+            dict(event.labels),
+            event.max_runs,
+            event.is_restricted,
+            event.host_id,
+            runs,
         )
         return commands + self._assign()
 
     def _on_heard(self, event: AgentHeard, now_ns: int) -> list[Command]:
         record = self._agents.get(event.name)
-        if record is None or record.state in (AgentState.LOST, AgentState.LEFT):
+        if record is None or record.gone is not None:
             return [RefuseEvent(event, self.agent_state(event.name))]
+        silent_ns = now_ns - record.heard_ns
         record.heard_ns = now_ns
+        if not record.is_silent:
+            return []
+        record.is_silent = False
+        back = ReportReturn(event.name, tuple(record.runs), silent_ns)
+        return [back, *self._assign()]
+
+    def _on_hung_up(self, event: AgentHungUp, now_ns: int) -> list[Command]:
+        record = self._agents.get(event.name)
+        if record is None or record.gone is not None:
+            return [RefuseEvent(event, self.agent_state(event.name))]
+        # of a silent agent it is our own end that gave the connection up
+        if not record.is_silent:
+            record.hung_up_ns = now_ns
         return []
 
     def _on_left(self, event: AgentLeft, now_ns: int) -> list[Command]:
         record = self._agents.get(event.name)
-        if record is None or record.state in (AgentState.LOST, AgentState.LEFT):
+        if record is None or record.gone is not None:
             return [RefuseEvent(event, self.agent_state(event.name))]
-        return self._lose(record, AgentState.LEFT, now_ns, event.reason)
+        return [self._lose(record, AgentState.LEFT, now_ns, event.reason)]
 
     def _on_released(self, event: AgentReleased, now_ns: int) -> list[Command]:
         record = self._agents.get(event.name)
-        if (
-            record is None
-            or record.state is not AgentState.ASSIGNED
-            or record.run_id != event.run_id
-        ):
+        if record is None or event.run_id not in record.runs:
             return [RefuseEvent(event, self.agent_state(event.name))]
-        record.state, record.run_id = AgentState.IDLE, None
+        del record.runs[event.run_id]
         return self._assign()
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
         commands: list[Command] = []
-        for record in list(self._serving()):
-            if now_ns - record.heard_ns >= self._lost_after_ns:
-                commands += self._lose(
-                    record, AgentState.LOST, now_ns, "nothing was heard of it"
-                )
+        for record in self.agents():
+            if record.gone is None:
+                commands += self._judge_silence(record, now_ns)
+        for run_id, entry in self._waiting():
+            until_ns = entry.agents_until_ns
+            if until_ns is None or now_ns < until_ns:
+                continue
+            refusal = self.refusal(run_id, entry.selection)
+            if refusal is not None:
+                del self._runs[run_id]
+                commands.append(GiveUpRun(run_id, refusal.wanted, refusal.available))
+        return commands
+
+    def _judge_silence(self, record: AgentRecord, now_ns: int) -> list[Command]:
+        silent_ns = now_ns - record.heard_ns
+        if silent_ns < self._lost_after_ns:
+            return []
+        if not record.runs:
+            return [
+                self._lose(record, AgentState.LOST, now_ns, "nothing was heard of it")
+            ]
+        if record.hung_up_ns is not None:
+            if now_ns - record.hung_up_ns < self._lost_after_ns:
+                return []
+            reason = "its connection ended, and it did not come back"
+            return [self._lose(record, AgentState.LOST, now_ns, reason)]
+        commands: list[Command] = []
+        if not record.is_silent:
+            record.is_silent = True
+            commands.append(ReportSilence(record.name, tuple(record.runs), silent_ns))
+        over = tuple(
+            run_id
+            for run_id, lease_ns in record.runs.items()
+            if silent_ns >= lease_ns + LEASE_SLACK_NS
+        )
+        reason = "nothing was heard of it for as long as it keeps up its load"
+        if len(over) == len(record.runs):
+            commands.append(self._lose(record, AgentState.LOST, now_ns, reason))
+        elif over:
+            for run_id in over:
+                del record.runs[run_id]
+            commands.append(
+                ReportLoss(record.name, over, silent_ns, reason, is_gone=False)
+            )
         return commands
 
     def _lose(
         self, record: AgentRecord, state: AgentState, now_ns: int, reason: str
-    ) -> list[Command]:
-        run_id = record.run_id
-        record.state, record.run_id = state, None
-        return [ReportLoss(record.name, run_id, now_ns - record.heard_ns, reason)]
+    ) -> ReportLoss:
+        run_ids = tuple(record.runs)
+        record.gone = state
+        record.runs = {}
+        record.is_silent = False
+        return ReportLoss(record.name, run_ids, now_ns - record.heard_ns, reason)
 
     # Runs.
 
     def _on_submitted(self, event: RunSubmitted, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:
             return [RefuseEvent(event, self.run_state(event.run_id))]
-        refusal = self.refusal(event.run_id, event.selection)
-        if refusal is not None:
-            return [refusal]
+        if not event.may_wait:
+            refusal = self.refusal(event.run_id, event.selection)
+            if refusal is not None:
+                return [refusal]
         self._runs[event.run_id] = _Entry(
-            QueueState.WAITING, event.selection, event.targets
+            QueueState.WAITING,
+            event.selection,
+            event.targets,
+            event.is_sharing,
+            event.lease_ns,
+            event.priority,
+            event.agents_until_ns,
+        )
+        return self._assign()
+
+    def _on_adopted(self, event: RunAdopted, now_ns: int) -> list[Command]:
+        if event.run_id in self._runs:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        self._runs[event.run_id] = _Entry(
+            QueueState.HOLDING,
+            Selection(names=tuple(event.agents)),
+            event.targets,
+            event.is_sharing,
+            event.lease_ns,
+        )
+        for name, epoch in event.agents.items():
+            record = self._agents.setdefault(
+                name, AgentRecord(name, "", now_ns, epoch, is_silent=True)
+            )
+            record.runs[event.run_id] = event.lease_ns
+        return []
+
+    def _on_requeued(self, event: RunRequeued, now_ns: int) -> list[Command]:
+        entry = self._runs.get(event.run_id)
+        if entry is None or entry.state is not QueueState.HOLDING:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        entry.state = QueueState.WAITING
+        entry.selection = replace(
+            entry.selection, names=event.agents, count=None, hosts=1
         )
         return self._assign()
 
@@ -365,42 +583,66 @@ class Fleet:
         del self._runs[event.run_id]
         return self._assign()
 
+    def _on_hold(self, event: HoldRuns, now_ns: int) -> list[Command]:
+        if event.run_ids == self._held:
+            return []
+        self._held = event.run_ids
+        return self._assign()
+
     def _fitting(self, selection: Selection) -> list[AgentRecord]:
         return [
-            record
-            for record in self._serving()
-            if selection.fits(record.name, record.labels)
+            record for record in self._serving() if selection.fits(record.candidate())
         ]
 
+    def _waiting(self) -> list[tuple[str, _Entry]]:
+        waiting = [
+            (run_id, entry)
+            for run_id, entry in self._runs.items()
+            if entry.state is QueueState.WAITING
+        ]
+        # stable: of one priority the oldest first
+        return sorted(waiting, key=lambda item: -item[1].priority)
+
     def _assign(self) -> list[Command]:
-        """Give agents to waiting runs, the oldest first."""
+        """Give agents to waiting runs, the first in the queue first."""
         commands: list[Command] = []
-        taken_targets: set[str] = set()
+        taken = _Targets()
         for entry in self._runs.values():
             if entry.state is QueueState.HOLDING:
-                taken_targets |= entry.targets
+                taken.take(entry)
         reserved: set[str] = set()
-        for run_id, entry in self._runs.items():
-            if entry.state is not QueueState.WAITING:
+        for run_id, entry in self._waiting():
+            if run_id in self._held:
                 continue
             fitting = self._fitting(entry.selection)
-            needed = entry.selection.needed(len(fitting))
-            if len(fitting) < needed:
+            candidates = [record.candidate() for record in fitting]
+            if not entry.selection.can_have(candidates):
                 continue  # waits for agents that are not there: reserves nothing
-            idle = [
-                record
+            free = [
+                record.candidate()
                 for record in fitting
-                if record.state is AgentState.IDLE and record.name not in reserved
+                if record.has_room
+                and record.name not in reserved
+                # its end of the attempt before is still to come
+                and run_id not in record.runs
             ]
-            if len(idle) >= needed and not entry.targets & taken_targets:
-                chosen = idle[:needed][: entry.selection.most]
+            names = entry.selection.choose(free, len(fitting))
+            if names is not None and taken.are_free_for(entry):
+                used = len(names)
+                if entry.selection.most is not None:
+                    used = min(used, entry.selection.most)
                 entry.state = QueueState.HOLDING
-                for record in chosen:
-                    record.state, record.run_id = AgentState.ASSIGNED, run_id
-                names = tuple(record.name for record in idle[:needed])
-                used = len(chosen)
+                for name in names[:used]:
+                    self._agents[name].runs[run_id] = entry.lease_ns
                 commands.append(AssignRun(run_id, names[:used], names[used:]))
             else:
                 reserved |= {record.name for record in fitting}
-            taken_targets |= entry.targets
+            taken.take(entry)
         return commands
+
+
+def _is_same_process(record: AgentRecord, event: AgentRegistered) -> bool:
+    if record.instance:
+        return record.instance == event.instance
+    # known by its run only, of the coordinator before
+    return record.epoch == event.epoch

@@ -27,6 +27,8 @@ class AgentIdentity:
     build: str
     labels: Mapping[str, str] = field(default_factory=dict)
     host_facts: Mapping[str, Any] = field(default_factory=dict)
+    #: What its operator allows.
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 class AgentLink:
@@ -44,6 +46,8 @@ class AgentLink:
         self._stream_number = 0
         self._open_streams = 0
         self._is_closed = False
+        #: How busy the host is, as it said last.
+        self.load: pb.HostLoad | None = None
 
     @property
     def is_streaming(self) -> bool:
@@ -88,6 +92,10 @@ class AgentLink:
         """Take an exchange; one that by its times is of another session is ignored."""
         if self._opened_ns <= sample.t2 and sample.t3 <= now_ns:
             self._clock.add(sample)
+
+    def best_exchange(self, since_ns: int) -> tuple[int, ClockOffset] | None:
+        """The tightest exchange after `since_ns`: when it was, and what it says."""
+        return self._clock.best_since(since_ns)
 
     def clock_offset(self, now_ns: int) -> ClockOffset | None:
         return self._clock.estimate(now_ns)

@@ -4,29 +4,34 @@
 No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
 be done. An event that its state does not allow changes nothing and returns RefuseEvent;
 a repeated one returns nothing, because agents repeat what was not acknowledged.
+(Its length: the events and commands are the half of it.)
 
     queued ---AgentsAssigned---> preparing ---AgentPrepared (last)---> ready
     ready ----AgentStarted (last)----> running
     running --TimePassed, plan over--> draining
     running, draining --AgentFinished (last)--> finished
 
-    queued -- CancelRequested --> cancelled
+    queued -- CancelRequested, GaveUp --> cancelled, failed
     preparing, ready, running -- CancelRequested --> draining --> cancelled
     preparing, ready --AgentFailed, AgentVanished, AgentFinished--> draining --> failed
     running, draining --AgentFailed, AgentVanished, AgentFinished early--> the same
                         (on_agent_loss: stop; with `continue` the others go on)
     preparing, ready --TimePassed, agents overdue--> draining --> failed
     draining --TimePassed, agents overdue--> failed, or what draining was to end in
+    preparing -- some agents failed or overdue, a quorum is prepared --> queued
 
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
 agents that are overdue then are abandoned; an agent that reports progress with its
 clean-up gives all of them more time. With no agent to wait for it is passed over.
+
+With a quorum, agents that cannot be made ready are left out, and the run begins anew
+with those that can: each agent's share of the load depends on how many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -59,6 +64,10 @@ class Part(StrEnum):
     #: Failed, vanished, or ended before its time.
     LOST = "lost"
 
+    @property
+    def is_over(self) -> bool:
+        return self in (Part.ENDED, Part.LOST)
+
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
@@ -72,10 +81,25 @@ class RunLimits:
     stop_on_loss: bool = True
     #: All agents are to be ready within.
     prepare_ns: int = 120_000_000_000
+    #: So many ready agents are enough when others cannot be had; None: all are needed.
+    quorum: int | None = None
     #: From the last agent's readiness to T0.
     start_lead_ns: int = 1_000_000_000
     #: Beyond what is planned, for messages on their way.
     slack_ns: int = 30_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The final state that a run is on its way to, and why."""
+
+    state: RunState = RunState.FINISHED
+    detail: str = ""
+    error: LdapSlamError | None = None
+
+    @property
+    def is_planned(self) -> bool:
+        return self.state is RunState.FINISHED
 
 
 # Events.
@@ -130,6 +154,21 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The run will not begin: with an error it has failed, else it is cancelled."""
+
+    reason: str
+    error: LdapSlamError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """Reports cannot be kept: what cannot be kept must not be measured."""
+
+    error: LdapSlamError
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     pass
 
@@ -143,6 +182,8 @@ RunEvent = (
     | AgentFailed
     | AgentVanished
     | CancelRequested
+    | GaveUp
+    | StoreFailed
     | TimePassed
 )
 
@@ -167,6 +208,13 @@ class StopAgents:
     reason: str
     #: True: at once, without drain.
     abandon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRun:
+    """The run is to begin anew with these agents, once they have ended their part."""
+
+    agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +248,7 @@ Command = (
     PrepareAgents
     | StartAgents
     | StopAgents
+    | RequeueRun
     | RecordState
     | RecordEvent
     | ConcludeRun
@@ -207,7 +256,6 @@ Command = (
 )
 
 _BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
-_OVER = (Part.ENDED, Part.LOST)
 
 
 class Run:
@@ -221,10 +269,8 @@ class Run:
         self.t0_ns: int | None = None
         self._limits = limits
         self._deadline_ns: int | None = None
-        # what the run will have been once its agents are gone
-        self._outcome = RunState.FINISHED
-        self._detail = ""
-        self._error: LdapSlamError | None = None
+        #: What the run will have been once its agents are gone.
+        self.ending = Ending()
         active = (RunState.PREPARING, RunState.READY, RunState.RUNNING)
         live = (*active, RunState.DRAINING)
         steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
@@ -236,11 +282,37 @@ class Run:
             AgentFailed: (self._on_failed, live),
             AgentVanished: (self._on_vanished, live),
             CancelRequested: (self._on_cancel, (RunState.QUEUED, *active)),
+            GaveUp: (self._on_gave_up, (RunState.QUEUED,)),
+            StoreFailed: (self._on_store_failed, live),
             TimePassed: (self._on_time, live),
         }
         self._steps: dict[type[Any], Callable[[Any, int], list[Command]]]
         self._steps = {event: step for event, (step, _) in steps.items()}
         self._allowed = {event: states for event, (_, states) in steps.items()}
+
+    def resume(
+        self,
+        state: RunState,
+        parts: Mapping[str, Part],
+        t0_ns: int,
+        ending: Ending,
+        now_ns: int,
+    ) -> list[Command]:
+        """Be the run that another coordinator began: READY or beyond, not ended."""
+        self.state = state
+        self.parts = dict(parts)
+        self.t0_ns = t0_ns
+        self.ending = ending
+        if state is RunState.READY:
+            self._deadline_ns = max(t0_ns, now_ns) + self._limits.slack_ns
+        elif state is RunState.DRAINING:
+            self._deadline_ns = self._drain_deadline_ns(now_ns)
+        lost = [agent for agent, part in parts.items() if part is Part.LOST]
+        if lost and ending.is_planned and self._limits.stop_on_loss:
+            # it ended between the two entries of the journal
+            error = AgentLost(lost[0], 0.0)
+            return self._stop(RunState.FAILED, str(error), error, now_ns)
+        return [] if self._live() else self._conclude()
 
     def handle(self, event: RunEvent, now_ns: int) -> list[Command]:
         """Take one event; `now_ns` is the coordinator's clock and never goes back."""
@@ -250,7 +322,7 @@ class Run:
         if agent is not None:
             if agent not in self.parts:
                 return [RefuseEvent(event, self.state)]
-            if self.parts[agent] in _OVER:
+            if self.parts[agent].is_over:
                 return []
         return self._steps[type(event)](event, now_ns)
 
@@ -265,9 +337,42 @@ class Run:
         self.parts[event.agent] = Part.PREPARED
         if any(part is Part.ASSIGNED for part in self.parts.values()):
             return []
+        if any(part is Part.LOST for part in self.parts.values()):
+            return self._begin_anew()
         self.t0_ns = now_ns + self._limits.start_lead_ns
         self._deadline_ns = self.t0_ns + self._limits.slack_ns
         return [*self._enter(RunState.READY), StartAgents(self._live(), self.t0_ns)]
+
+    def _begin_anew(self) -> list[Command]:
+        """All are decided; those that are ready are enough, and others are missing."""
+        ready = tuple(
+            agent for agent, part in self.parts.items() if part is Part.PREPARED
+        )
+        missing = [agent for agent in self.parts if agent not in ready]
+        text = f"begins anew without {', '.join(missing)}"
+        self.parts = {}
+        self._deadline_ns = None
+        return [
+            RecordEvent("quorum", text),
+            StopAgents(ready, text),
+            *self._enter(RunState.QUEUED, text),
+            RequeueRun(ready),
+        ]
+
+    def _is_expendable(self, agent: str) -> bool:
+        """Whether the run may do without an agent that cannot be made ready."""
+        quorum = self._limits.quorum
+        if quorum is None or self.state is not RunState.PREPARING:
+            return False
+        parts = self.parts.items()
+        return sum(p is not Part.LOST and name != agent for name, p in parts) >= quorum
+
+    def _leave_out(self, agent: str, text: str) -> list[Command]:
+        self.parts[agent] = Part.LOST
+        event = RecordEvent("agent_left_out", text)
+        if any(part is Part.ASSIGNED for part in self.parts.values()):
+            return [event]
+        return [event, *self._begin_anew()]
 
     def _on_started(self, event: AgentStarted, now_ns: int) -> list[Command]:
         if self.state is not RunState.READY:
@@ -288,25 +393,43 @@ class Run:
         # while another's start is on its way, a fast agent may be through
         if self.parts[event.agent] is not Part.STARTED and self.state in _BEFORE_LOAD:
             reason = reason or "no load was started"
-        if not reason or self._outcome is not RunState.FINISHED:
+        if not reason or not self.ending.is_planned:
             return self._end_part(event.agent)
         error = RunAborted(f"agent {event.agent!r} ended early: {reason}")
         return self._lose(event.agent, "agent_early", error, now_ns, reason)
 
     def _on_failed(self, event: AgentFailed, now_ns: int) -> list[Command]:
+        if self._is_expendable(event.agent):
+            return self._leave_out(event.agent, f"{event.agent}: {event.error}")
         return self._lose(event.agent, "agent_failed", event.error, now_ns)
 
     def _on_vanished(self, event: AgentVanished, now_ns: int) -> list[Command]:
         error = AgentLost(event.agent, event.silent_ns / 1e9)
+        if self._is_expendable(event.agent):
+            return self._leave_out(event.agent, str(error))
         return self._lose(event.agent, "agent_lost", error, now_ns, event.reason)
 
     def _on_cancel(self, event: CancelRequested, now_ns: int) -> list[Command]:
         detail = f"cancelled by {event.by}"
         noted = RecordEvent("cancel", detail)
         if self.state is RunState.QUEUED:
-            self._outcome, self._detail = RunState.CANCELLED, detail
+            self.ending = Ending(RunState.CANCELLED, detail)
             return [noted, *self._conclude()]
         return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
+
+    def _on_gave_up(self, event: GaveUp, now_ns: int) -> list[Command]:
+        state = RunState.CANCELLED if event.error is None else RunState.FAILED
+        self.ending = Ending(state, event.reason, event.error)
+        return [RecordEvent("gave_up", event.reason), *self._conclude()]
+
+    def _on_store_failed(self, event: StoreFailed, now_ns: int) -> list[Command]:
+        noted = RecordEvent("store_failed", str(event.error))
+        if not self.ending.is_planned:
+            return []
+        return [
+            noted,
+            *self._stop(RunState.FAILED, str(event.error), event.error, now_ns),
+        ]
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
         if self.state is RunState.RUNNING and self.t0_ns is not None:
@@ -319,6 +442,16 @@ class Run:
         late = self._late()
         if self.state is RunState.DRAINING:
             return self._abandon(late)
+        commands: list[Command] = []
+        while late and self._is_expendable(late[0]):
+            error = AgentUnreachable(late[0], self._limits.prepare_ns / 1e9)
+            commands.append(StopAgents(late[:1], str(error), abandon=True))
+            commands += self._leave_out(late[0], str(error))
+            late = late[1:]
+        if commands:
+            if late:  # too many of them: as without a quorum
+                self._deadline_ns = now_ns
+            return commands
         waited_ns = self._limits.prepare_ns
         if self.state is RunState.READY:
             waited_ns = self._limits.slack_ns
@@ -350,9 +483,9 @@ class Run:
         now_ns: int,
     ) -> list[Command]:
         """Bring the run down to `outcome`, unless it is on its way down already."""
-        is_first = self._outcome is RunState.FINISHED
+        is_first = self.ending.is_planned
         if is_first:
-            self._outcome, self._detail, self._error = outcome, detail, error
+            self.ending = Ending(outcome, detail, error)
         live = self._live()
         if not live:
             return self._conclude()
@@ -368,9 +501,8 @@ class Run:
         """The drain took too long: end without those that are still at it."""
         waited_ns = self._limits.grace_ns + self._limits.slack_ns
         error = AgentUnreachable(late[0], waited_ns / 1e9)
-        if self._outcome is RunState.FINISHED:
-            self._outcome, self._detail = RunState.FAILED, str(error)
-            self._error = error
+        if self.ending.is_planned:
+            self.ending = Ending(RunState.FAILED, str(error), error)
         for agent in late:
             self.parts[agent] = Part.LOST
         return [
@@ -386,8 +518,9 @@ class Run:
         return self._conclude()
 
     def _conclude(self) -> list[Command]:
-        self.state = self._outcome
-        return [ConcludeRun(self.state, self._detail, self._error)]
+        ending = self.ending
+        self.state = ending.state
+        return [ConcludeRun(ending.state, ending.detail, ending.error)]
 
     def _enter(self, state: RunState, detail: str = "") -> list[Command]:
         self.state = state
@@ -397,7 +530,7 @@ class Run:
         return now_ns + self._limits.grace_ns + self._limits.slack_ns
 
     def _live(self) -> tuple[str, ...]:
-        return tuple(agent for agent, part in self.parts.items() if part not in _OVER)
+        return tuple(agent for agent, part in self.parts.items() if not part.is_over)
 
     def _late(self) -> tuple[str, ...]:
         """Agents that the current state waits for."""

@@ -11,12 +11,12 @@ import hashlib
 import platform
 import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ldapslam.coordinator.fleet import Selection
 from ldapslam.coordinator.report_plan import report_plan
 from ldapslam.coordinator.run import RunLimits
+from ldapslam.coordinator.selection import Selection
 from ldapslam.jobs.errors import AgentVersionMismatch
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
@@ -44,13 +44,50 @@ class Submission:
     assignment: RunAssignment
     selection: Selection
     limits: RunLimits
-    #: URIs of its servers: no two runs at a time.
+    #: URIs of its servers: no two runs at a time, unless both share them.
     targets: frozenset[str]
+    is_sharing: bool
+    #: As it was sent, for a coordinator after this one.
+    request: SubmitJobRequest
+    #: How long the run may wait for agents that are not there; 0: not at all.
+    wait_for_agents_ns: int
+
+    @property
+    def run_id(self) -> str:
+        return self.record.run_id
+
+    @property
+    def lease_ns(self) -> int:
+        """How long agents keep up the load without being heard."""
+        return self.assignment.orphan_grace_ns
 
 
-def load_submission(request: SubmitJobRequest, now_utc: datetime) -> Submission:
+def load_submission(
+    request: SubmitJobRequest,
+    now_utc: datetime,
+    *,
+    run_id: str | None = None,
+    schedule_id: str | None = None,
+) -> Submission:
     """The run of a request; JobErrors with all faults of the job."""
     check_version("the command line", request.protocol_version, request.build)
+    job = _load_job(request)
+    run_id = run_id or new_run_id(now_utc)
+    seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed
+    record = _record(job, request, run_id, seed, now_utc)
+    return _submission(job, request, replace(record, schedule_id=schedule_id))
+
+
+def new_run_id(now_utc: datetime) -> str:
+    return f"{now_utc:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def reload_submission(request: SubmitJobRequest, record: RunRecord) -> Submission:
+    """The run of `record`, which another coordinator made of the request."""
+    return _submission(_load_job(request), request, record)
+
+
+def _load_job(request: SubmitJobRequest) -> Job:
     job = load_job_text(
         request.job_text,
         file=request.job_file,
@@ -61,18 +98,20 @@ def load_submission(request: SubmitJobRequest, now_utc: datetime) -> Submission:
     missing = [name for name in job.named_files() if name not in request.files]
     if missing:
         raise ProtocolError(f"the job's file {missing[0]!r} was not sent along")
-    run_id = f"{now_utc:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed
+    return job
+
+
+def _submission(job: Job, request: SubmitJobRequest, record: RunRecord) -> Submission:
     return Submission(
         job=job,
-        record=_record(job, request, run_id, seed, now_utc),
+        record=record,
         assignment=RunAssignment(
-            run_id=run_id,
+            run_id=record.run_id,
             job_file=request.job_file,
             job_text=request.job_text,
             overrides=request.overrides,
             files={name: request.files[name] for name in job.named_files()},
-            seed=seed,
+            seed=record.seed,
             orphan_grace_ns=job.orphan_grace_ns,
         ),
         selection=selection_of(job),
@@ -80,6 +119,9 @@ def load_submission(request: SubmitJobRequest, now_utc: datetime) -> Submission:
         targets=frozenset(
             uri for stream in job.streams for uri in job.targets[stream.target]
         ),
+        is_sharing=job.share_target,
+        request=request,
+        wait_for_agents_ns=max(request.wait_for_agents_ns, job.agents.wait_ns),
     )
 
 
@@ -102,6 +144,7 @@ def selection_of(job: Job) -> Selection:
         names=tuple(dict.fromkeys(agents.names or ())),
         labels=dict(agents.labels or {}),
         most=max(stream.load.connections for stream in job.streams),
+        hosts=agents.hosts or 1,
     )
 
 
@@ -111,6 +154,8 @@ def limits_of(job: Job) -> RunLimits:
         planned_ns=phase_spans(job.run)[-1].end_ns,
         grace_ns=job.run.drain_ns,
         stop_on_loss=job.on_agent_loss == "stop",
+        prepare_ns=job.agents.ready_within_ns,
+        quorum=job.agents.quorum,
     )
 
 
@@ -125,6 +170,7 @@ def _record(
         seed=seed,
         submitted_utc=utc_text(now_utc),
         submitted_by=request.submitted_by,
+        priority=request.priority,
         plan=report_plan(job),
         manifest={
             "ldapslam": build_version(),

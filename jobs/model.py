@@ -129,6 +129,16 @@ class Agents(Section):
         description="how long the run may wait for agents that are not there yet; 0: "
         "it is refused at once",
     )
+    ready_within_ns: PositiveDuration = Field(
+        alias="ready_within",
+        default=120 * NS_PER_S,
+        description="how long agents may take to check the servers and to connect",
+    )
+    quorum: Count | None = Field(
+        default=None,
+        description="so many agents are enough when others cannot be made ready in "
+        "time: the load is then split over those that can; without it, all are needed",
+    )
 
     @checked
     def _check_choice(self) -> None:

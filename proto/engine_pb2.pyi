@@ -19,20 +19,22 @@ class EngineRequest(_message.Message):
     def __init__(self, prepare: _Optional[_Union[PrepareEngine, _Mapping]] = ..., start: _Optional[_Union[StartEngine, _Mapping]] = ..., stop: _Optional[_Union[StopEngine, _Mapping]] = ..., lease: _Optional[_Union[ExtendLease, _Mapping]] = ...) -> None: ...
 
 class PrepareEngine(_message.Message):
-    __slots__ = ("run", "agent", "workers", "realtime", "files_folder", "ledger_folder")
+    __slots__ = ("run", "agent", "workers", "realtime", "files_folder", "ledger_folder", "limits_json")
     RUN_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     REALTIME_FIELD_NUMBER: _ClassVar[int]
     FILES_FOLDER_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FOLDER_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_JSON_FIELD_NUMBER: _ClassVar[int]
     run: _common_pb2.RunAssignment
     agent: str
     workers: int
     realtime: bool
     files_folder: str
     ledger_folder: str
-    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ..., files_folder: _Optional[str] = ..., ledger_folder: _Optional[str] = ...) -> None: ...
+    limits_json: str
+    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., workers: _Optional[int] = ..., realtime: bool = ..., files_folder: _Optional[str] = ..., ledger_folder: _Optional[str] = ..., limits_json: _Optional[str] = ...) -> None: ...
 
 class StartEngine(_message.Message):
     __slots__ = ("t0_mono_ns",)
@@ -83,7 +85,9 @@ class EngineStarted(_message.Message):
     def __init__(self, start_error_ns: _Optional[int] = ...) -> None: ...
 
 class EngineFinished(_message.Message):
-    __slots__ = ("facts_json",)
+    __slots__ = ("facts_json", "early_reason")
     FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    EARLY_REASON_FIELD_NUMBER: _ClassVar[int]
     facts_json: str
-    def __init__(self, facts_json: _Optional[str] = ...) -> None: ...
+    early_reason: str
+    def __init__(self, facts_json: _Optional[str] = ..., early_reason: _Optional[str] = ...) -> None: ...

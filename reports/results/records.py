@@ -193,6 +193,18 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmissionRecord:
+    """What a run was made of, until it has ended."""
+
+    #: The serialised request.
+    request: bytes
+    not_before_utc: str | None = None
+    after_run: str | None = None
+    #: any, pass or fail.
+    after_if: str = "any"
+
+
+@dataclass(frozen=True, slots=True)
 class EventRecord:
     """Something worth a line in the run's log: a lost agent, a cancel, a clock step."""
 

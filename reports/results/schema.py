@@ -227,8 +227,6 @@ submission = Table(
     Column("not_before_utc", String(32)),
     Column("after_run", String(64)),
     Column("after_if", String(8)),
-    # the run waits for agents up to then
-    Column("agents_until_utc", String(32)),
     ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
 )
 

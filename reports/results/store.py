@@ -13,11 +13,13 @@ also what a run's folder keeps as results.sqlite.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,15 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
-from ldapslam.jobs.errors import RunNotFound, StoreBusy, StoreError
+from ldapslam.jobs.errors import RunNotFound, StoreBusy, StoreError, StoreFull
 from ldapslam.reports.results import rows, schema
 from ldapslam.reports.results.migrate import migrate
-from ldapslam.reports.results.records import EventRecord, IntervalRecord, RunRecord
+from ldapslam.reports.results.records import (
+    EventRecord,
+    IntervalRecord,
+    RunRecord,
+    SubmissionRecord,
+)
 from ldapslam.reports.results.write_log import WriteLog
 
 #: File name of a run's store within its folder.
@@ -39,6 +46,8 @@ FOLDER_STORE = "results.sqlite"
 _BUSY_TIMEOUT_S = 10.0
 _CHUNK_BYTES = 1 << 20
 _COPY_ROWS = 500
+#: SQLite's shared memory cannot grow with less.
+_LEAST_FREE_BYTES = 1 << 20
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _WINDOW_INTERVALS = 64
 #: Advisory lock of the coordinator that owns a server's database.
@@ -116,9 +125,15 @@ class Store:
 
     # Runs
 
-    def create_run(self, record: RunRecord) -> None:
+    def create_run(
+        self, record: RunRecord, submission: SubmissionRecord | None = None
+    ) -> None:
+        """Keep a run, and what it was made of: both or neither."""
         with self.transaction(writes=True) as connection:
             connection.execute(schema.run.insert(), rows.run_row(record))
+            if submission is not None:
+                row = {"run_id": record.run_id, **asdict(submission)}
+                connection.execute(schema.submission.insert(), row)
 
     def set_run_state(
         self,
@@ -138,6 +153,10 @@ class Store:
         }
         given = {name: value for name, value in times.items() if value is not None}
         self._update_run(run_id, {"state": state, "state_detail": detail, **given})
+
+    def set_verdict(self, run_id: str, verdict: str) -> None:
+        """What the run was judged to be, once it has ended."""
+        self._update_run(run_id, {"verdict": verdict})
 
     def set_run_agents(self, run_id: str, agents: Iterable[str]) -> None:
         """Names the planned agents, once the fleet has chosen them."""
@@ -370,7 +389,18 @@ class Store:
         detail = str(error.orig or error).strip()
         if "database is locked" in detail:
             return StoreBusy(self.url, _BUSY_TIMEOUT_S)
+        if self._is_full(error):
+            return StoreFull(self.url, detail)
         return StoreError(f"store {self.url!r}: {detail}")
+
+    def _is_full(self, error: DBAPIError) -> bool:
+        """SQLITE_FULL, or an I/O error where no room is left; disk_full (53100)."""
+        if getattr(error.orig, "sqlstate", None) == "53100":
+            return True
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_IOERR and self.path is not None:
+            return shutil.disk_usage(self.path.parent).free < _LEAST_FREE_BYTES
+        return bool(code == sqlite3.SQLITE_FULL)
 
 
 _CLAIMANT = sa.text(

@@ -16,7 +16,7 @@ from typing import Any
 
 from ldapslam.agent import client
 from ldapslam.agent.engine_child import ENGINE_COMMAND
-from ldapslam.agent.session import AgentSettings
+from ldapslam.agent.settings import AgentSettings
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.server import run_coordinator
 from ldapslam.jobs.errors import StoreError
@@ -47,7 +47,12 @@ def _coordinate(options: dict[str, Any]) -> None:
         sys.stdout.write(f"{addresses[0]}\n")
         sys.stdout.flush()
 
-    run_coordinator([options["listen"]], options["store"], on_ready=on_ready)
+    run_coordinator(
+        [options["listen"], *options.get("also_listen", ())],
+        options["store"],
+        insecure=options.get("insecure", False),
+        on_ready=on_ready,
+    )
 
 
 def _serve(options: dict[str, Any]) -> None:
@@ -61,7 +66,9 @@ def _serve(options: dict[str, Any]) -> None:
         realtime=False,
         engine_command=options.get("engine") or ENGINE_COMMAND,
     )
-    client.run_agent(options["coordinator"], settings)
+    client.run_agent(
+        options["coordinator"], settings, insecure=options.get("insecure", False)
+    )
 
 
 if __name__ == "__main__":

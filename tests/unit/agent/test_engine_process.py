@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import queue
 import resource
 import threading
 from pathlib import Path
@@ -24,6 +25,7 @@ from ldapslam.jobs.errors import (
 )
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
+from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
 from support.fleet import job_text
 
@@ -125,26 +127,46 @@ class StoppableEngine:
 
 
 class FakePipe:
-    """Gives one request when it is released."""
+    """Gives the requests that it has; without one, says at once that it is late."""
 
     def __init__(self) -> None:
-        self.released = threading.Event()
+        self.requests: queue.SimpleQueue[pb.EngineRequest] = queue.SimpleQueue()
+        self.deadlines: list[int | None] = []
 
-    def next(self) -> None:
-        self.released.wait()
+    def next_before(self, mono_ns: int | None) -> pb.EngineRequest | None:
+        self.deadlines.append(mono_ns)
+        try:
+            return self.requests.get(block=mono_ns is None)
+        except queue.Empty:
+            return None
+
+
+STOP = pb.EngineRequest(stop=pb.StopEngine())
 
 
 def test_a_request_stops_the_engine_from_beside() -> None:
     pipe, engine = FakePipe(), StoppableEngine()
-    with stop_on_request(pipe, engine):  # type: ignore[arg-type]
-        pipe.released.set()
+    with stop_on_request(pipe, engine) as lease:  # type: ignore[arg-type]
+        pipe.requests.put(STOP)
         assert engine.stopped.wait(5.0)
+    assert lease.over_reason == ""
+
+
+def test_a_lease_that_is_not_extended_stops_the_engine() -> None:
+    pipe, engine = FakePipe(), StoppableEngine()
+    for until_mono_ns in (7, 9):
+        extension = pb.ExtendLease(until_mono_ns=until_mono_ns)
+        pipe.requests.put(pb.EngineRequest(lease=extension))
+    with stop_on_request(pipe, engine) as lease:  # type: ignore[arg-type]
+        assert engine.stopped.wait(5.0)
+    assert pipe.deadlines == [None, 7, 9]
+    assert lease.over_reason == "its agent did not extend the lease"
 
 
 def test_an_engine_that_is_done_is_not_stopped_any_more() -> None:
     pipe, engine = FakePipe(), StoppableEngine()
-    with stop_on_request(pipe, engine) as thread:  # type: ignore[arg-type]
-        pass
-    pipe.released.set()
+    with stop_on_request(pipe, engine):  # type: ignore[arg-type]
+        (thread,) = (one for one in threading.enumerate() if one.name == "stop")
+    pipe.requests.put(STOP)
     thread.join(5.0)
     assert not engine.stopped.is_set()

@@ -10,6 +10,7 @@ import pytest
 
 from ldapslam.agent.run import (
     DRAIN_SLACK_NS,
+    LEASE_SLACK_NS,
     LEAST_ORPHAN_GRACE_NS,
     AgentRun,
     AgentRunEvent,
@@ -22,6 +23,7 @@ from ldapslam.agent.run import (
     EngineFinished,
     EngineReady,
     EngineStarted,
+    ExtendLease,
     IntervalClosed,
     KillEngine,
     LaunchEngine,
@@ -222,7 +224,10 @@ def test_the_straight_way_from_the_order_to_the_last_report() -> None:
     agent = AgentRun()
     assert agent.handle(PrepareReceived("r", ORPHAN_GRACE_NS), 0) == [LaunchEngine("r")]
     assert agent.handle(EngineReady(FACTS, 2, GRACE_NS), S) == [ReportReady("r", FACTS)]
-    assert agent.handle(StartReceived("r", T0_NS), S) == [StartEngine(T0_NS)]
+    assert agent.handle(StartReceived("r", T0_NS), S) == [
+        StartEngine(T0_NS),
+        ExtendLease(ORPHAN_GRACE_NS + LEASE_SLACK_NS),
+    ]
     assert agent.handle(EngineStarted(5), T0_NS) == [ReportStarted("r", 5)]
     assert agent.handle(IntervalClosed(0, "x"), 3 * S) == [ReportInterval("r", 0, "x")]
     assert agent.handle(IntervalClosed(1, "y"), 4 * S) == [ReportInterval("r", 1, "y")]
@@ -233,6 +238,22 @@ def test_the_straight_way_from_the_order_to_the_last_report() -> None:
     # the process's exit is no news any more
     event = EngineExited("exit status 0")
     assert agent.handle(event, 5 * S) == [RefuseEvent(event, State.IDLE)]
+
+
+def test_the_engines_lease_begins_when_the_coordinator_was_last_heard() -> None:
+    agent = agent_in(State.RUNNING)
+    assert agent.handle(CoordinatorHeard(), 7 * S) == [
+        ExtendLease(7 * S + ORPHAN_GRACE_NS + LEASE_SLACK_NS)
+    ]
+
+
+def test_an_engine_that_ended_for_want_of_a_lease_ended_early() -> None:
+    agent = agent_in(State.RUNNING)
+    agent.handle(IntervalClosed(0, "x", is_final=True), 3 * S)
+    finished = EngineFinished(FACTS, "its agent did not extend the lease")
+    assert agent.handle(finished, 3 * S) == [
+        ReportFinished("r", "its agent did not extend the lease", 1, FACTS)
+    ]
 
 
 def test_an_engine_through_with_its_counts_ends_the_run_before_its_plan_does() -> None:

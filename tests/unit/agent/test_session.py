@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent.engine_child import EngineChild
-from ldapslam.agent.session import AgentSession, AgentSettings
+from ldapslam.agent.session import AgentSession
+from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.proto import agent_pb2, engine_pb2
 from ldapslam.proto.common_pb2 import RunAssignment

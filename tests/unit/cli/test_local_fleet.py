@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent.run import DRAIN_SLACK_NS
-from ldapslam.agent.session import AgentSettings
+from ldapslam.agent.settings import AgentSettings
 from ldapslam.cli import local_fleet
 from ldapslam.cli.local_fleet import LocalFleet
 from ldapslam.coordinator import server

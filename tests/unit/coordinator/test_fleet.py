@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
 from ldapslam.coordinator.fleet import (
+    LEASE_SLACK_NS,
     LOST_AFTER_NS,
     AgentHeard,
+    AgentHungUp,
     AgentLeft,
     AgentRegistered,
     AgentReleased,
@@ -17,17 +20,23 @@ from ldapslam.coordinator.fleet import (
     AssignRun,
     Fleet,
     FleetEvent,
+    GiveUpRun,
+    HoldRuns,
     QueueState,
     RefuseEvent,
     RefuseRun,
     ReportLoss,
+    ReportReturn,
+    ReportSilence,
+    RunAdopted,
     RunEnded,
+    RunRequeued,
     RunSubmitted,
     RunWithdrawn,
-    Selection,
     StopStray,
     TimePassed,
 )
+from ldapslam.coordinator.selection import Selection
 
 S = 1_000_000_000
 ONE = Selection(count=1)
@@ -42,10 +51,15 @@ def fleet_of(*names: str) -> Fleet:
 
 
 def submit(
-    fleet: Fleet, run_id: str, selection: Selection = ONE, *targets: str
+    fleet: Fleet,
+    run_id: str,
+    selection: Selection = ONE,
+    *targets: str,
+    now_ns: int = 0,
+    **options: Any,
 ) -> list[object]:
-    event = RunSubmitted(run_id, selection, frozenset(targets or {run_id}))
-    return list(fleet.handle(event, 0))
+    event = RunSubmitted(run_id, selection, frozenset(targets or {run_id}), **options)
+    return list(fleet.handle(event, now_ns))
 
 
 # Agents.
@@ -58,6 +72,9 @@ def agent_in(state: AgentState) -> Fleet:
     fleet = fleet_of("a")
     if state is AgentState.ASSIGNED:
         submit(fleet, "r")
+    elif state is AgentState.SILENT:
+        submit(fleet, "r", lease_ns=60 * S)
+        fleet.handle(TimePassed(), LOST_AFTER_NS)
     elif state is AgentState.LOST:
         fleet.handle(TimePassed(), LOST_AFTER_NS)
     elif state is AgentState.LEFT:
@@ -73,8 +90,9 @@ AGENT_EVENTS: tuple[FleetEvent, ...] = (
     AgentLeft("a", "bye"),
     AgentReleased("a", "r"),
     TimePassed(),
+    AgentHungUp("a"),
 )
-_REGISTER, _RESTART, _HEARD, _LEFT, _RELEASED, _TIME = range(6)
+_REGISTER, _RESTART, _HEARD, _LEFT, _RELEASED, _TIME, _HUNG_UP = range(7)
 #: (state, number of the event above) -> state after it; not here: refused.
 AGENT_EDGES: dict[tuple[AgentState, int], AgentState] = {
     (AgentState.ABSENT, _REGISTER): AgentState.IDLE,
@@ -90,7 +108,17 @@ AGENT_EDGES: dict[tuple[AgentState, int], AgentState] = {
     (AgentState.ASSIGNED, _HEARD): AgentState.ASSIGNED,
     (AgentState.ASSIGNED, _LEFT): AgentState.LEFT,
     (AgentState.ASSIGNED, _RELEASED): AgentState.IDLE,
-    (AgentState.ASSIGNED, _TIME): AgentState.LOST,
+    (AgentState.ASSIGNED, _TIME): AgentState.SILENT,
+    (AgentState.ASSIGNED, _HUNG_UP): AgentState.ASSIGNED,
+    (AgentState.IDLE, _HUNG_UP): AgentState.IDLE,
+    (AgentState.SILENT, _REGISTER): AgentState.ASSIGNED,
+    (AgentState.SILENT, _RESTART): AgentState.IDLE,
+    (AgentState.SILENT, _HEARD): AgentState.ASSIGNED,
+    (AgentState.SILENT, _LEFT): AgentState.LEFT,
+    # the silence goes on, but there is no run whose lease could be over
+    (AgentState.SILENT, _RELEASED): AgentState.SILENT,
+    (AgentState.SILENT, _TIME): AgentState.SILENT,
+    (AgentState.SILENT, _HUNG_UP): AgentState.SILENT,
     (AgentState.LOST, _REGISTER): AgentState.IDLE,
     (AgentState.LOST, _RESTART): AgentState.IDLE,
     (AgentState.LOST, _TIME): AgentState.LOST,
@@ -117,15 +145,86 @@ def test_every_agent_event_in_every_state_does_what_the_table_says(
     assert fleet.agent_state("a") is (expected or state)
 
 
-def test_an_agent_is_lost_after_four_silent_seconds_and_not_before() -> None:
+def test_an_idle_agent_is_lost_after_four_silent_seconds_and_not_before() -> None:
     fleet = fleet_of("a", "b")
-    submit(fleet, "r")
     fleet.handle(AgentHeard("b"), 1 * S)
     assert fleet.handle(TimePassed(), LOST_AFTER_NS - 1) == []
     assert fleet.handle(TimePassed(), LOST_AFTER_NS) == [
-        ReportLoss("a", "r", LOST_AFTER_NS, "nothing was heard of it")
+        ReportLoss("a", (), LOST_AFTER_NS, "nothing was heard of it")
     ]
     assert fleet.agent_state("b") is AgentState.IDLE
+
+
+HUNG_UP = "its connection ended, and it did not come back"
+OVER = "nothing was heard of it for as long as it keeps up its load"
+
+
+def test_an_agent_whose_process_is_gone_is_lost_four_seconds_later() -> None:
+    fleet = agent_in(AgentState.ASSIGNED)
+    fleet.handle(AgentHeard("a"), 9 * S)
+    fleet.handle(AgentHungUp("a"), 10 * S)
+    assert fleet.handle(TimePassed(), 14 * S - 1) == []
+    assert fleet.handle(TimePassed(), 14 * S) == [
+        ReportLoss("a", ("r",), 5 * S, HUNG_UP)
+    ]
+
+
+def test_an_agent_that_only_lost_its_connection_comes_back() -> None:
+    fleet = agent_in(AgentState.ASSIGNED)
+    fleet.handle(AgentHungUp("a"), 1 * S)
+    assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), 4 * S) == []
+    assert fleet.handle(TimePassed(), 8 * S - 1) == []
+    assert fleet.agent_state("a") is AgentState.ASSIGNED
+
+
+def test_a_silent_agent_keeps_its_run_until_its_lease_is_over() -> None:
+    fleet = fleet_of("a")
+    submit(fleet, "r", lease_ns=60 * S)
+    assert fleet.handle(TimePassed(), LOST_AFTER_NS) == [
+        ReportSilence("a", ("r",), LOST_AFTER_NS)
+    ]
+    # of a silent agent it is our own end that gives the connection up
+    fleet.handle(AgentHungUp("a"), 15 * S)
+    lost_ns = 60 * S + LEASE_SLACK_NS
+    assert fleet.handle(TimePassed(), lost_ns - 1) == []
+    assert fleet.handle(TimePassed(), lost_ns) == [
+        ReportLoss("a", ("r",), lost_ns, OVER)
+    ]
+    assert fleet.agent_state("a") is AgentState.LOST
+
+
+def test_a_silent_agent_that_is_heard_again_is_told_of() -> None:
+    fleet = agent_in(AgentState.SILENT)
+    assert fleet.handle(AgentHeard("a"), 10 * S) == [ReportReturn("a", ("r",), 10 * S)]
+    assert fleet.handle(TimePassed(), 11 * S) == []
+
+
+def test_a_silent_agent_loses_its_runs_one_by_one() -> None:
+    fleet = Fleet()
+    fleet.handle(AgentRegistered("a", "a-1", max_runs=2), 0)
+    submit(fleet, "short", lease_ns=10 * S)
+    submit(fleet, "long", lease_ns=20 * S)
+    fleet.handle(TimePassed(), LOST_AFTER_NS)
+    short_ns, long_ns = 10 * S + LEASE_SLACK_NS, 20 * S + LEASE_SLACK_NS
+    assert fleet.handle(TimePassed(), short_ns) == [
+        ReportLoss("a", ("short",), short_ns, OVER, is_gone=False)
+    ]
+    assert fleet.agent_state("a") is AgentState.SILENT
+    assert fleet.handle(TimePassed(), long_ns) == [
+        ReportLoss("a", ("long",), long_ns, OVER)
+    ]
+
+
+def test_a_silent_agent_gets_no_run() -> None:
+    fleet = Fleet()
+    fleet.handle(AgentRegistered("a", "a-1", max_runs=2), 0)
+    submit(fleet, "r")
+    fleet.handle(TimePassed(), LOST_AFTER_NS)
+    assert submit(fleet, "s", may_wait=True) == []
+    assert fleet.handle(AgentHeard("a"), 10 * S) == [
+        ReportReturn("a", ("r",), 10 * S),
+        AssignRun("s", ("a",)),
+    ]
 
 
 def test_loss_is_detected_within_five_seconds() -> None:
@@ -136,15 +235,15 @@ def test_loss_is_detected_within_five_seconds() -> None:
 def test_a_restarted_agent_takes_its_part_of_the_run_with_it() -> None:
     fleet = agent_in(AgentState.ASSIGNED)
     assert fleet.handle(AgentRegistered("a", "a-2"), 2 * S) == [
-        ReportLoss("a", "r", 2 * S, "it was started again")
+        ReportLoss("a", ("r",), 2 * S, "it was started again")
     ]
 
 
 def test_an_agent_that_reconnects_keeps_its_run() -> None:
     fleet = agent_in(AgentState.ASSIGNED)
-    assert fleet.handle(AgentRegistered("a", "a-1", run_id="r"), S) == []
+    assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), S) == []
     (record,) = fleet.agents()
-    assert record.run_id == "r"
+    assert list(record.runs) == ["r"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +253,7 @@ def test_an_agent_busy_with_a_run_not_its_own_stops_it_before_it_gets_another(
     state: AgentState,
 ) -> None:
     fleet = agent_in(state)
-    event = AgentRegistered("a", "a-1", run_id="old")
+    event = AgentRegistered("a", "a-1", runs=("old",))
     assert fleet.handle(event, S) == [StopStray("a", "old")]
     assert fleet.agent_state("a") is AgentState.ASSIGNED
     assert submit(fleet, "new") == []
@@ -185,11 +284,15 @@ RUN_EVENTS: tuple[FleetEvent, ...] = (
     RunSubmitted("r", ONE, TARGETS),
     RunWithdrawn("r"),
     RunEnded("r"),
+    RunRequeued("r", ("a",)),
+    RunAdopted("r", TARGETS, {"a": 0}),
 )
 RUN_EDGES: dict[tuple[QueueState, type], QueueState] = {
     (QueueState.UNKNOWN, RunSubmitted): QueueState.HOLDING,
     (QueueState.WAITING, RunWithdrawn): QueueState.UNKNOWN,
     (QueueState.HOLDING, RunEnded): QueueState.UNKNOWN,
+    (QueueState.HOLDING, RunRequeued): QueueState.WAITING,
+    (QueueState.UNKNOWN, RunAdopted): QueueState.HOLDING,
 }
 
 
@@ -260,7 +363,7 @@ def test_runs_that_share_a_target_run_one_after_the_other() -> None:
     assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("b",))]
 
 
-def test_an_agent_serves_one_run_at_a_time() -> None:
+def test_an_agent_serves_one_run_at_a_time_unless_it_takes_more() -> None:
     fleet = fleet_of("a")
     submit(fleet, "r")
     assert submit(fleet, "s") == []
@@ -304,3 +407,143 @@ def test_a_withdrawn_run_makes_way() -> None:
     submit(fleet, "both", Selection(count=2))
     submit(fleet, "late")
     assert fleet.handle(RunWithdrawn("both"), S) == [AssignRun("late", ("b",))]
+
+
+def test_an_agent_that_takes_two_runs_gets_two() -> None:
+    fleet = Fleet()
+    fleet.handle(AgentRegistered("a", "a-1", max_runs=2), 0)
+    assert submit(fleet, "r") == [AssignRun("r", ("a",))]
+    assert submit(fleet, "s") == [AssignRun("s", ("a",))]
+    assert submit(fleet, "t") == []
+    assert fleet.handle(AgentReleased("a", "r"), S) == [AssignRun("t", ("a",))]
+    assert fleet.agent_state("a") is AgentState.ASSIGNED
+
+
+def test_the_least_busy_agents_come_first() -> None:
+    fleet = Fleet()
+    for name in ("a", "b"):
+        fleet.handle(AgentRegistered(name, f"{name}-1", max_runs=2), 0)
+    assert submit(fleet, "r") == [AssignRun("r", ("a",))]
+    assert submit(fleet, "s") == [AssignRun("s", ("b",))]
+
+
+def on_hosts(**hosts: str) -> Fleet:
+    fleet = Fleet()
+    for name, host in hosts.items():
+        fleet.handle(AgentRegistered(name, f"{name}-1", host_id=host), 0)
+    return fleet
+
+
+def test_agents_are_taken_of_each_host_in_turn() -> None:
+    fleet = on_hosts(a="x", b="x", c="y", d="z")
+    assert submit(fleet, "r", Selection(count=3)) == [AssignRun("r", ("a", "c", "d"))]
+
+
+def test_a_run_that_wants_more_hosts_than_there_are_is_refused() -> None:
+    fleet = on_hosts(a="x", b="x")
+    assert submit(fleet, "r", Selection(count=2, hosts=2)) == [
+        RefuseRun("r", "2 agents on 2 hosts", ("a", "b"))
+    ]
+
+
+def test_a_restricted_agent_is_for_runs_that_name_it() -> None:
+    fleet = fleet_of("b")
+    fleet.handle(AgentRegistered("a", "a-1", {"site": "x"}, is_restricted=True), 0)
+    assert submit(fleet, "r", Selection()) == [AssignRun("r", ("b",))]
+    by_label = Selection(labels={"site": "x"})
+    assert isinstance(submit(fleet, "s", by_label)[0], RefuseRun)
+    assert submit(fleet, "t", Selection(names=("a",))) == [AssignRun("t", ("a",))]
+
+
+def test_a_higher_priority_comes_first() -> None:
+    fleet = fleet_of("a")
+    submit(fleet, "r")
+    submit(fleet, "low", priority=-1)
+    submit(fleet, "usual")
+    submit(fleet, "urgent", priority=5)
+    assert fleet.queue() == ["urgent", "usual", "low"]
+    assert fleet.handle(AgentReleased("a", "r"), S) == [AssignRun("urgent", ("a",))]
+
+
+def test_runs_that_both_share_their_target_run_together() -> None:
+    fleet = fleet_of("a", "b", "c", "d")
+    assert submit(fleet, "r", ONE, "x", is_sharing=True) == [AssignRun("r", ("a",))]
+    assert submit(fleet, "s", ONE, "x", is_sharing=True) == [AssignRun("s", ("b",))]
+    assert submit(fleet, "alone", ONE, "x") == []
+    # nor is the one that waits for it overtaken
+    assert submit(fleet, "late", ONE, "x", is_sharing=True) == []
+    fleet.handle(RunEnded("r"), S)
+    assert fleet.handle(RunEnded("s"), S) == [AssignRun("alone", ("c",))]
+
+
+def test_a_held_run_is_passed_over_and_reserves_nothing() -> None:
+    fleet = fleet_of("a")
+    submit(fleet, "before")
+    submit(fleet, "r")
+    submit(fleet, "s")
+    assert fleet.handle(HoldRuns(frozenset({"r"})), 0) == []
+    assert fleet.handle(AgentReleased("a", "before"), S) == [AssignRun("s", ("a",))]
+    fleet.handle(AgentReleased("a", "s"), 2 * S)
+    assert fleet.handle(HoldRuns(frozenset()), 3 * S) == [AssignRun("r", ("a",))]
+
+
+def test_a_run_may_wait_for_agents_up_to_its_deadline() -> None:
+    fleet = fleet_of("a")
+    two = Selection(count=2)
+    assert submit(fleet, "r", two, may_wait=True, agents_until_ns=3 * S) == []
+    assert fleet.handle(TimePassed(), 3 * S - 1) == []
+    assert fleet.handle(TimePassed(), 3 * S) == [GiveUpRun("r", "2 agents", ("a",))]
+    assert fleet.run_state("r") is QueueState.UNKNOWN
+
+
+def test_a_run_that_waits_for_agents_gets_them_when_they_come() -> None:
+    fleet = Fleet()
+    assert submit(fleet, "r", may_wait=True, agents_until_ns=3 * S) == []
+    assert fleet.handle(AgentRegistered("a", "a-1"), S) == [AssignRun("r", ("a",))]
+
+
+def test_a_run_that_begins_anew_waits_for_its_agents_to_end_their_part() -> None:
+    fleet = fleet_of("a", "b", "c")
+    submit(fleet, "r", Selection(names=("a", "b")))
+    assert fleet.handle(RunRequeued("r", ("a",)), S) == []
+    fleet.handle(AgentReleased("b", "r"), S)
+    assert fleet.handle(AgentReleased("a", "r"), S) == [AssignRun("r", ("a",))]
+
+
+# What a coordinator before this one left.
+
+
+def test_agents_of_an_adopted_run_are_awaited_as_long_as_they_keep_up_the_load() -> (
+    None
+):
+    fleet = Fleet()
+    fleet.handle(RunAdopted("r", TARGETS, {"a": 3, "b": 1}, lease_ns=60 * S), 0)
+    assert fleet.agent_state("a") is AgentState.SILENT
+    back = AgentRegistered("a", "a-1", runs=("r",), epoch=3)
+    assert fleet.handle(back, S) == [ReportReturn("a", ("r",), S)]
+    assert fleet.agent_state("a") is AgentState.ASSIGNED
+    fleet.handle(AgentHeard("a"), 65 * S)
+    assert fleet.handle(TimePassed(), 65 * S) == [ReportLoss("b", ("r",), 65 * S, OVER)]
+
+
+def test_an_agent_that_was_started_again_meanwhile_is_lost() -> None:
+    fleet = Fleet()
+    fleet.handle(RunAdopted("r", TARGETS, {"a": 3}), 0)
+    assert fleet.handle(AgentRegistered("a", "a-9", epoch=4), S) == [
+        ReportLoss("a", ("r",), S, "it was started again")
+    ]
+
+
+def test_an_agent_that_has_ended_its_part_but_not_delivered_it_keeps_it() -> None:
+    fleet = Fleet()
+    fleet.handle(RunAdopted("r", TARGETS, {"a": 3}), 0)
+    fleet.handle(AgentRegistered("a", "a-1", epoch=3), S)
+    (record,) = fleet.agents()
+    assert list(record.runs) == ["r"]
+
+
+def test_an_adopted_run_keeps_its_targets() -> None:
+    fleet = fleet_of("a")
+    fleet.handle(RunAdopted("r", frozenset({"x"}), {}), 0)
+    assert submit(fleet, "s", ONE, "x") == []
+    assert fleet.handle(RunEnded("r"), S) == [AssignRun("s", ("a",))]

@@ -19,19 +19,31 @@ from ldapslam.coordinator.run import (
     CleanUpProgressed,
     Command,
     ConcludeRun,
+    Ending,
+    GaveUp,
+    Part,
     PrepareAgents,
     RecordEvent,
     RecordState,
     RefuseEvent,
+    RequeueRun,
     Run,
     RunEvent,
     RunLimits,
     RunState,
     StartAgents,
     StopAgents,
+    StoreFailed,
     TimePassed,
 )
-from ldapslam.jobs.errors import AgentLost, AgentUnreachable, BindRejected, RunAborted
+from ldapslam.jobs.errors import (
+    AgentLost,
+    AgentUnreachable,
+    BindRejected,
+    NotEnoughAgents,
+    RunAborted,
+    StoreError,
+)
 
 S = 1_000_000_000
 LIMITS = RunLimits(
@@ -96,10 +108,17 @@ EVENTS: tuple[RunEvent, ...] = (
     CancelRequested("me"),
     TimePassed(),
     CleanUpProgressed("a", 7),
+    GaveUp("nobody came"),
+    StoreFailed(StoreError("the disk is full")),
 )
 LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.QUEUED, AgentsAssigned): RunState.PREPARING,
     (RunState.QUEUED, CancelRequested): RunState.CANCELLED,
+    (RunState.QUEUED, GaveUp): RunState.CANCELLED,
+    (RunState.PREPARING, StoreFailed): RunState.DRAINING,
+    (RunState.READY, StoreFailed): RunState.DRAINING,
+    (RunState.RUNNING, StoreFailed): RunState.DRAINING,
+    (RunState.DRAINING, StoreFailed): RunState.DRAINING,
     (RunState.PREPARING, AgentPrepared): RunState.PREPARING,
     (RunState.PREPARING, AgentFinished): RunState.DRAINING,
     (RunState.PREPARING, AgentFailed): RunState.DRAINING,
@@ -383,3 +402,148 @@ def test_an_agent_that_is_through_before_the_others_start_is_known_is_no_failure
     assert run.handle(AgentFinished("b"), STARTED_NS) == [
         ConcludeRun(RunState.FINISHED, "", None)
     ]
+
+
+def test_a_run_that_waited_in_vain_has_failed() -> None:
+    run = Run(LIMITS)
+    error = NotEnoughAgents("2 agents", ("a",))
+    assert run.handle(GaveUp(str(error), error), S) == [
+        RecordEvent("gave_up", str(error)),
+        ConcludeRun(RunState.FAILED, str(error), error),
+    ]
+
+
+def test_reports_that_cannot_be_kept_end_the_load_once() -> None:
+    run = run_in(RunState.RUNNING)
+    error = StoreError("the disk is full")
+    assert run.handle(StoreFailed(error), 3 * S) == [
+        RecordEvent("store_failed", "the disk is full"),
+        RecordState(RunState.DRAINING, "the disk is full"),
+        StopAgents(("a", "b"), "the disk is full"),
+    ]
+    assert run.handle(StoreFailed(error), 3 * S) == []
+    run.handle(AgentFinished("a", "stopped"), 4 * S)
+    assert run.handle(AgentFinished("b", "stopped"), 4 * S) == [
+        ConcludeRun(RunState.FAILED, "the disk is full", error)
+    ]
+
+
+# A quorum.
+
+QUORUM = RunLimits(30 * S, 10 * S, prepare_ns=60 * S, quorum=2)
+
+
+def preparing(*prepared: str, limits: RunLimits = QUORUM) -> Run:
+    run = Run(limits)
+    run.handle(AgentsAssigned(("a", "b", "c")), 0)
+    for agent in prepared:
+        assert run.handle(AgentPrepared(agent), S) == []
+    return run
+
+
+def begins_anew(*agents: str, without: str) -> list[Command]:
+    text = f"begins anew without {without}"
+    return [
+        RecordEvent("quorum", text),
+        StopAgents(agents, text),
+        RecordState(RunState.QUEUED, text),
+        RequeueRun(agents),
+    ]
+
+
+def test_a_run_begins_anew_without_an_agent_that_failed() -> None:
+    run = preparing("a", "b")
+    assert run.handle(AgentFailed("c", ERROR), 2 * S) == [
+        RecordEvent("agent_left_out", f"c: {ERROR}"),
+        *begins_anew("a", "b", without="c"),
+    ]
+    assert run.state is RunState.QUEUED
+    # what its agents say of the attempt before is of no interest
+    late = AgentFinished("a", "stopped")
+    assert run.handle(late, 2 * S) == [RefuseEvent(late, RunState.QUEUED)]
+    run.handle(AgentsAssigned(("a", "b")), 3 * S)
+    assert run.handle(AgentPrepared("a"), 4 * S) == []
+    assert isinstance(run.handle(AgentPrepared("b"), 4 * S)[-1], StartAgents)
+
+
+def test_a_run_begins_anew_when_the_others_are_ready() -> None:
+    run = preparing("a")
+    assert run.handle(AgentFailed("c", ERROR), 2 * S) == [
+        RecordEvent("agent_left_out", f"c: {ERROR}")
+    ]
+    commands = run.handle(AgentPrepared("b"), 3 * S)
+    assert commands == begins_anew("a", "b", without="c")
+
+
+def test_a_run_begins_anew_without_an_agent_that_is_overdue() -> None:
+    run = preparing("a", "c")
+    assert run.handle(TimePassed(), 60 * S - 1) == []
+    error = str(AgentUnreachable("b", 60.0))
+    assert run.handle(TimePassed(), 60 * S) == [
+        StopAgents(("b",), error, abandon=True),
+        RecordEvent("agent_left_out", error),
+        *begins_anew("a", "c", without="b"),
+    ]
+
+
+def test_a_run_below_its_quorum_fails() -> None:
+    run = preparing("a")
+    run.handle(AgentFailed("c", ERROR), 2 * S)
+    run.handle(AgentFailed("b", ERROR), 2 * S)
+    assert run.state is RunState.DRAINING
+    assert run.ending.state is RunState.FAILED
+
+
+def test_too_few_in_time_fail_the_run() -> None:
+    run = preparing("a")
+    for _ in range(3):
+        run.handle(TimePassed(), 60 * S)
+    assert run.state is RunState.DRAINING
+    assert run.ending.state is RunState.FAILED
+
+
+# What a coordinator before this one left.
+
+
+def resumed(
+    state: RunState, parts: dict[str, Part], ending: Ending | None = None
+) -> tuple[Run, list[Command]]:
+    run = Run(LIMITS)
+    return run, run.resume(state, parts, 2 * S, ending or Ending(), 10 * S)
+
+
+def test_a_resumed_run_goes_on_to_its_end() -> None:
+    run, commands = resumed(RunState.RUNNING, {"a": Part.STARTED, "b": Part.ENDED})
+    assert commands == []
+    assert run.handle(TimePassed(), 32 * S) == [RecordState(RunState.DRAINING)]
+    assert run.handle(AgentFinished("b"), 32 * S) == []
+    assert run.handle(AgentFinished("a"), 32 * S) == [
+        ConcludeRun(RunState.FINISHED, "", None)
+    ]
+
+
+def test_a_resumed_start_is_waited_for() -> None:
+    run, _ = resumed(RunState.READY, {"a": Part.PREPARED, "b": Part.STARTED})
+    assert run.handle(AgentStarted("a"), 11 * S) == [RecordState(RunState.RUNNING)]
+
+
+def test_a_resumed_cancellation_stays_one() -> None:
+    run, _ = resumed(
+        RunState.DRAINING,
+        {"a": Part.STARTED},
+        Ending(RunState.CANCELLED, "cancelled by me"),
+    )
+    assert run.handle(AgentFinished("a", "stopped"), 11 * S) == [
+        ConcludeRun(RunState.CANCELLED, "cancelled by me", None)
+    ]
+
+
+def test_a_run_whose_agents_had_all_ended_is_concluded() -> None:
+    _, commands = resumed(RunState.DRAINING, {"a": Part.ENDED})
+    assert commands == [ConcludeRun(RunState.FINISHED, "", None)]
+
+
+def test_a_loss_between_two_entries_of_the_journal_is_not_forgotten() -> None:
+    run, commands = resumed(RunState.RUNNING, {"a": Part.LOST, "b": Part.STARTED})
+    assert commands[-1] == StopAgents(("b",), str(AgentLost("a", 0.0)))
+    assert run.ending.state is RunState.FAILED

@@ -31,7 +31,6 @@ def upgrade() -> None:
         sa.Column("not_before_utc", sa.String(32)),
         sa.Column("after_run", sa.String(64)),
         sa.Column("after_if", sa.String(8)),
-        sa.Column("agents_until_utc", sa.String(32)),
         sa.ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
     )
     op.create_table(

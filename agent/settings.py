@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator of an agent decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ldapslam.agent.engine_child import ENGINE_COMMAND
+from ldapslam.agent.limits import AgentLimits
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What the operator of an agent decides."""
+
+    name: str
+    spool: Path
+    labels: dict[str, str] = field(default_factory=dict)
+    #: Runs that it takes at a time.
+    max_runs: int = 1
+    #: Only for jobs that name it.
+    restricted: bool = False
+    limits: AgentLimits = field(default_factory=AgentLimits)
+    #: Engine threads; None: cores, but one.
+    workers: int | None = None
+    #: Ask for SCHED_FIFO in open loops.
+    realtime: bool = True
+    #: Folder of the engine processes' logs; None: below the spool.
+    logs: Path | None = None
+    #: How long a leaving agent tries to deliver its spool.
+    leave_timeout_s: float = 15.0
+    engine_command: Sequence[str] = ENGINE_COMMAND
+
+    @property
+    def limits_json(self) -> str:
+        """For the engine's processes and the coordinator."""
+        return replace(self.limits, max_runs=self.max_runs).to_json()

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents' calls: they register, take commands, beat, report, leave. No gRPC here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from ldapslam.coordinator import fleet as fleet_machine
+from ldapslam.coordinator import run as run_machine
+from ldapslam.coordinator.clock import ClockSample
+from ldapslam.coordinator.conduct import ActiveRun
+from ldapslam.coordinator.core import Core
+from ldapslam.coordinator.facts import agent_facts
+from ldapslam.coordinator.fleet import AgentState
+from ldapslam.coordinator.ingest import interval_record
+from ldapslam.coordinator.link import AgentIdentity, AgentLink
+from ldapslam.coordinator.submission import check_version
+from ldapslam.jobs.errors import FleetError, LdapSlamError, RunNotFound, StoreError
+from ldapslam.proto import agent_pb2
+from ldapslam.proto.messages import ProtocolError, decode_facts, error_of
+from ldapslam.reports.results.records import RunRecord
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT_INTERVAL_NS = 1_000_000_000
+_MAX_NAME = 64
+_MAX_RUNS = 64
+
+_Report = agent_pb2.IntervalReport | agent_pb2.ProgressReport
+
+
+class AgentCalls(Core):
+    """The agents' side of a coordinator."""
+
+    def register(self, request: agent_pb2.RegisterRequest) -> agent_pb2.RegisterReply:
+        """Take an agent in, or back after a broken connection."""
+        name = request.name
+        check_version(name, request.protocol_version, request.build)
+        if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
+            raise FleetError(
+                f"agent name {name[:_MAX_NAME]!r} cannot be used",
+                hint=f"give 1 to {_MAX_NAME} printable characters with --name",
+            )
+        identity = AgentIdentity(
+            name=name,
+            instance=request.instance_id,
+            epoch=request.epoch,
+            build=request.build,
+            labels=dict(request.labels),
+            host_facts=decode_facts(request.host_facts_json),
+            limits=decode_facts(request.limits_json),
+        )
+        link = self._links.get(name)
+        is_resumed = link is not None and link.identity.instance == identity.instance
+        is_there = self._fleet.agent_state(name) is not AgentState.SILENT
+        if link is not None and not is_resumed and link.is_streaming and is_there:
+            raise FleetError(
+                f"an agent named {name!r} is already registered",
+                hint="give each agent a --name of its own",
+            )
+        event = fleet_machine.AgentRegistered(
+            name,
+            identity.instance,
+            identity.labels,
+            tuple(dict.fromkeys(part.run_id for part in request.runs[:_MAX_RUNS])),
+            identity.epoch,
+            min(max(1, request.max_runs), _MAX_RUNS),
+            request.restricted,
+            request.host_id,
+        )
+        commands = self._fleet.handle(event, self._now_ns())
+        # a loss is that of the session before: it ends before the new one begins
+        losses = [c for c in commands if isinstance(c, fleet_machine.ReportLoss)]
+        for loss in losses:
+            self._execute(loss)
+        if not is_resumed:
+            link = AgentLink(identity, self._now_ns())
+            self._links[name] = self._sessions[link.session_id] = link
+        assert link is not None, "a resumed session has a link"
+        for command in commands:
+            if command not in losses:
+                self._execute(command)
+        if not is_resumed:
+            self._take_up(name, {part.run_id: part.state for part in request.runs})
+        _log.info("agent %s registered, epoch %d", name, identity.epoch)
+        return agent_pb2.RegisterReply(
+            session_id=link.session_id,
+            build=request.build,
+            heartbeat_interval_ns=HEARTBEAT_INTERVAL_NS,
+            resumed=is_resumed,
+        )
+
+    def _take_up(self, agent: str, runs: dict[str, str]) -> None:
+        """Its part of runs that a coordinator before this one began."""
+        for run_id, state in runs.items():
+            run = self._runs.get(run_id)
+            if run is not None and run.has_live_part(agent):
+                run.take_up_part(agent, state)
+
+    async def commands(
+        self, request: agent_pb2.CommandsRequest
+    ) -> AsyncGenerator[agent_pb2.Command, None]:
+        """What an agent is told, until its session ends."""
+        link = self._sessions.get(request.session_id)
+        if link is None:
+            raise FleetError("the session is not known", hint="register again")
+        try:
+            async with aclosing(link.commands(request.last_command)) as commands:
+                async for command in commands:
+                    yield command
+        finally:
+            name = link.identity.name
+            if self._links.get(name) is link and not link.is_streaming:
+                self._feed_fleet(fleet_machine.AgentHungUp(name))
+
+    def heartbeat(
+        self, request: agent_pb2.HeartbeatRequest, received_ns: int
+    ) -> agent_pb2.HeartbeatReply:
+        """A sign of life; the clock's two times are taken here."""
+        link = self._sessions.get(request.session_id)
+        if link is None:
+            return agent_pb2.HeartbeatReply(known=False)
+        link.confirm(request.last_command)
+        for sample in request.samples:
+            link.add_sample(
+                ClockSample(
+                    sample.agent_sent_mono_ns,
+                    sample.coordinator_received_mono_ns,
+                    sample.coordinator_sent_mono_ns,
+                    sample.agent_received_mono_ns,
+                ),
+                received_ns,
+            )
+        if request.HasField("load"):
+            link.load = request.load
+        self._feed_fleet(fleet_machine.AgentHeard(link.identity.name))
+        return agent_pb2.HeartbeatReply(
+            known=True, received_mono_ns=received_ns, sent_mono_ns=self._now_ns()
+        )
+
+    def leave(self, request: agent_pb2.LeaveRequest) -> agent_pb2.LeaveReply:
+        """The agent ends in order."""
+        link = self._sessions.get(request.session_id)
+        if link is not None:
+            name = link.identity.name
+            self._feed_fleet(fleet_machine.AgentLeft(name, request.reason))
+        return agent_pb2.LeaveReply()
+
+    async def take_interval(
+        self, report: agent_pb2.IntervalReport
+    ) -> agent_pb2.ReportReply:
+        """Commit an interval; the reply is the acknowledgement."""
+        try:
+            run_record = await self._reporters_run(report.run_id, report.agent)
+            record = await asyncio.to_thread(interval_record, report, run_record.plan)
+            is_new = await self._journal.call(
+                self._journal.store.add_interval, report.run_id, record
+            )
+        except (ProtocolError, RunNotFound) as error:
+            return self._refuse_report(report, error)
+        except StoreError as error:
+            part = self._live_part(report)
+            if part is not None:
+                part.feed(run_machine.StoreFailed(error))
+            raise
+        run = self._runs.get(report.run_id)
+        if is_new and run is not None:
+            run.add_snapshot(report.agent, report.snapshot)
+        status = agent_pb2.ReportReply.Status
+        return agent_pb2.ReportReply(
+            status=status.STATUS_COMMITTED if is_new else status.STATUS_DUPLICATE
+        )
+
+    async def take_progress(
+        self, report: agent_pb2.ProgressReport
+    ) -> agent_pb2.ReportReply:
+        """Have the run's machine take an agent's progress, and commit what follows."""
+        try:
+            await self._reporters_run(report.run_id, report.agent)
+            event, facts = _progress(report)
+        except (ProtocolError, RunNotFound) as error:
+            self._fail_part(report, error)
+            return self._refuse_report(report, error)
+        run = self._runs.get(report.run_id)
+        is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
+        if run is not None:
+            if facts:
+                run.add_facts(report.agent, facts)
+            if is_end:
+                run.add_clock_drift(report.agent)
+            run.feed(event)
+        if is_end:
+            if run is not None:
+                run.drop_agent(report.agent)
+            self._feed_fleet(fleet_machine.AgentReleased(report.agent, report.run_id))
+        await self._journal.flush()
+        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+
+    async def _reporters_run(self, run_id: str, agent: str) -> RunRecord:
+        run = self._runs.get(run_id)
+        if run is not None:
+            record = run.record
+        else:
+            record = await self._journal.call(self._journal.store.run, run_id)
+            if record.run_id != run_id:
+                raise RunNotFound(run_id)
+        if agent not in record.agents:
+            raise ProtocolError(f"agent {agent!r} has no part in run {run_id!r}")
+        return record
+
+    def _live_part(self, report: _Report) -> ActiveRun | None:
+        """The run that the report is of, when it is live and the agent part of it."""
+        run = self._runs.get(report.run_id)
+        return run if run is not None and report.agent in run.record.agents else None
+
+    def _refuse_report(
+        self, report: _Report, error: LdapSlamError
+    ) -> agent_pb2.ReportReply:
+        _log.warning("a report of run %r was refused: %s", report.run_id, error)
+        run = self._live_part(report)
+        if run is not None:
+            text = f"a report of agent {report.agent!r} was refused: {error}"
+            run.add_event("report_refused", text)
+        return agent_pb2.ReportReply(
+            status=agent_pb2.ReportReply.STATUS_REFUSED, detail=str(error)
+        )
+
+    def _fail_part(
+        self, report: agent_pb2.ProgressReport, error: LdapSlamError
+    ) -> None:
+        """Without this step of its agent the run would wait in vain."""
+        run, link = self._live_part(report), self._links.get(report.agent)
+        if run is None:
+            return
+        if link is not None:
+            stop = agent_pb2.StopRun(
+                run_id=report.run_id, reason=str(error), abandon=True
+            )
+            link.send(agent_pb2.Command(stop=stop))
+        run.feed(run_machine.AgentFailed(report.agent, error))
+
+
+def _progress(
+    report: agent_pb2.ProgressReport,
+) -> tuple[run_machine.RunEvent, dict[str, object]]:
+    """The machine's event of a report, and the facts that came with it."""
+    agent = report.agent
+    match report.WhichOneof("kind"):
+        case "ready":
+            facts = agent_facts(report.ready.facts_json)
+            return run_machine.AgentPrepared(agent), facts
+        case "started":
+            error_us = report.started.start_error_ns / 1000
+            return run_machine.AgentStarted(agent), {"start_error_us": error_us}
+        case "cleaning_up":
+            entries_left = report.cleaning_up.entries_left
+            return run_machine.CleanUpProgressed(agent, entries_left), {}
+        case "finished":
+            finished = report.finished
+            facts = agent_facts(finished.facts_json)
+            # counted once already, when the agent was ready
+            facts.pop("control_operations", None)
+            return run_machine.AgentFinished(agent, finished.early_reason), facts
+        case "failed":
+            return run_machine.AgentFailed(agent, error_of(report.failed)), {}
+        case _:
+            raise ProtocolError("a progress report without progress")

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which agents a run asks for, and which of those that fit it gets. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An agent that may be chosen."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    #: The same for agents of one host; empty: a host of its own.
+    host_id: str = ""
+    #: True: only for runs that name it.
+    is_restricted: bool = False
+    #: Runs that it has a part in.
+    runs: int = 0
+
+    @property
+    def host(self) -> str:
+        return self.host_id or f"agent {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The agents a job asks for: by number, by name, by label, or all there are."""
+
+    #: That many, any; None: every one that fits.
+    count: int | None = None
+    #: Exactly these.
+    names: tuple[str, ...] = ()
+    #: Those that carry all of these labels.
+    labels: Mapping[str, str] = field(default_factory=dict)
+    #: The load can be spread over so many at most; None: over any number.
+    most: int | None = None
+    #: They must be on so many hosts at least.
+    hosts: int = 1
+
+    def fits(self, candidate: Candidate) -> bool:
+        if self.names:
+            return candidate.name in self.names
+        return not candidate.is_restricted and all(
+            candidate.labels.get(key) == value for key, value in self.labels.items()
+        )
+
+    def needed(self, candidates: int) -> int:
+        """How many agents make a run of `candidates` fitting ones; at least one."""
+        if self.names:
+            return len(self.names)
+        return max(1, candidates if self.count is None else self.count)
+
+    def can_have(self, fitting: Sequence[Candidate]) -> bool:
+        """Whether these, if they were free, would do."""
+        if len(fitting) < self.needed(len(fitting)):
+            return False
+        return len({candidate.host for candidate in fitting}) >= self.hosts
+
+    def choose(self, free: Iterable[Candidate], fitting: int) -> tuple[str, ...] | None:
+        """Names of those to take of `free`; None when they do not do.
+
+        `fitting` is how many fit, free or not: `all` means them. The least busy come
+        first, one of each host in turn, so that no host gets more than it must.
+        """
+        by_host: dict[str, list[Candidate]] = defaultdict(list)
+        for candidate in sorted(free, key=lambda one: (one.runs, one.name)):
+            by_host[candidate.host].append(candidate)
+        in_turn = sorted(
+            (place, candidate.runs, candidate.name)
+            for members in by_host.values()
+            for place, candidate in enumerate(members)
+        )
+        needed = self.needed(fitting)
+        if len(in_turn) < needed or len(by_host) < self.hosts:
+            return None
+        return tuple(sorted(name for _, _, name in in_turn[:needed]))
+
+    def __str__(self) -> str:
+        if self.names:
+            return "agents " + ", ".join(self.names)
+        labels = ", ".join(f"{key}={value}" for key, value in self.labels.items())
+        which = f" labelled {labels}" if labels else ""
+        if self.hosts > 1:
+            which += f" on {self.hosts} hosts"
+        if self.count is None:
+            return f"all agents{which}" if which else "at least one agent"
+        return f"{self.count} agent{'s' * (self.count != 1)}{which}"
