@@ -20,7 +20,7 @@ from ldapslam.coordinator import fleet as fleet_machine
 from ldapslam.coordinator import run as run_machine
 from ldapslam.coordinator.conduct import ActiveRun
 from ldapslam.coordinator.fleet import Fleet
-from ldapslam.coordinator.hooks import Hooks
+from ldapslam.coordinator.hooks import Hooks, WaitingRun
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.link import AgentLink
 from ldapslam.jobs.errors import LdapSlamError, NotEnoughAgents
@@ -49,6 +49,9 @@ class Core:
         self._sessions: dict[str, AgentLink] = {}
         self._runs: dict[str, ActiveRun] = {}
         self._judging: set[asyncio.Task[None]] = set()
+        #: Waiting runs that may not be given agents, and what is asked of new ones.
+        self._held: frozenset[str] = frozenset()
+        self._hindrance: Callable[[WaitingRun], str] = lambda _: ""
 
     def _feed_fleet(self, event: fleet_machine.FleetEvent) -> None:
         for command in self._fleet.handle(event, self._now_ns()):

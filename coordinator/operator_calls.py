@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime
 
 from ldapslam.coordinator import fleet as fleet_machine
@@ -93,6 +93,10 @@ class OperatorCalls(Core):
     def _queue(self, run: ActiveRun, *, may_wait: bool) -> None:
         """Have the fleet give it agents when it can."""
         submission = run.submission
+        reason = self._hindrance(_waiting_run(run))
+        if reason:
+            self.hold(self._held | {run.run_id})
+            run.tell_of_wait(reason)
         wait_ns = submission.wait_for_agents_ns
         if may_wait and not wait_ns:
             wait_ns = _LEAST_WAIT_NS
@@ -144,7 +148,18 @@ class OperatorCalls(Core):
 
     def hold(self, run_ids: frozenset[str]) -> None:
         """These may not be given agents now."""
+        self._held = run_ids
         self._feed_fleet(fleet_machine.HoldRuns(run_ids))
+
+    def explain(self, run_id: str, reason: str) -> None:
+        """What a waiting run waits for."""
+        run = self._runs.get(run_id)
+        if run is not None and run.state is RunState.QUEUED:
+            run.tell_of_wait(reason)
+
+    def ask_before(self, hindrance: Callable[[WaitingRun], str]) -> None:
+        """Ask of each run whether it may be given agents, before it is."""
+        self._hindrance = hindrance
 
     # What operators look at.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator.fleet import Selection
+from ldapslam.coordinator.selection import Selection
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.coordinator.submission import load_submission
 from ldapslam.jobs.errors import AgentVersionMismatch, JobErrors
