@@ -7,17 +7,23 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ldapslam.cli.console import without_passwords
 from ldapslam.cli.lifeline import lifeline_option
 from ldapslam.cli.logs import announce, log_format_option, log_to_stderr
+from ldapslam.cli.metrics_server import metrics_option
+from ldapslam.cli.notify_options import notify_options
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.settings_file import config_option
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto.address import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from ldapslam.cli.notifier import NotifySettings
 
 _insecure_option = click.option(
     "--insecure",
@@ -66,6 +72,8 @@ def _own_scratch(
 )
 @_insecure_option
 @log_format_option
+@metrics_option
+@notify_options
 @lifeline_option
 @config_option
 def coordinator_command(
@@ -73,10 +81,13 @@ def coordinator_command(
     store: str,
     insecure: bool,
     log_format: str,
+    metrics: tuple[str, int] | None,
+    notify: NotifySettings,
     scratch: Path | None,
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
     log_to_stderr(log_format)
+    from ldapslam.cli.services import coordinator_services
     from ldapslam.coordinator.server import run_coordinator
 
     if "://" not in store:
@@ -86,8 +97,18 @@ def coordinator_command(
         shown = without_passwords(store)
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
+    hooks, extensions = coordinator_services(
+        store, notify, metrics, is_local_fleet=scratch is not None
+    )
     try:
-        run_coordinator(list(listen), store, insecure=insecure, on_ready=on_ready)
+        run_coordinator(
+            list(listen),
+            store,
+            insecure=insecure,
+            hooks=hooks,
+            extensions=extensions,
+            on_ready=on_ready,
+        )
     finally:
         # Of a local fleet whose command was killed and cannot remove it any more.
         if scratch is not None:
@@ -158,7 +179,7 @@ def agent_command(
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
     log_to_stderr(log_format, agent=name)
     from ldapslam.agent.client import run_agent
-    from ldapslam.agent.session import AgentSettings
+    from ldapslam.agent.settings import AgentSettings
 
     settings = AgentSettings(
         name=name,

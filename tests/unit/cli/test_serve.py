@@ -23,8 +23,8 @@ def test_a_coordinator_uses_the_password_of_its_store_and_does_not_say_it(
         listen: list[str],
         store: str,
         *,
-        insecure: bool,
         on_ready: Callable[[Sequence[str]], None],
+        **_: object,
     ) -> None:
         used.append(store)
         on_ready(listen)
