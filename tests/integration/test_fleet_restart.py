@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator that ends and starts again takes its runs up where they are."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from ldapslam.jobs.errors import AgentLost
+from ldapslam.proto.messages import error_of
+from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
+
+#: 4 s in intervals of 200 ms, and the drain.
+LONG = job_text(duration="4s")
+PLANNED = list(range(21))
+
+
+def kinds(fleet: FleetOfProcesses, run_id: str) -> list[str]:
+    return [event.kind for event in fleet.run(run_id).events]
+
+
+def test_a_run_goes_on_when_its_coordinator_is_killed_and_started_again(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    run_id = fleet.submit(LONG)
+    fleet.wait_for_load(run_id)
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.start_coordinator()
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": PLANNED, "b": PLANNED}
+    found = kinds(fleet, run_id)
+    assert found.count("coordinator_restarted") == 1
+    assert found.count("agent_heard") == 2
+    with fleet.opened_store() as store:
+        assert len(store.run(run_id).manifest["adopted"]) == 1
+    # and the fleet serves the next run
+    fleet.wait_for_agents("a", "b")
+    after = fleet.submit(job_text(duration="200ms"))
+    assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
+
+
+def test_a_run_that_ended_meanwhile_is_delivered_to_the_next_coordinator(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="1s"))
+    fleet.wait_for_load(run_id)
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.wait_until(lambda: not fleet.engine_pids("a"), "the engine's end")
+    fleet.start_coordinator()
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": list(range(6))}
+
+
+def test_a_queued_run_stays_queued(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", engine=fake_engine())
+    first = fleet.submit(LONG)
+    fleet.wait_for_load(first)
+    second = fleet.submit(job_text(duration="200ms"))
+    assert fleet.run(second).state == "queued"
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.start_coordinator()
+    assert fleet.run(second).state == "queued"
+    assert fleet.wait_for(first, *FINAL).state == "finished", fleet.logs()
+    assert fleet.wait_for(second, *FINAL).state == "finished", fleet.logs()
+
+
+def test_a_run_whose_load_had_not_begun_begins_anew(fleet: FleetOfProcesses) -> None:
+    fleet.start_coordinator()
+    fleet.start_agent("a", fake_engine())
+    fleet.start_agent("b", fake_engine("hang"))
+    fleet.wait_for_agents("a", "b")
+    run_id = fleet.submit(job_text(duration="200ms", agents={"count": 2}))
+    fleet.wait_for(run_id, "preparing")
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.end("b", signal.SIGKILL)
+    fleet.start_coordinator()
+    fleet.wait_for(run_id, "queued")
+    fleet.start_agent("b", fake_engine())
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": [0, 1], "b": [0, 1]}
+
+
+def test_a_cancellation_survives_the_coordinator(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", engine=fake_engine("deaf"))
+    run_id = fleet.submit(LONG)
+    fleet.wait_for_load(run_id)
+    with fleet.client() as client:
+        client.cancel(run_id)
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.start_coordinator()
+    assert fleet.wait_for(run_id, *FINAL).state == "cancelled", fleet.logs()
+
+
+def test_an_agent_that_was_started_again_meanwhile_is_lost(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    run_id = fleet.submit(LONG)
+    fleet.wait_for_load(run_id)
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.end("b", signal.SIGKILL)
+    fleet.start_agent("b", fake_engine())
+    fleet.start_coordinator()
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "failed"
+    assert isinstance(error_of(status.failure), AgentLost)
+    # what it had measured by then is delivered
+    fleet.wait_for_delivery("a", "b")
+    reported = fleet.reported(run_id)
+    for indexes in reported.values():
+        assert indexes == list(range(len(indexes)))
+    assert reported.keys() == {"a", "b"}
+
+
+def test_load_ends_though_its_agent_stands_still(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", engine=fake_engine())
+    # the least that there is: 3 s
+    run_id = fleet.submit(job_text(duration="30s", orphan_grace="1s"))
+    fleet.wait_for_load(run_id)
+    (engine,) = fleet.engine_pids("a")
+    fleet.processes["a"].send_signal(signal.SIGSTOP)
+    log = next((fleet.folder / "spool" / "a" / "logs").glob("engine-a-*.log"))
+    fleet.wait_until(lambda: "did not extend the lease" in log.read_text(), "its end")
+    assert Path(f"/proc/{engine}").exists()
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "failed"
+    assert kinds(fleet, run_id)[:2] == ["agent_silent", "agent_lost"]
+    fleet.processes["a"].send_signal(signal.SIGCONT)
+    fleet.wait_for_delivery("a")
+    indexes = fleet.reported(run_id)["a"]
+    assert indexes == list(range(len(indexes)))
+
+
+def test_a_silent_agent_that_comes_back_has_lost_nothing(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="8s"))
+    fleet.wait_for_load(run_id)
+    fleet.processes["b"].send_signal(signal.SIGSTOP)
+    fleet.wait_until(lambda: "agent_silent" in kinds(fleet, run_id), "silence")
+    assert fleet.agents()["b"].state == "silent"
+    fleet.processes["b"].send_signal(signal.SIGCONT)
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert kinds(fleet, run_id)[:2] == ["agent_silent", "agent_heard"]
+    planned = list(range(41))
+    assert fleet.reported(run_id) == {"a": planned, "b": planned}
