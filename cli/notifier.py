@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
@@ -50,6 +50,10 @@ BACK_OFF_S = (5.0, 30.0, 120.0, 600.0)
 STOP_GRACE_S = 5.0
 
 _THREADS = 2
+#: Kinds of events.
+_TOLD, _FAILED = "notified", "notify_failed"
+#: Of a run that ended earlier nobody needs to be told any more.
+_NEWS_FOR = timedelta(hours=1)
 #: More notifications than this at a time are not tried at all.
 _MAX_PENDING = 500
 
@@ -137,7 +141,7 @@ class Notifier(Extension):
         try:
             return await self._journal.call(_submitted, self._journal.store, run_id)
         except LdapSlamError as error:
-            self._note(run_id, "notify_failed", f"what it names is not known: {error}")
+            self._note(run_id, _FAILED, f"what it names is not known: {error}")
             return ()
 
     async def _tell(self, record: RunRecord) -> None:
@@ -149,19 +153,35 @@ class Notifier(Extension):
         document = notification(
             record, self._reasons(record.run_id), link=self._settings.link
         )
+        if not await self._is_news(record):
+            return
         await asyncio.gather(*(self._deliver(document, one) for one in wanted))
+
+    async def _is_news(self, record: RunRecord) -> bool:
+        """False of a run that ended long ago, or was told of before the coordinator
+        was restarted: it may only now have been judged."""
+        ended_utc = record.finished_utc or record.submitted_utc
+        if ended_utc < utc_text(datetime.now(UTC) - _NEWS_FOR):
+            return False
+        if self._journal is None:
+            return True
+        try:
+            events = await self._journal.call(self._journal.store.events, record.run_id)
+        except LdapSlamError:
+            return True
+        return not any(event.kind in (_TOLD, _FAILED) for event in events)
 
     async def _deliver(self, document: dict[str, object], to: Destination) -> None:
         run_id = str(document["run_id"])
         if len(self._pending) > _MAX_PENDING:
-            self._note(run_id, "notify_failed", f"{to}: too many are waiting")
+            self._note(run_id, _FAILED, f"{to}: too many are waiting")
             return
         why = "it was not tried"
         try:
             for pause_s in (*self._back_off_s, None):
                 try:
                     await self._send(document, to)
-                    self._note(run_id, "notified", f"{to} was told")
+                    self._note(run_id, _TOLD, f"{to} was told")
                     return
                 except DeliveryFailed as error:
                     why = str(error)
@@ -174,7 +194,7 @@ class Notifier(Extension):
         except Exception as error:
             _log.exception("run %s: a notification", run_id)
             why = type(error).__name__
-        self._note(run_id, "notify_failed", f"{to} was not told: {why}")
+        self._note(run_id, _FAILED, f"{to} was not told: {why}")
 
     async def _send(self, document: dict[str, object], to: Destination) -> None:
         cutoff = Cutoff(self._limit_s)
@@ -187,7 +207,7 @@ class Notifier(Extension):
             self._under_way.discard(cutoff)
 
     def _note(self, run_id: str, kind: str, text: str) -> None:
-        level = logging.INFO if kind == "notified" else logging.WARNING
+        level = logging.INFO if kind == _TOLD else logging.WARNING
         _log.log(level, "run %s: %s: %s", run_id, kind, text)
         if self._journal is not None:
             store, at_utc = self._journal.store, utc_text(datetime.now(UTC))

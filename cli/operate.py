@@ -112,10 +112,18 @@ def list_command(limit: int, coordinator: str, as_json: bool) -> None:
         put_json([_document(status) for status in runs])
         return
     rows = [
-        (run.run_id, run.job_name, run.state, run.submitted_utc, run.submitted_by)
+        (
+            run.run_id,
+            run.job_name,
+            run.state,
+            run.verdict or "–",
+            run.submitted_utc,
+            run.submitted_by,
+        )
         for run in runs
     ]
-    _put_table(("run", "job", "state", "submitted (UTC)", "by"), rows, "no runs yet")
+    header = ("run", "job", "state", "verdict", "submitted (UTC)", "by")
+    _put_table(header, rows, "no runs yet")
 
 
 @click.command("show")
@@ -134,6 +142,7 @@ def show_command(run_id: str, coordinator: str, as_json: bool) -> None:
         "job": status.job_name,
         "state": status.state,
         "because": status.state_detail,
+        "verdict": status.verdict,
         "submitted": f"{status.submitted_utc} by {status.submitted_by}",
         "T0": status.t0_utc,
         "finished": status.finished_utc,

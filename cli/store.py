@@ -110,7 +110,7 @@ def vacuum_command(url: str, as_json: bool) -> None:
             if "in use by another coordinator" not in str(error):
                 raise
             raise ConfigError(
-                str(error),
+                str(error).replace("another coordinator", "a coordinator"),
                 hint="stop it for as long as this takes; or leave the store as it is: "
                 "the free space is used for new runs",
             ) from error

@@ -184,6 +184,10 @@ class ActiveRun:
         if rows:
             self._journal.post(self._journal.store.add_clock_samples, self.run_id, rows)
 
+    def announce(self) -> None:
+        """Tell observers that the run is there."""
+        self._notify(status=self.status())
+
     def tell_of_wait(self, detail: str) -> None:
         """What the run, which is in the queue, waits for."""
         self._set_state(RunState.QUEUED, detail)

@@ -88,6 +88,7 @@ class OperatorCalls(Core):
             submission, self, self._journal, self._now_ns, self._hooks.observers
         )
         self._runs[submission.run_id] = run
+        run.announce()
         return run
 
     def _queue(self, run: ActiveRun, *, may_wait: bool) -> None:

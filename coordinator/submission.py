@@ -14,6 +14,7 @@ import socket
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ldapslam.coordinator.destinations import submitted_destinations
 from ldapslam.coordinator.report_plan import report_plan
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.coordinator.selection import Selection
@@ -71,6 +72,7 @@ def load_submission(
 ) -> Submission:
     """The run of a request; JobErrors with all faults of the job."""
     check_version("the command line", request.protocol_version, request.build)
+    submitted_destinations(request.notify)
     job = _load_job(request)
     run_id = run_id or new_run_id(now_utc)
     seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed

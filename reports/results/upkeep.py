@@ -245,4 +245,3 @@ def _index(store: Store, query: sa.Select[tuple[int]]) -> int | None:
     with store.transaction() as connection:
         found: int | None = connection.scalar(query)
         return found
-
