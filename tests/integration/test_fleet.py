@@ -288,7 +288,10 @@ def test_an_agent_of_another_version_is_refused(
     assert fleet.wait_for_end("old") != 0
     log = (fleet.folder / "old.log").read_text()
     assert f"agent 'old' speaks protocol {PROTOCOL_VERSION} (ldapslam 0.0.1)" in log
-    assert f"the coordinator protocol 1 (ldapslam {build_version()})" in log
+    assert (
+        f"the coordinator protocol {PROTOCOL_VERSION} (ldapslam {build_version()})"
+        in log
+    )
     assert "old" not in fleet.agents()
 
 
