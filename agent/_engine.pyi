@@ -66,6 +66,7 @@ class Engine:
         ledgers: int = 0,
         ledger_folder: str | None = None,
         trace: str | None = None,
+        addresses: Sequence[str] = (),
     ) -> int: ...
     def add_operation(
         self,

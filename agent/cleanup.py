@@ -98,17 +98,21 @@ class _Entry:
 
 
 def clean_up(
-    folder: Path, progress: Callable[[int], None] = lambda left: None
+    folder: Path,
+    progress: Callable[[int], None] = lambda left: None,
+    *,
+    resolve_anew: bool = False,
 ) -> CleanUpReport:
     """Remove what the run left, and the folder with it when nothing is left.
 
     The caller has the folder `locked`. `progress` hears how many entries are still to
     do, about once a second. A server that cannot be used ends it: the report's `error`
-    says so, and its entries are left. StoreError: the folder is damaged.
+    says so, and its entries are left. StoreError: the folder is damaged. Servers are
+    where the run found them, unless they are to be resolved anew.
     """
     begun_s = time.monotonic()
     report = CleanUpReport()
-    plan = read_plan(folder)
+    plan = read_plan(folder, resolve_anew=resolve_anew)
     with contextlib.ExitStack() as stack:
         work: list[tuple[CleanUpStream, list[_Entry]]] = []
         for number, paths in ledgers_to_clean(folder, plan).items():

@@ -63,7 +63,7 @@ class ForkedSearch(PythonJob):
                 hint="use a simple bind, or `client: engine`",
             )
         self._environment = {**os.environ, **_tls_environment(client)}
-        command = [self._program, "-x", "-LLL", "-H", client.uri]
+        command = [self._program, "-x", "-LLL", "-H", _uri_for_program(client)]
         if access.start_tls:
             command.append("-ZZ")
         if access.bind_dn is not None:
@@ -108,6 +108,20 @@ class ForkedSearch(PythonJob):
             )
         else:
             operation.result_code = LOST
+
+
+def _uri_for_program(client: Client) -> str:
+    """By address where no certificate has to name it: what was resolved and checked
+    before the run is what the program connects to."""
+    access = client.access
+    addresses = access.addresses.get(client.uri, "").split()
+    if not addresses or access.start_tls or not client.uri.startswith("ldap:"):
+        return client.uri
+    places = (text.rpartition("/") for text in addresses)
+    return " ".join(
+        f"ldap://[{host}]:{port}" if ":" in host else f"ldap://{host}:{port}"
+        for host, _, port in places
+    )
 
 
 def _tls_environment(client: Client) -> dict[str, str]:

@@ -3,13 +3,17 @@
 
 For what is not the engine's: clients of Python job types, the clean-up. Failures are
 typed as those of the preflight, which has asked before and explains them better.
+
+A connection to addresses that were checked before (addresses.py) is made by us and
+handed to libldap, and libldap is kept from making another one by the name.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import ldap
@@ -19,6 +23,8 @@ from ldap.ldapobject import SimpleLDAPObject
 from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
 
 _NO_RESULT_CODE = -1
+#: Where nobody listens: where libldap would go by itself when a connection is lost.
+_NOWHERE = "ldapi://%2Fdev%2Fnull%2Fnowhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +44,15 @@ class LdapAccess:
     authcid: str | None
     authzid: str | None
     connect_timeout_ns: int
+    #: URI -> 'ADDRESS/PORT …', where it was resolved before; else its name is.
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 def connect(
     uri: str,
     access: LdapAccess,
     *,
-    new: Callable[[str], Any] = SimpleLDAPObject,
+    new: Callable[..., Any] = SimpleLDAPObject,
     note_request: Callable[[str], None] = lambda kind: None,
 ) -> Any:
     """A bound connection, made by `new`; note_request hears the kind of each request.
@@ -52,8 +60,9 @@ def connect(
     Raises TargetUnreachable, TlsHandshakeFailed or BindRejected. A SASL bind counts as
     one request, though its mechanism may take more.
     """
-    connection = new(uri)
     timeout_s = access.connect_timeout_ns / 1e9
+    addresses = access.addresses.get(uri, "")
+    connection = open_connection(uri, addresses, timeout_s, new=new)
     try:
         connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
         connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
@@ -65,11 +74,66 @@ def connect(
             _start_tls(connection, uri)
         note_request("bind")
         _bind(connection, uri, access)
+        forget_name(connection, uri, addresses)
     except BaseException:
         with contextlib.suppress(ldap.LDAPError):
             connection.unbind_s()
         raise
     return connection
+
+
+def open_connection(
+    uri: str,
+    addresses: str,
+    timeout_s: float,
+    *,
+    new: Callable[..., Any] = SimpleLDAPObject,
+) -> Any:
+    """A python-ldap object for the URI, connected to one of the addresses if there are
+    any. TargetUnreachable when none of them accepts."""
+    if not is_dialled(uri, addresses):
+        return new(uri)
+    connected = dial(uri, addresses, timeout_s)
+    # libldap waits in its reads and writes
+    connected.setblocking(True)
+    fileno = connected.detach()
+    try:
+        return new(uri, fileno=fileno)
+    except BaseException:
+        socket.close(fileno)
+        raise
+
+
+def is_dialled(uri: str, addresses: str) -> bool:
+    """Whether the connection is ours to make: for ldaps:// it is libldap's."""
+    return bool(addresses) and uri.startswith("ldap:")
+
+
+def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
+    """A socket to the first of the addresses that accepts."""
+    reason = "it has no address"
+    last: OSError | None = None
+    for text in addresses.split():
+        address, _, port = text.rpartition("/")
+        try:
+            return socket.create_connection((address, int(port)), timeout_s)
+        except OSError as error:
+            last = error
+            reason = f"connect to {address} port {port}: {_reason(error, timeout_s)}"
+    raise TargetUnreachable(uri, reason) from last
+
+
+def _reason(error: OSError, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    return (error.strerror or str(error)).lower()
+
+
+def forget_name(connection: Any, uri: str, addresses: str) -> None:
+    """After TLS and bind: libldap, which connects by itself when a connection is lost,
+    is to find nobody."""
+    if is_dialled(uri, addresses):
+        connection.set_option(ldap.OPT_URI, _NOWHERE)
 
 
 def _set_tls(connection: Any, uri: str, access: LdapAccess) -> None:

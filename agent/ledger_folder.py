@@ -144,12 +144,13 @@ def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, 
             "authcid": stream.authcid,
             "authzid": stream.authzid,
             "connect_timeout_ns": stream.connect_timeout_ns,
+            "addresses": dict(zip(stream.uris, stream.addresses, strict=False)),
         },
     }
 
 
-def read_plan(folder: Path) -> CleanUpPlan:
-    """What make_folder wrote."""
+def read_plan(folder: Path, *, resolve_anew: bool = False) -> CleanUpPlan:
+    """What make_folder wrote; resolve_anew: but not where the servers then were."""
     path = folder / _PLAN
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -159,7 +160,10 @@ def read_plan(folder: Path) -> CleanUpPlan:
             run_id=content["run_id"],
             begun_s=content["begun_s"],
             ended_s=_last_alive_s(folder, content["begun_s"]),
-            streams=tuple(_stream(folder, one) for one in content["streams"]),
+            streams=tuple(
+                _stream(folder, one, resolve_anew=resolve_anew)
+                for one in content["streams"]
+            ),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
@@ -176,8 +180,12 @@ def _last_alive_s(folder: Path, begun_s: float) -> float:
         return begun_s  # it got no further
 
 
-def _stream(folder: Path, content: dict[str, Any]) -> CleanUpStream:
+def _stream(
+    folder: Path, content: dict[str, Any], *, resolve_anew: bool
+) -> CleanUpStream:
     password, access = content["password"], content["access"]
+    if resolve_anew:
+        access.pop("addresses", None)
     if access["ca_file"] is not None:
         access["ca_file"] = str(folder / access["ca_file"])
     return CleanUpStream(

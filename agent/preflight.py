@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is a target usable? Asked with python-ldap before any load, and explained if not.
 
-`preflight(probe)` resolves, connects, starts TLS and binds as the load will, then reads
-who the server is (root DSE, slapd's monitor). Its facts count the operations that it
+`preflight(probe)` connects, starts TLS and binds as the load will, then reads who the
+server is (root DSE, slapd's monitor). Its facts count the operations that it
 cost the server, so that the books can be balanced. It raises TargetUnreachable,
 TlsHandshakeFailed or BindRejected with a hint that fits the failure. Used by the
 engine's process before each run and by the command line's `check`; it blocks.
@@ -15,18 +15,19 @@ import os
 import socket
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import ldap
 
+from ldapslam.agent.addresses import Place, host_and_port, reach, socket_path
+from ldapslam.agent.ldap_access import error_text, forget_name, open_connection
+from ldapslam.agent.marker import Marker
 from ldapslam.agent.tls_diagnosis import explain_tls_failure
 from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.secrets import SecretRef
-from ldapslam.jobs.uri import DEFAULT_PORTS
 
 _ROOT_DSE_ATTRIBUTES = (
     "vendorName",
@@ -83,14 +84,19 @@ def probes(plan: AgentPlan) -> list[Probe]:
     )
 
 
-def preflight(probe: Probe) -> dict[str, Any]:
-    """Facts of a usable target; TargetError says why it is not usable."""
+def preflight(
+    probe: Probe, place: Place | None = None, marker: Marker | None = None
+) -> dict[str, Any]:
+    """Facts of a usable target; TargetError says why it is not usable. `place` is where
+    it is; without it, it is looked for."""
     password = probe.bind_password.resolve() if probe.bind_password else None
-    attempt = _Attempt(probe)
+    attempt = _Attempt(probe, place or reach(probe.uri))
     addresses = attempt.reach()
     connection = attempt.connect(password)
     try:
         server = attempt.identify(connection)
+        if marker is not None:
+            attempt.require(marker, connection, server.get("naming_contexts", []))
     finally:
         connection.unbind_s()
         attempt.operations["unbind"] += 1
@@ -127,29 +133,19 @@ def _probe(stream: StreamPlan, uri: str) -> Probe:
 class _Attempt:
     """The steps towards one server."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, place: Place) -> None:
         self.probe = probe
+        self.place = place
         self.timeout_s = probe.timeout_ns / 1e9
         #: What the server was asked so far; counted when sent.
         self.operations: Counter[str] = Counter()
 
     def reach(self) -> list[str]:
-        """Resolve and connect by hand: libldap's errors do not tell the two apart."""
-        uri = self.probe.uri
-        if uri.startswith("ldapi:"):
-            return self._reach_socket(unquote(uri.removeprefix("ldapi://")))
-        host, port = host_and_port(uri)
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise TargetUnreachable(
-                uri,
-                f"name {host!r} does not resolve: {error.strerror or error}",
-                hint="check the host name in `targets`, and DNS or /etc/hosts on the "
-                "agent's host",
-            ) from error
-        addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
-        self._connect_any(addresses, port)
+        """Connect by hand: libldap's errors do not tell why it could not."""
+        if self.probe.uri.startswith("ldapi:"):
+            return self._reach_socket(socket_path(self.probe.uri))
+        addresses = list(self.place.addresses)
+        self._connect_any(addresses, self.place.port)
         return addresses
 
     def _connect_any(self, addresses: list[str], port: int) -> None:
@@ -167,7 +163,7 @@ class _Attempt:
         ) from last
 
     def _reach_socket(self, path: str) -> list[str]:
-        if path.strip("/") == "":
+        if path == "":
             return []  # libldap's built-in path
         try:
             if not stat.S_ISSOCK(os.stat(path).st_mode):
@@ -190,8 +186,8 @@ class _Attempt:
 
     def connect(self, password: bytes | None) -> Any:
         """A bound connection."""
-        probe = self.probe
-        connection = ldap.initialize(probe.uri)
+        probe, addresses = self.probe, self.place.text
+        connection = open_connection(probe.uri, addresses, self.timeout_s)
         connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
         connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
         connection.set_option(ldap.OPT_NETWORK_TIMEOUT, self.timeout_s)
@@ -210,6 +206,7 @@ class _Attempt:
         except ldap.LDAPError as error:
             connection.unbind_s()
             raise self._bind_failed(error) from error
+        forget_name(connection, probe.uri, addresses)
         return connection
 
     def _set_tls(self, connection: Any) -> None:
@@ -266,6 +263,7 @@ class _Attempt:
             ca_file=probe.ca_file,
             verify=probe.verify,
             timeout_s=self.timeout_s,
+            address=next(iter(self.place.addresses), None),
         )
         return TlsHandshakeFailed(probe.uri, detail or text, hint=hint)
 
@@ -284,6 +282,23 @@ class _Attempt:
                 facts["monitor_version"] = values[0]
         return facts
 
+    def require(
+        self, marker: Marker, connection: Any, naming_contexts: Sequence[str]
+    ) -> None:
+        """TargetMarkerMissing when a tree that the job touches has no marker entry."""
+        uri = self.probe.uri
+        for dn in marker.entries(uri, naming_contexts):
+            self.operations["search"] += 1
+            try:
+                found = connection.search_ext_s(
+                    dn, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"]
+                )
+            except ldap.LDAPError as error:
+                raise marker.missing(uri, dn, error_text(error)) from error
+            # a reference to another server is no entry of this one
+            if not any(name is not None for name, _ in found):
+                raise marker.missing(uri, dn, "not found")
+
     def _read(
         self, connection: Any, dn: str, attributes: tuple[str, ...]
     ) -> dict[str, list[str]]:
@@ -297,16 +312,6 @@ class _Attempt:
         for _, entry in found:
             return dict(_texts(entry))
         return {}
-
-
-def host_and_port(uri: str) -> tuple[str, int]:
-    """Of an ldap:// or ldaps:// URI that check_uri accepted."""
-    scheme, _, rest = uri.partition("://")
-    host, colon, port = rest.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = rest, ""
-    name = unquote(host.strip("[]")) or "localhost"
-    return name, int(port) if port else DEFAULT_PORTS[scheme]
 
 
 def _connect_hint(error: OSError) -> str:

@@ -314,6 +314,7 @@ def settings_of(stream: StreamPlan, run: AgentPlan) -> PythonStreamSettings:
             authcid=stream.authcid,
             authzid=stream.authzid,
             connect_timeout_ns=stream.connect_timeout_ns,
+            addresses=dict(zip(stream.uris, stream.addresses, strict=False)),
         ),
         request_timeout_ns=stream.request_timeout_ns,
         clients=stream.connections,

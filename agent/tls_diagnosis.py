@@ -54,8 +54,12 @@ def explain_tls_failure(
     ca_file: str | None,
     verify: bool,
     timeout_s: float,
+    address: str | None = None,
 ) -> tuple[str, str | None]:
-    """What is wrong (empty: this handshake succeeded) and the remedy, if known."""
+    """What is wrong (empty: this handshake succeeded) and the remedy, if known.
+
+    `host` is whom the certificate must name; `address`, if it is known, where to ask.
+    """
     try:
         context = _context(ca_file, verify)
     except (OSError, ssl.SSLError) as error:
@@ -64,7 +68,7 @@ def explain_tls_failure(
             "`tls.ca_file` must be a PEM file of certificates",
         )
     try:
-        with socket.create_connection((host, port), timeout_s) as raw:
+        with socket.create_connection((address or host, port), timeout_s) as raw:
             if start_tls and not _start_tls(raw):
                 return "StartTLS was refused", "the server has no TLS set up"
             with context.wrap_socket(raw, server_hostname=host):

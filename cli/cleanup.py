@@ -66,7 +66,11 @@ def _clean(folder: Path, write: Write) -> ExitCode:
     name = folder.name
     say(f"run {name}: removing what is in {folder}")
     with locked(folder):
-        report = clean_up(folder, lambda left: say(f"{left:,} entries to go"))
+        report = clean_up(
+            folder,
+            lambda left: say(f"{left:,} entries to go"),
+            resolve_anew=True,
+        )
     for line in _lines(name, report, folder):
         write(line)
     if not report.left:

@@ -124,6 +124,9 @@ class StreamPlan:
     #: File, on this host, of the requests that the engine sends in place of what the
     #: scripts would; the agent makes it and sets this (dataclasses.replace).
     trace: str | None = None
+    #: Of each of uris, where to connect: 'ADDRESS/PORT …'; an empty text: by the URI's
+    #: name. The agent resolves them and sets this.
+    addresses: tuple[str, ...] = ()
 
     @property
     def engine(self) -> str:

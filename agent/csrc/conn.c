@@ -9,6 +9,7 @@
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -320,4 +321,35 @@ slam_wire_close(struct slam_wire *wire)
         ldap_unbind_ext(wire->ld, NULL, NULL);
     }
     free(wire->ahead);
+}
+
+/* -- facts -- */
+
+size_t
+slam_wire_size(void)
+{
+    return sizeof(struct slam_wire);
+}
+
+void
+slam_wire_library(char *version, size_t version_len, char *tls, size_t tls_len)
+{
+    LDAPAPIInfo info = {.ldapai_info_version = LDAP_API_INFO_VERSION};
+    char *package = NULL;
+
+    snprintf(version, version_len, "unknown");
+    snprintf(tls, tls_len, "none");
+    if (ldap_get_option(NULL, LDAP_OPT_API_INFO, &info) == LDAP_OPT_SUCCESS) {
+        snprintf(version, version_len, "%s %d.%d.%d", info.ldapai_vendor_name,
+                 info.ldapai_vendor_version / 10000,
+                 info.ldapai_vendor_version / 100 % 100,
+                 info.ldapai_vendor_version % 100);
+        ldap_memfree(info.ldapai_vendor_name);
+        ber_memvfree((void **)info.ldapai_extensions);
+    }
+    if (ldap_get_option(NULL, LDAP_OPT_X_TLS_PACKAGE, &package) == LDAP_OPT_SUCCESS &&
+        package) {
+        snprintf(tls, tls_len, "%s, sessions not resumed", package);
+        ldap_memfree(package);
+    }
 }

@@ -27,6 +27,9 @@
 struct slam_conn_config {
     char **uris;
     size_t uri_count;
+    /* Of each URI, where to connect (slam_dial's), "" where libldap resolves its name;
+     * NULL: so for all. TLS and SASL know the host by its name either way. */
+    char **addresses;
     bool start_tls;
     bool verify;     /* the server's certificate */
     char *ca_file;   /* NULL: libldap's default */

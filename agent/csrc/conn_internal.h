@@ -8,6 +8,7 @@
 #include "deadline.h"
 
 #include <ldap.h>
+#include <openldap.h>
 
 /* The first cache line is all that a request touches. */
 struct slam_wire {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "clock.h"
 #include "conn_internal.h"
+#include "dial.h"
 #include "slam_err.h"
 
 #include <errno.h>
@@ -18,6 +19,12 @@ void ldap_pvt_tls_ctx_free(void *context) __attribute__((weak));
 
 /* What libldap says with GnuTLS when it refuses a certificate itself. */
 #define UNTRUSTED "(unknown error code)"
+
+static bool
+is_ldaps(const char *uri)
+{
+    return strncasecmp(uri, "ldaps:", 6) == 0;
+}
 
 static struct timeval
 time_limit(uint64_t ns)
@@ -180,7 +187,7 @@ slam_conn_config_prepare(struct slam_conn_config *config, struct slam_conn_error
 
     snprintf(error->uri, sizeof(error->uri), "%s", config->uris[0]);
     for (size_t i = 0; i < config->uri_count; i++)
-        tls = tls || strncasecmp(config->uris[i], "ldaps:", 6) == 0;
+        tls = tls || is_ldaps(config->uris[i]);
     if (tls)
         rc = prepare_tls(config, error);
     if (rc == SLAM_OK && config->mechanism)
@@ -198,13 +205,9 @@ slam_conn_config_release(struct slam_conn_config *config)
 
 /* -- one connection -- */
 
-size_t
-slam_wire_size(void)
-{
-    return sizeof(struct slam_wire);
-}
-
-/* libldap calls it between the socket's connection and TLS. */
+/* libldap calls it between the socket's connection and TLS. It connects by itself
+ * again, without TLS, when a connection is lost between two steps: that one is refused.
+ */
 static int
 on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
            struct ldap_conncb *callback)
@@ -212,6 +215,8 @@ on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
     struct slam_wire *wire = callback->lc_arg;
 
     (void)ld, (void)url, (void)address;
+    if (wire->connected_ns != 0)
+        return -1;
     wire->connected_ns = slam_clock_mono_ns();
     if (wire->handshake) {
         int fd = -1;
@@ -373,9 +378,49 @@ bind_connection(LDAP *ld, const struct slam_conn_config *config, uint32_t *binds
     return bind_simple(ld, config, deadline_ns, binds);
 }
 
+/* Makes wire->ld over a socket of ours; the host that TLS and SASL know is the URI's.
+ * Returns an LDAP result code. */
+static int
+attach(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri_index)
+{
+    int rc;
+    int fd = slam_dial(config->addresses[uri_index], config->connect_timeout_ns);
+
+    if (fd < 0)
+        return LDAP_SERVER_DOWN;
+    wire->connected_ns = slam_clock_mono_ns();
+    rc = ldap_init_fd(fd, LDAP_PROTO_TCP, config->uris[uri_index], &wire->ld);
+    if (rc != LDAP_SUCCESS) {
+        close(fd);
+        return rc;
+    }
+    if (wire->handshake)
+        slam_deadline_begin(wire->handshake, fd, wire->handshake_limit_ns);
+    return set_options(wire, config);
+}
+
+/* Connects, and for ldaps shakes hands. Returns an LDAP result code. */
+static int
+connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
+             size_t uri_index)
+{
+    const char *uri = config->uris[uri_index];
+    int rc;
+
+    if (config->addresses && *config->addresses[uri_index]) {
+        rc = attach(wire, config, uri_index);
+        return rc == LDAP_SUCCESS && is_ldaps(uri) ? ldap_install_tls(wire->ld) : rc;
+    }
+    errno = 0;
+    rc = ldap_initialize(&wire->ld, uri);
+    if (rc == LDAP_SUCCESS)
+        rc = set_options(wire, config);
+    return rc == LDAP_SUCCESS ? ldap_connect(wire->ld) : rc;
+}
+
 /* The steps of a set-up, each timed from the end of the one before. */
 static int
-set_up(struct slam_wire *wire, const struct slam_conn_config *config,
+set_up(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri_index,
        enum slam_conn_stage *stage, struct slam_wire_setup *setup)
 {
     uint64_t started_ns = slam_clock_mono_ns();
@@ -384,8 +429,7 @@ set_up(struct slam_wire *wire, const struct slam_conn_config *config,
     int rc;
 
     *stage = SLAM_STAGE_CONNECT;
-    errno = 0;
-    rc = ldap_connect(wire->ld);
+    rc = connect_wire(wire, config, uri_index);
     now_ns = slam_clock_mono_ns();
     if (wire->connected_ns == 0)
         wire->connected_ns = now_ns;
@@ -433,16 +477,11 @@ slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *st
     int rc;
 
     memset(wire, 0, sizeof(*wire));
-    if (config->start_tls || strncasecmp(uri, "ldaps:", 6) == 0)
+    if (config->start_tls || is_ldaps(uri))
         wire->handshake = &handshake;
     wire->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));
-    errno = 0;
-    rc = ldap_initialize(&wire->ld, uri);
-    if (rc == LDAP_SUCCESS)
-        rc = set_options(wire, config);
-    if (rc == LDAP_SUCCESS)
-        rc = set_up(wire, config, &stage, setup);
+    rc = set_up(wire, config, uri_index, &stage, setup);
     if (slam_deadline_end(&handshake) && rc != LDAP_SUCCESS)
         rc = LDAP_TIMEOUT;
     wire->handshake = NULL;
@@ -453,29 +492,4 @@ slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *st
     }
     *out = wire;
     return SLAM_OK;
-}
-
-/* -- facts -- */
-
-void
-slam_wire_library(char *version, size_t version_len, char *tls, size_t tls_len)
-{
-    LDAPAPIInfo info = {.ldapai_info_version = LDAP_API_INFO_VERSION};
-    char *package = NULL;
-
-    snprintf(version, version_len, "unknown");
-    snprintf(tls, tls_len, "none");
-    if (ldap_get_option(NULL, LDAP_OPT_API_INFO, &info) == LDAP_OPT_SUCCESS) {
-        snprintf(version, version_len, "%s %d.%d.%d", info.ldapai_vendor_name,
-                 info.ldapai_vendor_version / 10000,
-                 info.ldapai_vendor_version / 100 % 100,
-                 info.ldapai_vendor_version % 100);
-        ldap_memfree(info.ldapai_vendor_name);
-        ber_memvfree((void **)info.ldapai_extensions);
-    }
-    if (ldap_get_option(NULL, LDAP_OPT_X_TLS_PACKAGE, &package) == LDAP_OPT_SUCCESS &&
-        package) {
-        snprintf(tls, tls_len, "%s, sessions not resumed", package);
-        ldap_memfree(package);
-    }
 }

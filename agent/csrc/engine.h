@@ -41,6 +41,7 @@ struct slam_stream_config {
     const char *name;
     const char *const *uris;
     size_t uri_count;
+    const char *const *addresses; /* as in conn.h; NULL: none */
     bool start_tls;
     const char *ca_file; /* NULL: libldap's default */
     bool verify;

@@ -200,33 +200,33 @@ engine_close(PyObject *self_object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* The URIs' texts, borrowed from `keep`, a list that the caller releases after use. */
+/* Texts, borrowed from `keep`, a list that the caller releases after use. */
 static const char **
-uri_array(PyObject *sequence, size_t *count, PyObject **keep)
+text_array(PyObject *sequence, size_t *count, PyObject **keep)
 {
     Py_ssize_t n;
-    const char **uris;
+    const char **texts;
 
     *keep = PySequence_List(sequence);
     if (!*keep)
         return NULL;
     n = PyList_Size(*keep);
-    uris = PyMem_Calloc((size_t)(n ? n : 1), sizeof(*uris));
-    if (!uris) {
+    texts = PyMem_Calloc((size_t)(n ? n : 1), sizeof(*texts));
+    if (!texts) {
         PyErr_NoMemory();
         return NULL;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
         Py_ssize_t len;
 
-        uris[i] = PyUnicode_AsUTF8AndSize(PyList_GetItem(*keep, i), &len);
-        if (!uris[i]) {
-            PyMem_Free(uris);
+        texts[i] = PyUnicode_AsUTF8AndSize(PyList_GetItem(*keep, i), &len);
+        if (!texts[i]) {
+            PyMem_Free(texts);
             return NULL;
         }
     }
     *count = (size_t)n;
-    return uris;
+    return texts;
 }
 
 /* A rate profile as segments; NULL with an exception set. */
@@ -313,14 +313,18 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
                             "ledgers",
                             "ledger_folder",
                             "trace",
+                            "addresses",
                             NULL};
     static const char *const models[] = {"closed", "open", NULL};
     static const char *const processes[] = {"constant", "poisson", "uniform", NULL};
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_stream_config c = {0};
     PyObject *uris;
+    PyObject *addresses = NULL;
     PyObject *profile = NULL;
     PyObject *keep = NULL;
+    PyObject *keep_addresses = NULL;
+    size_t address_count = 0;
     int start_tls, verify, model, arrivals;
     const char *model_name;
     const char *arrivals_name = "constant";
@@ -329,30 +333,38 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
     unsigned long long total = 0, start = 0, end = 0;
     unsigned long long operations = 0, life = 0, spacing = 0;
     const char **texts = NULL;
+    const char **places = NULL;
     struct slam_rate_segment *segments = NULL;
     char err[ERR_LEN];
     int rc = -1;
 
     if (!is_open(self) ||
         !PyArg_ParseTupleAndKeywords(
-            args, kwargs, "sOpzpzz#KKsIIIII|$KOsKzzzzzzKKKKKKIIzz", names, &c.name,
+            args, kwargs, "sOpzpzz#KKsIIIII|$KOsKzzzzzzKKKKKKIIzzO", names, &c.name,
             &uris, &start_tls, &c.ca_file, &verify, &c.bind_dn, &c.bind_password,
             &password_len, &connect_timeout, &request_timeout, &model_name,
             &c.connections, &c.first_connection, &c.connection_stride,
             &c.total_connections, &c.in_flight, &think, &profile, &arrivals_name,
             &backlog, &c.cert_file, &c.key_file, &c.mechanism, &c.authcid, &c.authzid,
             &c.realm, &total, &start, &end, &operations, &life, &spacing, &c.variables,
-            &c.ledgers, &c.ledger_folder, &c.trace))
+            &c.ledgers, &c.ledger_folder, &c.trace, &addresses))
         return NULL;
     model = choice("load model", model_name, models);
     arrivals = model < 0 ? -1 : choice("arrival process", arrivals_name, processes);
     if (arrivals < 0)
         return NULL;
-    texts = uri_array(uris, &c.uri_count, &keep);
+    texts = text_array(uris, &c.uri_count, &keep);
+    if (texts && addresses)
+        places = text_array(addresses, &address_count, &keep_addresses);
+    if (address_count > 0 && address_count != c.uri_count) {
+        PyErr_SetString(PyExc_ValueError, "addresses must be as many as uris");
+        goto out;
+    }
     if (texts && profile)
         segments = segment_array(profile, &c.segment_count);
-    if (texts && (segments || !profile)) {
+    if (texts && (places || !addresses) && (segments || !profile)) {
         c.uris = texts;
+        c.addresses = address_count > 0 ? places : NULL;
         c.segments = segments;
         c.start_tls = start_tls;
         c.verify = verify;
@@ -373,9 +385,12 @@ engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
         if (rc < 0)
             raise_err(rc, err);
     }
+out:
     PyMem_Free(texts);
+    PyMem_Free(places);
     PyMem_Free(segments);
     Py_XDECREF(keep);
+    Py_XDECREF(keep_addresses);
     return rc < 0 ? NULL : PyLong_FromLong(rc);
 }
 

@@ -89,12 +89,17 @@ copy_uris(struct slam_stream *s, const struct slam_stream_config *c)
 {
     s->conn.uris = calloc(c->uri_count, sizeof(char *));
     s->hosts = calloc(c->uri_count, sizeof(char *));
-    if (!s->conn.uris || !s->hosts)
+    if (c->addresses)
+        s->conn.addresses = calloc(c->uri_count, sizeof(char *));
+    if (!s->conn.uris || !s->hosts || (c->addresses && !s->conn.addresses))
         return SLAM_ENOMEM;
     for (size_t i = 0; i < c->uri_count; i++) {
         s->conn.uri_count = i + 1;
         s->hosts[i] = host_of(c->uris[i]);
         if (copy_text(&s->conn.uris[i], c->uris[i]) != SLAM_OK || !s->hosts[i])
+            return SLAM_ENOMEM;
+        if (c->addresses &&
+            copy_text(&s->conn.addresses[i], c->addresses[i]) != SLAM_OK)
             return SLAM_ENOMEM;
     }
     return SLAM_OK;
@@ -207,8 +212,10 @@ slam_stream_destroy(struct slam_stream *s)
     for (size_t i = 0; s->conn.uris && i < s->conn.uri_count; i++) {
         free(s->conn.uris[i]);
         free(s->hosts ? s->hosts[i] : NULL);
+        free(s->conn.addresses ? s->conn.addresses[i] : NULL);
     }
     free(s->conn.uris);
+    free(s->conn.addresses);
     free(s->hosts);
     free(s->conn.ca_file);
     free(s->conn.cert_file);

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.preflight import Probe, host_and_port, probes
+from ldapslam.agent.addresses import host_and_port
+from ldapslam.agent.preflight import Probe, probes
 from ldapslam.agent.tls_diagnosis import START_TLS_REQUEST
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
