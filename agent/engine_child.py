@@ -24,6 +24,8 @@ from ldapslam.proto.frames import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
 
+#: Of engine processes, in an agent's folder of logs.
+_MOST_LOGS = 200
 #: -P: the current folder is not a place to import from.
 ENGINE_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.engine_process")
 
@@ -47,6 +49,7 @@ class EngineChild:
         """Start the process and give it the run; its files go below `work`."""
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         log_path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_old_logs(log_path.parent)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=work))
         try:
             with open(log_path, "ab", opener=private) as log:
@@ -103,6 +106,13 @@ class EngineChild:
         if status < 0:
             return f"killed by {signal.Signals(-status).name}"
         return f"exit status {status}"
+
+
+def _remove_old_logs(folder: Path) -> None:
+    """A run leaves a log: an agent that serves for years has room for the last ones."""
+    logs = sorted(folder.glob("engine-*.log"), key=lambda path: path.stat().st_mtime)
+    for path in logs[:-_MOST_LOGS]:
+        path.unlink(missing_ok=True)
 
 
 def remove_left_over(work: Path) -> None:

@@ -3,14 +3,17 @@
 
 Reads /proc, /sys and the cgroup's files; what a host does not have is None or left out,
 never an error. The sampler runs in the engine's process, so that its intervals are the
-engine's.
+engine's; the meter runs in the agent's, whether there is a run or not.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import ipaddress
 import os
 import platform
+import shutil
 import socket
 import time
 from collections.abc import Iterable
@@ -20,10 +23,13 @@ from typing import Any
 import ldap
 import psutil
 
+from ldapslam.agent.spool import Spool
+from ldapslam.proto.agent_pb2 import HostLoad
 from ldapslam.proto.common_pb2 import HostInterval
 
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_MACHINE_ID = Path("/etc/machine-id")
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 
@@ -53,6 +59,17 @@ def host_facts() -> dict[str, Any]:
     }
 
 
+def host_id() -> str:
+    """The same text for all agents of one host, containers included, and no other's.
+
+    The kernel's boot id: containers see their host's, while /etc/machine-id is copied
+    with images and missing in many. It changes when the host boots. Hashed, because
+    systemd asks that machine ids not be shown.
+    """
+    own = _text(_BOOT_ID) or _text(_MACHINE_ID) or socket.gethostname()
+    return hashlib.sha256(f"ldapslam {own}".encode()).hexdigest()[:16]
+
+
 def shares_host(addresses: Iterable[str]) -> bool:
     """True when one of these addresses, or socket paths, is this host's own."""
     own = {
@@ -68,6 +85,31 @@ def shares_host(addresses: Iterable[str]) -> bool:
     )
 
 
+class HostMeter:
+    """How busy the host of an agent is, asked about once a second."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._cpu = psutil.cpu_times()
+
+    def load(self) -> HostLoad:
+        """Of the time since the last call. Takes well below a millisecond, and longer
+        only where the spool's file system hangs: keep it off the event loop."""
+        cpu = psutil.cpu_times()
+        before, self._cpu = self._cpu, cpu
+        load = HostLoad(
+            memory_available_bytes=psutil.virtual_memory().available,
+            spool_bytes=self._spool.size_bytes,
+            spool_reports=len(self._spool),
+        )
+        utilisation, _ = _cpu_shares(before, cpu)
+        if utilisation is not None:
+            load.cpu_utilisation = utilisation
+        with contextlib.suppress(OSError):
+            load.spool_free_bytes = shutil.disk_usage(self._spool.folder).free
+        return load
+
+
 class HostSampler:
     """Figures of the time since the last sample, or since it was made."""
 
@@ -81,20 +123,29 @@ class HostSampler:
         cpu, throttled_ns = psutil.cpu_times(), _throttled_ns()
         process_ns = time.process_time_ns()
         figures = HostInterval(engine_cpu_ns=process_ns - self._process_ns)
-        # guest time is already in user and nice
-        names = [name for name in cpu._fields if not name.startswith("guest")]
-        spent = {name: getattr(cpu, name) - getattr(self._cpu, name) for name in names}
-        total = sum(spent.values())
-        if total > 0:
-            idle = spent["idle"] + spent.get("iowait", 0.0)
-            figures.cpu_utilisation = _share(1 - idle / total)
-            if "steal" in spent:
-                figures.steal_share = _share(spent["steal"] / total)
+        utilisation, steal = _cpu_shares(self._cpu, cpu)
+        if utilisation is not None:
+            figures.cpu_utilisation = utilisation
+        if steal is not None:
+            figures.steal_share = steal
         if throttled_ns is not None and self._throttled_ns is not None:
             figures.throttled_ns = max(0, throttled_ns - self._throttled_ns)
         self._cpu, self._throttled_ns = cpu, throttled_ns
         self._process_ns = process_ns
         return figures
+
+
+def _cpu_shares(before: Any, after: Any) -> tuple[float | None, float | None]:
+    """Shares of all cores' time, not idle and stolen, between two psutil.cpu_times."""
+    # guest time is already in user and nice
+    names = [name for name in after._fields if not name.startswith("guest")]
+    spent = {name: getattr(after, name) - getattr(before, name) for name in names}
+    total = sum(spent.values())
+    if total <= 0:
+        return None, None
+    idle = spent["idle"] + spent.get("iowait", 0.0)
+    steal = _share(spent["steal"] / total) if "steal" in spent else None
+    return _share(1 - idle / total), steal
 
 
 def _share(value: float) -> float:

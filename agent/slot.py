@@ -167,14 +167,9 @@ class Slot:
         is_on_disk = await asyncio.to_thread(self.spool.append, entry)
         self._agent.has_reports.set()
         if not is_on_disk and self._machine.run_id is not None:
-            # what cannot be kept must not be measured: its loss would be silent
-            folder = str(self.spool.folder)
-            error = RunAborted(
-                f"the spool {folder!r} cannot be written",
-                hint="is the disk full? See the agent's log",
-            )
-            self._kill()
-            self.post(machine.EngineFailed(error))
+            # what cannot be kept must not be measured; what was, is in memory
+            run_id = self._machine.run_id
+            self.post(machine.StopReceived(run_id, self.spool.trouble))
 
     def _kill(self) -> None:
         """End the engine's process; its listener reaps it."""

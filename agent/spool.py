@@ -6,10 +6,15 @@ report, named by its number; it appears whole or not at all, because it is writt
 aside, synced and then renamed. What a killed agent left behind is delivered by the next
 one on the same folder. The folder also keeps the epoch, which tells the incarnations of
 an agent apart. Calls block on the disk; the caller keeps them off the event loop.
+
+A quota bounds what intervals may take; the few reports of a run's progress may always
+be written. What the disk or the quota refuses stays in memory, until it is delivered or
+there is room: whoever appends is told, and sees to it that no more is measured.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -22,11 +27,14 @@ from types import TracebackType
 from google.protobuf.message import DecodeError
 
 from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.units import format_size
 from ldapslam.proto.agent_pb2 import SpoolEntry
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
+#: For a person to look at: the last ones are enough.
+_MOST_REJECTED = 100
 
 
 def private(path: str, flags: int) -> int:
@@ -37,8 +45,11 @@ def private(path: str, flags: int) -> int:
 class Spool:
     """The reports that wait in `folder`, oldest first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, quota_bytes: int | None = None) -> None:
         self.folder = folder
+        self._quota_bytes = quota_bytes
+        #: Why the last report is not on disk.
+        self.trouble = ""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock_file = open(folder / "lock", "a+b", opener=private)
@@ -52,6 +63,13 @@ class Spool:
             #: Counts the agent processes that used this folder, from 1.
             self.epoch = self._next_epoch()
             self._pending = self._left_behind()
+            self._sizes = {number: self._size(number) for number in self._pending}
+        except OSError as error:
+            self._lock_file.close()
+            raise ConfigError(
+                f"spool {str(folder)!r} cannot be written: {error.strerror}",
+                hint="make room there, or choose another folder with --spool",
+            ) from error
         except BaseException:
             self._lock_file.close()
             raise
@@ -92,21 +110,46 @@ class Spool:
         # None: read when it is its turn
         return OrderedDict.fromkeys(numbers)
 
+    @property
+    def size_bytes(self) -> int:
+        """What the reports on disk take."""
+        with self._guard:
+            return sum(self._sizes.values())
+
     def append(self, entry: SpoolEntry) -> bool:
-        """Add a report. False: the disk refused it, it is kept in memory only."""
+        """Add a report. False: the disk or the quota refused it (`trouble` says why),
+        it is kept in memory only."""
+        content = entry.SerializeToString()
         with self._guard:
             number = self._next_number
             self._next_number += 1
-        try:
-            self._write(self._path(number), entry.SerializeToString())
-        except OSError as error:
-            _log.error("report %d was not spooled: %s", number, error)
-            with self._guard:
-                self._pending[number] = entry
-            return False
+        trouble = self._over_quota(entry, len(content))
+        if not trouble:
+            try:
+                self._write(self._path(number), content)
+            except OSError as error:
+                trouble = f"its disk took no report: {error.strerror or error}"
         with self._guard:
-            self._pending[number] = None
-        return True
+            if trouble:
+                self._pending[number] = entry
+            else:
+                self._pending[number] = None
+                self._sizes[number] = len(content)
+        if trouble:
+            self.trouble = f"the spool {str(self.folder)!r} is full: {trouble}"
+            _log.error("report %d was not spooled: %s", number, self.trouble)
+        return not trouble
+
+    def _over_quota(self, entry: SpoolEntry, size_bytes: int) -> str:
+        if self._quota_bytes is None or entry.WhichOneof("kind") != "interval":
+            return ""
+        used_bytes = self.size_bytes
+        if used_bytes + size_bytes <= self._quota_bytes:
+            return ""
+        return (
+            f"its reports take {format_size(used_bytes)} of a quota of "
+            f"{format_size(self._quota_bytes)}"
+        )
 
     def first(self) -> tuple[int, SpoolEntry] | None:
         """The oldest report and its number; one that cannot be read is set aside."""
@@ -129,8 +172,8 @@ class Spool:
     def remove(self, number: int) -> None:
         """The report was acknowledged."""
         self._path(number).unlink(missing_ok=True)
-        with self._guard:
-            self._pending.pop(number, None)
+        self._forget(number)
+        self._write_kept()
 
     def reject(self, number: int) -> None:
         """The report will never be accepted: kept aside for a person to look at."""
@@ -139,8 +182,31 @@ class Spool:
         path = self._path(number)
         if path.exists():
             path.replace(aside / path.name)
+        self._forget(number)
+        for old in sorted(aside.iterdir())[:-_MOST_REJECTED]:
+            old.unlink(missing_ok=True)
+
+    def _write_kept(self) -> None:
+        """There is more room than before: what is in memory only may find some."""
+        with self._guard:
+            kept = [(n, entry) for n, entry in self._pending.items() if entry]
+        for number, entry in kept:
+            content = entry.SerializeToString()
+            try:
+                if self._over_quota(entry, len(content)):
+                    return
+                self._write(self._path(number), content)
+            except OSError:
+                return
+            with self._guard:
+                if number in self._pending:
+                    self._pending[number] = None
+                    self._sizes[number] = len(content)
+
+    def _forget(self, number: int) -> None:
         with self._guard:
             self._pending.pop(number, None)
+            self._sizes.pop(number, None)
 
     def __len__(self) -> int:
         with self._guard:
@@ -163,12 +229,21 @@ class Spool:
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:012d}.report"
 
+    def _size(self, number: int) -> int:
+        return self._path(number).stat().st_size
+
     def _write(self, path: Path, content: bytes) -> None:
         aside = path.with_suffix(".new")
-        with open(aside, "wb", opener=private) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(aside, "wb", opener=private) as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            # half a report would take the room that the next one needs
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+            raise
         aside.replace(path)
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

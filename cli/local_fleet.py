@@ -127,6 +127,8 @@ def local_fleet(
                 file_name = re.sub(r"[^A-Za-z0-9_.-]|^\.+", "_", name)
                 arguments = ["--coordinator", address, "--name", name]
                 arguments += ["--spool", str(spools / file_name)]
+                # whoever names the targets is this agent's operator, too
+                arguments += ["--allow-target", "any"]
                 for key, value in labels.items():
                     arguments += ["--label", f"{key}={value}"]
                 fleet.start(file_name, ["agent", *arguments])

@@ -8,7 +8,7 @@ LdapSlamError
                            AgentVersionMismatch NotEnoughAgents ClockOffsetTooLarge
                            AccessRefused AgentLimitExceeded
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
-                           TargetNotAllowed
+                           TargetNotAllowed TargetMarkerMissing
   RunError                 RunAborted GeneratorSaturated
   StoreError               RunNotFound SchemaTooNew StoreBusy StoreFull
   ReportError
@@ -146,10 +146,11 @@ class FleetError(LdapSlamError):
 
 
 class CoordinatorUnreachable(FleetError):
-    def __init__(self, address: str, detail: str) -> None:
+    def __init__(self, address: str, detail: str, *, hint: str | None = None) -> None:
         super().__init__(
             f"coordinator {address!r} did not answer: {detail}",
-            hint="is `ldapslam coordinator` running there, and its port open from "
+            hint=hint
+            or "is `ldapslam coordinator` running there, and its port open from "
             "this host?",
         )
         self.address = address
@@ -296,6 +297,15 @@ class TargetNotAllowed(TargetError):
         )
         self.uri = uri
         self.agent = agent
+        self.detail = detail
+
+
+class TargetMarkerMissing(TargetError):
+    """The directory does not say of itself that it may be loaded."""
+
+    def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
+        super().__init__(f"target {uri!r} may not be loaded: {detail}", hint=hint)
+        self.uri = uri
         self.detail = detail
 
 

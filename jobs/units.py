@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with their units, as job files write them: durations, rates, shares.
+"""Quantities with their units, as job files write them: durations, rates, shares,
+sizes.
 
 All arithmetic is exact: durations are whole nanoseconds, a rate is a fraction of events
 per nanosecond. A number without its unit is a fault. `parse_x(format_x(v)) == v` holds
@@ -49,6 +50,19 @@ SHARE_PATTERN = rf"^{_NUMBER}%$"
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|us|ns|d|h|m|s)", re.ASCII)
 _RATE = re.compile(rf"({_RATE_NUMBER})([kM]?)/([smh])", re.ASCII)
 _SHARE = re.compile(rf"({_NUMBER})%", re.ASCII)
+#: Units of a size in bytes, largest first.
+SIZE_UNITS: dict[str, int] = {
+    "TiB": 1 << 40,
+    "TB": 10**12,
+    "GiB": 1 << 30,
+    "GB": 10**9,
+    "MiB": 1 << 20,
+    "MB": 10**6,
+    "KiB": 1 << 10,
+    "kB": 10**3,
+    "B": 1,
+}
+_SIZE = re.compile(rf"({_NUMBER}) ?({'|'.join(SIZE_UNITS)})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -156,6 +170,26 @@ def parse_share(value: Any) -> float:
 
 def format_share(share: float) -> str:
     return f"{_plain_decimal(Decimal(repr(share)) * 100)}%"
+
+
+def parse_size(value: Any) -> int:
+    """Bytes of a text such as '500MB' or '2GiB'."""
+    what = "a size such as '500MB' or '2GiB'"
+    if _is_number(value):
+        raise expected(what, value, f"write the unit: {value}B, {value}MB")
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        hint = f"a number, then one of {', '.join(SIZE_UNITS)}"
+        raise expected(what, value, hint)
+    return int(Fraction(match[1]) * SIZE_UNITS[match[2]])
+
+
+def format_size(size_bytes: int) -> str:
+    """For people: three digits at least, in units of 1024; exact below 1 KiB."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes >= SIZE_UNITS[unit]:
+            return f"{size_bytes / SIZE_UNITS[unit]:.3g} {unit}"
+    return f"{size_bytes} B"
 
 
 def _is_number(value: Any) -> bool:

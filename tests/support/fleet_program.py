@@ -16,6 +16,7 @@ from typing import Any
 
 from ldapslam.agent import client
 from ldapslam.agent.engine_child import ENGINE_COMMAND
+from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.server import run_coordinator
@@ -64,6 +65,9 @@ def _serve(options: dict[str, Any]) -> None:
         labels=options.get("labels", {}),
         workers=1,
         realtime=False,
+        max_runs=options.get("max_runs", 1),
+        restricted=options.get("restricted", False),
+        limits=AgentLimits.from_json(options.get("limits", '{"targets": ["any"]}')),
         engine_command=options.get("engine") or ENGINE_COMMAND,
     )
     client.run_agent(

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.agent.admission import check_open_files, raise_open_files
 from ldapslam.agent.engine_process import (
-    check_open_files,
     load_assignment,
-    raise_open_files,
     stop_on_request,
     typed_error,
 )

@@ -11,6 +11,7 @@ import pytest
 
 from ldapslam.jobs import errors
 from ldapslam.jobs.errors import (
+    AgentLimitExceeded,
     AgentLost,
     AgentUnreachable,
     AgentVersionMismatch,
@@ -32,7 +33,9 @@ from ldapslam.jobs.errors import (
     SchemaTooNew,
     StoreBusy,
     StoreError,
+    StoreFull,
     TargetError,
+    TargetMarkerMissing,
     TargetNotAllowed,
     TargetUnreachable,
     TlsHandshakeFailed,
@@ -53,12 +56,15 @@ SAMPLES: list[LdapSlamError] = [
     AgentLost("a1", 4.2),
     AgentVersionMismatch("a1", "1", "2"),
     NotEnoughAgents("3 agents", ["a1", "a2"]),
+    AgentLimitExceeded("a1", "9 connections", "4", "max-connections"),
     ClockOffsetTooLarge("a1", 6_000_000, 5_000_000),
     TargetError("cannot be used"),
     TargetUnreachable("ldap://x", "connection refused"),
     BindRejected("ldap://x", "cn=ä", 49, "no", hint="try again"),
     TlsHandshakeFailed("ldaps://x", "expired"),
     TargetNotAllowed("ldap://x", "a1"),
+    TargetNotAllowed("ldap://x", "a1", "it is elsewhere", hint="allow it"),
+    TargetMarkerMissing("ldap://x", "no entry"),
     RunError("failed"),
     RunAborted("lost"),
     GeneratorSaturated(2_000_000, 1_000_000),
@@ -66,6 +72,7 @@ SAMPLES: list[LdapSlamError] = [
     RunNotFound("r1"),
     SchemaTooNew("sqlite:///x", "9", "1"),
     StoreBusy("sqlite:///x", 10.0),
+    StoreFull("sqlite:///x", "disk is full"),
     ReportError("no typst"),
     EngineError("broken"),
 ]
