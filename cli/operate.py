@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for a running coordinator: submit, list, show, watch, cancel, agents."""
+"""The commands for a running coordinator: list, show, watch, cancel, agents."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,67 +16,17 @@ from rich.table import Table
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.follow import follow
-from ldapslam.cli.job_source import JobFile, JobSource
 from ldapslam.cli.options import (
     coordinator_option,
-    job_argument,
     run_argument,
-    set_option,
 )
 from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
 from ldapslam.cli.progress import Progress
-from ldapslam.jobs.errors import ConfigError, ExitCode
+from ldapslam.jobs.errors import ExitCode
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.messages import MAX_MESSAGE_BYTES
 from ldapslam.reports.summary import summarise
 
 _NS_PER_S = 1e9
-#: What a message may hold, and room for the job.
-_MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
-
-
-def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:
-    """Check a job here, then have the coordinator run it; the run's id."""
-    job = source.load(overrides)
-    files = {name: path.read_bytes() for name, path in job.files.items()}
-    size = sum(map(len, files.values()))
-    if size > _MAX_FILES_BYTES:
-        largest = max(files, key=lambda name: len(files[name]))
-        raise ConfigError(
-            f"the job's files have {size:,} bytes, agents are sent at most "
-            f"{_MAX_FILES_BYTES:,}: the largest is {largest!r}",
-            hint="logs of a replay may be compressed with gzip; feeds may be shorter, "
-            "since their lines are used again",
-        )
-    return client.submit(
-        source.content(), job_file=source.name, overrides=overrides, files=files
-    )
-
-
-@click.command("submit")
-@job_argument
-@set_option
-@coordinator_option
-@click.option("--wait", is_flag=True, help="Show the run; exit with its verdict.")
-@json_option
-def submit_command(
-    job_file: Path,
-    overrides: tuple[str, ...],
-    coordinator: str,
-    wait: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Have the fleet run JOB; print the run's id, alone, on stdout."""
-    with Client(coordinator) as client:
-        run_id = submit_job(client, JobFile(job_file), overrides)
-        if wait:
-            say(f"run {run_id}")
-            return _watch(client, run_id, as_json=as_json)
-    if as_json:
-        put_json({"run_id": run_id})
-    else:
-        put(run_id)
-    return ExitCode.PASS
 
 
 @click.command("watch")
@@ -87,10 +36,11 @@ def submit_command(
 def watch_command(run_id: str, coordinator: str, as_json: bool) -> ExitCode:
     """Show RUN until it ends, then its result; exit with its verdict."""
     with Client(coordinator) as client:
-        return _watch(client, client.run(run_id).run_id, as_json=as_json)
+        return watch_run(client, client.run(run_id).run_id, as_json=as_json)
 
 
-def _watch(client: Client, run_id: str, *, as_json: bool) -> ExitCode:
+def watch_run(client: Client, run_id: str, *, as_json: bool) -> ExitCode:
+    """Show a run until it ends, then its result; the exit code of its verdict."""
     with Progress() as progress:
         status = follow(client, run_id, progress)
     raise_if_never_started(status)
@@ -109,7 +59,7 @@ def list_command(limit: int, coordinator: str, as_json: bool) -> None:
     with Client(coordinator) as client:
         runs = client.runs(limit)
     if as_json:
-        put_json([_document(status) for status in runs])
+        put_json([document(status) for status in runs])
         return
     rows = [
         (
@@ -123,7 +73,7 @@ def list_command(limit: int, coordinator: str, as_json: bool) -> None:
         for run in runs
     ]
     header = ("run", "job", "state", "verdict", "submitted (UTC)", "by")
-    _put_table(header, rows, "no runs yet")
+    put_table(header, rows, "no runs yet")
 
 
 @click.command("show")
@@ -135,7 +85,7 @@ def show_command(run_id: str, coordinator: str, as_json: bool) -> None:
     with Client(coordinator) as client:
         status = client.run(run_id)
     if as_json:
-        put_json(_document(status))
+        put_json(document(status))
         return
     fields = {
         "run": status.run_id,
@@ -165,7 +115,7 @@ def cancel_command(run_id: str, coordinator: str, as_json: bool) -> None:
     with Client(coordinator) as client:
         status = client.cancel(client.run(run_id).run_id)
     if as_json:
-        put_json(_document(status))
+        put_json(document(status))
     else:
         say(f"run {status.run_id} is {status.state}")
 
@@ -178,7 +128,7 @@ def agents_command(coordinator: str, as_json: bool) -> None:
     with Client(coordinator) as client:
         agents = client.agents()
     if as_json:
-        put_json([_document(agent) for agent in agents])
+        put_json([document(agent) for agent in agents])
         return
     rows = [
         (
@@ -192,7 +142,7 @@ def agents_command(coordinator: str, as_json: bool) -> None:
         for agent in agents
     ]
     header = ("agent", "state", "run", "last heard of", "clock offset", "labels")
-    _put_table(header, rows, "no agents; start one with `ldapslam agent`")
+    put_table(header, rows, "no agents; start one with `ldapslam agent`")
 
 
 def _offset_text(agent: pb.AgentStatus) -> str:
@@ -202,7 +152,7 @@ def _offset_text(agent: pb.AgentStatus) -> str:
     return f"known to ±{bound_ms:.3f} ms"
 
 
-def _put_table(
+def put_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], when_empty: str
 ) -> None:
     if not rows:
@@ -221,7 +171,7 @@ def _put_table(
     put(shown.get().rstrip("\n"))
 
 
-def _document(message: Message) -> dict[str, Any]:
+def document(message: Message) -> dict[str, Any]:
     """A message as JSON: our field names, numbers as numbers, nested JSON opened."""
     document: dict[str, Any] = MessageToDict(
         message,

@@ -21,7 +21,6 @@ from ldapslam.cli.console import json_option, say
 from ldapslam.cli.follow import follow
 from ldapslam.cli.job_source import JobFile, JobSource
 from ldapslam.cli.local_fleet import SPOOLS, LocalFleet, agent_names, local_fleet
-from ldapslam.cli.operate import submit_job
 from ldapslam.cli.options import FORMATS, set_option
 from ldapslam.cli.outcome import (
     has_started,
@@ -32,6 +31,7 @@ from ldapslam.cli.outcome import (
     show_outcome,
 )
 from ldapslam.cli.progress import Progress
+from ldapslam.cli.submission import submit_job
 from ldapslam.jobs.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.results.store import Store

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is served with a coordinator: its judge, health, notifications, metrics."""
+"""What is served with a coordinator: judge, schedules, health, news, metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ldapslam.cli.notifier import Notifier, NotifySettings
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.health import Health
 from ldapslam.coordinator.hooks import Hooks
+from ldapslam.coordinator.schedule_service import Schedules
 
 
 def coordinator_services(
@@ -27,6 +28,7 @@ def coordinator_services(
         extensions.append(Metrics(lambda registry: exposed(registry, metrics)))
     if is_local_fleet:
         return Hooks(), extensions
+    extensions.append(Schedules())
     judge = JudgeProcess(store_url)
     extensions.append(Notifier(notify, judge.reasons))
     return Hooks(judge=judge), extensions

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job as it is sent to a coordinator: checked here, with the files that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ldapslam.cli.client import Client, operator_name
+from ldapslam.cli.job_source import JobSource
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.messages import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, build_version
+
+#: What a message may hold, and room for the job.
+_MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
+
+
+def job_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
+    """The request that has the job run; JobErrors, ConfigError."""
+    return pb.SubmitJobRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        job_file=source.name,
+        job_text=source.content(),
+        overrides=overrides,
+        files=job_files(source, overrides),
+        submitted_by=operator_name(),
+    )
+
+
+def job_files(source: JobSource, overrides: Sequence[str]) -> dict[str, bytes]:
+    """What the job names, by the path written in it; the job is checked first."""
+    job = source.load(overrides)
+    files = {name: path.read_bytes() for name, path in job.files.items()}
+    size = sum(map(len, files.values()))
+    if size > _MAX_FILES_BYTES:
+        largest = max(files, key=lambda name: len(files[name]))
+        raise ConfigError(
+            f"the job's files have {size:,} bytes, agents are sent at most "
+            f"{_MAX_FILES_BYTES:,}: the largest is {largest!r}",
+            hint="logs of a replay may be compressed with gzip; feeds may be shorter, "
+            "since their lines are used again",
+        )
+    return files
+
+
+def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:
+    """Check a job here, then have the coordinator run it; the run's id."""
+    files = job_files(source, overrides)
+    return client.submit(
+        source.content(), job_file=source.name, overrides=overrides, files=files
+    )

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam submit`: a job for the fleet, now, later, after another run, or often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.job_source import JobFile
+from ldapslam.cli.moments import duration_ns, moment, shown_twice, time_zone_option
+from ldapslam.cli.operate import watch_run
+from ldapslam.cli.options import coordinator_option, job_argument, set_option
+from ldapslam.cli.schedule_client import ScheduleClient
+from ldapslam.cli.schedule_texts import MISFIRES, OVERLAPS, schedule_document
+from ldapslam.cli.submission import job_request
+from ldapslam.jobs.errors import ConfigError, ExitCode
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto import schedule_pb2
+from ldapslam.reports.results.records import utc_text
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_CONDITIONS = {
+    "any": pb.RUN_CONDITION_ANY,
+    "pass": pb.RUN_CONDITION_PASS,
+    "fail": pb.RUN_CONDITION_FAIL,
+}
+
+
+@dataclass
+class Timing:
+    """When it is to run: the options of `submit`, as given."""
+
+    at: str | None
+    after: str | None
+    condition: str
+    cron: str | None
+    every_ns: int
+    time_zone: str
+    begin: str | None
+    until: str | None
+    misfire: str | None
+    misfire_grace_ns: int
+    overlap: str | None
+    copies: int
+    stagger_ns: int
+    name: str
+    disabled: bool
+
+    @property
+    def is_schedule(self) -> bool:
+        return bool(self.cron or self.every_ns)
+
+    def check(self, *, wait: bool) -> None:
+        """ConfigError when two of them do not go together."""
+        if self.cron and self.every_ns:
+            raise ConfigError("--cron and --every: give one of them")
+        if self.is_schedule:
+            for option, text in {"--at": self.at, "--after": self.after}.items():
+                if text:
+                    raise ConfigError(
+                        f"{option} is for one run, --cron and --every are for many",
+                        hint="--from says when a schedule begins",
+                    )
+            if wait:
+                raise ConfigError("--wait waits for a run, a schedule has no end")
+        else:
+            given = {
+                "--from": self.begin,
+                "--until": self.until,
+                "--misfire": self.misfire,
+                "--misfire-grace": self.misfire_grace_ns,
+                "--overlap": self.overlap,
+                "--name": self.name,
+                "--disabled": self.disabled,
+            }
+            for option, value in given.items():
+                if value:
+                    raise ConfigError(
+                        f"{option} is for schedules", hint="give --cron or --every"
+                    )
+            if wait and self.copies > 1:
+                raise ConfigError("--wait waits for one run, not for --copies")
+            if self.time_zone and not self.at:
+                raise ConfigError("--tz is the zone of --at, --cron, --from, --until")
+        if self.condition != "any" and not self.after:
+            raise ConfigError("--if says how the run of --after has to end")
+        if self.stagger_ns and self.copies < 2:
+            raise ConfigError("--stagger is the time between --copies")
+
+    def rule(self, now: datetime) -> schedule_pb2.ScheduleRule:
+        return schedule_pb2.ScheduleRule(
+            cron=self.cron or "",
+            every_ns=self.every_ns,
+            time_zone=self.time_zone,
+            from_utc=self._limit("--from", self.begin, now),
+            until_utc=self._limit("--until", self.until, now),
+            misfire=MISFIRES[self.misfire or "skip"],
+            misfire_grace_ns=self.misfire_grace_ns,
+            overlap=OVERLAPS[self.overlap or "skip"],
+            copies=self.copies,
+            stagger_ns=self.stagger_ns,
+        )
+
+    def _limit(self, option: str, text: str | None, now: datetime) -> str:
+        if not text:
+            return ""
+        return utc_text(moment(option, text, self.time_zone, now))
+
+    def begins(self, now: datetime) -> list[datetime | None]:
+        """When each copy of a run may begin; None: at once."""
+        at = moment("--at", self.at, self.time_zone, now) if self.at else None
+        if at is not None and at < now:
+            raise ConfigError(f"--at: {shown_twice(at, self.time_zone)} has passed")
+        stagger = timedelta(microseconds=self.stagger_ns // 1000)
+        first = at or now
+        return [
+            first + number * stagger if at or number * stagger else None
+            for number in range(self.copies)
+        ]
+
+
+def _timing_options(command: _Command) -> _Command:
+    options = [
+        click.option(
+            "--at",
+            metavar="TIME",
+            help="Run then: 22:30, 2026-03-01T22:30, …T22:30:00Z, or +30m from now.",
+        ),
+        click.option("--after", metavar="RUN", help="Run when that run has ended."),
+        click.option(
+            "--if",
+            "condition",
+            type=click.Choice(list(_CONDITIONS)),
+            default="any",
+            show_default=True,
+            help="How the run of --after has to end; else this one is dropped.",
+        ),
+        click.option(
+            "--cron",
+            metavar="EXPR",
+            help="Run often: minute, hour, day of month, month, day of week, as in "
+            "crontab(5).",
+        ),
+        click.option(
+            "--every",
+            "every_ns",
+            metavar="PERIOD",
+            callback=duration_ns,
+            help="Run often, with this time from one begin to the next, such as 6h.",
+        ),
+        time_zone_option,
+        click.option(
+            "--from",
+            "begin",
+            metavar="TIME",
+            help="A schedule's first possible time; --every counts from there.",
+        ),
+        click.option(
+            "--until", metavar="TIME", help="A schedule's last possible time."
+        ),
+        click.option(
+            "--misfire",
+            type=click.Choice(list(MISFIRES)),
+            help="Times that were missed, such as while the coordinator was down: "
+            "leave them out (skip, the default), make up for all of them by one run, "
+            "or run each.",
+        ),
+        click.option(
+            "--misfire-grace",
+            "misfire_grace_ns",
+            metavar="DURATION",
+            callback=duration_ns,
+            help="How late a run may begin before its time counts as missed; 1m when "
+            "left out.",
+        ),
+        click.option(
+            "--overlap",
+            type=click.Choice(list(OVERLAPS)),
+            help="When the schedule's run before has not ended: leave the time out "
+            "(skip, the default), wait for that, or cancel it.",
+        ),
+        click.option(
+            "--copies",
+            type=click.IntRange(1, 1000),
+            default=1,
+            show_default=True,
+            help="Runs made for each time.",
+        ),
+        click.option(
+            "--stagger",
+            "stagger_ns",
+            metavar="DURATION",
+            callback=duration_ns,
+            help="Time between the begins of copies.",
+        ),
+        click.option("--name", default="", help="A schedule's name."),
+        click.option(
+            "--disabled", is_flag=True, help="Make the schedule, but do not start it."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command("submit")
+@job_argument
+@set_option
+@_timing_options
+@click.option(
+    "--priority",
+    type=click.IntRange(-1000, 1000),
+    default=0,
+    show_default=True,
+    help="Among waiting runs the higher one comes first.",
+)
+@click.option(
+    "--wait-for-agents",
+    "wait_for_agents_ns",
+    metavar="DURATION",
+    callback=duration_ns,
+    help="How long the run may wait for agents that are not there yet.",
+)
+@click.option(
+    "--notify",
+    metavar="URL",
+    multiple=True,
+    help="Tell of the end there: a webhook's URL or mailto:ADDRESS; repeatable.",
+)
+@coordinator_option
+@click.option("--wait", is_flag=True, help="Show the run; exit with its verdict.")
+@json_option
+def submit_command(
+    job_file: Path,
+    overrides: tuple[str, ...],
+    priority: int,
+    wait_for_agents_ns: int,
+    notify: tuple[str, ...],
+    coordinator: str,
+    wait: bool,
+    as_json: bool,
+    **options: Any,
+) -> ExitCode:
+    """Have the fleet run JOB, at once, later or by a schedule.
+
+    Prints the run's id, alone, on stdout; with --cron or --every the schedule's.
+    """
+    timing = Timing(**options)
+    timing.check(wait=wait)
+    now = datetime.now(UTC)
+    request = job_request(JobFile(job_file), overrides)
+    request.priority = priority
+    request.wait_for_agents_ns = wait_for_agents_ns
+    request.notify.extend(notify)
+    if timing.is_schedule:
+        create = schedule_pb2.CreateScheduleRequest(
+            name=timing.name,
+            job=request,
+            rule=timing.rule(now),
+            disabled=timing.disabled,
+        )
+        with ScheduleClient(coordinator) as client:
+            _show_schedule(client.create(create), as_json=as_json)
+        return ExitCode.PASS
+    begins = timing.begins(now)
+    with ScheduleClient(coordinator) as client:
+        if timing.after:
+            request.after_run = client.run(timing.after).run_id
+            request.after_if = _CONDITIONS[timing.condition]
+        run_ids = [_submit(client, request, begin, timing) for begin in begins]
+        if wait:
+            say(f"run {run_ids[0]}")
+            return watch_run(client, run_ids[0], as_json=as_json)
+    if not as_json:
+        for run_id in run_ids:
+            put(run_id)
+    elif len(run_ids) == 1:
+        put_json({"run_id": run_ids[0]})
+    else:
+        put_json({"run_ids": run_ids})
+    return ExitCode.PASS
+
+
+def _submit(
+    client: ScheduleClient,
+    request: pb.SubmitJobRequest,
+    begin: datetime | None,
+    timing: Timing,
+) -> str:
+    request.not_before_utc = utc_text(begin) if begin is not None else ""
+    run_id = client.submit_request(request)
+    conditions = []
+    if begin is not None:
+        conditions.append(f"at {shown_twice(begin, timing.time_zone)}")
+    if request.after_run:
+        how = "" if timing.condition == "any" else f", if that is a {timing.condition}"
+        conditions.append(f"after run {request.after_run}{how}")
+    if conditions:
+        say(f"run {run_id} begins {', '.join(conditions)}")
+    return run_id
+
+
+def _show_schedule(status: schedule_pb2.ScheduleStatus, *, as_json: bool) -> None:
+    if as_json:
+        put_json(schedule_document(status))
+        return
+    first = "no time left"
+    if status.next_utc:
+        when = shown_twice(status.next_utc[0], status.rule.time_zone)
+        first = f"next time {when}"
+    say(f"schedule {status.name}, {status.state}: {first}")
+    put(status.schedule_id)

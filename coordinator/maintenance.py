@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Maintenance windows: times in which no run is under way. Pure.
+
+A run is held back when a window is open now, or would open before the run's planned
+end. Windows are given once, from and to, or by a rule of begins with a length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from ldapslam.coordinator.recurrence import Rule, check_cron, times
+from ldapslam.coordinator.time_zone import clock_text, parse_utc, zone_named
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.proto import schedule_pb2 as pb
+
+#: From the queue to T0 a run takes so long at most, or has failed.
+PREPARATION = timedelta(minutes=2)
+#: A run that finds no room between so many windows in a row finds none.
+_MOST_SPANS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """No run may begin."""
+
+    window: str
+    #: When it may; None: there is no room for it between the windows.
+    until: datetime | None
+
+    def __str__(self) -> str:
+        if self.until is None:
+            return f"maintenance window {self.window!r} leaves no room for the run"
+        return f"maintenance window {self.window!r}, until {clock_text(self.until)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    window_id: str
+    name: str
+    #: Each begin; a rule without an end, or one time.
+    begins: Rule | datetime
+    length: timedelta
+    #: URIs; empty: all servers.
+    targets: frozenset[str] = frozenset()
+
+    def concerns(self, targets: frozenset[str]) -> bool:
+        return not self.targets or bool(self.targets & targets)
+
+    def spans(self, now: datetime) -> Iterable[tuple[datetime, datetime]]:
+        """Begin and end of each window that is not over, in order."""
+        if isinstance(self.begins, datetime):
+            begins: Iterable[datetime] = [self.begins]
+        else:
+            begins = times(self.begins, now - self.length)
+        for begin in begins:
+            if begin + self.length > now:
+                yield begin, begin + self.length
+
+
+def window_of(message: pb.MaintenanceWindow) -> Window:
+    """The window that an operator gave; ConfigError for its first fault."""
+    hint = "give --from and --until, or --cron and --for"
+    begins: Rule | datetime
+    if message.cron:
+        if message.from_utc or message.until_utc or not message.length_ns:
+            raise ConfigError("a maintenance rule has a begin and a length", hint=hint)
+        zone = zone_named(message.time_zone)
+        check_cron(message.cron)
+        begins = Rule(cron=message.cron, zone=zone)
+        length = timedelta(microseconds=message.length_ns // 1000)
+    else:
+        if not message.from_utc or not message.until_utc:
+            raise ConfigError("a maintenance window has a begin and an end", hint=hint)
+        begins = parse_utc(message.from_utc)
+        length = parse_utc(message.until_utc) - begins
+    if length <= timedelta():
+        raise ConfigError("the maintenance window ends before it begins", hint=hint)
+    return Window(
+        message.window_id, message.name, begins, length, frozenset(message.targets)
+    )
+
+
+def hold_of(
+    windows: Sequence[Window],
+    targets: frozenset[str],
+    planned: timedelta,
+    now: datetime,
+) -> Hold | None:
+    """What keeps a run of this length from beginning now; None: nothing does."""
+    concerned = [window for window in windows if window.concerns(targets)]
+    needed = planned + PREPARATION
+    begin, holder = now, None
+    for _ in range(_MOST_SPANS):
+        found = _in_the_way(concerned, begin, needed)
+        if found is None:
+            return None if holder is None else Hold(holder.name, begin)
+        holder, begin = found
+    assert holder is not None, "nothing else goes on"
+    return Hold(holder.name, None)
+
+
+def _in_the_way(
+    windows: Sequence[Window], begin: datetime, needed: timedelta
+) -> tuple[Window, datetime] | None:
+    """A window that meets [begin, begin + needed), and its end."""
+    for window in windows:
+        for start, end in islice(window.spans(begin), 1):
+            if start < begin + needed:
+                return window, end
+    return None
