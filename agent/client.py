@@ -3,8 +3,8 @@
 
 Dials, registers, takes commands, sends heartbeats with clock samples, and empties the
 spool; when any of it fails, dials again with back-off. Whether load goes on meanwhile
-is the state machine's business (its lease), not this file's. The only module of the
-agent that imports grpc; no grpc.RpcError leaves it.
+is the state machine's business (its lease), not this file's. No grpc.RpcError leaves
+it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 
-import grpc
-import grpc.aio
-
-from ldapslam.agent.host import host_facts
+from ldapslam.agent.enrolment import keep_renewed
+from ldapslam.agent.host import HostMeter, host_facts, host_id
 from ldapslam.agent.run import (
     CoordinatorHeard,
     LeaveFleet,
@@ -37,9 +35,11 @@ from ldapslam.jobs.errors import (
     StoreError,
 )
 from ldapslam.proto import agent_pb2 as pb
-from ldapslam.proto.address import check_plaintext, grpc_target
+from ldapslam.proto.address import check_plaintext
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.proto.codec import CHANNEL_OPTIONS, rpc_errors
+from ldapslam.proto.codec import rpc_errors
+from ldapslam.proto.credentials import TlsFiles, aio_channel
+from ldapslam.proto.diagnosis import explained
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, facts_json
 
 _log = logging.getLogger(__name__)
@@ -57,19 +57,27 @@ _REFUSED_FOR_S = 10.0
 
 
 async def serve_agent(
-    coordinator: str, settings: AgentSettings, *, insecure: bool = False
+    coordinator: str,
+    settings: AgentSettings,
+    *,
+    insecure: bool = False,
+    tls: TlsFiles | None = None,
+    has_joined: bool = False,
 ) -> None:
     """Be an agent of `coordinator` until a signal ends it.
 
     SIGTERM and SIGINT drain: the run's load stops, its reports are delivered. A second
-    one ends the engine at once and leaves the reports in the spool. Raises FleetError
-    when the coordinator refuses this agent.
+    one ends the engine at once and leaves the reports in the spool. A certificate that
+    was got with a join token is renewed. Raises FleetError when the coordinator refuses
+    this agent.
     """
-    check_plaintext(coordinator, insecure=insecure)
-    spool = await asyncio.to_thread(Spool, settings.spool)
+    if tls is None:
+        check_plaintext(coordinator, insecure=insecure)
+    quota_bytes = settings.limits.spool_quota_bytes
+    spool = await asyncio.to_thread(Spool, settings.spool, quota_bytes)
     with spool:
         session = AgentSession(settings, spool)
-        link = _Link(coordinator, session)
+        link = _Link(coordinator, session, tls, has_joined=has_joined)
         serving = asyncio.create_task(session.serve())
         dialling = asyncio.create_task(link.keep())
         loop = asyncio.get_running_loop()
@@ -94,10 +102,23 @@ async def serve_agent(
 
 
 def run_agent(
-    coordinator: str, settings: AgentSettings, *, insecure: bool = False
+    coordinator: str,
+    settings: AgentSettings,
+    *,
+    insecure: bool = False,
+    tls: TlsFiles | None = None,
+    has_joined: bool = False,
 ) -> None:
     """`serve_agent` as the whole program: with an event loop of its own."""
-    asyncio.run(serve_agent(coordinator, settings, insecure=insecure))
+    asyncio.run(
+        serve_agent(
+            coordinator,
+            settings,
+            insecure=insecure,
+            tls=tls,
+            has_joined=has_joined,
+        )
+    )
 
 
 async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
@@ -116,9 +137,19 @@ async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
 class _Link:
     """One connection after another."""
 
-    def __init__(self, address: str, session: AgentSession) -> None:
+    def __init__(
+        self,
+        address: str,
+        session: AgentSession,
+        tls: TlsFiles | None,
+        *,
+        has_joined: bool,
+    ) -> None:
         self._address = address
         self._session = session
+        self._tls = tls
+        self._has_joined = has_joined and tls is not None
+        self._meter = HostMeter(session.spool)
         self._instance_id = uuid.uuid4().hex
         self._session_id: str | None = None
         self._last_command = 0
@@ -137,7 +168,7 @@ class _Link:
             except AgentVersionMismatch:
                 raise
             except LdapSlamError as error:
-                self._note(error)
+                self._note(await self._explained(error))
             finally:
                 self._session_id = self._stub = None
             if time.monotonic() - connected_at > _BACK_OFF_S[1]:
@@ -145,6 +176,12 @@ class _Link:
             # a fleet that lost its coordinator must not come back in step
             await asyncio.sleep(back_off_s * random.uniform(0.5, 1.0))
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
+
+    async def _explained(self, error: LdapSlamError) -> LdapSlamError:
+        """With the reason, when certificates are the reason."""
+        if self._is_away or not isinstance(error, CoordinatorUnreachable):
+            return error
+        return await asyncio.to_thread(explained, error, self._tls)
 
     def _note(self, error: LdapSlamError) -> None:
         """Log why the connection ended; raise when trying again is useless."""
@@ -174,20 +211,20 @@ class _Link:
 
     async def _connect_once(self) -> None:
         """Register and work over one channel until something breaks."""
-        async with grpc.aio.insecure_channel(
-            grpc_target(self._address), options=list(CHANNEL_OPTIONS)
-        ) as channel:
+        async with aio_channel(self._address, self._tls) as channel:
             stub = AgentServiceStub(channel)  # type: ignore[no-untyped-call]
             reply = await self._register(stub)
             self._stub, self._session_id = stub, reply.session_id
             self._session.post(CoordinatorHeard())
             for _ in range(_FIRST_SAMPLES):
                 await self._heartbeat(stub)
-            jobs = (
+            jobs = [
                 self._take_commands(stub),
                 self._beat(stub, reply.heartbeat_interval_ns / 1e9),
                 self._deliver(stub),
-            )
+            ]
+            if self._has_joined and self._tls is not None:
+                jobs.append(keep_renewed(channel, self._address, self._tls))
             tasks = [asyncio.create_task(job) for job in jobs]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -214,6 +251,9 @@ class _Link:
                 for run_id, state in session.runs.items()
             ],
             max_runs=session.settings.max_runs,
+            restricted=session.settings.restricted,
+            host_id=host_id(),
+            limits_json=session.settings.limits_json,
         )
         with rpc_errors(self._address):
             reply: pb.RegisterReply = await stub.Register(
@@ -250,6 +290,7 @@ class _Link:
             session_id=self._session_id or "",
             last_command=self._last_command,
             samples=self._samples,
+            load=await asyncio.to_thread(self._meter.load),
         )
         self._samples = []
         sent_ns = time.monotonic_ns()

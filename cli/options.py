@@ -15,6 +15,7 @@ from ldapslam.cli.client import (
     Client,
     default_coordinator,
 )
+from ldapslam.cli.security import security_options
 from ldapslam.jobs.errors import ConfigError, LdapSlamError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -34,7 +35,7 @@ set_option = click.option(
     help="Change a field of the job, such as run.duration=30s; repeatable.",
 )
 
-coordinator_option = click.option(
+_coordinator_option = click.option(
     "--coordinator",
     metavar="HOST:PORT",
     envvar=COORDINATOR_VARIABLE,
@@ -43,6 +44,11 @@ coordinator_option = click.option(
     show_envvar=True,
     help="Where the coordinator listens; also unix:PATH.",
 )
+
+
+def coordinator_option(command: _Command) -> _Command:
+    """--coordinator, and what a connection to it may need; client.py uses it."""
+    return _coordinator_option(security_options(command))
 
 
 def _complete_run(

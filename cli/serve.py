@@ -13,24 +13,25 @@ import click
 
 from ldapslam.cli.console import without_passwords
 from ldapslam.cli.lifeline import lifeline_option
+from ldapslam.cli.limit_options import limit_options
 from ldapslam.cli.logs import announce, log_format_option, log_to_stderr
 from ldapslam.cli.metrics_server import metrics_option
 from ldapslam.cli.notify_options import notify_options
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
+from ldapslam.cli.server_security import (
+    ServerSecurity,
+    agent_place,
+    join_option,
+    server_security_options,
+)
 from ldapslam.cli.settings_file import config_option
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto.address import DEFAULT_PORT
 
 if TYPE_CHECKING:
+    from ldapslam.agent.limits import AgentLimits
     from ldapslam.cli.notifier import NotifySettings
-
-_insecure_option = click.option(
-    "--insecure",
-    is_flag=True,
-    help="Allow an address that other hosts can reach, although the connection is "
-    "neither encrypted nor authenticated.",
-)
 
 
 def state_folder() -> Path:
@@ -70,7 +71,7 @@ def _own_scratch(
     callback=_own_scratch,
     hidden=True,
 )
-@_insecure_option
+@server_security_options
 @log_format_option
 @metrics_option
 @notify_options
@@ -79,7 +80,7 @@ def _own_scratch(
 def coordinator_command(
     listen: tuple[str, ...],
     store: str,
-    insecure: bool,
+    security: ServerSecurity,
     log_format: str,
     metrics: tuple[str, int] | None,
     notify: NotifySettings,
@@ -104,7 +105,9 @@ def coordinator_command(
         run_coordinator(
             list(listen),
             store,
-            insecure=insecure,
+            insecure=security.insecure,
+            tls=security.files,
+            enrol=security.enrol,
             hooks=hooks,
             extensions=extensions,
             on_ready=on_ready,
@@ -131,8 +134,7 @@ def _labels(
 @coordinator_option
 @click.option(
     "--name",
-    default=socket.gethostname,
-    show_default="this host's name",
+    show_default="that of the certificate, or this host's",
     help="Name in the fleet and in reports; unique.",
 )
 @click.option(
@@ -162,31 +164,53 @@ def _labels(
     show_default=True,
     help="Ask for SCHED_FIFO in open loops.",
 )
-@_insecure_option
+@limit_options
+@join_option
 @log_format_option
 @lifeline_option
 @config_option
 def agent_command(
     coordinator: str,
-    name: str,
+    name: str | None,
     labels: dict[str, str],
     spool: Path | None,
     workers: int | None,
     realtime: bool,
-    insecure: bool,
+    max_runs: int,
+    restricted: bool,
+    limits: AgentLimits,
+    join_file: Path | None,
     log_format: str,
 ) -> None:
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
-    log_to_stderr(log_format, agent=name)
+    place = agent_place(
+        coordinator,
+        name,
+        socket.gethostname(),
+        spool,
+        state_folder() / "spool",
+        join_file,
+    )
+    log_to_stderr(log_format, agent=place.name)
     from ldapslam.agent.client import run_agent
     from ldapslam.agent.settings import AgentSettings
 
     settings = AgentSettings(
-        name=name,
-        spool=spool or state_folder() / "spool" / name,
+        name=place.name,
+        spool=place.spool,
         labels=labels,
         workers=workers,
         realtime=realtime,
+        max_runs=max_runs,
+        restricted=restricted,
+        limits=limits,
     )
-    announce(f"agent {name} of coordinator {coordinator}, spool {settings.spool}")
-    run_agent(coordinator, settings, insecure=insecure)
+    place.enter(coordinator)
+    announce(f"agent {place.name} of coordinator {coordinator}, spool {settings.spool}")
+    run_agent(
+        coordinator,
+        settings,
+        insecure=place.insecure,
+        tls=place.files,
+        has_joined=place.has_joined,
+    )

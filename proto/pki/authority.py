@@ -207,7 +207,7 @@ class Authority:
         return path
 
     def revoke(self, name: str) -> int:
-        """Make all of NAME's certificates worthless; how many were still valid.
+        """Make all of NAME's certificates and tokens worthless; how many were good.
 
         Its files are removed: NAME may be issued anew.
         """
@@ -218,9 +218,10 @@ class Authority:
                 for one in self.issued()
                 if one.identity.name == name and one.state(now_utc) == "valid"
             ]
-            if not serials:
+            unused = [path for path in self._tokens() if _holder(path) == name]
+            if not serials and not unused:
                 raise ConfigError(
-                    f"{name!r} has no valid certificate",
+                    f"{name!r} has no valid certificate, and no token",
                     hint="`ldapslam pki list` shows who has",
                 )
             entries = list(self._revoked())
@@ -228,8 +229,11 @@ class Authority:
                 entry = x509.RevokedCertificateBuilder().serial_number(serial)
                 entries.append(entry.revocation_date(now_utc).build())
             self._write_revoked(entries)
+            with errors_of(self.folder / "tokens"):
+                for path in unused:
+                    path.unlink()
             shutil.rmtree(self.bundle(name), ignore_errors=True)
-        return len(serials)
+        return len(serials) + len(unused)
 
     # Joining.
 
@@ -283,6 +287,13 @@ class Authority:
             if self.valid(name) is None:  # revoked a moment ago
                 raise AccessRefused(f"the certificate of {name!r} was revoked")
             return self._sign(public_key, name, role, (), JOINED_LIFETIME)
+
+    def _tokens(self) -> list[Path]:
+        return [
+            path
+            for path in (self.folder / "tokens").iterdir()
+            if not path.name.startswith(".")
+        ]
 
     def _claimable(self, proof: str) -> tuple[str, Role, Path] | None:
         parts = tokens.split_proof(proof)
@@ -398,3 +409,11 @@ class Authority:
             builder = builder.add_revoked_certificate(entry)
         signed = builder.sign(read_key(self.folder / "ca.key"), hashes.SHA256())
         write_private(self.revoked_file, signed.public_bytes(Encoding.PEM))
+
+
+def _holder(token_path: Path) -> str | None:
+    """Whom a token is for; None when the file is no token."""
+    try:
+        return str(json.loads(token_path.read_bytes())["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a coordinator could not be reached, where gRPC says only that it could not.
+
+Tries again with Python's TLS, once, after the failure: whether the other side speaks
+TLS at all, whether its certificate is trusted, whether it takes ours. Nothing is sent
+but a handshake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+
+from ldapslam.jobs.errors import ConfigError, CoordinatorUnreachable
+from ldapslam.proto.address import is_unix, split_host_port
+from ldapslam.proto.codec import rpc_errors
+from ldapslam.proto.credentials import TlsFiles
+
+_TIMEOUT_S = 2.0
+#: What a peer that speaks plain text makes of a handshake.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF", "RECORD_LAYER_FAILURE")
+
+
+@contextlib.contextmanager
+def explained_errors(address: str, files: TlsFiles | None) -> Iterator[None]:
+    """`rpc_errors`, which says more of a coordinator that cannot be reached."""
+    try:
+        with rpc_errors(address):
+            yield
+    except CoordinatorUnreachable as error:
+        raise explained(error, files) from error
+
+
+def explained(
+    error: CoordinatorUnreachable, files: TlsFiles | None
+) -> CoordinatorUnreachable:
+    """The same error with the reason, when TLS is the reason."""
+    if is_unix(error.address):
+        return error
+    try:
+        found = _reason(error.address, files)
+    except (OSError, ValueError, ConfigError):
+        return error
+    if found is None:
+        return error
+    detail, hint = found
+    return CoordinatorUnreachable(error.address, detail, hint=hint)
+
+
+def _reason(address: str, files: TlsFiles | None) -> tuple[str, str] | None:
+    """What is wrong, and the remedy; OSError when nobody listens there."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if files is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.load_verify_locations(files.authority)
+        context.load_cert_chain(files.certificate, files.key)
+    context.set_alpn_protocols(["h2"])
+    host, port = split_host_port(address)
+    failure: ssl.SSLError | None = None
+    with socket.create_connection((host, port), timeout=_TIMEOUT_S) as plain:
+        plain.settimeout(_TIMEOUT_S)
+        try:
+            with context.wrap_socket(plain, server_hostname=host) as stream:
+                # what it thinks of our certificate comes after the handshake
+                stream.recv(1)
+        except ssl.SSLError as error:
+            failure = error
+        except ConnectionError:
+            # ended in the handshake: not TLS
+            failure = ssl.SSLError(0, "UNEXPECTED_EOF")
+    return _without_files(failure) if files is None else _with_files(failure)
+
+
+def _without_files(failure: ssl.SSLError | None) -> tuple[str, str] | None:
+    if failure is not None and _is_plain(failure):
+        return None
+    return (
+        "it wants TLS, and there is no certificate here",
+        "give --tls, a folder that `ldapslam pki issue` made; plain text is refused",
+    )
+
+
+def _with_files(failure: ssl.SSLError | None) -> tuple[str, str] | None:
+    if failure is None:
+        return None
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not good: {failure.verify_message}",
+            "is ca.pem that of this fleet, and the address one that the coordinator's "
+            "certificate was issued for (--host)?",
+        )
+    if _is_plain(failure):
+        return (
+            "it speaks plain text, and there are certificates here, so plain text is "
+            "refused",
+            "start the coordinator with --pki or --tls",
+        )
+    reason = (failure.reason or str(failure)).replace("_", " ").lower()
+    return (
+        f"it does not take the certificate: {reason}",
+        "`ldapslam pki list` shows who has expired; is it of this fleet's authority?",
+    )
+
+
+def _is_plain(failure: ssl.SSLError) -> bool:
+    text = f"{failure.reason} {failure}".upper().replace(" ", "_")
+    return any(sign in text for sign in _NO_TLS)
