@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands for a running coordinator: list, show, watch, cancel, agents."""
+"""The commands for a running coordinator: list, show, watch, cancel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from ldapslam.cli.options import (
 from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
 from ldapslam.cli.progress import Progress
 from ldapslam.jobs.errors import ExitCode
-from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.summary import summarise
 
 _NS_PER_S = 1e9
@@ -118,38 +117,6 @@ def cancel_command(run_id: str, coordinator: str, as_json: bool) -> None:
         put_json(document(status))
     else:
         say(f"run {status.run_id} is {status.state}")
-
-
-@click.command("agents")
-@coordinator_option
-@json_option
-def agents_command(coordinator: str, as_json: bool) -> None:
-    """List the agents that the coordinator knows."""
-    with Client(coordinator) as client:
-        agents = client.agents()
-    if as_json:
-        put_json([document(agent) for agent in agents])
-        return
-    rows = [
-        (
-            agent.name,
-            agent.state,
-            " ".join(agent.run_ids),
-            f"{agent.silent_ns / _NS_PER_S:.1f} s",
-            _offset_text(agent),
-            " ".join(f"{key}={value}" for key, value in sorted(agent.labels.items())),
-        )
-        for agent in agents
-    ]
-    header = ("agent", "state", "run", "last heard of", "clock offset", "labels")
-    put_table(header, rows, "no agents; start one with `ldapslam agent`")
-
-
-def _offset_text(agent: pb.AgentStatus) -> str:
-    if not agent.HasField("clock_offset_bound_ns"):
-        return "not known yet"
-    bound_ms = agent.clock_offset_bound_ns / 1e6
-    return f"known to ±{bound_ms:.3f} ms"
 
 
 def put_table(
