@@ -32,7 +32,9 @@ FORMATS = ("text", "json")
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _FIELDS = {"run": "run_id", "agent": "agent"}
 # each placeholder of a format, with the word before it where that names a field
-_PLACEHOLDER = re.compile(r"%%|(?:\b(run|agent) )?%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]")
+_PLACEHOLDER = re.compile(
+    r"%%|(?:\b(run|agent) (?=%[sr]))?%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]"
+)
 
 #: Name -> value, in every line of a process.
 LogFields = dict[str, str]

@@ -104,7 +104,7 @@ def back_up(store: Store, target: Path) -> int:
 
     The copy appears whole or not at all. ConfigError when the file exists.
     """
-    source_path = _path_of(store, "a copy is made with pg_dump")
+    source_path = _path_of(store, "make a copy with pg_dump")
     if target.exists():
         raise ConfigError(
             f"the file {str(target)!r} exists", hint="name another, or remove it"
@@ -156,7 +156,9 @@ def _sync_folder(folder: Path) -> None:
 
 def shrink(store: Store) -> None:
     """Give free space back to the file system. Nobody else may write meanwhile."""
-    path = _path_of(store, "its autovacuum reuses the space; VACUUM FULL returns it")
+    path = _path_of(
+        store, "autovacuum lets new runs use the space; VACUUM FULL returns it"
+    )
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
             connection.execute("VACUUM")
