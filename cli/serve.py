@@ -71,6 +71,14 @@ def _own_scratch(
     callback=_own_scratch,
     hidden=True,
 )
+@click.option(
+    "--on-stop",
+    type=click.Choice(["drain", "leave"]),
+    default="drain",
+    show_default=True,
+    help="What SIGTERM does to runs under way: cancel them and wait for their drain, or "
+    "leave them to their agents, and to the next coordinator on the store.",
+)
 @server_security_options
 @log_format_option
 @metrics_option
@@ -80,6 +88,7 @@ def _own_scratch(
 def coordinator_command(
     listen: tuple[str, ...],
     store: str,
+    on_stop: str,
     security: ServerSecurity,
     log_format: str,
     metrics: tuple[str, int] | None,
@@ -112,6 +121,7 @@ def coordinator_command(
             enrol=security.enrol,
             hooks=hooks,
             extensions=extensions,
+            leave_runs=on_stop == "leave",
             on_ready=on_ready,
         )
     finally:

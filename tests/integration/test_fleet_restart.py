@@ -41,6 +41,20 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_started_again(
     assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
 
 
+def test_a_coordinator_may_leave_its_runs_to_the_next_one(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start_coordinator(leave_runs=True)
+    fleet.start_agent("a", fake_engine())
+    fleet.wait_for_agents("a")
+    run_id = fleet.submit(LONG)
+    fleet.wait_for_load(run_id)
+    assert fleet.end("coordinator", signal.SIGTERM) == 0
+    fleet.start_coordinator()
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": PLANNED}
+
+
 def test_a_run_that_ended_meanwhile_is_delivered_to_the_next_coordinator(
     fleet: FleetOfProcesses,
 ) -> None:

@@ -52,6 +52,7 @@ def _coordinate(options: dict[str, Any]) -> None:
         [options["listen"], *options.get("also_listen", ())],
         options["store"],
         insecure=options.get("insecure", False),
+        leave_runs=options.get("leave_runs", False),
         on_ready=on_ready,
     )
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of each kind of run that a coordinator left open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ldapslam.coordinator.adoption import (
+    Close,
+    Requeue,
+    Resume,
+    adoption_of,
+    ending_document,
+)
+from ldapslam.coordinator.run import Ending, Part, RunState
+from ldapslam.jobs.errors import AgentLost
+from ldapslam.reports.results.records import RunRecord, SubmissionRecord
+from ldapslam.reports.results.submissions import OpenRun
+
+T0 = {"mono_ns": 7, "boot_id": "boot"}
+FACTS = {"a": {"epoch": 3}, "b": {"epoch": 1, "part": "ended"}}
+
+
+def left(state: str, facts: dict[str, Any] = FACTS, **manifest: Any) -> OpenRun:
+    record = RunRecord(
+        *("run", "job", "", "", 1, "", ""),
+        agents=("a", "b"),
+        manifest=manifest,
+        state=state,
+    )
+    return OpenRun(record, SubmissionRecord(b""), facts)
+
+
+@pytest.mark.parametrize("state", ["queued", "preparing", "ready"])
+def test_a_run_without_load_waits_again(state: str) -> None:
+    assert adoption_of(left(state)) == Requeue()
+
+
+def test_a_run_of_which_nothing_is_kept_is_closed() -> None:
+    run = left("running", t0=T0)
+    assert adoption_of(OpenRun(run.record, None, run.agents)) == Close()
+
+
+@pytest.mark.parametrize(
+    ("state", "part"),
+    [
+        ("ready", Part.PREPARED),
+        ("running", Part.STARTED),
+        ("draining", Part.STARTED),
+    ],
+)
+def test_a_run_with_load_goes_on(state: str, part: Part) -> None:
+    assert adoption_of(left(state, t0=T0)) == Resume(
+        RunState(state), {"a": part, "b": Part.ENDED}, 7, "boot", awaited={"a": 3}
+    )
+
+
+def test_a_part_is_what_the_agents_facts_say() -> None:
+    plan = adoption_of(left("ready", {"a": {"part": "started"}, "b": {}}, t0=T0))
+    assert isinstance(plan, Resume)
+    assert plan.parts == {"a": Part.STARTED, "b": Part.PREPARED}
+
+
+def test_what_a_run_was_to_end_in_is_kept() -> None:
+    error = AgentLost("b", 5.0)
+    ending = Ending(RunState.FAILED, str(error), error)
+    plan = adoption_of(left("draining", t0=T0, ending=ending_document(ending)))
+    assert isinstance(plan, Resume)
+    assert plan.ending.state is RunState.FAILED
+    assert isinstance(plan.ending.error, AgentLost)
+    assert plan.ending.error.to_dict() == error.to_dict()
