@@ -76,8 +76,8 @@ def _own_scratch(
     type=click.Choice(["drain", "leave"]),
     default="drain",
     show_default=True,
-    help="What SIGTERM does to runs under way: cancel them and wait for their drain, or "
-    "leave them to their agents, and to the next coordinator on the store.",
+    help="What SIGTERM does to runs under way: cancel them and wait for their drain, "
+    "or leave them to their agents, and to the next coordinator on the store.",
 )
 @server_security_options
 @log_format_option
