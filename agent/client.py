@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
 _REPORT_TIMEOUT_S = 15.0
-_BACK_OFF_S = (0.1, 5.0)
+_BACK_OFF_S = (0.1, 2.0)
 #: Between attempts while the coordinator's store takes nothing.
 _STORE_PAUSE_S = 2.0
 #: Exchanges right after registration: the first run must find a good clock estimate.

@@ -185,6 +185,9 @@ class AgentCalls(Core):
             self._fail_part(report, error)
             return self._refuse_report(report, error)
         run = self._runs.get(report.run_id)
+        if run is not None and not run.is_of_now(report.agent, report.epoch):
+            _log.info("run %s: a report of an earlier agent %s", *_key(report))
+            return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if run is not None:
             if facts:
@@ -241,6 +244,10 @@ class AgentCalls(Core):
             )
             link.send(agent_pb2.Command(stop=stop))
         run.feed(run_machine.AgentFailed(report.agent, error))
+
+
+def _key(report: _Report) -> tuple[str, str]:
+    return report.run_id, report.agent
 
 
 def _progress(

@@ -85,6 +85,8 @@ class ActiveRun:
         self._closing: asyncio.Task[None] | None = None
         self._observers = observers
         self._clock_at_ns: dict[str, int] = {}
+        #: Agent -> the epoch in which it was given its part.
+        self._epochs: dict[str, int] = {}
 
     def resume(
         self,
@@ -99,6 +101,7 @@ class ActiveRun:
             agent for agent, part in plan.parts.items() if not part.is_over
         )
         for agent, facts in agents.items():
+            self._epochs[agent] = int(facts.get("epoch", 0))
             if "clock_offset_us" in facts:
                 self._offsets[agent] = ClockOffset(
                     round(facts["clock_offset_us"] * 1000),
@@ -160,6 +163,10 @@ class ActiveRun:
                 run_id=self.run_id, reason=self._machine.ending.detail
             )
             self._send(agent, agent_pb2.Command(stop=stop))
+
+    def is_of_now(self, agent: str, epoch: int) -> bool:
+        """False: the report is of an earlier process, or an attempt before this one."""
+        return self._epochs.get(agent, epoch) == epoch
 
     def has_live_part(self, agent: str) -> bool:
         part = self._machine.parts.get(agent)
@@ -324,6 +331,7 @@ class ActiveRun:
             if link is not None:
                 facts = {"epoch": link.identity.epoch, "build": link.identity.build}
                 self._put_agent(agent, facts)
+                self._epochs[agent] = link.identity.epoch
             self._send(agent, agent_pb2.Command(prepare=assignment))
         self._notify(status=self.status())
 

@@ -243,3 +243,20 @@ def test_the_drift_of_a_clock_over_the_run_is_a_fact(tmp_path: Path) -> None:
         assert bound_us == before["clock_offset_bound_us"]
 
     in_a_world(tmp_path, test)
+
+
+def test_what_an_earlier_process_says_of_its_part_is_not_taken_for_this_ones(
+    tmp_path: Path,
+) -> None:
+    async def test(world: World) -> None:
+        run_id = await world.submit()
+        late = agent_pb2.ProgressReport(
+            run_id=run_id, agent="a", epoch=2, finished=agent_pb2.AgentFinished()
+        )
+        reply = await world.coordinator.take_progress(late)
+        assert reply.status == agent_pb2.ReportReply.STATUS_DUPLICATE
+        assert (await world.coordinator.run(run_id)).state == "preparing"
+        (agent,) = world.coordinator.agents().agents
+        assert agent.run_ids == [run_id]
+
+    in_a_world(tmp_path, test)
