@@ -10,13 +10,15 @@ INSTALL ?= $(if $(CI),plain,editable)
 # on two cores. PARSERS is the one in Python.
 FUZZ ?= pdu:3000000 content:2500000 op:2500000 feed:500000 canned:500000
 FUZZ_PARSERS ?= 1000000
+# Tests of faults that `make check-full` runs at a time: they wait more than they work.
+CHAOS ?= 6
 
 comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 PACKAGES := agent cli configs coordinator jobs lab proto reports
-C_SOURCES := $(shell find agent/csrc benchmarks -name '*.[ch]')
+C_SOURCES := $(shell find agent/csrc benchmarks tests -name '*.[ch]')
 ENGINE_INPUTS := pyproject.toml $(shell find agent/csrc -name '*.[ch]' -o -name CMakeLists.txt)
 PLAIN_INPUTS := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 INPUTS := $(ENGINE_INPUTS) $(if $(filter plain,$(INSTALL)),$(PLAIN_INPUTS))
@@ -56,7 +58,7 @@ ctest: $(STAMPS)/system ## the tests of the engine in C
 	$(call c_tests,plain)
 
 # The runs of their own: what measures time must not share the machine with the rest.
-check-full: test ## also sanitizers, fuzzing, accuracy, leaks
+check-full: test ## also sanitizers, fuzzing, accuracy, leaks, faults
 	.ci/system-packages $(PYTHON) full
 	$(call c_tests,address,-DENGINE_WERROR=ON -DENGINE_SANITIZE=address$(comma)undefined)
 	CC=clang $(call c_tests,thread,-DENGINE_WERROR=ON -DENGINE_SANITIZE=thread)
@@ -71,7 +73,8 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks
 	        -artifact_prefix=build/c/fuzz/ -print_final_stats=1 || exit 1; \
 	done
 	$(BIN)/python tests/engine/fuzz_parsers.py --runs $(FUZZ_PARSERS)
-	$(BIN)/pytest -m "accuracy or long"
+	$(BIN)/pytest -m "(accuracy or long) and not chaos"
+	$(BIN)/pytest -n $(CHAOS) --dist worksteal -m chaos
 
 bench: setup ## what the engine costs, against a floor client and other tools
 	.ci/system-packages $(PYTHON) bench

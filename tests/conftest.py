@@ -30,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/golden from what the code makes now, for review by diff",
     )
+    parser.addoption(
+        "--chaos-seed",
+        type=int,
+        metavar="N",
+        help="of the random fault schedules, this one alone",
+    )
 
 
 def pytest_configure() -> None:

@@ -80,6 +80,8 @@ class FleetOfProcesses:
         self.address = f"unix:{self.folder}/coordinator"
         self.store = self.folder / "results.sqlite"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        #: Of a process, by key: what to put before its command; it has to exec it.
+        self.prefixes: dict[str, Sequence[str]] = {}
         self._client: Client | None = None
 
     def start_coordinator(self, **options: Any) -> None:
@@ -107,9 +109,10 @@ class FleetOfProcesses:
         )
 
     def _start(self, key: str, **options: Any) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-W", "error", str(_PROGRAM), json.dumps(options)]
         with (self.folder / f"{key}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-W", "error", str(_PROGRAM), json.dumps(options)],
+                [*self.prefixes.get(key, ()), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -166,12 +169,14 @@ class FleetOfProcesses:
             self._client.__exit__(None, None, None)
             self._client = None
 
-    def wait_for_agents(self, *names: str, state: str = "idle") -> None:
+    def wait_for_agents(
+        self, *names: str, state: str = "idle", timeout_s: float = _TIMEOUT_S
+    ) -> None:
         def are_there() -> bool:
             agents = self.agents()
             return all(name in agents and agents[name].state == state for name in names)
 
-        self.wait_until(are_there, f"agents {names} {state}")
+        self.wait_until(are_there, f"agents {names} {state}", timeout_s)
 
     def wait_for(
         self, run_id: str, *states: str, timeout_s: float = _TIMEOUT_S

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that are killed, stopped, terminated or started twice, at full load.
+
+For each: what was promised happens, within its deadline, and the books balance. How an
+agent or engine is lost is also in tests/integration/test_fleet.py, with fake engines.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from ldapslam.reports.summary import Summary, summarise
+from support.books import Books, check_books, missing
+from support.chaos_fleet import ChaosFleet
+from support.fleet import FINAL
+
+pytestmark = [pytest.mark.long, pytest.mark.chaos]
+
+AGENTS = ("a", "b")
+#: What is promised, beyond which a busy machine gets so much.
+_SLACK_S = 1.0
+_GRACE_S = 4.0
+
+
+@pytest.fixture
+def fleet(chaos: ChaosFleet) -> ChaosFleet:
+    """Agents a and b, idle."""
+    chaos.begin(*AGENTS)
+    return chaos
+
+
+def events(fleet: ChaosFleet, run_id: str) -> list[str]:
+    return [event.kind for event in fleet.run(run_id).events]
+
+
+def ended(fleet: ChaosFleet, run_id: str, *killed: str, state: str = "failed") -> Books:
+    """The run ended in this state, everybody is idle again, and the books balance."""
+    status = fleet.wait_for(run_id, *FINAL, timeout_s=60.0)
+    assert status.state == state, f"{status.state_detail}\n{fleet.logs()}"
+    fleet.heal(*AGENTS)
+    return check_books(fleet, run_id, killed=killed)
+
+
+def summary_of(fleet: ChaosFleet, run_id: str) -> Summary:
+    with fleet.opened_store() as store:
+        return summarise(store, run_id)
+
+
+def broken_rules(fleet: ChaosFleet, run_id: str) -> set[str]:
+    """But those that a busy machine breaks."""
+    rules = summary_of(fleet, run_id).rules
+    machine = {"send_lag", "sent_share", "generator_stalled", "generator_saturated"}
+    return {rule.name for rule in rules if not rule.passed} - machine
+
+
+def test_an_agent_that_is_killed_is_lost_with_what_it_had_begun(
+    fleet: ChaosFleet,
+) -> None:
+    run_id = fleet.submit_load(duration="30s")
+    fleet.wait_for_load(run_id)
+    time.sleep(1.0)
+    # what it measures from now on is not delivered before it is killed
+    fleet.relays["a"].cut()
+    time.sleep(2.0)
+    kept = fleet.undelivered("a")
+    assert kept >= 8
+    killed_s = time.monotonic()
+    fleet.kill("a")
+    fleet.relays["a"].reset()
+    fleet.wait_until(lambda: "agent_lost" in events(fleet, run_id), "the loss", 6.0)
+    assert time.monotonic() - killed_s < 5.0 + _SLACK_S
+    status = fleet.wait_for(run_id, *FINAL)
+    assert "agent 'a' was lost" in status.state_detail
+    # its successor on the same spool delivers what it kept
+    books = ended(fleet, run_id, "a")
+    assert not books.is_complete("a")
+    assert books.is_complete("b")
+    assert len(books.stored["a"]) >= kept
+    assert books.arrived_s["a"][-1] - killed_s < _SLACK_S
+    assert summary_of(fleet, run_id).verdict == "INVALID"
+
+
+def test_with_continue_the_other_agents_go_on(fleet: ChaosFleet) -> None:
+    run_id = fleet.submit_load(duration="8s", on_agent_loss="continue")
+    fleet.wait_for_load(run_id)
+    fleet.kill("a")
+    books = ended(fleet, run_id, "a", state="finished")
+    assert {agent for agent, _ in missing(books)} == {"a"}
+    assert "intervals_complete" in broken_rules(fleet, run_id)
+
+
+def test_an_engine_that_is_killed_fails_the_run_at_once(fleet: ChaosFleet) -> None:
+    run_id = fleet.submit_load(duration="30s")
+    fleet.wait_for_load(run_id)
+    engine = fleet.engine("a")
+    assert engine is not None
+    killed_s = time.monotonic()
+    engine.kill()
+    fleet.wait_until(lambda: "agent_failed" in events(fleet, run_id), "it", 5.0)
+    assert time.monotonic() - killed_s < 1.0 + _SLACK_S
+    books = ended(fleet, run_id, "a")
+    assert "killed by SIGKILL" in books.run.state_detail
+    assert books.is_complete("b")
+
+
+def test_an_agent_that_hangs_does_not_load_beyond_its_lease(fleet: ChaosFleet) -> None:
+    """Its engine's process ends the load by itself; nothing of it is lost."""
+    run_id = fleet.submit_load(duration="60s", orphan_grace=f"{_GRACE_S:g}s")
+    fleet.wait_for_load(run_id)
+    stopped_s = time.monotonic()
+    fleet.send_signal("a", signal.SIGSTOP)
+    fleet.wait_for(run_id, *FINAL, timeout_s=30.0)
+    # the others were drained when it was given up
+    fleet.send_signal("a", signal.SIGCONT)
+    books = ended(fleet, run_id)
+    assert all(books.is_complete(agent) for agent in AGENTS)
+    assert books.arrived_s["a"][-1] - stopped_s < _GRACE_S + 1.0
+    assert "agent 'a' was lost" in books.run.state_detail
+
+
+def test_a_run_goes_on_when_its_coordinator_is_killed_and_restarted(
+    fleet: ChaosFleet,
+) -> None:
+    run_id = fleet.submit_load(duration="12s")
+    queued = fleet.submit_load(duration="1s")
+    fleet.wait_for_load(run_id)
+    fleet.kill("coordinator")
+    time.sleep(3.0)
+    fleet.start_coordinator()
+    assert fleet.run(queued).state == "queued"
+    books = ended(fleet, run_id, state="finished")
+    assert missing(books) == set()
+    assert "coordinator_restarted" in events(fleet, run_id)
+    assert len(books.run.manifest["adopted"]) == 1
+    assert broken_rules(fleet, run_id) == set()
+    books = ended(fleet, queued, state="finished")
+    assert missing(books) == set()
+
+
+def test_a_coordinator_may_be_killed_again_and_again(fleet: ChaosFleet) -> None:
+    run_id = fleet.submit_load(duration="20s")
+    fleet.wait_for_load(run_id)
+    for _ in range(4):
+        fleet.kill("coordinator")
+        fleet.start_coordinator()
+        time.sleep(0.5)
+    books = ended(fleet, run_id, state="finished")
+    assert missing(books) == set()
+    assert len(books.run.manifest["adopted"]) == 4
+
+
+def test_a_coordinator_that_is_away_beyond_the_grace_finds_what_was_measured(
+    fleet: ChaosFleet,
+) -> None:
+    run_id = fleet.submit_load(duration="60s", orphan_grace=f"{_GRACE_S:g}s")
+    fleet.wait_for_load(run_id)
+    killed_s = time.monotonic()
+    fleet.kill("coordinator")
+    fleet.wait_until(
+        lambda: not any(fleet.engine(agent) for agent in AGENTS), "their engines' end"
+    )
+    assert time.monotonic() - killed_s < _GRACE_S + 2.0 + _SLACK_S
+    fleet.start_coordinator()
+    books = ended(fleet, run_id)
+    assert all(books.is_complete(agent) for agent in AGENTS)
+    for agent in AGENTS:
+        last_s = books.arrived_s[agent][-1] - killed_s
+        assert _GRACE_S - 1.0 - _SLACK_S < last_s < _GRACE_S + _SLACK_S
+
+
+def test_a_coordinator_that_stands_still_for_a_while_loses_nobody(
+    fleet: ChaosFleet,
+) -> None:
+    run_id = fleet.submit_load(duration="10s")
+    fleet.wait_for_load(run_id)
+    fleet.send_signal("coordinator", signal.SIGSTOP)
+    time.sleep(6.0)
+    fleet.send_signal("coordinator", signal.SIGCONT)
+    books = ended(fleet, run_id, state="finished")
+    assert missing(books) == set()
+
+
+def test_sigterm_has_an_agent_drain_deliver_and_leave(fleet: ChaosFleet) -> None:
+    run_id = fleet.submit_load(duration="30s")
+    fleet.wait_for_load(run_id)
+    assert fleet.end("a") == 0
+    assert fleet.undelivered("a") == 0
+    books = ended(fleet, run_id)
+    assert "agent 'a' ended early" in books.run.state_detail
+    assert all(books.is_complete(agent) for agent in AGENTS)
+
+
+def test_sigterm_has_a_coordinator_cancel_and_drain(fleet: ChaosFleet) -> None:
+    run_id = fleet.submit_load(duration="30s")
+    fleet.wait_for_load(run_id)
+    assert fleet.end("coordinator") == 0
+    fleet.start_coordinator()
+    books = ended(fleet, run_id, state="cancelled")
+    assert all(books.is_complete(agent) for agent in AGENTS)
+
+
+def test_a_second_coordinator_is_refused_and_harms_nothing(fleet: ChaosFleet) -> None:
+    run_id = fleet.submit_load(duration="4s")
+    fleet.wait_for_load(run_id)
+    for address, store in (
+        (fleet.address, fleet.folder / "other.sqlite"),
+        (f"unix:{fleet.folder}/other", fleet.store),
+    ):
+        fleet.start_second("second", address, store)
+        assert fleet.wait_for_end("second") != 0
+    log = (fleet.folder / "second.log").read_text()
+    assert log.count("is in use by another coordinator") == 2
+    books = ended(fleet, run_id, state="finished")
+    assert missing(books) == set()
+
+
+def test_a_directory_that_is_killed_and_restarted_costs_errors_only(
+    fleet: ChaosFleet,
+) -> None:
+    run_id = fleet.submit_load(duration="10s")
+    fleet.wait_for_load(run_id)
+    fleet.directory.kill()
+    time.sleep(2.0)
+    fleet.directory.start()
+    started_s = time.monotonic()
+    status = fleet.wait_for(run_id, *FINAL, timeout_s=30.0)
+    assert status.state == "finished", status.state_detail
+    fleet.heal(*AGENTS)
+    # requests that were under way may have arrived or not: only the server knows
+    books = check_books(fleet, run_id, killed=(), has_lost_requests=True)
+    assert missing(books) == set()
+    # the connections came back
+    for agent in AGENTS:
+        again_s = min(t for t in books.arrived_s[agent] if t > started_s)
+        assert again_s - started_s < 3.0
+    rows = [
+        row
+        for records in books.stored.values()
+        for record in records.values()
+        for row in record.streams
+    ]
+    assert sum(row.disconnects for row in rows) > 0
+    assert sum(row.connects for row in rows) > 6

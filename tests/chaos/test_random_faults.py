@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fault schedules drawn at random: whatever is broken, the books balance.
+
+    pytest tests/chaos/test_random_faults.py --chaos-seed 17    repeats one
+
+`make test` takes the first few seeds, `make check-full` all of them, several at a time.
+A fleet serves one schedule after another; after a failure the next gets a new one.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.books import Books, check_books, missing
+from support.chaos_fleet import ChaosFleet
+from support.fault_schedule import (
+    AGENTS,
+    Fault,
+    FaultSchedule,
+    Kind,
+    fault_schedule,
+)
+from support.fleet import FINAL
+
+SEEDS = 200
+#: In `make test`.
+_FEW = 6
+#: A run comes to its end within that time after T0, whatever happens to it: the drain,
+#: the coordinator's 30 s of patience for agents that do not answer, and some.
+_END_S = 50.0
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen = metafunc.config.getoption("--chaos-seed")
+    if "seed" not in metafunc.fixturenames:
+        return
+    if chosen is not None:
+        metafunc.parametrize("seed", [chosen])
+        return
+    long = (pytest.mark.long, pytest.mark.chaos)
+    metafunc.parametrize(
+        "seed",
+        [
+            pytest.param(seed, marks=() if seed < _FEW else long)
+            for seed in range(SEEDS)
+        ],
+    )
+
+
+class LastingFleet:
+    """One that is used until a test has failed with it."""
+
+    def __init__(self) -> None:
+        self._fleet: ChaosFleet | None = None
+
+    def take(self) -> ChaosFleet:
+        """Yours, until you `give_back`; what is not given back is not used again."""
+        fleet, self._fleet = self._fleet, None
+        if fleet is None:
+            fleet = ChaosFleet()
+            self._all.append(fleet)
+            fleet.begin(*AGENTS)
+        return fleet
+
+    def give_back(self, fleet: ChaosFleet) -> None:
+        self._fleet = fleet
+
+    def __enter__(self) -> LastingFleet:
+        self._all: list[ChaosFleet] = []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fleet in self._all:
+            fleet.close()
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[LastingFleet]:
+    with LastingFleet() as lasting:
+        yield lasting
+
+
+def test_whatever_fails_the_books_balance(lasting: LastingFleet, seed: int) -> None:
+    schedule = fault_schedule(seed)
+    print(schedule)
+    print(f"repeat: pytest tests/chaos/test_random_faults.py --chaos-seed {seed}")
+    fleet = lasting.take()
+    try:
+        carry_out(fleet, schedule)
+    except BaseException:
+        print(fleet.logs())
+        fleet.close()
+        raise
+    lasting.give_back(fleet)
+
+
+def carry_out(fleet: ChaosFleet, schedule: FaultSchedule) -> None:
+    """The run, its faults, and what must hold after them."""
+    fleet.use_report_relay(schedule.seed, schedule.call_faults)
+    fleet.wait_for_agents(*AGENTS)
+    run_id = fleet.submit_load(
+        duration=f"{schedule.duration_s}s",
+        agents={"names": list(schedule.agents)},
+        on_agent_loss=schedule.on_agent_loss,
+        orphan_grace=f"{schedule.orphan_grace_s:g}s",
+    )
+    early = [fault for fault in schedule.faults if fault.at_s < 0]
+    begin_s = time.monotonic()
+    # T0 is about so far away, if nothing keeps it from coming
+    injected = _inject(fleet, early, begin_s - min((f.at_s for f in early), default=0))
+    t0_s = fleet.t0_s(run_id, _END_S)
+    if t0_s is not None:
+        injected += _inject(
+            fleet, [fault for fault in schedule.faults if fault.at_s >= 0], t0_s
+        )
+    for thread in injected:
+        thread.join()
+    fleet.heal(*AGENTS)
+    left_s = begin_s + _END_S - time.monotonic()
+    fleet.wait_for(run_id, *FINAL, timeout_s=max(left_s, 1.0))
+    # an agent that the coordinator had given up may have more to tell
+    fleet.heal(*AGENTS)
+    books = check_books(fleet, run_id, killed=schedule.killed)
+    check_end(schedule, books, t0_s)
+
+
+def check_end(schedule: FaultSchedule, books: Books, t0_s: float | None) -> None:
+    """State, gaps and the load's end are what they may be under these faults."""
+    run = books.run
+    assert run.state in FINAL
+    assert run.state != "cancelled"
+    if schedule.is_harmless:
+        assert run.state == "finished", run.state_detail
+        assert missing(books) == set()
+    if run.state == "failed":
+        assert run.state_detail
+    for agent, times_s in books.arrived_s.items():
+        assert t0_s is not None, "load without a start"
+        last_s = times_s[-1] - t0_s
+        assert last_s < schedule.load_ends_s(agent), f"{agent}: load at {last_s:.2f} s"
+
+
+def _inject(
+    fleet: ChaosFleet, faults: list[Fault], t0_s: float
+) -> list[threading.Thread]:
+    """Threads that bring the faults about, each at its time, and undo them."""
+    threads = []
+    for fault in faults:
+        thread = threading.Thread(target=_bring_about, args=(fleet, fault, t0_s))
+        thread.start()
+        threads.append(thread)
+    return threads
+
+
+#: Starts and ends of a process are one at a time.
+_starting = threading.Lock()
+
+
+def _bring_about(fleet: ChaosFleet, fault: Fault, t0_s: float) -> None:
+    time.sleep(max(0.0, t0_s + fault.at_s - time.monotonic()))
+    undo = _begin(fleet, fault)
+    time.sleep(fault.length_s)
+    undo()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _begin(fleet: ChaosFleet, fault: Fault) -> Callable[[], None]:
+    """Bring it about; what ends it."""
+    key = fault.agent or "coordinator"
+    match fault.kind:
+        case Kind.KILL_AGENT | Kind.RESTART_COORDINATOR:
+            with _starting:
+                fleet.kill(key)
+            return lambda: _start_again(fleet, key)
+        case Kind.TERMINATE_AGENT:
+            fleet.send_signal(key, signal.SIGTERM)
+            return _nothing
+        case Kind.KILL_ENGINE | Kind.STOP_ENGINE:
+            return _signal_engine(fleet, key, fault.kind)
+        case Kind.STOP_AGENT | Kind.STOP_COORDINATOR:
+            fleet.send_signal(key, signal.SIGSTOP)
+            return lambda: fleet.send_signal(key, signal.SIGCONT)
+    relay = fleet.relays[key]
+    match fault.kind:
+        case Kind.CUT_LINK:
+            relay.cut()
+        case Kind.CUT_REPLIES:
+            relay.cut(up=False)
+        case Kind.RESET_LINK:
+            relay.reset()
+        case Kind.DELAY:
+            relay.delay_s = 0.2
+            return lambda: setattr(relay, "delay_s", 0.0)
+    return relay.mend
+
+
+def _signal_engine(fleet: ChaosFleet, agent: str, kind: Kind) -> Callable[[], None]:
+    engine = fleet.engine(agent)
+    if engine is None or not engine.is_running():
+        return _nothing  # its part is over
+    if kind is Kind.KILL_ENGINE:
+        engine.kill()
+        return _nothing
+    engine.suspend()
+
+    def resume() -> None:
+        if engine.is_running():
+            engine.resume()
+
+    return resume
+
+
+def _start_again(fleet: ChaosFleet, key: str) -> None:
+    with _starting:
+        if fleet.processes[key].poll() is None:
+            return  # another fault's end has done it
+        if key == "coordinator":
+            fleet.start_coordinator()
+        else:
+            fleet.start_agent(key)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The books of a run, whatever happened to it: three counts that must agree.
+
+The engines' tallies say what was measured, the directory's log what arrived, the store
+what was kept (tallied_engine.py, counting_ldap.py). `check_books` holds, for any run:
+
+- no interval is in the store twice, and each is what the engine measured, to the bit;
+- what was measured and is not in the store is the last that an agent had measured when
+  it, or its engine, was killed;
+- the directory had exactly the requests that were counted as sent; of an engine that
+  was killed, also those of the interval that it had begun;
+- histograms hold as many values as there were responses;
+- the report lists as gaps exactly what is not in the store.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from ldapslam.coordinator.ingest import interval_record
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import IntervalRecord, RunRecord
+from ldapslam.reports.summary import summarise
+from support.chaos_fleet import INTERVAL_S, ChaosFleet
+from support.tallied_engine import read_tally
+
+#: Intervals that may be on their way from an engine to the spool, at most.
+_ON_THE_WAY = 5
+_ANSWERED = ("succeeded", "failed", "expected")
+
+Intervals = dict[int, IntervalRecord]
+
+
+@dataclass(frozen=True)
+class Books:
+    """What the three say, by agent."""
+
+    run: RunRecord
+    measured: dict[str, Intervals]
+    stored: dict[str, Intervals]
+    #: Monotonic times of arrival at the directory, in seconds.
+    arrived_s: dict[str, list[float]]
+
+    @property
+    def last_arrival_s(self) -> float | None:
+        """When the last load reached the directory."""
+        return max((times[-1] for times in self.arrived_s.values()), default=None)
+
+    def is_complete(self, agent: str) -> bool:
+        """Did its engine come to its end, so that all that it sent is counted?"""
+        return any(record.final for record in self.measured[agent].values())
+
+
+def open_books(fleet: ChaosFleet, run_id: str) -> Books:
+    """As they are now; an interval that is stored twice fails."""
+    with fleet.opened_store() as store:
+        run = store.run(run_id)
+        stored = _by_index(store.intervals(run_id))
+    measured = {
+        agent: {
+            report.snapshot.index: interval_record(report, run.plan)
+            for report in read_tally(fleet.tally(agent), run_id)
+        }
+        for agent in run.agents
+    }
+    arrived_s: dict[str, list[float]] = {}
+    numbers: set[int] = set()
+    for at_ns, _, number in fleet.directory.arrivals(fleet.numbers[run_id]).tolist():
+        assert number not in numbers, f"number {number} was sent twice"
+        numbers.add(number)
+        agent = run.agents[number % len(run.agents)]
+        arrived_s.setdefault(agent, []).append(at_ns / 1e9)
+    stored = {agent: stored.get(agent, {}) for agent in run.agents}
+    return Books(run, measured, stored, arrived_s)
+
+
+def _by_index(records: Iterable[IntervalRecord]) -> dict[str, Intervals]:
+    found: dict[str, Intervals] = {}
+    for record in records:
+        known = found.setdefault(record.agent, {})
+        assert record.index not in known, f"{record.agent} {record.index} twice"
+        known[record.index] = record
+    return found
+
+
+def check_books(
+    fleet: ChaosFleet,
+    run_id: str,
+    *,
+    killed: Collection[str] = (),
+    has_lost_requests: bool = False,
+) -> Books:
+    """Assert all of the above; `killed` are agents that were, or whose engine was.
+
+    A directory that was killed has lost requests that were on their way to it.
+    """
+    books = open_books(fleet, run_id)
+    for agent in books.run.agents:
+        _check_stored(books, agent, may_lack=agent in killed)
+        if has_lost_requests:
+            counted = _counted(books, agent)
+            arrived = len(books.arrived_s.get(agent, []))
+            assert counted["completed"] <= arrived <= counted["sent"]
+        else:
+            _check_sent(books, agent, is_killed=agent in killed)
+        for record in books.stored[agent].values():
+            _check_histograms(record)
+    _check_gaps(fleet, books)
+    return books
+
+
+def _check_stored(books: Books, agent: str, *, may_lack: bool) -> None:
+    measured, stored = books.measured[agent], books.stored[agent]
+    for index, record in stored.items():
+        assert index in measured, f"{agent} never measured interval {index}"
+        same = replace(measured[index], epoch=record.epoch, sequence=record.sequence)
+        assert record == same, f"{agent}, interval {index}"
+    lost = sorted(measured.keys() - stored.keys())
+    if may_lack:
+        last = sorted(measured)[-_ON_THE_WAY:]
+        assert set(lost) <= set(last), f"{agent} lacks {lost} of {sorted(measured)}"
+    else:
+        assert lost == [], f"{agent} measured {sorted(measured)}"
+
+
+def _counted(books: Books, agent: str) -> Counter[str]:
+    """What its engines measured in all."""
+    counted: Counter[str] = Counter()
+    for record in books.measured[agent].values():
+        for row in record.operations:
+            counted["sent"] += row.sent
+            counted["completed"] += row.completed
+    return counted
+
+
+def _check_sent(books: Books, agent: str, *, is_killed: bool) -> None:
+    sent = _counted(books, agent)["sent"]
+    arrived = len(books.arrived_s.get(agent, []))
+    if books.is_complete(agent):
+        assert arrived == sent, f"{agent}: {arrived} arrived, {sent} counted"
+        return
+    if not arrived and not sent:
+        return
+    assert is_killed, f"{agent} was not killed, and its engine did not end"
+    planned = books.run.plan["streams"][0]["rate_per_s"] / len(books.run.agents)
+    # the interval that was under way, and the time until the engine noticed
+    most = sent + planned * (INTERVAL_S + 1.0) + 2
+    assert sent <= arrived <= most, f"{agent}: {arrived} arrived, {sent} counted"
+
+
+def _check_histograms(record: IntervalRecord) -> None:
+    for row in record.operations:
+        values: Counter[str] = Counter()
+        for (metric, outcome), packed in row.histograms.items():
+            if outcome in _ANSWERED:
+                histogram = Histogram.from_packed(packed)
+                values[metric] += histogram.total + histogram.overflow
+        for metric, count in values.items():
+            assert count == row.completed, f"{record.agent} {record.index} {metric}"
+        assert values or not row.completed
+
+
+def _check_gaps(fleet: ChaosFleet, books: Books) -> None:
+    with fleet.opened_store() as store:
+        summary = summarise(store, books.run.run_id)
+    listed = {
+        (gap.agent, index)
+        for gap in summary.gaps
+        for index in range(gap.first_index, gap.last_index + 1)
+    }
+    assert listed == missing(books), f"{books.run.state}: {books.run.state_detail}"
+
+
+def missing(books: Books) -> set[tuple[str, int]]:
+    """(agent, interval) that the run should have, and has not.
+
+    A run that was ended early owes the whole intervals that any agent reached; an agent
+    that came to its own end there, nothing after it.
+    """
+    planned = len(books.run.plan["boundaries_ns"])
+    is_finished = books.run.state == "finished"
+    reached = max(
+        (
+            record.index + 1
+            for records in books.stored.values()
+            for record in records.values()
+            if not record.final
+        ),
+        default=0,
+    )
+    lacking = set()
+    for agent, stored in books.stored.items():
+        owed = planned if is_finished else min(planned, reached)
+        final = [record.index for record in stored.values() if record.final]
+        if final and not is_finished:
+            owed = min(owed, final[0])
+        lacking |= {(agent, index) for index in range(owed)} - {
+            (agent, index) for index in stored
+        }
+        if is_finished and stored and not final:
+            lacking.add((agent, planned))  # its drain
+    return lacking

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet whose every link has a relay, whose engines keep a tally, and whose directory
+counts: what a test needs to break things and then to check the books (books.py).
+
+    agent a --relay a--.
+    agent b --relay b--+-- [report relay] -- coordinator (Unix socket)
+                       |
+    engines ----- counting directory
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ldapslam.jobs.errors import LdapSlamError
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.reports.results.store import Store
+from support.counting_ldap import CountingLdap
+from support.fleet import FleetOfProcesses
+from support.relay import Relay
+from support.report_relay import ReportRelay
+from support.tallied_engine import tallied_engine
+
+INTERVAL_S = 0.2
+
+#: The coordinator waits 30 s for agents that do not end.
+_HEAL_S = 45.0
+_ENGINE_SCRIPT = "tallied_engine.py"
+
+
+class ChaosFleet(FleetOfProcesses):
+    """`begin` has the usual parts running; `close` ends all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = CountingLdap(self.folder)
+        self.relays: dict[str, Relay] = {}
+        self._report_relay: ReportRelay | None = None
+        self._run_numbers = itertools.count(1)
+        #: Run id -> the number in its searches.
+        self.numbers: dict[str, int] = {}
+        #: The store as the test sees it, when the coordinator sees another file system.
+        self.seen_store: Path | None = None
+        #: Of the processes, by key: what the next start of it gets.
+        self.options: dict[str, dict[str, Any]] = {}
+
+    def begin(self, *names: str) -> None:
+        """A directory, a coordinator and these agents, idle."""
+        self.directory.start()
+        self.start_coordinator()
+        for name in names:
+            self.start_agent(name)
+        self.wait_for_agents(*names)
+
+    def start_agent(
+        self, name: str, engine: Sequence[str] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Behind its relay, unless `coordinator` says otherwise; with the options that
+        it was started with before, when none are given."""
+        options = self.options.setdefault(name, options)
+        if name not in self.relays and "coordinator" not in options:
+            self.relays[name] = Relay(self.address)
+        relay = self.relays.get(name)
+        return self._start(
+            name,
+            **{
+                "role": "agent",
+                "coordinator": relay.address if relay else "",
+                "name": name,
+                "spool": str(self.folder / "spool" / name),
+                "engine": engine or tallied_engine(self.tally(name)),
+                **options,
+            },
+        )
+
+    def start_coordinator(self, **options: Any) -> None:
+        """With the options that it was started with before, when none are given."""
+        options = self.options.setdefault("coordinator", options)
+        super().start_coordinator(**options)
+
+    def opened_store(self) -> Store:
+        return Store.open(self.seen_store or self.store)
+
+    def _start(self, key: str, **options: Any) -> subprocess.Popen[bytes]:
+        before = self.processes.get(key)
+        if before is not None and before.stdout is not None:
+            before.stdout.close()
+        return super()._start(key, **options)
+
+    def wait_until(
+        self, holds: Callable[[], bool], what: str, timeout_s: float = 20.0
+    ) -> None:
+        """A coordinator that is away is no error."""
+
+        def holds_now() -> bool:
+            try:
+                return holds()
+            except LdapSlamError:
+                return False
+
+        super().wait_until(holds_now, what, timeout_s)
+
+    def start_second(
+        self, key: str, address: str, store: Path
+    ) -> subprocess.Popen[bytes]:
+        """One more coordinator, by mistake."""
+        return self._start(key, role="coordinator", listen=address, store=str(store))
+
+    def tally(self, agent: str) -> Path:
+        return self.folder / f"{agent}.tally"
+
+    def engine(self, agent: str) -> psutil.Process | None:
+        """The agent's engine process, if it has one."""
+        try:
+            children = psutil.Process(self.processes[agent].pid).children()
+            for child in children:
+                if any(part.endswith(_ENGINE_SCRIPT) for part in child.cmdline()):
+                    return child
+        except psutil.NoSuchProcess:
+            pass  # the agent, or the engine, has just ended
+        return None
+
+    def submit_load(self, **fields: Any) -> str:
+        """A run of `load_text`."""
+        number = next(self._run_numbers)
+        run_id = self.submit(load_text(self.directory.uri, number, **fields))
+        self.numbers[run_id] = number
+        return run_id
+
+    def t0_s(self, run_id: str, timeout_s: float = 20.0) -> float | None:
+        """T0 as this host's monotonic time; None when the run ended without one."""
+        status = pb.RunStatus()
+
+        def is_decided() -> bool:
+            nonlocal status
+            status = self.run(run_id)
+            return bool(status.t0_utc or status.finished_utc)
+
+        self.wait_until(is_decided, "T0", timeout_s)
+        if not status.t0_utc:
+            return None
+        t0 = datetime.fromisoformat(status.t0_utc).timestamp()
+        return time.monotonic() + t0 - time.time()
+
+    def run(self, run_id: str) -> pb.RunStatus:
+        """Asked over a connection of its own: the coordinator may be another one."""
+        with self.client() as client:
+            return client.run(run_id)
+
+    def agents(self) -> dict[str, pb.AgentStatus]:
+        with self.client() as client:
+            return {agent.name: agent for agent in client.agents()}
+
+    def use_report_relay(self, seed: int, faults: Sequence[str]) -> None:
+        """Have the agents' calls go through a relay with these faults; without any,
+        directly again. Connections are made anew."""
+        if self._report_relay is None and not faults:
+            return
+        if self._report_relay is not None:
+            self._report_relay.close()
+            self._report_relay = None
+        upstream = self.address
+        if faults:
+            log = self.folder / "report-relay.log"
+            self._report_relay = ReportRelay(self.address, seed, faults, log)
+            upstream = self._report_relay.address
+        for relay in self.relays.values():
+            relay.upstream = upstream
+            relay.reset()
+
+    def send_signal(self, key: str, number: signal.Signals) -> None:
+        """To a process that may be gone."""
+        process = self.processes[key]
+        if process.poll() is None:
+            process.send_signal(number)
+
+    def kill(self, key: str) -> None:
+        """With SIGKILL; it is gone afterwards."""
+        self.send_signal(key, signal.SIGCONT)
+        self.send_signal(key, signal.SIGKILL)
+        self.wait_for_end(key)
+
+    def heal(self, *agents: str) -> None:
+        """Whatever was broken works again, agents are idle, spools delivered."""
+        for relay in self.relays.values():
+            relay.delay_s = 0.0
+            relay.mend()
+        for key in self.processes:
+            self.send_signal(key, signal.SIGCONT)
+        if self.processes["coordinator"].poll() is not None:
+            self.start_coordinator()
+
+        def are_well() -> bool:
+            for agent in agents:
+                # one that was to leave may take its time
+                if self.processes[agent].poll() is not None:
+                    self.start_agent(agent)
+            known = self.agents()
+            return all(
+                agent in known
+                and known[agent].state == "idle"
+                and not self.undelivered(agent)
+                for agent in agents
+            )
+
+        self.wait_until(are_well, "idle agents, empty spools", _HEAL_S)
+
+    def close(self) -> None:
+        for key in self.processes:
+            self.send_signal(key, signal.SIGCONT)
+        super().close()
+        if self._report_relay is not None:
+            self._report_relay.close()
+        for relay in self.relays.values():
+            relay.close()
+        self.directory.kill()
+
+
+def load_text(
+    uri: str,
+    number: int,
+    *,
+    duration: str = "2s",
+    rate: str = "200/s",
+    connections: int = 6,
+    **fields: Any,
+) -> str:
+    """An open loop of searches that tell run, connection and order (counting_ldap).
+
+    The number of connections is one that 2 and 3 agents divide: then the numbers modulo
+    the number of agents tell the agent.
+    """
+    load = {"open": {"rate": rate, "connections": connections}}
+    search = {"base": "dc=example,dc=com", "filter": f"(uid={number}.[0:99999999])"}
+    stream = {
+        "name": "readers",
+        "target": "replica",
+        "load": load,
+        "operations": [{"search": search}],
+    }
+    run = {"duration": duration, "interval": "200ms", "drain": "1s"}
+    job = {"job": "chaos", "targets": {"replica": uri}, "run": run}
+    return json.dumps({**job, "streams": [stream], **fields})
+
+
+@pytest.fixture
+def chaos() -> Iterator[ChaosFleet]:
+    """Nothing is running in it yet."""
+    fleet = ChaosFleet()
+    try:
+        yield fleet
+    finally:
+        fleet.close()
