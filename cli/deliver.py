@@ -76,8 +76,8 @@ class Allowed:
     def _is_permitted(self, address: str) -> bool:
         found = ipaddress.ip_address(address.partition("%")[0])
         if isinstance(found, ipaddress.IPv6Address):
-            # ::ffff:127.0.0.1, and what a translator makes of 64:ff9b::/96
-            inner = found.ipv4_mapped or _translated(found)
+            # ::ffff:127.0.0.1, and what gateways make of 2002::/16 and 64:ff9b::/96
+            inner = found.ipv4_mapped or found.sixtofour or _translated(found)
             found = inner if inner is not None else found
         if any(found in network for network in self.networks):
             return True
@@ -131,6 +131,9 @@ class Cutoff:
             raise
         finally:
             timer.cancel()
+            with self._guard:
+                if self._socket is not None:
+                    self._socket.close()
 
     def watch(self, opened: socket.socket) -> socket.socket:
         with self._guard:

@@ -147,7 +147,7 @@ def test_a_copy_is_made_while_another_one_writes_and_is_of_one_moment(
 ) -> None:
     store.create_run(run_record(SMALL))
     ended = threading.Event()
-    written = []
+    written: list[int] = []
 
     def write() -> None:
         while not ended.is_set():
