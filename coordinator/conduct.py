@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 _END_ATTEMPTS = 5
 _END_PAUSE_S = 1.0
 
+#: Figures that a watcher may leave unread before it gets no more.
+_MOST_UNREAD = 1000
+
 #: A watcher's queue; None ends it.
 Updates = asyncio.Queue[pb.RunUpdate | None]
 
@@ -221,7 +224,9 @@ class ActiveRun:
 
     def _notify(self, **update: Any) -> None:
         for updates in self._watchers:
-            updates.put_nowait(pb.RunUpdate(**update))
+            # one that does not read must not fill our memory; figures are in the store
+            if "figures" not in update or updates.qsize() < _MOST_UNREAD:
+                updates.put_nowait(pb.RunUpdate(**update))
         for observer in self._observers:
             try:
                 if "status" in update:
