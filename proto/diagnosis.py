@@ -61,18 +61,22 @@ def _reason(address: str, files: TlsFiles | None) -> tuple[str, str] | None:
     context.set_alpn_protocols(["h2"])
     host, port = split_host_port(address)
     failure: ssl.SSLError | None = None
+    is_ended = False
     with socket.create_connection((host, port), timeout=_TIMEOUT_S) as plain:
         plain.settimeout(_TIMEOUT_S)
         try:
             with context.wrap_socket(plain, server_hostname=host) as stream:
-                # what it thinks of our certificate comes after the handshake
-                stream.recv(1)
+                # what it thinks of our certificate comes after the handshake: its
+                # first frame, an alert, or nothing more
+                is_ended = not stream.recv(1)
         except ssl.SSLError as error:
             failure = error
         except ConnectionError:
             # ended in the handshake: not TLS
             failure = ssl.SSLError(0, "UNEXPECTED_EOF")
-    return _without_files(failure) if files is None else _with_files(failure)
+    if files is None:
+        return _without_files(failure)
+    return _with_files(failure, is_ended)
 
 
 def _without_files(failure: ssl.SSLError | None) -> tuple[str, str] | None:
@@ -84,7 +88,9 @@ def _without_files(failure: ssl.SSLError | None) -> tuple[str, str] | None:
     )
 
 
-def _with_files(failure: ssl.SSLError | None) -> tuple[str, str] | None:
+def _with_files(failure: ssl.SSLError | None, is_ended: bool) -> tuple[str, str] | None:
+    if is_ended:
+        return _not_taken("it closed the connection")
     if failure is None:
         return None
     if isinstance(failure, ssl.SSLCertVerificationError):
@@ -99,13 +105,18 @@ def _with_files(failure: ssl.SSLError | None) -> tuple[str, str] | None:
             "refused",
             "start the coordinator with --pki or --tls",
         )
-    reason = (failure.reason or str(failure)).replace("_", " ").lower()
+    return _not_taken((failure.reason or str(failure)).replace("_", " ").lower())
+
+
+def _not_taken(how: str) -> tuple[str, str]:
     return (
-        f"it does not take the certificate: {reason}",
-        "`ldapslam pki list` shows who has expired; is it of this fleet's authority?",
+        f"it does not take the certificate: {how}",
+        "is it of this fleet's authority? `ldapslam pki list` shows what has expired",
     )
 
 
 def _is_plain(failure: ssl.SSLError) -> bool:
-    text = f"{failure.reason} {failure}".upper().replace(" ", "_")
+    # one that was not raised by OpenSSL has no reason
+    reason = getattr(failure, "reason", "")
+    text = f"{reason} {failure}".upper().replace(" ", "_")
     return any(sign in text for sign in _NO_TLS)

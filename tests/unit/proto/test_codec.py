@@ -11,6 +11,7 @@ import pytest
 
 from ldapslam.jobs import errors
 from ldapslam.jobs.errors import (
+    AccessRefused,
     AgentLimitExceeded,
     AgentLost,
     AgentUnreachable,
@@ -51,6 +52,7 @@ SAMPLES: list[LdapSlamError] = [
     JobErrors([FAULT, JobError("bad", file="a.yaml", hint="better")]),
     ConfigError("no such option"),
     FleetError("busy"),
+    AccessRefused("the certificate was revoked", hint="get another"),
     CoordinatorUnreachable("127.0.0.1:7400", "connection refused"),
     AgentUnreachable("a1", 5.0),
     AgentLost("a1", 4.2),
@@ -128,6 +130,7 @@ CODES = [
     (FAULT, grpc.StatusCode.INVALID_ARGUMENT),
     (RunNotFound("r"), grpc.StatusCode.NOT_FOUND),
     (StoreBusy("x", 1), grpc.StatusCode.UNAVAILABLE),
+    (AccessRefused("x"), grpc.StatusCode.PERMISSION_DENIED),
     (NotEnoughAgents("1 agent", []), grpc.StatusCode.FAILED_PRECONDITION),
     (RunAborted("x"), grpc.StatusCode.ABORTED),
     (EngineError("x"), grpc.StatusCode.INTERNAL),

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may not call: every method, with every kind of wrong certificate."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from google.protobuf.descriptor import MethodDescriptor
+
+from ldapslam.coordinator import access
+from ldapslam.jobs.errors import AccessRefused, ConfigError, CoordinatorUnreachable
+from ldapslam.proto import agent_pb2, operator_pb2
+from ldapslam.proto.codec import error_of_rpc
+from ldapslam.proto.credentials import TlsFiles, check_server, trusting_channel
+from ldapslam.proto.diagnosis import explained
+from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.proto.pki.authority import Authority
+from ldapslam.proto.pki.certificate import (
+    Role,
+    certificate_pem,
+    read_certificate,
+    read_key,
+)
+from ldapslam.reports.results import audit
+from ldapslam.reports.results.store import Store
+from support.fleet import job_text
+from support.secure_coordinator import (
+    DAY,
+    SecureCoordinator,
+    call,
+    files_of,
+    methods,
+    path_of,
+)
+
+METHODS = {path_of(method): method for method in methods()}
+EVERY_METHOD = pytest.mark.parametrize("path", METHODS)
+#: Refused in the handshake: no call reaches the coordinator.
+STRANGERS = ("none", "other authority", "expired", "of tomorrow", "plain text")
+#: Refused by the coordinator, call by call.
+KNOWN = ("revoked", "without a role", "coordinator")
+
+
+@pytest.fixture(scope="module")
+def channels(
+    secure_coordinator: SecureCoordinator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, grpc.Channel]]:
+    """By kind of certificate, and by role."""
+    made = secure_coordinator
+    other = Authority.create(tmp_path_factory.mktemp("other"), "other fleet")
+    theirs = files_of(
+        other.issue("mallory", Role.OPERATOR),
+        authority=made.authority.folder / "ca.pem",
+    )
+    revoked = made.forged("rita", Role.OPERATOR)
+    # known to the authority's register, as if it had been issued
+    kept = made.authority.folder / "certificates" / "rita.pem"
+    kept.write_bytes(revoked.certificate.read_bytes())
+    made.authority.revoke("rita")
+    by_kind: dict[str, TlsFiles | None] = {
+        "plain text": None,
+        "other authority": theirs,
+        "expired": made.forged(
+            "eve", Role.OPERATOR, not_before=-2 * DAY, not_after=-DAY
+        ),
+        "of tomorrow": made.forged(
+            "tom", Role.OPERATOR, not_before=DAY, not_after=2 * DAY
+        ),
+        "revoked": revoked,
+        "without a role": _without_role(made),
+        "coordinator": files_of(made.authority.bundle("coordinator")),
+        "agent": made.issue("a1", Role.AGENT),
+        "operator": made.issue("olga", Role.OPERATOR),
+        "viewer": made.issue("victor", Role.VIEWER),
+    }
+    found = {kind: made.channel(files) for kind, files in by_kind.items()}
+    authority_pem = (made.authority.folder / "ca.pem").read_bytes()
+    found["none"] = trusting_channel(made.address, authority_pem)
+    _wait_for_revocation(found["revoked"])
+    yield found
+    for channel in found.values():
+        channel.close()
+
+
+def _without_role(made: SecureCoordinator) -> TlsFiles:
+    """Of the same authority, for another purpose."""
+    files = made.forged("norole", Role.VIEWER)
+    old = read_certificate(files.certificate)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(old.subject)
+        .issuer_name(old.issuer)
+        .public_key(old.public_key())
+        .serial_number(old.serial_number + 1)
+        .not_valid_before(old.not_valid_before_utc)
+        .not_valid_after(old.not_valid_after_utc)
+    )
+    key = read_key(made.authority.folder / "ca.key")
+    files.certificate.write_bytes(certificate_pem(builder.sign(key, hashes.SHA256())))
+    return files
+
+
+def _wait_for_revocation(channel: grpc.Channel) -> None:
+    deadline_s = time.monotonic() + 10
+    agents = METHODS["/ldapslam.v1.OperatorService/ListAgents"]
+    while time.monotonic() < deadline_s:
+        try:
+            call(channel, agents)
+        except grpc.RpcError:
+            return
+        time.sleep(0.05)
+    pytest.fail("the list of the revoked was not read")
+
+
+def refusal(channel: grpc.Channel, method: MethodDescriptor) -> Exception:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(channel, method)
+    return error_of_rpc(caught.value, "it")
+
+
+@EVERY_METHOD
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_a_stranger_reaches_no_method(
+    channels: dict[str, grpc.Channel], path: str, kind: str
+) -> None:
+    error = refusal(channels[kind], METHODS[path])
+    assert isinstance(error, CoordinatorUnreachable)
+
+
+@EVERY_METHOD
+@pytest.mark.parametrize("kind", KNOWN)
+def test_a_certificate_that_is_no_callers_is_refused_for_every_method(
+    channels: dict[str, grpc.Channel], path: str, kind: str
+) -> None:
+    error = refusal(channels[kind], METHODS[path])
+    if kind == "coordinator":  # for servers: ended in the handshake
+        assert isinstance(error, CoordinatorUnreachable)
+    else:
+        assert isinstance(error, AccessRefused)
+        word = "revoked" if kind == "revoked" else "no role"
+        assert word in str(error)
+
+
+@EVERY_METHOD
+@pytest.mark.parametrize("role", ["agent", "operator", "viewer"])
+def test_a_role_may_call_what_the_table_says_and_nothing_else(
+    channels: dict[str, grpc.Channel], path: str, role: str
+) -> None:
+    try:
+        call(channels[role], METHODS[path], timeout_s=1.0)
+    except grpc.RpcError as error:
+        refused = error_of_rpc(error, "it")
+        is_refused = isinstance(refused, AccessRefused) and "may not" in str(refused)
+    else:
+        is_refused = False
+    assert is_refused == (Role(role) not in access.ROLES[path])
+
+
+def test_an_agent_speaks_for_itself_alone(channels: dict[str, grpc.Channel]) -> None:
+    requests = {
+        "Register": agent_pb2.RegisterRequest(name="a2"),
+        "ReportInterval": agent_pb2.IntervalReport(agent="a2", run_id="x"),
+        "ReportProgress": agent_pb2.ProgressReport(agent="a2", run_id="x"),
+    }
+    for name, request in requests.items():
+        method = METHODS[f"/ldapslam.v1.AgentService/{name}"]
+        with pytest.raises(grpc.RpcError) as caught:
+            call(channels["agent"], method, request)
+        error = error_of_rpc(caught.value, "it")
+        assert isinstance(error, AccessRefused)
+        assert "that of agent 'a1', the call is made as 'a2'" in str(error)
+
+
+def test_the_certificates_name_wins_over_what_the_caller_says(
+    make_secure_coordinator: Callable[[], SecureCoordinator],
+) -> None:
+    """In runs, and in the audit log, which has who was refused too."""
+    made = make_secure_coordinator()
+    submit = METHODS["/ldapslam.v1.OperatorService/SubmitJob"]
+    cancel = METHODS["/ldapslam.v1.OperatorService/CancelRun"]
+    get = METHODS["/ldapslam.v1.OperatorService/GetRun"]
+    request = operator_pb2.SubmitJobRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        job_file="job.json",
+        job_text=job_text().encode(),
+        submitted_by="root@elsewhere",
+        wait_for_agents_ns=60_000_000_000,
+    )
+    with (
+        made.served(),
+        made.channel(made.issue("olga", Role.OPERATOR)) as operator,
+        made.channel(made.issue("victor", Role.VIEWER)) as viewer,
+    ):
+        reply = call(operator, submit, request)
+        assert isinstance(reply, operator_pb2.SubmitJobReply)
+        asked = operator_pb2.GetRunRequest(run_id=reply.run_id)
+        status = call(viewer, get, asked)
+        assert isinstance(status, operator_pb2.RunStatus)
+        assert status.submitted_by == "olga"
+        refusal(viewer, submit)
+        end = operator_pb2.CancelRunRequest(run_id=reply.run_id, cancelled_by="root")
+        call(operator, cancel, end)
+    with Store.open(str(made.store), read_only=True) as store:
+        records = audit.newest(store)
+        events = store.events(reply.run_id)
+    assert [(one.action, one.who, one.role) for one in records] == [
+        ("cancel", "olga", "operator"),
+        ("refuse", "victor", "viewer"),
+        ("submit", "olga", "operator"),
+    ]
+    assert records[-1].peer.startswith("ipv4:127.0.0.1:")
+    assert any("olga" in event.text for event in events)
+    assert not any("root" in event.text for event in events)
+
+
+def test_an_agents_certificate_serves_no_coordinator(tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path / "pki", "fleet")
+    files = files_of(authority.issue("a1", Role.AGENT))
+    with pytest.raises(ConfigError, match="a coordinator needs one of its own"):
+        check_server(files)
+    # whoever serves with it all the same is not believed
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.load_verify_locations(files.authority)
+    ours, theirs = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server_side = context.wrap_bio(ours, theirs, server_side=True)
+    client_side = client.wrap_bio(theirs, ours)
+
+    def shake_hands() -> None:
+        for side in (client_side, server_side) * 4:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_an_older_tls_is_refused(
+    secure_coordinator: SecureCoordinator, version: ssl.TLSVersion
+) -> None:
+    def hello(offered: ssl.TLSVersion) -> str | None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.minimum_version = context.maximum_version = offered
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.set_alpn_protocols(["h2"])
+        host, _, port = secure_coordinator.address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=5) as plain:
+            files = files_of(secure_coordinator.authority.bundle("coordinator"))
+            context.load_cert_chain(files.certificate, files.key)
+            with context.wrap_socket(plain) as stream:
+                return stream.version()
+
+    assert hello(ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+    with (
+        pytest.warns(DeprecationWarning, match=r"TLSv1"),
+        pytest.raises((ssl.SSLError, OSError)),
+    ):
+        hello(version)
+
+
+def test_why_there_is_no_connection_is_said(
+    secure_coordinator: SecureCoordinator, tmp_path: Path
+) -> None:
+    address = secure_coordinator.address
+    failure = CoordinatorUnreachable(address, "Socket closed")
+
+    def reason(files: TlsFiles | None, where: str = address) -> str:
+        return str(explained(CoordinatorUnreachable(where, "closed"), files))
+
+    assert "it wants TLS, and there is no certificate here" in reason(None)
+    good = secure_coordinator.issue("greta", Role.OPERATOR)
+    assert explained(failure, good) is failure
+    other = Authority.create(tmp_path / "other", "other")
+    assert "its certificate is not good" in reason(
+        files_of(other.issue("olaf", Role.OPERATOR))
+    )
+    mine = files_of(
+        other.bundle("olaf"), authority=secure_coordinator.authority.folder / "ca.pem"
+    )
+    assert "it does not take the certificate" in reason(mine)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"\0\0\x06\x04\0\0\0\0\0")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        plain = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert "it speaks plain text" in reason(good, plain)
+        thread.join()
+
+
+def test_calls_that_are_open_end_with_the_certificate(
+    secure_coordinator: SecureCoordinator,
+) -> None:
+    """Expiry and revocation, on connections that go on being used."""
+    made = secure_coordinator
+    watch = METHODS["/ldapslam.v1.AgentService/Commands"]
+    register = METHODS["/ldapslam.v1.AgentService/Register"]
+
+    def connected(name: str, files: TlsFiles) -> tuple[grpc.Channel, grpc.Call]:
+        channel = made.channel(files)
+        request = agent_pb2.RegisterRequest(
+            protocol_version=PROTOCOL_VERSION,
+            build=build_version(),
+            name=name,
+            instance_id=name,
+            host_facts_json="{}",
+        )
+        reply = call(channel, register, request)
+        assert isinstance(reply, agent_pb2.RegisterReply)
+        commands = channel.unary_stream(
+            path_of(watch),
+            agent_pb2.CommandsRequest.SerializeToString,
+            agent_pb2.Command.FromString,
+        )
+        return channel, commands(
+            agent_pb2.CommandsRequest(session_id=reply.session_id), timeout=30
+        )
+
+    brief = made.forged("brief", Role.AGENT, not_after=timedelta(seconds=3))
+    brief_channel, brief_calls = connected("brief", brief)
+    lost_channel, lost_calls = connected("lost", made.issue("lost", Role.AGENT))
+    good_channel, good_calls = connected("good", made.issue("good", Role.AGENT))
+    begun_s = time.monotonic()
+    made.authority.revoke("lost")
+    for calls, word in ((lost_calls, "was revoked"), (brief_calls, "expired at")):
+        with pytest.raises(grpc.RpcError) as caught:
+            next(calls)
+        error = error_of_rpc(caught.value, "it")
+        assert isinstance(error, AccessRefused)
+        assert word in str(error)
+    assert time.monotonic() - begun_s < 8
+    for channel in (brief_channel, lost_channel):
+        # the connection is still there, and of no use
+        assert isinstance(refusal(channel, register), AccessRefused)
+        channel.close()
+    assert good_calls.is_active()
+    good_channel.close()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which roles may call what, who a caller is, and how many refusals are written."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+
+from ldapslam import proto
+from ldapslam.coordinator.access import (
+    LOCAL,
+    NOBODY,
+    ROLES,
+    STRANGER,
+    Caller,
+    caller,
+    caller_name,
+    check_own_name,
+    check_role,
+    enter,
+)
+from ldapslam.coordinator.audit_log import Allowance
+from ldapslam.coordinator.enrolment import Attempts
+from ldapslam.jobs.errors import AccessRefused
+from ldapslam.proto.agent_pb2 import IntervalReport, RegisterRequest
+from ldapslam.proto.pki.certificate import Role
+
+PROTO = Path(next(iter(proto.__path__)))
+AGENT = Caller("a1", Role.AGENT, "ipv4:192.0.2.7:1")
+LOCAL_CALLER = Caller("", LOCAL, "unix:")
+REPORT = "/ldapslam.v1.AgentService/ReportInterval"
+REGISTER = "/ldapslam.v1.AgentService/Register"
+
+
+def described() -> list[MethodDescriptor]:
+    """Every method of every .proto of ours."""
+    return [
+        method
+        for path in sorted(PROTO.glob("*.proto"))
+        for service in importlib.import_module(
+            f"ldapslam.proto.{path.stem}_pb2"
+        ).DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    ]
+
+
+def test_every_method_of_every_service_is_in_the_table() -> None:
+    ours = {f"/{m.containing_service.full_name}/{m.name}" for m in described()}
+    assert len(ours) > 20
+    assert ours == {path for path in ROLES if path.startswith("/ldapslam.")}
+
+
+def test_agents_have_the_agents_service_alone_and_viewers_change_nothing() -> None:
+    for path, roles in ROLES.items():
+        _, service, method = path.split("/")
+        is_agents = service.endswith((".AgentService", ".CertificateService"))
+        is_health = service == "grpc.health.v1.Health"
+        assert (Role.AGENT in roles) == (is_agents or is_health), path
+        if Role.VIEWER in roles and not is_health:
+            assert method.startswith(("List", "Get", "Watch", "Fetch")), path
+        assert Role.COORDINATOR not in roles
+
+
+def test_an_operator_has_everything_of_operators() -> None:
+    for path, roles in ROLES.items():
+        if ".OperatorService/" in path or ".ScheduleService/" in path:
+            assert Role.OPERATOR in roles, path
+
+
+@pytest.mark.parametrize("method", ["/other.Service/Method", "/ldapslam.v1.New/Call"])
+@pytest.mark.parametrize("role", list(Role))
+def test_a_method_that_is_not_in_the_table_is_nobodys(method: str, role: Role) -> None:
+    with pytest.raises(AccessRefused, match="which is for nobody"):
+        check_role(method, Caller("x", role, ""))
+
+
+def test_a_local_caller_has_all_roles_and_a_stranger_none() -> None:
+    for method in ROLES:
+        check_role(method, LOCAL_CALLER)
+        with pytest.raises(AccessRefused):
+            check_role(method, Caller("", STRANGER, ""))
+
+
+def test_an_agent_reports_under_its_own_name() -> None:
+    check_own_name(REGISTER, AGENT, RegisterRequest(name="a1"))
+    check_own_name(REPORT, AGENT, IntervalReport(agent="a1"))
+    for method, request in (
+        (REGISTER, RegisterRequest(name="a2")),
+        (REGISTER, RegisterRequest()),
+        (REPORT, IntervalReport(agent="A1")),
+    ):
+        with pytest.raises(AccessRefused, match="certificate is that of agent 'a1'"):
+            check_own_name(method, AGENT, request)
+        check_own_name(method, LOCAL_CALLER, request)
+
+
+def test_the_certificates_name_comes_before_what_the_caller_says() -> None:
+    assert caller() == NOBODY
+    assert caller_name("root@host") == "root@host"
+    enter(AGENT)
+    try:
+        assert (caller(), caller_name("root@host")) == (AGENT, "a1")
+    finally:
+        enter(NOBODY)
+
+
+def test_an_allowance_is_a_burst_and_then_a_rate() -> None:
+    allowance = Allowance(3, 0.5, now_s=100.0)
+    assert [allowance.take(100.0) for _ in range(4)] == [True, True, True, False]
+    assert [allowance.take(101.0), allowance.take(102.0)] == [False, True]
+    assert [allowance.take(1e6) for _ in range(4)] == [True, True, True, False]
+    # a clock that goes back gives nothing
+    assert not allowance.take(5.0)
+
+
+def test_attempts_are_counted_by_host_and_for_all() -> None:
+    now_s = 0.0
+    attempts = Attempts(lambda: now_s)
+    one = [attempts.take(f"ipv4:192.0.2.7:{port}") for port in range(10)]
+    assert one == [True] * 5 + [False] * 5
+    # other hosts have their own, until there are too many of them
+    others = [attempts.take(f"ipv4:198.51.100.{host}:9") for host in range(100)]
+    assert others == [True] * 45 + [False] * 55
+    now_s = 10.0
+    assert attempts.take("ipv4:192.0.2.7:1")
+
+
+def test_one_host_has_one_allowance_for_all_its_addresses_of_ipv6() -> None:
+    attempts = Attempts(lambda: 0.0)
+    taken = [attempts.take(f"ipv6:%5B2001:db8::{i}%5D:{i}") for i in range(1, 8)]
+    assert taken == [True] * 5 + [False] * 2
+    assert attempts.take("ipv6:%5B2001:db8:0:1::1%5D:1")
