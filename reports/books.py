@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ldapslam.jobs.model import PYTHON_KIND
-from ldapslam.reports.collect import Collected
 from ldapslam.reports.results.records import RunRecord
+from ldapslam.reports.totals import Collected
 
 #: Account -> kind of operation -> requests sent.
 Books = Mapping[str, Mapping[str, int]]

@@ -14,6 +14,8 @@ from ldapslam.reports.typeset import count
 
 #: More panels than this do not fit a page; the tables have all of them.
 PANELS = 8
+#: A chart is so many times as wide as the narrowest gap that is drawn.
+_GAPS = 300
 
 
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
@@ -42,18 +44,16 @@ def expected_codes(one: OperationSummary) -> list[tuple[str, int]]:
     ]
 
 
-def gap_spans(timeline: Timeline) -> list[tuple[float, float]]:
-    """Points that lack an agent, and stretches without any point."""
-    spans = [
-        (start_s, end_s)
-        for start_s, end_s, is_gap in zip(
-            timeline.start_s, timeline.end_s, timeline.is_gap, strict=True
-        )
-        if is_gap
-    ]
-    for end_s, next_s in zip(timeline.end_s, timeline.start_s[1:], strict=False):
-        if next_s - end_s > 1e-6:
-            spans.append((end_s, next_s))
+def gap_spans(timeline: Timeline, end_s: float) -> list[tuple[float, float]]:
+    """Intervals that are not complete, made wide enough to be seen; those that are
+    nearer than that are one."""
+    least_s = end_s / _GAPS
+    spans: list[tuple[float, float]] = []
+    for start_s, stop_s in timeline.gaps:
+        stop_s = max(stop_s, start_s + least_s)
+        if spans and start_s - spans[-1][1] < least_s:
+            start_s, stop_s = spans[-1][0], max(spans.pop()[1], stop_s)
+        spans.append((start_s, stop_s))
     return spans
 
 

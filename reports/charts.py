@@ -388,10 +388,10 @@ def _over_time(axes: Axes, timeline: Timeline, *, is_first: bool) -> None:
                 color=MUTED,
                 fontsize=6.5,
             )
-    for start_s, end_s in gap_spans(timeline):
+    for start_s, stop_s in gap_spans(timeline, end_s):
         axes.axvspan(
             start_s,
-            end_s,
+            stop_s,
             facecolor="none",
             edgecolor=MUTED,
             hatch="/////",

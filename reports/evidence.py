@@ -10,14 +10,14 @@ from functools import cached_property
 from typing import Any
 
 from ldapslam.jobs.validity import Validity
-from ldapslam.reports.collect import (
+from ldapslam.reports.results.records import RunRecord
+from ldapslam.reports.timeline import NS_PER_S, Plan
+from ldapslam.reports.totals import (
     AgentTotals,
     Collected,
     OperationTotals,
     StreamTotals,
 )
-from ldapslam.reports.results.records import RunRecord
-from ldapslam.reports.timeline import NS_PER_S, Plan
 from ldapslam.reports.windows import Window, window_of
 
 

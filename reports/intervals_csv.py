@@ -12,9 +12,9 @@ import csv
 from collections.abc import Iterable
 from typing import TextIO
 
-from ldapslam.reports.collect import COUNTERS, UNANSWERED_METRICS
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import IntervalRecord, OperationInterval
+from ldapslam.reports.totals import COUNTERS, UNANSWERED_METRICS
 
 _KEY = ("agent", "index", "phase", "start_s", "end_s", "stream", "operation")
 #: Metric -> percentiles shown, of successes.

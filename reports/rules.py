@@ -12,16 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ldapslam.reports.collect import (
+from ldapslam.reports.evidence import Evidence
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import OUTCOMES
+from ldapslam.reports.timeline import NS_PER_S
+from ldapslam.reports.totals import (
     ANSWERED,
     GENERATOR_LAGS,
     OperationTotals,
     WorkerTotals,
 )
-from ldapslam.reports.evidence import Evidence
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import OUTCOMES
-from ldapslam.reports.timeline import NS_PER_S
 
 _NOT_APPLICABLE = "nothing to check"
 _NS_PER_MS = 1_000_000

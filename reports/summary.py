@@ -26,16 +26,6 @@ from ldapslam.jobs.thresholds import (
 from ldapslam.jobs.validity import Validity
 from ldapslam.reports import verdict
 from ldapslam.reports.books import Books, keep_books
-from ldapslam.reports.collect import (
-    CONNECTION_COUNTERS,
-    GENERATOR_LAGS,
-    UNANSWERED_METRICS,
-    AgentTotals,
-    OperationTotals,
-    StreamTotals,
-    collect,
-    unanswered,
-)
 from ldapslam.reports.distribution import (
     Curve,
     Distribution,
@@ -44,6 +34,7 @@ from ldapslam.reports.distribution import (
     why_missing,
 )
 from ldapslam.reports.evidence import Evidence, Gap
+from ldapslam.reports.parts import collect_run
 from ldapslam.reports.result import figures_of, result_of
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import (
@@ -56,6 +47,15 @@ from ldapslam.reports.results.records import (
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rules import Rule
 from ldapslam.reports.timeline import Plan, Timeline, wanted_outcome
+from ldapslam.reports.totals import (
+    CONNECTION_COUNTERS,
+    GENERATOR_LAGS,
+    UNANSWERED_METRICS,
+    AgentTotals,
+    OperationTotals,
+    StreamTotals,
+    unanswered,
+)
 from ldapslam.reports.windows import Window, measured_s
 
 
@@ -210,10 +210,10 @@ def summarise(store: Store, run_id: str) -> Summary:
         if not stream.get("is_replay")  # those that its log has are found
         for operation in stream["operations"]
     ]
-    collected = collect(
-        store.intervals(run.run_id),
+    collected = collect_run(
+        store,
+        run,
         plan,
-        run.agents,
         planned,
         busy_share_limit=validity.busy_share,
         run_queue_share_limit=validity.run_queue_share,

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run's time axis: planned intervals, merged for display, and what each shows.
 
-A chart has at most DISPLAY_POINTS points. Where a run has more intervals, neighbours
-of one phase are merged: their histograms and counters are added, nothing is sampled
-away. A point that lacks an interval of a planned agent is a gap: its figures are None,
-never interpolated.
+A chart has at most DISPLAY_POINTS points, and one more for each phase. Where a run has
+more intervals, neighbours of one phase are merged: their histograms and counters are
+added, nothing is sampled away, and envelopes keep the lowest and highest of the single
+intervals. Figures are of the intervals that every agent reported in full; a point
+without any is a gap: its figures are None, never interpolated.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 DISPLAY_POINTS = 600
 NS_PER_S = 1_000_000_000
@@ -35,6 +36,23 @@ class Interval:
 
 
 @dataclass(slots=True)
+class Envelope:
+    """Lowest and highest of the single intervals in each point; None without any."""
+
+    low: list[float | None] = field(default_factory=list)
+    high: list[float | None] = field(default_factory=list)
+
+    def put(self, place: int, low: float, high: float) -> None:
+        self.pad(place)
+        self.low.append(low)
+        self.high.append(high)
+
+    def pad(self, length: int) -> None:
+        for values in (self.low, self.high):
+            values += [None] * (length - len(values))
+
+
+@dataclass(slots=True)
 class Series:
     """Figures over the points of the timeline; None in a gap or without enough data.
 
@@ -52,6 +70,38 @@ class Series:
     #: What the percentiles are taken over, and how many of it had no answer.
     sample: list[float | None] = field(default_factory=list)
     unanswered: list[float | None] = field(default_factory=list)
+    #: Name of a list above -> its envelope, where points are of several intervals.
+    envelopes: dict[str, Envelope] = field(default_factory=dict)
+
+    LISTS: ClassVar = (
+        "throughput_per_s",
+        "errors_per_s",
+        "p50_us",
+        "p90_us",
+        "p99_us",
+        "max_us",
+        "sample",
+        "unanswered",
+    )
+
+    def padded(self, length: int) -> Series:
+        """Itself, with None up to so many points."""
+        _pad(self, length)
+        for envelope in self.envelopes.values():
+            envelope.pad(length)
+        return self
+
+    def extend(self, later: Series, before: int) -> None:
+        """Both are padded, this one to `before`."""
+        _extend(self, later)
+        length = before + len(later.sample)
+        for name, envelope in later.envelopes.items():
+            ours = self.envelopes.setdefault(name, Envelope())
+            ours.pad(before)
+            ours.low += envelope.low
+            ours.high += envelope.high
+        for envelope in self.envelopes.values():
+            envelope.pad(length)
 
 
 @dataclass(slots=True)
@@ -64,6 +114,22 @@ class AgentSeries:
     run_queue_share: list[float | None] = field(default_factory=list)
     cpu_utilisation: list[float | None] = field(default_factory=list)
 
+    LISTS: ClassVar = (
+        "throughput_per_s",
+        "busy_share",
+        "run_queue_share",
+        "cpu_utilisation",
+    )
+
+    def padded(self, length: int) -> AgentSeries:
+        """Itself, with None up to so many points."""
+        _pad(self, length)
+        return self
+
+    def extend(self, later: AgentSeries) -> None:
+        """Both are padded."""
+        _extend(self, later)
+
 
 @dataclass(slots=True)
 class Timeline:
@@ -73,10 +139,26 @@ class Timeline:
     #: Edges of the points in s since T0; a gap in time has points on neither side.
     start_s: list[float] = field(default_factory=list)
     end_s: list[float] = field(default_factory=list)
+    #: No interval of the point is complete.
     is_gap: list[bool] = field(default_factory=list)
+    #: From and to in s since T0: planned intervals that are not complete.
+    gaps: list[tuple[float, float]] = field(default_factory=list)
     #: (stream, operation) -> figures.
     operations: dict[tuple[str, str], Series] = field(default_factory=dict)
     agents: dict[str, AgentSeries] = field(default_factory=dict)
+
+    def extend(self, later: Timeline) -> None:
+        """Takes the points that follow."""
+        before, more = len(self.start_s), len(later.start_s)
+        self.start_s += later.start_s
+        self.end_s += later.end_s
+        self.is_gap += later.is_gap
+        for key in {**self.operations, **later.operations}:
+            ours = self.operations.setdefault(key, Series()).padded(before)
+            ours.extend(later.operations.get(key, Series()).padded(more), before)
+        for name in {**self.agents, **later.agents}:
+            known = self.agents.setdefault(name, AgentSeries()).padded(before)
+            known.extend(later.agents.get(name, AgentSeries()).padded(more))
 
 
 class Plan:
@@ -87,6 +169,7 @@ class Plan:
     ) -> None:
         """`extent`: number of the last interval there is, and the run's end in ns. When
         every stream came to the end of its count, charts end there."""
+        self.extent = extent or (-1, 0)
         spans = plan.get("phases", ())
         self._starts = [int(span["start_ns"]) for span in spans]
         self._names = [str(span["name"]) for span in spans]
@@ -108,9 +191,16 @@ class Plan:
         #: Length of a full interval.
         self.interval_s = longest_ns / NS_PER_S
         shown = self.intervals
-        if extent and 0 <= extent[0] < len(shown) and _all_counted(plan):
+        self._counted = {
+            stream["name"]: bool(stream.get("count"))
+            for stream in plan.get("streams", ())
+        }
+        is_counted = self.all_counted(self._counted)
+        if extent and 0 <= extent[0] < len(shown) and is_counted:
             shown = shown[: extent[0] + 1]
             self.phases = _cut(self.phases, extent[1] / NS_PER_S)
+        #: Number of planned intervals in the charts.
+        self.shown = len(shown)
         self.intervals_per_point = -(-max(len(shown), 1) // DISPLAY_POINTS)
         self._point_of = _points(shown, self.intervals_per_point)
         self._wanted = {
@@ -130,18 +220,29 @@ class Plan:
         """The outcome whose response times are shown for an operation."""
         return self._wanted.get(operation, "succeeded")
 
+    def all_counted(self, streams: Iterable[str]) -> bool:
+        """Do all of these streams end by a count?"""
+        return all(self._counted.get(name, False) for name in streams)
+
     def _phase_at(self, at_ns: int) -> str:
         place = bisect_right(self._starts, at_ns) - 1
         return self._names[place] if place >= 0 else ""
 
 
+def _pad(series: Series | AgentSeries, length: int) -> None:
+    for name in series.LISTS:
+        values = getattr(series, name)
+        values += [None] * (length - len(values))
+
+
+def _extend(series: Series | AgentSeries, later: Series | AgentSeries) -> None:
+    for name in series.LISTS:
+        getattr(series, name).extend(getattr(later, name))
+
+
 def wanted_outcome(operation: Mapping[str, Any]) -> str:
     """Of a planned operation: successes, unless the job expects none."""
     return "succeeded" if operation.get("success_codes", (0,)) else "expected"
-
-
-def _all_counted(plan: Mapping[str, Any]) -> bool:
-    return all(stream.get("count") for stream in plan.get("streams", ()))
 
 
 def _cut(phases: Sequence[Phase], end_s: float) -> tuple[Phase, ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldapslam.reports.collect import unanswered
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.rules import RULES, Rule
+from ldapslam.reports.totals import unanswered
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.reports.collect import Collected, StreamTotals
 from ldapslam.reports.timeline import NS_PER_S
+from ldapslam.reports.totals import Collected, StreamTotals
 
 
 @dataclass(frozen=True, slots=True)

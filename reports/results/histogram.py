@@ -13,7 +13,7 @@ than 1/1024 of its values, so a percentile, the middle of its bucket, is within 
 histogram of a fleet is exactly that of the union of its requests.
 
 Packed histograms are taken in as they come and added up some hundred at a time, when a
-figure is asked for: a report merges tens of thousands of them.
+figure is asked for; `packed.py` reads blocks of them, for reports that merge millions.
 
 Ranks are taken over the values in buckets, those that overflowed, and the requests
 without an answer, which lie above every value. A figure that hangs on what lies above
@@ -26,7 +26,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,17 +34,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.jobs.errors import StoreError
+from ldapslam.reports.results.packed import (
+    BUCKETS,
+    EMPTY_MIN_NS,
+    HEADER,
+    MAGIC,
+    Block,
+    Sums,
+    block_of,
+    header_of,
+)
 
-BUCKETS = 23 * 1024
 MAX_US = 3_600_000_000
 
 _HALF = 1024
-_HEADER = struct.Struct("<4sIQQQQQ")
-_MAGIC = b"SLH1"
 #: Kept packed at most, by one histogram.
 _MOST_PENDING_BYTES = 1 << 18
 _NS_PER_US = 1000
-_EMPTY_MIN_NS = 2**64 - 1
 
 #: HdrHistogram V2: cookies of the payload and of its compressed wrapper.
 _HDR_V2_COOKIE = 0x1C849303 | 0x10
@@ -90,7 +96,7 @@ class Histogram:
         #: Requests without an answer. Agents send them as counters: not packed.
         self.unanswered = 0
         self.sum_ns = 0
-        self.min_ns = _EMPTY_MIN_NS
+        self.min_ns = EMPTY_MIN_NS
         self.max_ns = 0
 
     @classmethod
@@ -130,7 +136,7 @@ class Histogram:
     def add_packed(self, packed: bytes) -> None:
         """Adds a packed histogram; StoreError when the bytes are not one, for what is
         in the buckets not before they are read."""
-        n, total, overflow, min_ns, max_ns, sum_ns = _header(packed)
+        n, total, overflow, min_ns, max_ns, sum_ns = header_of(packed)
         if n:
             self._pending.append(packed)
             self._pending_bytes += len(packed)
@@ -155,14 +161,33 @@ class Histogram:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         if not pending:
             return
-        indexes, counts = _buckets_of(pending)
+        block = block_of(pending)
         self._cumulated = None
         if len(pending) == 1:
-            self._counts[indexes] += counts  # the indexes are distinct
+            self._counts[block.indexes] += block.counts  # the indexes are distinct
             return
-        # as floats, exact up to 2^53
-        sums = np.bincount(indexes, weights=counts, minlength=BUCKETS)
-        self._counts += sums.astype(np.int64)
+        self._counts += _added_up(block)
+
+    def add_block(self, block: Block) -> None:
+        """Adds packed histograms that were read together."""
+        self._cumulated = None
+        self._counts += _added_up(block)
+        self._add_sums(block.sums())
+
+    def add_counts(
+        self, buckets: npt.NDArray[np.intp], counts: npt.ArrayLike, sums: Sums
+    ) -> None:
+        """Adds values by bucket; `buckets` are distinct, and `sums` all the rest."""
+        self._cumulated = None
+        self._counts[buckets] += np.asarray(counts).astype(np.int64)
+        self._add_sums(sums)
+
+    def _add_sums(self, sums: Sums) -> None:
+        self.total += sums.total
+        self.overflow += sums.overflow
+        self.sum_ns += sums.sum_ns
+        self.min_ns = min(self.min_ns, sums.min_ns)
+        self.max_ns = max(self.max_ns, sums.max_ns)
 
     def _ranks(self) -> Counts:
         """Values up to each bucket."""
@@ -174,13 +199,13 @@ class Histogram:
     @staticmethod
     def check(packed: bytes) -> None:
         """StoreError when the bytes are not a packed histogram."""
-        if _header(packed)[0]:
-            _buckets_of([packed])
+        if header_of(packed)[0]:
+            block_of([packed])
 
     @staticmethod
     def overflow_of(packed: bytes) -> int:
         """The overflow of a packed histogram, from its header alone."""
-        return _header(packed)[2]
+        return header_of(packed)[2]
 
     def add(self, other: Histogram) -> None:
         self._settle()
@@ -198,8 +223,8 @@ class Histogram:
         index = np.flatnonzero(self.counts)
         if self.counts.max() >= 2**32:
             raise StoreError("packed histogram: a bucket holds more than 2^32 values")
-        header = _HEADER.pack(
-            _MAGIC,
+        header = HEADER.pack(
+            MAGIC,
             index.size,
             self.total,
             self.overflow,
@@ -243,7 +268,7 @@ class Histogram:
         known = np.minimum(ranks, self.total)
         buckets = np.searchsorted(self._ranks(), known)
         middles: npt.NDArray[np.float64]
-        middles = _middles_ns()[buckets].clip(self.min_ns, self.max_ns)
+        middles = middles_ns()[buckets].clip(self.min_ns, self.max_ns)
         middles[ranks > self.total] = np.nan
         middles[ps >= 100] = np.nan if self.unanswered else self.max_ns
         return middles
@@ -276,7 +301,7 @@ class Histogram:
         if mean is None:
             return None
         index = np.flatnonzero(self.counts)
-        squares = (_middles_ns()[index] - mean) ** 2
+        squares = (middles_ns()[index] - mean) ** 2
         return math.sqrt(float(squares @ self.counts[index]) / self.total)
 
     def to_hdr_v2(self) -> str:
@@ -290,44 +315,6 @@ class Histogram:
 
     def _clamp(self, value_ns: float) -> float:
         return float(min(max(value_ns, self.min_ns), self.max_ns))
-
-
-def _header(packed: bytes) -> tuple[int, int, int, int, int, int]:
-    """Buckets, total, overflow, min, max and sum of a packed histogram."""
-    if len(packed) < _HEADER.size:
-        raise StoreError(f"packed histogram: {len(packed)} bytes are no header")
-    magic, n, total, *others = _HEADER.unpack_from(packed)
-    if magic != _MAGIC or len(packed) != _HEADER.size + 6 * n:
-        raise StoreError(
-            f"packed histogram: magic {magic!r}, {n} buckets, {len(packed)} bytes"
-        )
-    if total and not n:
-        raise StoreError(f"packed histogram: {total} values in no bucket")
-    overflow, min_ns, max_ns, sum_ns = others
-    return n, total, overflow, min_ns, max_ns, sum_ns
-
-
-def _buckets_of(
-    pending: Sequence[bytes],
-) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
-    """Bucket indexes and counts of packed histograms, one after the other, checked.
-
-    Each has a bucket at least, and a header that was checked.
-    """
-    lengths = np.array([(len(packed) - _HEADER.size) // 6 for packed in pending])
-    cuts = (_HEADER.size + 2 * lengths).tolist()
-    cut = list(zip(pending, cuts, strict=True))
-    indexes = np.frombuffer(b"".join(p[_HEADER.size : end] for p, end in cut), "<u2")
-    counts = np.frombuffer(b"".join(p[start:] for p, start in cut), "<u4")
-    starts = np.cumsum(lengths) - lengths
-    rises = indexes[1:] > indexes[:-1]
-    rises[starts[1:] - 1] = True  # from one histogram to the next
-    if indexes.max() >= BUCKETS or not rises.all():
-        raise StoreError("packed histogram: bucket indexes are not ascending")
-    totals = [_HEADER.unpack_from(packed)[2] for packed in pending]
-    if np.add.reduceat(counts, starts, dtype=np.int64).tolist() != totals:
-        raise StoreError("packed histogram: counts do not add up to the total")
-    return indexes, counts
 
 
 def samples_needed(p: float) -> int:
@@ -388,8 +375,15 @@ def order_statistic_ranks(total: int, q: float) -> tuple[int, int] | None:
     return low, high
 
 
+def _added_up(block: Block) -> Counts:
+    """Values by bucket; as floats on the way, exact up to 2^53."""
+    sums = np.bincount(block.indexes, weights=block.counts, minlength=BUCKETS)
+    return sums.astype(np.int64)
+
+
 @lru_cache(maxsize=1)
-def _middles_ns() -> npt.NDArray[np.float64]:
+def middles_ns() -> npt.NDArray[np.float64]:
+    """The middle of each bucket."""
     ranges = np.array([bucket_range_ns(bucket) for bucket in range(BUCKETS)])
     middles: npt.NDArray[np.float64] = ranges.mean(axis=1)
     middles.flags.writeable = False

@@ -241,12 +241,13 @@ def _timeline() -> Timeline:
         start_s=[0.0, 1.0, 2.0, 4.0],
         end_s=[1.0, 2.0, 3.0, 5.0],
         is_gap=[False, True, False, False],
+        gaps=[(1.0, 2.0), (3.0, 4.0)],
     )
 
 
 def test_a_gap_breaks_the_line_and_is_never_bridged() -> None:
     timeline = _timeline()
-    assert gap_spans(timeline) == [(1.0, 2.0), (3.0, 4.0)]
+    assert gap_spans(timeline, 5.0) == [(1.0, 2.0), (3.0, 4.0)]
     values = [10.0, None, 30.0, 40.0]
     xs, ys = middles(timeline, values)
     assert xs == [0.5, 1.5, 2.5, 3.0, 4.5]
@@ -255,6 +256,15 @@ def test_a_gap_breaks_the_line_and_is_never_bridged() -> None:
     assert xs == [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 5.0]
     assert [str(y) for y in ys[2:4]] == ["nan", "nan"]
     assert str(ys[6]) == "nan"
+
+
+def test_a_gap_of_a_second_in_a_day_can_be_seen() -> None:
+    day_s = 86_400.0
+    timeline = _timeline()
+    timeline.gaps = [(100.0, 101.0), (5000.0, 5001.0), (5100.0, 5101.0)]
+    (first, second) = gap_spans(timeline, day_s)
+    assert first == (100.0, 100.0 + day_s / 300)
+    assert second == (5000.0, 5100.0 + day_s / 300), "too near to be told apart"
 
 
 def test_a_value_without_neighbours_gets_a_marker() -> None:

@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator
 
 from ldapslam.reports.books import keep_books
 from ldapslam.reports.charts import draw
-from ldapslam.reports.collect import StreamTotals, collect
+from ldapslam.reports.collect import collect
 from ldapslam.reports.content import document
+from ldapslam.reports.parts import collect_run
 from ldapslam.reports.result import result_schema
 from ldapslam.reports.results.records import IntervalRecord, RunRecord
 from ldapslam.reports.results.store import Store
@@ -24,6 +25,7 @@ from ldapslam.reports.summary import (
 )
 from ldapslam.reports.text import render_text
 from ldapslam.reports.timeline import Plan
+from ldapslam.reports.totals import StreamTotals
 from ldapslam.reports.windows import Window, window_of
 from support.golden import Compare
 from support.session_store import ENDS, fill_workload, workload_intervals
@@ -345,14 +347,17 @@ def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
     with Store.open("sqlite://") as store:
         record: RunRecord = store.run(fill_workload(store))
     interval = replace(_through(0), operations=tuple(operations), streams=())
-    collected = collect(
-        [interval],
-        Plan(record.plan),
-        record.agents,
-        [],
-        busy_share_limit=1,
-        run_queue_share_limit=1,
-    )
+    with Store.open("sqlite://") as store:
+        store.create_run(record)
+        store.add_interval(record.run_id, interval)
+        collected = collect_run(
+            store,
+            record,
+            Plan(record.plan),
+            [],
+            busy_share_limit=1,
+            run_queue_share_limit=1,
+        )
     manifest = {"control_operations": {"ldap://ds2.example.com": {"bind": 4}}}
     books = keep_books(replace(record, manifest=manifest), collected)
     return {account: dict(book) for account, book in books.items()}

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report adds up, record by record and as plainly as it can be said.
+
+Slow, and the oracle for reports/collect.py, which does it by columns: everything it
+collects must be equal to this, not nearly so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.records import (
+    SET_UP_TIMES,
+    IntervalRecord,
+    OperationInterval,
+)
+from ldapslam.reports.totals import CONNECTION_COUNTERS, COUNTERS
+
+Key = tuple[str, str]
+Figures = dict[str, float | None]
+
+
+@dataclass
+class ByRecord:
+    """Sums of everything, under the keys of what they are of."""
+
+    whole: defaultdict[Key, Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    measured: defaultdict[Key, Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    codes: defaultdict[Key, Counter[int]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    in_measure: Counter[tuple[Key, str]] = field(default_factory=Counter)
+    of_agents: Counter[tuple[str, str]] = field(default_factory=Counter)
+    histograms: defaultdict[tuple[Any, ...], Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
+    overflow: Counter[Key] = field(default_factory=Counter)
+    connections: Counter[tuple[str, str]] = field(default_factory=Counter)
+    last_done_ns: dict[str, int] = field(default_factory=dict)
+    workers: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
+    highest: dict[tuple[str, str, int, str], float] = field(default_factory=dict)
+    seen: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+
+def by_record(
+    records: Iterable[IntervalRecord],
+    wanted: Mapping[Key, str],
+    *,
+    busy_share_limit: float,
+    run_queue_share_limit: float,
+    fragment_ns: float,
+) -> ByRecord:
+    """`wanted`: operation -> the outcome whose response times are shown."""
+    sums = ByRecord()
+    for record in records:
+        if not record.final:
+            sums.seen[record.agent].add(record.index)
+        for operation in record.operations:
+            _add_operation(sums, record, operation, wanted)
+        for stream in record.streams:
+            for name in CONNECTION_COUNTERS:
+                sums.connections[stream.stream, name] += getattr(stream, name)
+            for name in SET_UP_TIMES:
+                if (packed := getattr(stream, name)) is not None:
+                    sums.histograms["set-up", stream.stream, name].add_packed(packed)
+            last_ns = stream.last_done_ns
+            if last_ns is None and any(
+                one.completed
+                for one in record.operations
+                if one.stream == stream.stream
+            ):
+                last_ns = record.end_ns
+            if last_ns is not None:
+                known_ns = sums.last_done_ns.get(stream.stream, 0)
+                sums.last_done_ns[stream.stream] = max(known_ns, last_ns)
+        for worker in record.workers if record.phase == "measure" else ():
+            key = record.agent, worker.model, worker.worker
+            shares = {
+                "busy": worker.busy_ns / worker.wall_ns if worker.wall_ns else 0.0,
+                "queue": worker.run_queue_ns / worker.wall_ns if worker.wall_ns else 0,
+            }
+            over = (
+                shares["busy"] > busy_share_limit
+                or shares["queue"] > run_queue_share_limit
+            )
+            sums.workers[*key, "wall"] += worker.wall_ns
+            sums.workers[*key, "saturated"] += worker.wall_ns * over
+            sums.workers[*key, "cpu"] += worker.cpu_ns
+            for name, share in shares.items():
+                if worker.wall_ns >= fragment_ns:
+                    known = sums.highest.get((*key, name), 0.0)
+                    sums.highest[*key, name] = max(known, share)
+    return sums
+
+
+def _add_operation(
+    sums: ByRecord,
+    record: IntervalRecord,
+    operation: OperationInterval,
+    wanted: Mapping[Key, str],
+) -> None:
+    key = operation.stream, operation.operation
+    for name in COUNTERS:
+        number = getattr(operation, name)
+        sums.whole[key][name] += number
+        if operation.measured:
+            sums.measured[key][name] += number
+            sums.of_agents[record.agent, name] += number
+    if record.phase == "measure":
+        sums.in_measure[key, "completed"] += operation.completed
+        sums.in_measure[key, "succeeded"] += operation.succeeded
+        sums.of_agents[record.agent, "completed in measure"] += operation.completed
+    for one, packed in operation.histograms.items():
+        if not operation.measured:
+            sums.overflow[key] += Histogram.overflow_of(packed)
+            continue
+        sums.histograms[key, one].add_packed(packed)
+        if one == ("response_time", wanted.get(key, "succeeded")):
+            sums.histograms["agent", record.agent, key].add_packed(packed)
+    if operation.measured:
+        sums.codes[key].update(operation.result_codes)
+
+
+def point_of(
+    records: Sequence[IntervalRecord], key: Key, outcome: str
+) -> tuple[Figures, list[Figures]]:
+    """An operation's figures of a point of complete intervals, and of each interval."""
+    numbers = sorted({record.index for record in records})
+    groups = [
+        [record for record in records if record.index == number] for number in numbers
+    ]
+    lengths_ns = [
+        max(one.end_ns for one in group) - min(one.start_ns for one in group)
+        for group in groups
+    ]
+    singles = [
+        _figures(group, key, outcome, length_ns / 1e9)
+        for group, length_ns in zip(groups, lengths_ns, strict=True)
+    ]
+    return _figures(records, key, outcome, sum(lengths_ns) / 1e9), singles
+
+
+def _figures(
+    records: Iterable[IntervalRecord], key: Key, outcome: str, length_s: float
+) -> Figures:
+    times, completed, errors = Histogram(), 0, 0
+    for record in records:
+        for operation in record.operations:
+            if (operation.stream, operation.operation) != key:
+                continue
+            lost = operation.timed_out + operation.unresolved
+            completed += operation.completed
+            errors += operation.failed + lost
+            times.unanswered += lost
+            packed = operation.histograms.get(("response_time", outcome))
+            if packed is not None:
+                times.add_packed(packed)
+    percentiles = {
+        f"p{p}_us": None if (value := times.reliable_percentile(p)) is None else value
+        for p in (50, 90, 99)
+    }
+    highest = times.percentile(100)
+    return {
+        "throughput_per_s": completed / length_s,
+        "errors_per_s": errors / length_s,
+        **{name: value and value / 1000 for name, value in percentiles.items()},
+        "max_us": None if highest is None else highest / 1000,
+        "sample": times.sample,
+        "unanswered": times.unanswered,
+    }

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is collected by columns, against the same added up record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ldapslam.jobs.errors import StoreError
+from ldapslam.reports import parts
+from ldapslam.reports import timeline as timeline_module
+from ldapslam.reports.parts import collect_run
+from ldapslam.reports.results import columns
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.packed import block_of
+from ldapslam.reports.results.records import (
+    METRICS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    HostInterval,
+    IntervalRecord,
+    OperationInterval,
+    StreamInterval,
+    WorkerInterval,
+)
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.timeline import Plan
+from ldapslam.reports.totals import COUNTERS, Collected
+from support.by_record import ByRecord, by_record, point_of
+from support.store import NS_PER_S, Scenario, run_record
+
+AGENTS = ("load1", "load2", "load3")
+SCENARIO = Scenario(agents=AGENTS, ramp_up_s=1, warm_up_s=2, measure_s=17)
+KEYS = (("readers", "search"), ("writers", "modify"))
+WANTED = {KEYS[0]: "succeeded", KEYS[1]: "expected"}
+LIMITS = {"busy_share_limit": 0.5, "run_queue_share_limit": 0.25}
+STREAMS = {
+    "writers": {
+        "operations": [{"name": "modify", "kind": "modify", "success_codes": []}]
+    }
+}
+
+
+def _histogram(rng: np.random.Generator) -> bytes:
+    """Of few or many values, some above one hour."""
+    values = rng.lognormal(np.log(10 ** rng.uniform(5, 8)), 0.6, rng.integers(1, 1500))
+    over = rng.integers(0, 3) * (rng.random() < 0.1)
+    return Histogram.of_values(
+        [*values.astype(int), *[4_000 * NS_PER_S] * over]
+    ).packed()
+
+
+def _operation(rng: np.random.Generator, key: tuple[str, str], measured: bool) -> Any:
+    outcomes = ("succeeded", WANTED[key], *rng.choice(OUTCOMES, rng.integers(0, 3)))
+    counts: dict[str, int] = {name: int(rng.integers(0, 900)) for name in COUNTERS}
+    for name in ("timed_out", "unresolved"):
+        counts[name] = int(rng.integers(0, 9) * (rng.random() < 0.3))
+    return OperationInterval(
+        *key,
+        measured,
+        **counts,
+        result_codes={int(code): int(code) + 3 for code in rng.choice(90, 3)},
+        histograms={
+            (metric, outcome): _histogram(rng)
+            for metric in METRICS
+            for outcome in dict.fromkeys(outcomes)
+            if rng.random() < 0.8
+        },
+    )
+
+
+def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
+    start_ns = index * NS_PER_S
+    phase = next(
+        (
+            span["name"]
+            for span in SCENARIO.phases
+            if span["start_ns"] <= start_ns < span["end_ns"]
+        ),
+        "drain",
+    )
+    operations = [
+        _operation(rng, key, measured)
+        for key in KEYS
+        for measured in (False, True)
+        if rng.random() < 0.8
+    ]
+    return IntervalRecord(
+        agent,
+        epoch=1,
+        sequence=index,
+        index=index,
+        phase=phase,
+        start_ns=start_ns + int(rng.integers(0, 90_000)),
+        end_ns=start_ns + NS_PER_S + int(rng.integers(0, 90_000)),
+        final=phase == "drain",
+        operations=tuple(operations),
+        streams=tuple(
+            StreamInterval(
+                stream,
+                connects=int(rng.integers(0, 4)),
+                late_responses=int(rng.integers(0, 4)),
+                last_done_ns=start_ns + 7 if rng.random() < 0.5 else None,
+                **{
+                    name: _histogram(rng) if rng.random() < 0.2 else None
+                    for name in SET_UP_TIMES
+                },
+            )
+            for stream, _ in KEYS
+        ),
+        workers=tuple(
+            WorkerInterval(
+                number,
+                model,
+                wall_ns=int(rng.choice([NS_PER_S, 30_000, 0])),
+                busy_ns=int(rng.integers(0, NS_PER_S)),
+                cpu_ns=int(rng.integers(0, NS_PER_S)),
+                run_queue_ns=int(rng.integers(0, NS_PER_S // 2)),
+            )
+            for number, model in ((0, "open"), (0, "closed"), (1, "closed"))
+        ),
+        host=HostInterval(cpu_utilisation=float(rng.random())),
+        clock_step_ns=int(rng.normal(0, 800_000)),
+    )
+
+
+def _records(seed: int) -> list[IntervalRecord]:
+    rng = np.random.default_rng(seed)
+    return [
+        _record(rng, agent, index)
+        for index in range(len(SCENARIO.boundaries_ns) + 1)
+        for agent in AGENTS
+    ]
+
+
+def _filled(store: Store, records: list[IntervalRecord]) -> Any:
+    run = run_record(replace(SCENARIO, streams=STREAMS))
+    store.create_run(run)
+    for record in records:
+        store.add_interval(run.run_id, record)
+    return run
+
+
+def _collect(store: Store, run: Any, processes: int = 1) -> Collected:
+    plan = Plan(run.plan, store.extent(run.run_id))
+    return collect_run(store, run, plan, KEYS, **LIMITS, processes=processes)
+
+
+@pytest.fixture(params=[1, 7, 4096], ids="window of {} rows".format)
+def _window_rows(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_WINDOW_ROWS", request.param)
+
+
+def _check_totals(collected: Collected, expected: ByRecord) -> None:
+    for key in KEYS:
+        found = collected.operations[key]
+        assert +found.whole == +expected.whole[key]
+        assert +found.measured == +expected.measured[key]
+        assert found.result_codes == expected.codes[key]
+        assert found.unmeasured_overflow == expected.overflow[key]
+        assert found.completed_in_measure == expected.in_measure[key, "completed"]
+        assert found.succeeded_in_measure == expected.in_measure[key, "succeeded"]
+    histograms = {
+        **{
+            (key, one): histogram
+            for key in KEYS
+            for one, histogram in collected.operations[key].histograms.items()
+        },
+        **{
+            ("agent", name, key): histogram
+            for name, agent in collected.agents.items()
+            for key, histogram in agent.response_times.items()
+        },
+        **{
+            ("set-up", name, time): histogram
+            for name, stream in collected.streams.items()
+            for time, histogram in stream.set_up.items()
+        },
+    }
+    assert histograms.keys() == expected.histograms.keys()
+    for key, histogram in histograms.items():
+        assert histogram.packed() == expected.histograms[key].packed(), key
+
+
+@pytest.mark.usefixtures("_window_rows")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_columns_add_up_to_what_records_do(seed: int) -> None:
+    records = _records(seed)
+    with Store.open("sqlite://") as store:
+        collected = _collect(store, _filled(store, records))
+    expected = by_record(records, WANTED, **LIMITS, fragment_ns=NS_PER_S / 10)
+    _check_totals(collected, expected)
+    assert collected.intervals == len(records)
+    for name, stream in collected.streams.items():
+        assert stream.last_done_ns == expected.last_done_ns[name]
+        for counter, number in stream.counters.items():
+            assert number == expected.connections[name, counter]
+    found: Counter[tuple[str, str, int, str]] = Counter()
+    for name, agent in collected.agents.items():
+        assert agent.seen == expected.seen[name]
+        done = expected.of_agents[name, "completed in measure"]
+        assert agent.completed_in_measure == done
+        for counter in COUNTERS:
+            assert agent.measured[counter] == expected.of_agents[name, counter]
+        for (model, worker), totals in agent.workers.items():
+            key = name, model, worker
+            found[*key, "wall"] = totals.wall_ns
+            found[*key, "saturated"] = totals.saturated_ns
+            assert totals.highest_busy_share == expected.highest[*key, "busy"]
+            assert totals.highest_run_queue_share == expected.highest[*key, "queue"]
+        cpu = (
+            n
+            for (who, *_, what), n in expected.workers.items()
+            if what == "cpu" and who == name
+        )
+        assert agent.worker_cpu_ns == sum(cpu)
+    assert +found == +Counter(
+        {key: n for key, n in expected.workers.items() if key[-1] != "cpu"}
+    )
+
+
+@pytest.mark.usefixtures("_window_rows")
+@pytest.mark.parametrize("points", [600, 6])
+def test_points_show_what_their_records_say(
+    points: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", points)
+    records = _records(3)
+    with Store.open("sqlite://") as store:
+        run = _filled(store, records)
+        collected = _collect(store, run)
+    plan, timeline = Plan(run.plan), collected.timeline
+    numbers = sorted({plan.point(record.index) for record in records})
+    assert len(timeline.start_s) == len(numbers)
+    assert not any(timeline.is_gap)
+    for place, number in enumerate(numbers):
+        members = [one for one in records if plan.point(one.index) == number]
+        for key in KEYS:
+            figures, singles = point_of(members, key, WANTED[key])
+            series = timeline.operations[key]
+            for name, value in figures.items():
+                assert getattr(series, name)[place] == value, (name, place)
+            for name, envelope in series.envelopes.items():
+                known = [v for one in singles if (v := one[name]) is not None]
+                assert envelope.low[place] == min(known, default=None)
+                assert envelope.high[place] == max(known, default=None)
+    spread = {"throughput_per_s", "errors_per_s", "p50_us", "p99_us"}
+    envelopes = timeline.operations[KEYS[0]].envelopes.keys()
+    assert envelopes == (spread if plan.intervals_per_point > 1 else set())
+
+
+def test_a_run_collected_in_parts_is_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = _records(4)
+    with Store.open(tmp_path / "results.sqlite") as store:
+        run = _filled(store, records)
+        whole, in_parts = _collect(store, run), _collect(store, run, processes=3)
+    expected = by_record(records, WANTED, **LIMITS, fragment_ns=NS_PER_S / 10)
+    _check_totals(in_parts, expected)
+    assert in_parts.timeline == whole.timeline
+    assert in_parts.complete == whole.complete
+    assert in_parts.streams.keys() == whole.streams.keys()
+    for name, agent in in_parts.agents.items():
+        other = whole.agents[name]
+        assert agent.workers == other.workers
+        assert agent.seen == other.seen
+        assert agent.final_index == other.final_index == len(SCENARIO.boundaries_ns)
+        assert agent.clock_steps_ns == other.clock_steps_ns
+        assert agent.cpu_utilisation_ns == pytest.approx(other.cpu_utilisation_ns)
+
+
+def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 6)
+    plan, indexes = Plan(run_record(SCENARIO).plan), list(range(21))
+    for wanted in range(1, 9):
+        chunks = parts._chunks(indexes, plan, wanted)
+        assert [index for chunk in chunks for index in chunk] == indexes
+        assert len(chunks) <= wanted
+        for before, after in pairwise(chunks):
+            assert plan.point(before[-1]) != plan.point(after[0])
+    assert parts._chunks([], plan, 2) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 400), min_size=1, max_size=12),
+    seed=st.integers(0, 99),
+)
+def test_a_block_is_its_histograms(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    packed = [
+        Histogram.of_values(rng.lognormal(14, 2, size).astype(int)).packed()
+        for size in sizes
+    ]
+    histogram = Histogram()
+    histogram.add_block(block_of(packed))
+    assert histogram.packed() == Histogram.merge(packed).packed()
+    assert block_of(packed).owners().tolist() == [
+        number
+        for number, one in enumerate(packed)
+        for _ in range(np.count_nonzero(Histogram.from_packed(one).counts))
+    ]
+
+
+@pytest.mark.parametrize("place", [0, 1, 4])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda packed: packed[:-1],
+        lambda packed: packed + b"\0",
+        lambda packed: b"SLH2" + packed[4:],
+        lambda packed: b"",
+        lambda packed: packed[:8] + b"\x01" + packed[9:],
+        lambda packed: packed[:48] + b"\xff\xff" + packed[50:],
+    ],
+    ids=["cut", "too long", "magic", "empty", "total", "index"],
+)
+def test_one_damaged_histogram_of_a_block_is_found(place: int, damage: Any) -> None:
+    good = Histogram.of_values([1000, 5000, 70_000]).packed()
+    packed = [good] * 5
+    packed[place] = damage(good)
+    with pytest.raises(StoreError, match="packed histogram"):
+        block_of(packed)
