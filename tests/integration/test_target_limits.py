@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The allow-list holds: what it does not name sees no connection, whatever a name means
+later and wherever a server refers to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ldap
+import pytest
+
+from ldapslam.agent.addresses import Place
+from ldapslam.agent.ldap_access import LdapAccess, connect
+from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.preflight import Probe, preflight
+from ldapslam.agent.target_rules import parse_rules
+from ldapslam.jobs.errors import BindRejected, TargetUnreachable
+from support.fake_ldap import (
+    SEARCH_REFERENCE,
+    SEARCH_REQUEST,
+    AfterSome,
+    Behaviour,
+    FakeLdap,
+    Peer,
+    Request,
+    answer,
+    ldap_result,
+    message,
+    reset,
+    tlv,
+)
+from support.fleet import FleetOfProcesses
+
+#: Of no host anywhere (RFC 2606): whoever looks it up finds nothing.
+NAME = "ds.example.invalid"
+REFERRAL = 10
+_RESPONSE = {0x60: 0x61, SEARCH_REQUEST: 0x65}
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[FakeLdap]:
+    """Another directory on this host, which nothing may connect to."""
+    with FakeLdap(answer) as server:
+        yield server
+        assert server.connections == 0
+
+
+def referring_to(port: int, *, references: bool = True) -> Behaviour:
+    """Answers everything with references and a referral to that port."""
+    uri = f"ldap://127.0.0.1:{port}/dc=example,dc=com".encode()
+
+    def refer(peer: Peer, request: Request) -> bool:
+        parts = b""
+        if references and request.tag == SEARCH_REQUEST:
+            parts += message(request.message_id, SEARCH_REFERENCE, tlv(0x04, uri))
+        referral = tlv(0xA3, tlv(0x04, uri))
+        tag = _RESPONSE.get(request.tag, request.tag + 2)
+        parts += message(request.message_id, tag, ldap_result(REFERRAL) + referral)
+        return peer.send(parts)
+
+    return refer
+
+
+def access(**changes: Any) -> LdapAccess:
+    values: dict[str, Any] = {
+        "start_tls": False,
+        "ca_file": None,
+        "cert_file": None,
+        "key_file": None,
+        "verify": True,
+        "bind_dn": "cn=admin",
+        "bind_password": b"secret",
+        "mechanism": None,
+        "authcid": None,
+        "authzid": None,
+        "connect_timeout_ns": 5_000_000_000,
+    }
+    return LdapAccess(**{**values, **changes})
+
+
+# -- python-ldap -----------------------------------------------------------------------
+
+
+def test_python_ldap_goes_where_it_was_resolved_and_does_not_look_the_name_up() -> None:
+    with FakeLdap(answer) as server:
+        uri = f"ldap://{NAME}:{server.port}"
+        places = {uri: f"127.0.0.2/1 127.0.0.1/{server.port}"}
+        connection = connect(uri, access(addresses=places))
+        assert connection.search_ext_s("dc=a", ldap.SCOPE_BASE, "(cn=*)") is not None
+        connection.unbind_s()
+        assert server.connections == 1
+        with pytest.raises(TargetUnreachable, match=r"connect to 127\.0\.0\.1 port 1:"):
+            connect(uri, access(addresses={uri: "127.0.0.1/1"}))
+
+
+def test_libldap_makes_no_second_connection_when_the_first_is_lost() -> None:
+    with FakeLdap(AfterSome(0, reset)) as server:
+        places = {server.uri: f"127.0.0.1/{server.port}"}
+        connection = connect(server.uri, access(addresses=places))
+        for _ in range(3):
+            with pytest.raises((ldap.SERVER_DOWN, ldap.CONNECT_ERROR)):
+                connection.search_ext_s("dc=a", ldap.SCOPE_BASE, "(cn=*)")
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("is_pinned", [True, False], ids=["address", "name"])
+def test_python_ldap_follows_neither_referrals_nor_references(
+    elsewhere: FakeLdap, is_pinned: bool
+) -> None:
+    with FakeLdap(referring_to(elsewhere.port)) as server:
+        where = f"127.0.0.1/{server.port}" if is_pinned else ""
+        connection = connect(server.uri, access(addresses={server.uri: where}))
+        with pytest.raises(ldap.REFERRAL):
+            connection.search_ext_s("dc=a", ldap.SCOPE_SUBTREE, "(cn=*)")
+        with pytest.raises(ldap.REFERRAL):
+            connection.modify_s("dc=a", [(ldap.MOD_REPLACE, "cn", [b"x"])])
+        connection.unbind_s()
+
+
+def test_a_bind_that_is_referred_elsewhere_is_rejected(elsewhere: FakeLdap) -> None:
+    refer = referring_to(elsewhere.port)
+    with FakeLdap(answer, on_bind=refer) as server:
+        with pytest.raises(BindRejected) as caught:
+            connect(server.uri, access())
+        assert caught.value.result_code == REFERRAL
+        with pytest.raises(BindRejected):
+            preflight(Probe(server.uri))
+
+
+def test_the_questions_before_a_run_follow_no_referral(elsewhere: FakeLdap) -> None:
+    with FakeLdap(referring_to(elsewhere.port)) as server:
+        facts = preflight(Probe(server.uri))
+    assert facts["control_operations"] == {"bind": 1, "search": 1, "unbind": 1}
+    assert "naming_contexts" not in facts
+
+
+def test_the_questions_before_a_run_go_to_the_address_that_was_checked() -> None:
+    with FakeLdap(answer) as server:
+        uri = f"ldap://{NAME}:{server.port}"
+        place = Place(uri, ("127.0.0.1",), server.port, is_name_safe=False)
+        assert preflight(Probe(uri), place)["addresses"] == ["127.0.0.1"]
+
+
+# -- runs of a fleet -------------------------------------------------------------------
+
+TESTS = Path(__file__).resolve().parents[1]
+SEARCH = {"search": {"base": "dc=example,dc=com", "filter": "(uid=user.[0-9])"}}
+STREAMS: dict[str, dict[str, Any]] = {
+    "engine": {"operations": [SEARCH]},
+    "python": {
+        "type": "python",
+        "options": {
+            "class": "support.python_jobs:Lookups",
+            "operations": ["find", "miss"],
+            "options": {"base": "dc=example,dc=com"},
+        },
+    },
+    "process": {
+        "type": "burst",
+        "options": {"client": "process", "base": "dc=example,dc=com"},
+    },
+}
+
+
+def job(uri: str, stream: dict[str, Any] | None = None, **fields: Any) -> str:
+    load = {"closed": {"clients": 2, "think_time": "20ms"}}
+    one = {"name": "one", "target": "s", "load": load}
+    return json.dumps(
+        {
+            "job": "limits",
+            "targets": {"s": uri},
+            "run": {"duration": "1s", "interval": "200ms", "drain": "1s"},
+            "streams": [{**one, **(stream or STREAMS["engine"])}],
+            **fields,
+        }
+    )
+
+
+def limits(*rules: str, **others: Any) -> str:
+    return AgentLimits(targets=parse_rules(rules), **others).to_json()
+
+
+@pytest.mark.parametrize("kind", list(STREAMS))
+def test_a_load_follows_neither_referrals_nor_references(
+    fleet: FleetOfProcesses,
+    elsewhere: FakeLdap,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    if kind == "process" and shutil.which("ldapsearch") is None:
+        pytest.skip("ldapsearch is not installed")
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    with FakeLdap(referring_to(elsewhere.port)) as server:
+        fleet.start_coordinator()
+        fleet.start_agent("a", limits=limits(f"127.0.0.1:{server.port}"))
+        fleet.wait_for_agents("a")
+        run_id = fleet.submit(job(server.uri, STREAMS[kind]))
+        fleet.wait_for(run_id, "finished")
+        assert len(server.requests) > 5
+    with fleet.opened_store() as store:
+        codes = {
+            code
+            for record in store.intervals(run_id)
+            for row in record.operations
+            for code in row.result_codes
+        }
+    assert codes == {REFERRAL}
+
+
+def refused(fleet: FleetOfProcesses, text: str, **settings: Any) -> Any:
+    """The failure of a run that the agent refuses, as an operator sees it."""
+    fleet.start_coordinator()
+    fleet.start_agent("a", **settings)
+    fleet.wait_for_agents("a")
+    status = fleet.wait_for(fleet.submit(text), "failed")
+    return status.failure
+
+
+def test_a_target_that_is_not_allowed_is_not_connected_to(
+    fleet: FleetOfProcesses,
+    elsewhere: FakeLdap,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        other = f"127.0.0.1:{listener.getsockname()[1]}"
+    failure = refused(fleet, job(elsewhere.uri), limits=limits(other))
+    assert failure.error_class == "TargetNotAllowed"
+    assert f"it is at 127.0.0.1; allowed are {other}" in failure.message
+    assert "--allow-target" in failure.values_json
+    # what it is not allowed to load is refused as well where it is one of several
+    with FakeLdap(answer) as server:
+        both = json.loads(job(server.uri))
+        both["targets"]["s"] = [server.uri, elsewhere.uri]
+        fleet.end("a")
+        rule = f"127.0.0.1:{server.port}"
+        fleet.start_agent("a", limits=limits(rule))
+        fleet.wait_for_agents("a")
+        status = fleet.wait_for(fleet.submit(json.dumps(both)), "failed")
+        assert status.failure.error_class == "TargetNotAllowed"
+        assert server.connections == 0
+
+
+def test_without_a_rule_an_agent_loads_its_own_host_alone(
+    fleet: FleetOfProcesses,
+) -> None:
+    failure = refused(fleet, job("ldap://192.0.2.1"), limits="")
+    assert failure.error_class == "TargetNotAllowed"
+    assert "allowed are loopback ldapi" in failure.message
+    with FakeLdap(answer) as server:
+        fleet.wait_for(fleet.submit(job(server.uri)), "finished")
+        assert server.connections > 0
+
+
+BEYOND: dict[str, dict[str, Any]] = {
+    "max-connections": {"max_connections": 1},
+    "max-rate": {"max_rate_per_s": 10.0},
+    "max-duration": {"max_duration_ns": 900_000_000},
+}
+
+
+def test_a_share_beyond_the_limits_is_refused_before_any_connection(
+    fleet: FleetOfProcesses, elsewhere: FakeLdap
+) -> None:
+    fleet.start_coordinator()
+    for setting, allowed in BEYOND.items():
+        fleet.start_agent(setting, limits=limits(**allowed))
+    # two runs at a time: an equal part for each
+    fleet.start_agent("halved", limits=limits(max_connections=3), max_runs=2)
+    fleet.wait_for_agents(*BEYOND, "halved")
+    for agent in (*BEYOND, "halved"):
+        run_id = fleet.submit(job(elsewhere.uri, agents={"names": [agent]}))
+        failure = fleet.wait_for(run_id, "failed").failure
+        assert failure.error_class == "AgentLimitExceeded"
+        setting = agent if agent in BEYOND else "max-connections"
+        assert f"raise `{setting}`" in json.loads(failure.values_json)["hint"]
+
+
+def test_an_engine_keeps_to_the_cpus_that_it_may_use(
+    fleet: FleetOfProcesses,
+) -> None:
+    with FakeLdap(answer) as server:
+        fleet.start_coordinator()
+        fleet.start_agent("a", limits=limits(max_cpu_share=0.01))
+        fleet.wait_for_agents("a")
+        text = json.loads(job(server.uri))
+        text["run"]["duration"] = "3s"
+        run_id = fleet.submit(json.dumps(text))
+        fleet.wait_for_load(run_id)
+        (pid,) = fleet.engine_pids("a")
+        allowed = [
+            line.split()[1]
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+            if line.startswith("Cpus_allowed_list:")
+        ]
+        fleet.wait_for(run_id, "finished")
+    assert len(allowed) == 1
+    assert allowed[0].isdigit()  # one CPU, not a range
+
+
+def test_limits_and_load_of_agents_are_known_to_the_coordinator(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start_coordinator()
+    for name in ("a", "b"):
+        fleet.start_agent(
+            name, limits=limits("10.0.0.0/8", max_connections=7), max_runs=2
+        )
+    fleet.wait_for_agents("a", "b")
+    fleet.wait_until(
+        lambda: all(one.HasField("load") for one in fleet.agents().values()), "loads"
+    )
+    agents = fleet.agents()
+    said = json.loads(agents["a"].limits_json)
+    assert said == {"targets": ["10.0.0.0/8"], "max_connections": 7, "max_runs": 2}
+    load = agents["a"].load
+    assert 0 <= load.cpu_utilisation <= 1
+    assert load.memory_available_bytes > 1 << 20
+    assert load.spool_free_bytes > 0
+    assert load.spool_reports == load.spool_bytes == 0

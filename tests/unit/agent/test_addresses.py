@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a plan's servers are: resolved once, checked, and used as resolved."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+import pytest
+
+from ldapslam.agent.addresses import reach, with_places
+from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.target_rules import parse_rules
+from ldapslam.jobs.errors import TargetNotAllowed, TargetUnreachable
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import AgentPlan, agent_plan
+
+NAMES = {
+    "ds1.example.com": ["10.1.0.1"],
+    "both.example.com": ["10.1.0.2", "203.0.113.9"],
+    "else.example.com": ["203.0.113.9"],
+    "localhost": ["::1", "127.0.0.1"],
+    "127.1": ["127.0.0.1"],
+}
+
+
+class Resolver:
+    """Knows NAMES, and how often it was asked for each."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, host: str, port: int) -> list[str]:
+        self.asked.append(host)
+        if host[0].isdigit() or ":" in host:
+            return NAMES.get(host, [host])
+        if host not in NAMES:
+            raise socket.gaierror(-2, "Name or service not known")
+        return NAMES[host]
+
+
+_SEARCHES = (
+    "load: {closed: {clients: 1}}\n"
+    '    operations: [{search: {base: "dc=example,dc=com"}}]'
+)
+
+
+def plan_of(*uris: str, tls: str = "{}", rest: str = "") -> AgentPlan:
+    listed = ", ".join(f'"{uri}"' for uri in uris)
+    text = f"""\
+job: places
+targets: {{s: [{listed}]}}
+tls: {tls}
+run: {{duration: 1s}}
+agents: {{count: 1}}
+streams:
+  - name: one
+    target: s
+    {rest or _SEARCHES}
+"""
+    return agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)
+
+
+def placed(plan: AgentPlan, *rules: str) -> tuple[AgentPlan, Resolver]:
+    resolver = Resolver()
+    limits = AgentLimits(targets=parse_rules(rules))
+    found, _ = with_places(plan, limits, "a1", resolver)
+    return found, resolver
+
+
+@pytest.mark.parametrize(
+    ("uri", "rules", "expected"),
+    [
+        ("ldap://ds1.example.com", ["10.1.0.0/16"], "10.1.0.1/389"),
+        ("ldaps://ds1.example.com", ["10.1.0.0/16:636"], "10.1.0.1/636"),
+        ("ldap://ds1.example.com:1389", ["ds1.example.com"], "10.1.0.1/1389"),
+        # of several addresses those that are allowed
+        ("ldap://both.example.com", ["10.1.0.0/16"], "10.1.0.2/389"),
+        # the name is allowed: all that it stands for
+        (
+            "ldap://both.example.com",
+            ["both.example.com"],
+            "10.1.0.2/389 203.0.113.9/389",
+        ),
+        ("ldap://localhost:389", [], "::1/389 127.0.0.1/389"),
+        ("ldap://127.1", [], "127.0.0.1/389"),
+        ("ldap://[::1]:1389", [], "::1/1389"),
+        ("ldapi:///", [], ""),
+        ("ldapi://%2Frun%2Fslapd", ["ldapi:/run/slapd"], ""),
+        ("ldap://else.example.com", ["any"], "203.0.113.9/389"),
+    ],
+)
+def test_what_is_allowed_is_where_it_was_found(
+    uri: str, rules: list[str], expected: str
+) -> None:
+    plan, _ = placed(plan_of(uri), *rules)
+    assert plan.streams[0].addresses == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("uri", "rules"),
+    [
+        ("ldap://else.example.com", []),
+        ("ldap://else.example.com", ["10.1.0.0/16"]),
+        ("ldap://ds1.example.com", ["10.1.0.0/16:636"]),
+        ("ldap://ds1.example.com", ["loopback"]),
+        ("ldap://203.0.113.9", ["10.0.0.0/8", "ds1.example.com"]),
+        ("ldap://[::ffff:203.0.113.9]", ["10.0.0.0/8"]),
+        ("ldap://0.0.0.0", []),
+        ("ldapi:///", ["loopback"]),
+        ("ldapi://%2Ftmp%2Fother", ["ldapi:/run/slapd"]),
+    ],
+)
+def test_what_is_not_allowed_is_refused_with_the_remedy(
+    uri: str, rules: list[str]
+) -> None:
+    with pytest.raises(TargetNotAllowed) as caught:
+        placed(plan_of(uri), *rules)
+    assert repr(uri) in str(caught.value)
+    assert "--allow-target" in str(caught.value.hint)
+    assert caught.value.exit_code == 6
+
+
+def test_one_server_that_is_not_allowed_refuses_the_plan() -> None:
+    plan = plan_of("ldap://ds1.example.com", "ldap://else.example.com")
+    with pytest.raises(TargetNotAllowed, match="else"):
+        placed(plan, "10.0.0.0/8")
+
+
+def test_a_name_is_resolved_once_however_many_streams_use_it() -> None:
+    plan = plan_of("ldap://ds1.example.com", "ldap://localhost")
+    plan = replace(plan, streams=(plan.streams[0], plan.streams[0]))
+    found, resolver = placed(plan, "any")
+    assert sorted(resolver.asked) == ["ds1.example.com", "localhost"]
+    assert found.streams[0].addresses == found.streams[1].addresses
+    assert len(found.streams[0].addresses) == 2
+
+
+def test_a_name_that_does_not_resolve_is_a_target_that_is_not_there() -> None:
+    with pytest.raises(TargetUnreachable, match="does not resolve"):
+        placed(plan_of("ldap://no.example.com"), "any")
+
+
+WAIT = "type: wait_for_directory\n    options: {limit: 5s}"
+
+
+def test_a_server_that_is_waited_for_may_not_resolve_yet_if_its_name_is_allowed() -> (
+    None
+):
+    plan = plan_of("ldap://no.example.com", rest=WAIT)
+    found, _ = placed(plan, "no.example.com")
+    assert found.streams[0].addresses == ("",)
+    with pytest.raises(TargetUnreachable, match="does not resolve"):
+        placed(plan, "10.0.0.0/8")
+
+
+@pytest.mark.parametrize(
+    ("uri", "tls", "rule", "is_allowed"),
+    [
+        # libldap resolves again for ldaps: the certificate, or the operator, vouches
+        ("ldaps://ds1.example.com", "{verify: true}", "10.0.0.0/8", True),
+        ("ldaps://ds1.example.com", "{verify: false}", "10.0.0.0/8", False),
+        ("ldaps://ds1.example.com", "{verify: false}", "ds1.example.com", True),
+        ("ldaps://ds1.example.com", "{verify: false}", "any", True),
+        ("ldaps://10.1.0.1", "{verify: false}", "10.0.0.0/8", True),
+        (
+            "ldap://ds1.example.com",
+            "{verify: false, start_tls: true}",
+            "10.0.0.0/8",
+            True,
+        ),
+    ],
+)
+def test_a_name_that_is_resolved_again_needs_somebody_to_vouch_for_it(
+    uri: str, tls: str, rule: str, is_allowed: bool
+) -> None:
+    plan = plan_of(uri, tls=tls)
+    if is_allowed:
+        assert placed(plan, rule)[0].streams[0].addresses[0].startswith("10.1.0.1/")
+    else:
+        with pytest.raises(TargetNotAllowed, match="verify: false"):
+            placed(plan, rule)
+
+
+def test_numeric_hosts_need_no_name() -> None:
+    assert reach("ldap://127.0.0.1:1389").text == "127.0.0.1/1389"
+    assert reach("ldap://127.0.0.1:1389").is_name_safe

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent's limits: what a share of a run asks for, and what its operator allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ldapslam.agent.limits import (
+    AgentLimits,
+    Share,
+    check_share,
+    describe_limits,
+    share_of,
+)
+from ldapslam.agent.target_rules import parse_rules
+from ldapslam.jobs.errors import AgentLimitExceeded
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import agent_plan
+
+S = 1_000_000_000
+
+JOB = """\
+job: limits
+targets: {{s: "ldap://127.0.0.1:1389"}}
+run: {{duration: 60s, ramp_up: 10s}}
+agents: {{count: 1}}
+streams:
+  - name: one
+    target: s
+    load: {load}
+    operations: {operations}
+"""
+SEARCH = '[{search: {base: "dc=example,dc=com"}}]'
+# a session of three requests, with a pause before the last one
+SESSION = (
+    '[{sequence: [{search: {base: "dc=a"}, name: x}, {search: {base: "dc=b"}, name: y},'
+    ' {think: 500ms}, {search: {base: "dc=c"}, name: z}]}]'
+)
+
+
+def share(
+    load: str, operations: str = SEARCH, *, agents: int = 1, index: int = 0
+) -> Share:
+    text = JOB.format(load=load, operations=operations)
+    job = load_job_text(text, file="job", base=None)
+    return share_of(agent_plan(job, index, agents, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("load", "operations", "agents", "rate"),
+    [
+        ("{open: {rate: 600/s, connections: 4}}", SEARCH, 1, 600),
+        # 4 connections over 2 agents: half of the arrivals
+        ("{open: {rate: 600/s, connections: 4}}", SEARCH, 2, 300),
+        # 3 over 2: the first has two of three
+        ("{open: {rate: 600/s, connections: 3}}", SEARCH, 2, 400),
+        ("{open: {rate: 100/s, connections: 4}}", SESSION, 1, 300),
+        (
+            "{open: {stages: [{rate: 10/s, for: 30s}, {ramp_to: 90/s, for: 30s}]}}",
+            SEARCH,
+            1,
+            90,
+        ),
+        # 5 clients, each at most one request in 10 ms
+        ("{closed: {clients: 5, think_time: 10ms}}", SEARCH, 1, 500),
+        # 2 sessions of 3 requests, each at least 500 ms + 1 s long
+        ("{closed: {clients: 2, think_time: 1s}}", SESSION, 1, 4),
+        ("{closed: {clients: 2}}", SESSION, 1, 12),
+    ],
+)
+def test_the_peak_of_what_is_due(
+    load: str, operations: str, agents: int, rate: float
+) -> None:
+    assert share(load, operations, agents=agents).peak_rate_per_s == pytest.approx(rate)
+
+
+def test_nothing_bounds_a_closed_loop_without_a_pause() -> None:
+    found = share("{closed: {clients: 2}}")
+    assert found.peak_rate_per_s is None
+    assert found.unbounded == ("one",)
+
+
+def test_a_share_counts_its_own_connections_and_the_plans_length() -> None:
+    found = share("{closed: {clients: 5}}", agents=2, index=1)
+    assert found.connections == 2
+    assert found.duration_ns == 70 * S
+
+
+def refusal(limits: dict[str, Any], **of_share: Any) -> AgentLimitExceeded | None:
+    asked: dict[str, Any] = {
+        "connections": 10,
+        "peak_rate_per_s": 100.0,
+        "unbounded": (),
+        "duration_ns": 60 * S,
+    }
+    try:
+        check_share(Share(**{**asked, **of_share}), AgentLimits(**limits), "a1")
+    except AgentLimitExceeded as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        ({}, None),
+        ({"max_connections": 10}, None),
+        ({"max_connections": 9}, "max-connections"),
+        # an equal part of 20 for each of two runs is 10; of 19, 9
+        ({"max_connections": 20, "max_runs": 2}, None),
+        ({"max_connections": 19, "max_runs": 2}, "max-connections"),
+        ({"max_rate_per_s": 100.0}, None),
+        ({"max_rate_per_s": 99.9}, "max-rate"),
+        ({"max_rate_per_s": 199.0, "max_runs": 2}, "max-rate"),
+        ({"max_duration_ns": 60 * S}, None),
+        ({"max_duration_ns": 60 * S - 1}, "max-duration"),
+    ],
+)
+def test_what_is_more_than_allowed_is_refused(
+    limits: dict[str, Any], setting: str | None
+) -> None:
+    error = refusal(limits)
+    assert (error.setting if error else None) == setting
+    if error is not None:
+        assert "'a1'" in str(error)
+        assert str(setting) in str(error.hint)
+
+
+def test_a_limited_rate_refuses_what_has_no_bound() -> None:
+    error = refusal({"max_rate_per_s": 1e6}, peak_rate_per_s=None, unbounded=("one",))
+    assert error is not None
+    assert "one" in str(error)
+    assert "think time" in str(error.hint)
+    assert refusal({}, peak_rate_per_s=None, unbounded=("one",)) is None
+
+
+@pytest.mark.parametrize(
+    ("share_of_cpus", "usable", "expected"),
+    [
+        (None, [0, 1, 2, 3], [0, 1, 2, 3]),
+        (1.0, [0, 1, 2, 3], [0, 1, 2, 3]),
+        (0.5, [0, 1, 2, 3], [2, 3]),
+        # whole ones: 0.74 of four are two
+        (0.74, [0, 1, 2, 3], [2, 3]),
+        (0.01, [0, 1], [1]),
+        (0.5, [7], [7]),
+    ],
+)
+def test_cpus(
+    share_of_cpus: float | None, usable: list[int], expected: list[int]
+) -> None:
+    assert AgentLimits(max_cpu_share=share_of_cpus).cpus(usable) == expected
+
+
+def test_limits_survive_the_way_to_the_engines_process() -> None:
+    limits = AgentLimits(
+        targets=parse_rules(["10.0.0.0/8:389", "ds1.example.com"]),
+        max_connections=5,
+        max_rate_per_s=1.5,
+        max_duration_ns=S,
+        max_cpu_share=0.5,
+        marker_rdn="cn=ok",
+        spool_quota_bytes=1 << 30,
+        max_runs=3,
+    )
+    assert AgentLimits.from_json(limits.to_json()) == limits
+    # a message without limits is one of the defaults, which are the strictest
+    assert AgentLimits.from_json("") == AgentLimits()
+
+
+def test_limits_are_described_whatever_an_agent_says_of_them() -> None:
+    limits = AgentLimits(max_connections=500, max_rate_per_s=2000.0, max_cpu_share=0.25)
+    assert describe_limits(limits.document()) == [
+        "loopback ldapi",
+        "500 connections",
+        "2000/s",
+        "25% of the CPUs",
+    ]
+    assert describe_limits({"targets": 5, "max_connections": "many", "x": 1}) == []
