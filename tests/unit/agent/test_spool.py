@@ -11,7 +11,7 @@ import pytest
 
 from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import ConfigError
-from ldapslam.proto.agent_pb2 import IntervalReport, SpoolEntry
+from ldapslam.proto.agent_pb2 import IntervalReport, ProgressReport, SpoolEntry
 
 
 def entry(sequence: int) -> SpoolEntry:
@@ -138,3 +138,73 @@ def test_reports_are_for_their_owner_only(tmp_path: Path) -> None:
         spool.append(entry(0))
         modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {0o600}
+
+
+def filled(sequence: int, size: int) -> SpoolEntry:
+    """A report of about `size` bytes."""
+    report = IntervalReport(run_id="r", agent="a" * size, sequence=sequence)
+    return SpoolEntry(interval=report)
+
+
+def test_a_quota_bounds_what_intervals_take_and_is_named(tmp_path: Path) -> None:
+    with Spool(tmp_path, quota_bytes=2500) as spool:
+        assert spool.append(filled(0, 1000))
+        assert spool.append(filled(1, 1000))
+        assert 2000 < spool.size_bytes < 2500
+        assert not spool.append(filled(2, 1000))
+        assert "quota of 2.44 KiB" in spool.trouble
+        assert str(tmp_path) in spool.trouble
+        # how the run ended is told even so
+        ended = SpoolEntry(progress=ProgressReport(run_id="r", agent="a" * 1000))
+        assert spool.append(ended)
+        assert len(spool) == 4
+
+
+def test_what_is_in_memory_only_is_written_when_there_is_room(tmp_path: Path) -> None:
+    with Spool(tmp_path, quota_bytes=1500) as spool:
+        assert spool.append(filled(0, 1000))
+        assert not spool.append(filled(1, 1000))
+        number, _ = spool.first() or (0, None)
+        spool.remove(number)
+    # a new agent on the folder finds it
+    with Spool(tmp_path) as spool:
+        assert sequences(spool) == [1]
+
+
+def test_half_a_report_does_not_take_the_room_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Spool(tmp_path) as spool:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            assert not spool.append(entry(0))
+        assert "No space left on device" in spool.trouble
+        assert list(tmp_path.glob("*.new")) == []
+        assert spool.append(entry(1))
+        assert sequences(spool) == [0, 1]
+        assert spool.size_bytes == 0
+
+
+def test_of_rejected_reports_the_last_ones_are_kept(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spool:
+        for sequence in range(105):
+            spool.append(entry(sequence))
+        while first := spool.first():
+            spool.reject(first[0])
+    kept = sorted(path.name for path in (tmp_path / "rejected").iterdir())
+    assert len(kept) == 100
+    assert kept[-1] == "000000000105.report"
+
+
+def test_a_full_disk_at_the_start_is_an_error_that_names_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
+        Spool(tmp_path)
