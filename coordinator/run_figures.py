@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.results.records import FINAL_STATES, RunRecord
 
@@ -24,7 +25,7 @@ MAX_STREAMS = 500
 
 @dataclass(slots=True)
 class StreamFigures:
-    """One stream of a run: of the last interval, and since the run's start."""
+    """One stream of a run: of the last planned interval, and since the run's start."""
 
     last: pb.StreamFigures
     completed: int = 0
@@ -71,10 +72,14 @@ class Watchlist:
         run = self._runs.get(run_id)
         if run is None:
             return
-        run.interval = figures
+        # a drain is as long as it happens to be: its rates mean nothing
+        is_drain = figures.phase == DRAIN and run.interval is not None
+        if not is_drain:
+            run.interval = figures
         for row in figures.streams:
             stream = run.streams.setdefault(row.stream, StreamFigures(row))
-            stream.last = row
+            if not is_drain:
+                stream.last = row
             stream.completed += row.completed
             stream.errors += row.errors
             stream.dropped += row.dropped

@@ -46,6 +46,21 @@ def test_totals_add_up_over_intervals_and_gauges_are_those_of_the_last() -> None
     assert (stream.completed, stream.errors, stream.dropped) == (300, 6, 3)
 
 
+def test_rates_of_a_drain_are_not_shown_and_its_requests_are_counted() -> None:
+    runs, _ = watchlist()
+    runs.run_changed(status("r1", "running"))
+    runs.interval_measured("r1", figures(4, "readers"))
+    drain = figures(5, "readers")
+    drain.phase = "drain"
+    drain.streams[0].throughput_per_s = 160_000
+    runs.interval_measured("r1", drain)
+    [run] = runs.shown()
+    assert run.interval is not None
+    assert run.interval.index == 4
+    assert run.streams["readers"].last.throughput_per_s == 0
+    assert run.streams["readers"].completed == 200
+
+
 def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
     runs, _ = watchlist()
     runs.run_changed(status("r1", "queued"))

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts by a process of its own, and what happens when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ldapslam.cli.judge import COMMAND, JudgeProcess
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import summarise
+from support.store import RUN_ID, Scenario, fill, run_record
+
+
+def stored(folder: Path, scenario: Scenario) -> str:
+    path = folder / "results.sqlite"
+    with Store.open(path) as store:
+        fill(store, scenario)
+    return str(path)
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+def judged(
+    url: str, run_id: str = RUN_ID, command: Sequence[str] = COMMAND, **more: float
+) -> tuple[str | None, tuple[str, ...]]:
+    async def ask() -> tuple[str | None, tuple[str, ...]]:
+        judge = JudgeProcess(url, command=command, **more)
+        return await judge(run_id), judge.reasons(run_id)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("scenario", "verdict"),
+    [
+        (Scenario(thresholds=()), "PASS"),
+        (Scenario(thresholds=("readers.search.response_time.p99 < 1us",)), "FAIL"),
+        (Scenario(lost=frozenset({("load2", 5)})), "INVALID"),
+        (Scenario(run={"state": "cancelled"}), "INVALID"),
+    ],
+    ids=["pass", "fail", "gap", "cancelled"],
+)
+def test_the_verdict_is_that_of_the_report(
+    tmp_path: Path, scenario: Scenario, verdict: str
+) -> None:
+    url = stored(tmp_path, scenario)
+    with Store.open(url, read_only=True) as store:
+        summary = summarise(store, RUN_ID)
+    assert summary.verdict == verdict
+    assert judged(url) == (verdict, summary.reasons)
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_a_run_that_never_began_has_no_verdict(
+    tmp_path: Path, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        store.create_run(
+            run_record(Scenario(run={"state": state, "t0_utc": None, "verdict": None}))
+        )
+    assert judged(str(path)) == (None, ())
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "ended with -9"),
+        ("raise SystemExit(1)", "ended with 1"),
+        ("print('nonsense')", "Expecting value"),
+        ("print('[1]')", "gave no answer"),
+        ('print(\'{"verdict": "GOOD"}\')', "verdict 'GOOD'"),
+        ('print(\'{"why": "no such run"}\')', "no such run"),
+    ],
+)
+def test_a_judge_that_fails_leaves_the_run_without_a_verdict(
+    text: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert judged("x", command=program(text)) == (None, ())
+    assert said in caplog.text
+    assert RUN_ID in caplog.text
+
+
+def test_a_judge_that_cannot_be_started_leaves_the_run_without_a_verdict() -> None:
+    assert judged("x", command=["/nonexistent/program"]) == (None, ())
+
+
+@pytest.mark.parametrize("run_id", ["nosuch", ""])
+def test_a_run_or_store_that_is_not_there_is_no_verdict(
+    tmp_path: Path, run_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = stored(tmp_path, Scenario(measure_s=2))
+    assert judged(url, run_id)[0] is None
+    assert "no run" in caplog.text
+    assert judged(str(tmp_path / "nosuch.sqlite"))[0] is None
+
+
+def test_a_judge_that_hangs_is_ended_at_its_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pid = tmp_path / "pid"
+    hanging = program(
+        f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)"
+    )
+    began_s = time.monotonic()
+    assert judged("x", command=hanging, limit_s=1.0)[0] is None
+    assert time.monotonic() - began_s < 10
+    assert "not done within 1 s" in caplog.text
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_one_run_is_judged_at_a_time(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    slow = program(
+        "import sys, time\n"
+        f"log = open({str(log)!r}, 'a', buffering=1)\n"
+        "log.write('begin\\n'); time.sleep(0.2); log.write('end\\n')\n"
+        'sys.stdout.write(\'{"verdict": "PASS"}\')'
+    )
+
+    async def ask() -> list[str | None]:
+        judge = JudgeProcess("x", command=slow)
+        return await asyncio.gather(*(judge(f"run-{number}") for number in range(3)))
+
+    assert asyncio.run(ask()) == ["PASS"] * 3
+    assert log.read_text().split() == ["begin", "end"] * 3
+
+
+def test_a_judge_gives_way_and_has_no_store_in_its_arguments(tmp_path: Path) -> None:
+    """Others see niceness and arguments of a process; a URL may hold a password."""
+    assert "x" not in COMMAND
+    seen = tmp_path / "seen"
+    spying = program(
+        "import os, sys\n"
+        "sys.argv = ['judge']\n"
+        "import ldapslam.cli.judge as judge\n"
+        "def look(store, run_id):\n"
+        f"    open({str(seen)!r}, 'w').write(f'{{os.nice(0)}} {{store}}')\n"
+        "    return {'verdict': 'PASS', 'reasons': []}\n"
+        "judge.judge = look\n"
+        "judge.main()\n"
+    )
+    url = "postgresql://u:hunter2@db/x"
+    assert judged(url, command=spying)[0] == "PASS"
+    niceness, _, store = seen.read_text().partition(" ")
+    assert int(niceness) >= os.nice(0) + 10
+    assert store == url
+
+
+def test_the_judge_process_ends_when_whoever_asked_goes_away(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    hanging = program(
+        f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)"
+    )
+
+    async def ask_and_go() -> None:
+        asking = asyncio.create_task(JudgeProcess("x", command=hanging)(RUN_ID))
+        while not (pid.exists() and pid.read_text()):
+            await asyncio.sleep(0.02)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(ask_and_go())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
