@@ -47,6 +47,8 @@ from ldapslam.reports.totals import (
     WorkerTotals,
 )
 
+#: Of a window's rows, sums of smaller numbers fit 64 bits.
+_MOST_EXACT = 1 << 40
 NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
@@ -212,19 +214,20 @@ class _Collector:
         """The counters of an operation, measured ones or others."""
         reports, places = slots.reports, np.array(rows["report"], np.intp)
         by_agent = reports.agent[places]
-        _add_counters(totals.whole, rows)
+        counted = np.array([rows[name] for name in COUNTERS])
+        _add_counters(totals.whole, rows, counted)
         if measured:
-            _add_counters(totals.measured, rows)
+            _add_counters(totals.measured, rows, counted)
             for text, times in Counter(rows["result_codes"]).items():
                 for code, amount in json.loads(text).items():
                     totals.result_codes[int(code)] += amount * times
-            counted = np.array([rows[name] for name in COUNTERS])
             for code in np.unique(by_agent).tolist():
                 sums = counted[:, by_agent == code].sum(axis=1).tolist()
                 of_agent = self._agents[reports.agents[code]].measured
                 for name, amount in zip(COUNTERS, sums, strict=True):
                     of_agent[name] += amount
-        completed, succeeded = np.array(rows["completed"]), np.array(rows["succeeded"])
+        completed = counted[COUNTERS.index("completed")]
+        succeeded = counted[COUNTERS.index("succeeded")]
         slots.agents.completed += reports.sum(places, completed)
         within = reports.in_measure[places]
         totals.completed_in_measure += int(completed[within].sum())
@@ -336,9 +339,14 @@ def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
     agent.throttled_ns += columns["throttled_ns"][place] or 0
 
 
-def _add_counters(counters: Counter[str], rows: Columns) -> None:
-    for name in COUNTERS:
-        if number := sum(rows[name]):
+def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:
+    """`counted` is COUNTERS by row; where its sums could overflow, `rows` are added."""
+    is_exact = counted.size == 0 or counted.max() < _MOST_EXACT
+    sums = (
+        counted.sum(axis=1).tolist() if is_exact else [sum(rows[n]) for n in COUNTERS]
+    )
+    for name, number in zip(COUNTERS, sums, strict=True):
+        if number:
             counters[name] += number
 
 

@@ -111,7 +111,9 @@ class Times:
         if self.buckets.size and known.any():
             if self._ranks is None:
                 self._ranks = np.cumsum(self.counts, axis=1)
-            places = (self._ranks[known] < rank[known, np.newaxis]).sum(axis=1)
+            chosen = slice(None) if known.all() else known
+            below = self._ranks[chosen] < rank[chosen, np.newaxis]
+            places = np.count_nonzero(below, axis=1)
             middles = middles_ns()[self.buckets[places]]
             low, high = self.min_ns[known], self.max_ns[known]
             values[known] = np.minimum(np.maximum(middles, low), high)
@@ -201,7 +203,6 @@ class Response:
         """`reports`: which report each histogram is of. StoreError."""
         self._block: Block = block_of(packed)
         self._reports = reports
-        self._owners = self._block.owners()
         weights = self._block.counts.astype(np.float64)
         present = np.bincount(self._block.indexes, minlength=BUCKETS)
         self.buckets: Places = np.flatnonzero(present)
@@ -241,22 +242,26 @@ class Response:
             return
         group = groups[self._reports]
         count = int(group.max()) + 1
-        table = self._table(group, count, chosen[self._owners])
+        table = self._table(group, count, chosen)
         for number in range(count):
             headers = self._block.headers[chosen & (group == number)]
             if headers.size:
                 sums = Block(headers, _NO_INDEXES, _NO_COUNTS).sums()
                 histogram_of(number).add_counts(self.buckets, table[number], sums)
 
-    def _table(
-        self, rows: Places, count: int, of_bucket: Flags | slice = slice(None)
-    ) -> Floats:
-        """Values by row and bucket; `rows` has the row of each histogram."""
-        width = self.buckets.size
-        cells = rows[self._owners[of_bucket]] * width + self._column[of_bucket]
-        weights = self._weights[of_bucket]
+    def _table(self, rows: Places, count: int, chosen: Flags | None = None) -> Floats:
+        """Values by row and bucket, of the chosen histograms; `rows` has the row of
+        each histogram."""
+        width, lengths = self.buckets.size, self._block.headers["n"]
+        cells = np.repeat(rows * width, lengths)
+        cells += self._column
+        weights = self._weights
+        if chosen is not None and not chosen.all():
+            of_bucket = np.repeat(chosen, lengths)
+            cells, weights = cells[of_bucket], weights[of_bucket]
         table = np.bincount(cells, weights=weights, minlength=count * width)
-        return table.reshape(count, width)
+        floats: Floats = table.astype(np.float64, copy=False).reshape(count, width)
+        return floats
 
 
 _NO_INDEXES = np.zeros(0, np.uint16)

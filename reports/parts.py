@@ -53,6 +53,7 @@ def collect_run(
     store: Store,
     run: RunRecord,
     plan: Plan,
+    found: Extent,
     operations: Sequence[tuple[str, str]],
     *,
     busy_share_limit: float,
@@ -61,9 +62,8 @@ def collect_run(
 ) -> Collected:
     """Reads a run once, start to end; on so many processes, or as many as are worth it.
 
-    `operations` are those that have their place in the report without any row.
+    `found` is the run's extent, which `plan` knows as well; `operations` are those that have their place in the report without any row.
     """
-    found = extent(store, run.run_id)
     through = {
         agent: last
         for agent, last in found.finals.items()

@@ -36,6 +36,7 @@ from ldapslam.reports.distribution import (
 from ldapslam.reports.evidence import Evidence, Gap
 from ldapslam.reports.parts import collect_run
 from ldapslam.reports.result import figures_of, result_of
+from ldapslam.reports.results.columns import extent
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import (
     METRICS,
@@ -202,7 +203,8 @@ def summarise(store: Store, run_id: str) -> Summary:
     """Reads a run once, start to end, and judges it."""
     run = store.run(run_id)
     facts = store.agents(run.run_id)
-    plan = Plan(run.plan, store.extent(run.run_id))
+    found = extent(store, run.run_id)
+    plan = Plan(run.plan, found.last)
     validity = Validity.model_validate(dict(run.plan.get("validity") or {}))
     planned = [
         (stream["name"], operation["name"])
@@ -214,6 +216,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         store,
         run,
         plan,
+        found,
         planned,
         busy_share_limit=validity.busy_share,
         run_queue_share_limit=validity.run_queue_share,

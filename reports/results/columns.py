@@ -90,6 +90,13 @@ class Extent:
     rows_per_interval: int
     #: Agent -> number of the interval that it said was its last.
     finals: Mapping[str, int]
+    #: The last end of any interval, in ns since T0.
+    end_ns: int
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Number of the last interval, and the last end; -1 and 0 without any."""
+        return (self.indexes[-1], self.end_ns) if self.indexes else (-1, 0)
 
 
 def extent(store: Store, run_id: str) -> Extent:
@@ -106,7 +113,9 @@ def extent(store: Store, run_id: str) -> Extent:
         query = finals.where(interval.run_id == run_id, interval.final)
         last = {agent: index for agent, index in connection.execute(query)}
         count = connection.scalar(rows) or 0
-    return Extent(numbers, max(1, count // max(1, len(numbers))), last)
+        ends = sa.select(sa.func.max(interval.end_ns))
+        end_ns = connection.scalar(ends.where(interval.run_id == run_id)) or 0
+    return Extent(numbers, max(1, count // max(1, len(numbers))), last, end_ns)
 
 
 def streams_of(store: Store, run_id: str, agent: str) -> set[str]:

@@ -49,10 +49,6 @@ class Block:
     indexes: npt.NDArray[np.uint16]
     counts: npt.NDArray[np.uint32]
 
-    def owners(self) -> npt.NDArray[np.intp]:
-        """Number of the histogram that each bucket is of."""
-        return np.repeat(np.arange(self.headers.size), self.headers["n"])
-
     def sums(self) -> Sums:
         """Over all histograms of the block."""
         headers = self.headers

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 #: Histograms of an operation, in the engine's numbering.
 METRICS = (
@@ -211,3 +211,14 @@ class EventRecord:
     at_utc: str
     kind: str
     text: str
+
+
+class ClockSample(NamedTuple):
+    """An exchange with an agent's monotonic clock."""
+
+    agent: str
+    #: Since T0, in the coordinator's clock.
+    at_ns: int
+    #: Agent's clock minus the coordinator's, known to ± bound_ns.
+    offset_ns: int
+    bound_ns: int

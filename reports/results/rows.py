@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records to rows of the store's tables, and back; pure."""
+"""Records to rows of the store's tables, and back."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Row, RowMapping, Table
+import sqlalchemy as sa
+from sqlalchemy import Connection, Row, RowMapping, Table
 
 from ldapslam.reports.results import schema
 from ldapslam.reports.results.records import (
+    ClockSample,
     HostInterval,
     IntervalRecord,
     OperationInterval,
@@ -135,6 +137,31 @@ def interval_records(
         for row in found[schema.interval.name]
     ]
     return sorted(records, key=lambda one: (one.index, one.agent, one.epoch))
+
+
+def add_clock_samples(
+    connection: Connection, run_id: str, samples: Iterable[ClockSample]
+) -> None:
+    """Inserts exchanges with agents' clocks; one that is there stays as it is."""
+    table = schema.run_clock
+    for sample in samples:
+        agent, at_ns, offset_ns, bound_ns = sample
+        key = {"run_id": run_id, "agent": agent, "at_ns": at_ns}
+        known = sa.select(table.c.at_ns).filter_by(**key)
+        if connection.execute(known).first() is None:
+            values = {**key, "offset_ns": offset_ns, "bound_ns": bound_ns}
+            connection.execute(table.insert(), values)
+
+
+def clock_samples(connection: Connection, run_id: str) -> dict[str, list[ClockSample]]:
+    """Agent -> its samples in the order of time."""
+    table = schema.run_clock
+    columns = (table.c[name] for name in ClockSample._fields)
+    query = sa.select(*columns).where(table.c.run_id == run_id)
+    found: dict[str, list[ClockSample]] = defaultdict(list)
+    for row in connection.execute(query.order_by(table.c.agent, table.c.at_ns)):
+        found[row.agent].append(ClockSample(*row))
+    return dict(found)
 
 
 def _operation_row(operation: OperationInterval) -> dict[str, Any]:

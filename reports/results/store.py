@@ -249,6 +249,18 @@ class Store:
         with self.transaction() as connection:
             return [EventRecord(*row) for row in connection.execute(query)]
 
+    # Clocks
+
+    def add_clock_samples(self, run_id: str, samples: Iterable[ClockSample]) -> None:
+        """Adds exchanges with agents' clocks; one that is there stays as it is."""
+        with self.transaction(writes=True) as connection:
+            rows.add_clock_samples(connection, run_id, samples)
+
+    def clock_samples(self, run_id: str) -> dict[str, list[ClockSample]]:
+        """Agent -> its samples in the order of time; without those that have none."""
+        with self.transaction() as connection:
+            return rows.clock_samples(connection, run_id)
+
     # Intervals
 
     def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
@@ -279,16 +291,6 @@ class Store:
         for number in range(0, len(indexes), _WINDOW_INTERVALS):
             window = indexes[number : number + _WINDOW_INTERVALS]
             yield from self._window(run_id, window[0], window[-1])
-
-    def extent(self, run_id: str) -> tuple[int, int]:
-        """Number of the last interval in the store, and the last end of any in ns
-        since T0; -1 and 0 without any."""
-        table = schema.interval.c
-        lasts = sa.func.max(table.interval_index), sa.func.max(table.end_ns)
-        query = sa.select(*lasts).where(table.run_id == run_id)
-        with self.transaction() as connection:
-            last_index, end_ns = connection.execute(query).one()
-        return (-1, 0) if last_index is None else (last_index, end_ns)
 
     def _window(self, run_id: str, first: int, last: int) -> list[IntervalRecord]:
         found = {}

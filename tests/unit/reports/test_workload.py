@@ -15,6 +15,7 @@ from ldapslam.reports.collect import collect
 from ldapslam.reports.content import document
 from ldapslam.reports.parts import collect_run
 from ldapslam.reports.result import result_schema
+from ldapslam.reports.results.columns import extent
 from ldapslam.reports.results.records import IntervalRecord, RunRecord
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import (
@@ -354,6 +355,7 @@ def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
             store,
             record,
             Plan(record.plan),
+            extent(store, record.run_id),
             [],
             busy_share_limit=1,
             run_queue_share_limit=1,
