@@ -407,6 +407,7 @@ class ActiveRun:
                     _log.error("run %s: its end is not stored: %s", self.run_id, error)
                     if attempt == _END_ATTEMPTS:
                         self._end_as(RunState.FAILED, str(error), error)
+                        self._journal.post(self._store_end, self.record, error)
                         break
                 await asyncio.sleep(_END_PAUSE_S)
                 written = self._journal.submit(
@@ -461,12 +462,8 @@ def boot_id() -> str:
         return ""
 
 
-_SERVER_FACTS = (
-    "vendor_name",
-    "vendor_version",
-    "monitor_version",
-    "naming_contexts",
-    "addresses",
+_SERVER_FACTS = frozenset(
+    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
 )
 
 

@@ -4,19 +4,28 @@
 Writes happen in the order in which they were posted, whether awaited or not: a run's
 final state is never in the store before its last interval. What takes long and only
 reads, an export, has a thread and a connection of its own: commits do not wait for it.
+
+A store without room refuses what is awaited. What is only posted is kept, and written
+in its order when there is room again: a run's log and its end are not lost by it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
+from ldapslam.jobs.errors import StoreFull
 from ldapslam.reports.results.store import Store
 
 _log = logging.getLogger(__name__)
+
+#: Writes that wait for room; runs end when there is none, so there are few.
+_MOST_KEPT = 100_000
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +37,9 @@ class Journal:
     def __init__(self, url: str) -> None:
         self._url = url
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
+        # of the store's thread
+        self._kept: deque[Callable[[], object]] = deque()
+        self._has_room = True
         try:
             self.store = self._executor.submit(Store.open, url).result()
         except BaseException:
@@ -44,14 +56,41 @@ class Journal:
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
         """`call`, for now to have it done in this order and later to see to it."""
-        future = self._executor.submit(function, *args, **kwargs)
+        work = partial(function, *args, **kwargs)
+        future = self._executor.submit(self._do, work)
         return asyncio.wrap_future(future)
 
     def post(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Have it done; an error is logged."""
-        self._executor.submit(function, *args, **kwargs).add_done_callback(_log_error)
+        """Have it done, as soon as there is room; another error is logged."""
+        self._executor.submit(self._keep, partial(function, *args, **kwargs))
+
+    def _do(self, work: Callable[[], T]) -> T:
+        self._write_kept()
+        return work()
+
+    def _keep(self, work: Callable[[], object]) -> None:
+        if len(self._kept) < _MOST_KEPT:
+            self._kept.append(work)
+        self._write_kept()
+
+    def _write_kept(self) -> None:
+        """As much as there is room for, in the order in which it was posted."""
+        while self._kept:
+            try:
+                self._kept[0]()
+            except StoreFull as error:
+                if self._has_room:
+                    _log.error("%s", error)
+                self._has_room = False
+                return
+            except Exception as error:
+                _log.error("the store: %s", error, exc_info=error)
+            self._kept.popleft()
+            if not self._has_room:
+                _log.warning("there is room in the store again")
+                self._has_room = True
 
     async def flush(self) -> None:
         """Return when everything posted so far is committed."""
@@ -77,9 +116,3 @@ class Journal:
 def _export(url: str, run_id: str) -> Generator[bytes, None, None]:
     with Store.open(url, read_only=True) as store:
         yield from store.export_run(run_id)
-
-
-def _log_error(future: Future[object]) -> None:
-    error = future.exception()
-    if error is not None:
-        _log.error("the store: %s", error, exc_info=error)

@@ -7,7 +7,10 @@ import asyncio
 import threading
 from pathlib import Path
 
+import pytest
+
 from ldapslam.coordinator.journal import Journal
+from ldapslam.jobs.errors import StoreError, StoreFull
 from support.store import RUN_ID, Scenario, run_record
 
 
@@ -38,3 +41,64 @@ def test_an_export_that_nobody_reads_to_its_end_leaves_nothing(tmp_path: Path) -
 
     asyncio.run(begin_to_export())
     assert not [one for one in threading.enumerate() if one.name.startswith("export")]
+
+
+class Store:
+    """Notes what it is given; without room it refuses."""
+
+    def __init__(self) -> None:
+        self.has_room = True
+        self.taken: list[int] = []
+
+    def take(self, number: int) -> None:
+        if not self.has_room:
+            raise StoreFull("sqlite:///x", "database or disk is full")
+        self.taken.append(number)
+
+
+def test_what_a_full_store_refuses_is_written_in_its_order_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    store = Store()
+
+    async def write() -> None:
+        journal = Journal(str(tmp_path / "results.sqlite"))
+        try:
+            journal.post(store.take, 1)
+            await journal.flush()
+            store.has_room = False
+            for number in (2, 3):
+                journal.post(store.take, number)
+            # who waits for it is told; it is not done behind his back later
+            with pytest.raises(StoreFull):
+                await journal.call(store.take, 100)
+            journal.post(store.take, 4)
+            await journal.flush()
+            assert store.taken == [1]
+            store.has_room = True
+            # what is awaited comes after what was posted before it
+            await journal.call(store.take, 5)
+        finally:
+            await journal.close()
+
+    asyncio.run(write())
+    assert store.taken == [1, 2, 3, 4, 5]
+
+
+def test_a_write_that_fails_otherwise_is_logged_and_holds_nothing_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store()
+
+    def fail() -> None:
+        raise StoreError("the disk is broken")
+
+    async def write() -> None:
+        journal = Journal(str(tmp_path / "results.sqlite"))
+        journal.post(fail)
+        journal.post(store.take, 1)
+        await journal.close()
+
+    asyncio.run(write())
+    assert store.taken == [1]
+    assert "the disk is broken" in caplog.text
