@@ -462,7 +462,7 @@ def boot_id() -> str:
         return ""
 
 
-_SERVER_FACTS = frozenset(
+_SERVER_FACTS = tuple(
     "vendor_name vendor_version monitor_version naming_contexts addresses".split()
 )
 
