@@ -19,12 +19,14 @@ from functools import lru_cache
 from typing import Any
 
 from cryptography import x509
+from google.protobuf.message import DecodeError
 
 from ldapslam.coordinator import access
 from ldapslam.coordinator.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.rpc import Context, errors_to
-from ldapslam.jobs.errors import AccessRefused
+from ldapslam.jobs.errors import AccessRefused, LdapSlamError
+from ldapslam.proto.messages import ProtocolError
 from ldapslam.proto.pki.certificate import Identity, identity_of
 from ldapslam.proto.pki.revocation import Revocations
 
@@ -62,10 +64,12 @@ class Guard:
         """The handler, behind the door; None when there is no such method."""
         if handler is None:
             return None
+        # read by us: nothing is parsed for somebody who may not call
+        raw = handler._replace(request_deserializer=None)
         if handler.unary_unary is not None:
-            return handler._replace(unary_unary=self._unary(method, handler))
+            return raw._replace(unary_unary=self._unary(method, handler))
         if handler.unary_stream is not None:
-            return handler._replace(unary_stream=self._stream(method, handler))
+            return raw._replace(unary_stream=self._stream(method, handler))
         _log.error("%s streams requests, which nothing here checks: not served", method)
         return None
 
@@ -83,15 +87,15 @@ class Guard:
                         task.cancel()
 
     def _unary(self, method: str, handler: Handler) -> Callable[..., Any]:
-        async def call(request: Any, context: Context) -> Any:
-            await self._admit(method, request, context)
+        async def call(content: bytes, context: Context) -> Any:
+            request, _ = await self._admit(method, handler, content, context)
             return await handler.unary_unary(request, context)
 
         return call
 
     def _stream(self, method: str, handler: Handler) -> Callable[..., Any]:
-        async def call(request: Any, context: Context) -> None:
-            identity = await self._admit(method, request, context)
+        async def call(content: bytes, context: Context) -> None:
+            request, identity = await self._admit(method, handler, content, context)
             async with self._held(method, identity, context):
                 answer = handler.unary_stream(request, context)
                 if not hasattr(answer, "__aiter__"):
@@ -105,9 +109,9 @@ class Guard:
         return call
 
     async def _admit(
-        self, method: str, request: Any, context: Context
-    ) -> Identity | None:
-        """Let a call in, as whom it is; refuse it otherwise."""
+        self, method: str, handler: Handler, content: bytes, context: Context
+    ) -> tuple[Any, Identity | None]:
+        """Let a call in, as whom it is, and read its request; refuse it otherwise."""
         who, identity = Caller("", STRANGER, _peer(context)), None
         try:
             identity = self._identity(context)
@@ -117,13 +121,15 @@ class Guard:
                 who = Caller(identity.name, identity.role, who.peer)
                 self._check_certificate(identity)
             access.check_role(method, who)
+            request = _read(handler, content)
             access.check_own_name(method, who, request)
-        except AccessRefused as error:
-            self._audit.refused(who, method, str(error))
+        except LdapSlamError as error:
+            if isinstance(error, AccessRefused):
+                self._audit.refused(who, method, str(error))
             async with errors_to(context):
                 raise
         access.enter(who)
-        return identity
+        return request, identity
 
     def _identity(self, context: Context) -> Identity | None:
         """Of the certificate that the call's connection showed; None of a local one."""
@@ -168,6 +174,13 @@ class Guard:
         finally:
             self._open.pop(task, None)
             self._ended.pop(task, None)
+
+
+def _read(handler: Handler, content: bytes) -> Any:
+    try:
+        return handler.request_deserializer(content)
+    except DecodeError as error:
+        raise ProtocolError("a request cannot be read") from error
 
 
 @lru_cache(maxsize=1024)
