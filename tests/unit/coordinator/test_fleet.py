@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet's state machine: every edge, and every pair of state and event."""
+"""The fleet's state machine: every edge, and every pair of state and event.
+
+Its length is that of the two machines, of agents and of the queue.
+"""
 
 from __future__ import annotations
 

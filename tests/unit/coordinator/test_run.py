@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run's state machine: every edge, and every pair of state and event."""
+"""The run's state machine: every edge, and every pair of state and event.
+
+Its length is that of the table, and of the walks through the machine.
+"""
 
 from __future__ import annotations
 
