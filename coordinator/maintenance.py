@@ -19,6 +19,8 @@ from ldapslam.proto import schedule_pb2 as pb
 
 #: From the queue to T0 a run takes so long at most, or has failed.
 PREPARATION = timedelta(minutes=2)
+#: Of a window that comes again and again.
+_LONGEST = timedelta(days=31)
 #: A run that finds no room between so many windows in a row finds none.
 _MOST_SPANS = 400
 
@@ -72,6 +74,8 @@ def window_of(message: pb.MaintenanceWindow) -> Window:
         check_cron(message.cron)
         begins = Rule(cron=message.cron, zone=zone)
         length = timedelta(microseconds=message.length_ns // 1000)
+        if length > _LONGEST:
+            raise ConfigError(f"a regular window is at most {_LONGEST.days} days long")
     else:
         if not message.from_utc or not message.until_utc:
             raise ConfigError("a maintenance window has a begin and an end", hint=hint)

@@ -38,6 +38,9 @@ VERDICT_PATIENCE = timedelta(minutes=10)
 
 _MIN_PERIOD_NS = 1_000_000_000
 _MAX_COPIES = 1000
+_MAX_SPAN_NS = 366 * 86_400_000_000_000
+#: A schedule's first time is so near to its creation.
+_MAX_AHEAD = timedelta(days=3660)
 _NS_PER_US = 1000
 
 
@@ -128,6 +131,8 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
     zone = zone_named(message.time_zone)
     first = parse_utc(message.from_utc) if message.from_utc else None
     last = parse_utc(message.until_utc) if message.until_utc else None
+    if first is not None and abs(first - created) > _MAX_AHEAD:
+        raise ConfigError(f"the schedule begins in {first.year}, which is too far away")
     if first is not None and last is not None and last < first:
         raise ConfigError("the schedule ends before it begins")
     every = None
@@ -147,7 +152,7 @@ def _period(every_ns: int) -> timedelta:
             "the period must be whole microseconds, and at least a second",
             hint="write it with its unit, such as 6h",
         )
-    return _span(every_ns)
+    return _span("the period", every_ns)
 
 
 def _policy(message: pb.ScheduleRule) -> Policy:
@@ -158,18 +163,17 @@ def _policy(message: pb.ScheduleRule) -> Policy:
         raise ConfigError(f"at most {_MAX_COPIES} copies, got {copies}")
     return Policy(
         misfire=_MISFIRES[message.misfire],
-        grace=_span(message.misfire_grace_ns) or DEFAULT_GRACE,
+        grace=_span("the grace", message.misfire_grace_ns) or DEFAULT_GRACE,
         overlap=_OVERLAPS[message.overlap],
         copies=copies,
-        stagger=_span(message.stagger_ns),
+        stagger=_span("the stagger", message.stagger_ns),
     )
 
 
-def _span(duration_ns: int) -> timedelta:
-    try:
-        return timedelta(microseconds=duration_ns // _NS_PER_US)
-    except OverflowError:
-        raise ConfigError("a duration of at most 366 days") from None
+def _span(what: str, duration_ns: int) -> timedelta:
+    if duration_ns > _MAX_SPAN_NS:
+        raise ConfigError(f"{what} is at most 366 days")
+    return timedelta(microseconds=duration_ns // _NS_PER_US)
 
 
 def decide(

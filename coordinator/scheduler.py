@@ -107,13 +107,13 @@ class Scheduler:
     async def start(self) -> None:
         """Load, settle what passed while no coordinator was there, begin to tick."""
         await self.load()
-        self._queue.ask_before(self.hindrance)
         await self._try_tick()
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def load(self) -> None:
         """Take up what the store has; `tick` does the rest."""
         await self.agenda.load()
+        self._queue.ask_before(self.hindrance)
         store = self._journal.store
         self._unfinished = await self._journal.call(store_agenda.unfinished, store)
 

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A month of schedules in an injected time, with crashes; and schedules as users have
+them, with a coordinator and an agent of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from ldapslam.coordinator.time_zone import parse_utc
+from ldapslam.proto import schedule_pb2
+from ldapslam.reports.results import agenda
+from ldapslam.reports.results.agenda import FireRecord
+from support.cron_oracle import oracle_times, readings
+from support.fake_queue import Crash, FakeQueue, create, moment, schedule_request
+
+BEGIN = moment("2026-03-01 11:30")
+NOON = moment("2026-03-01 12:00")
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(tmp_path: Path) -> None:
+    """Three copies; the process ends at each step in turn, and again at each step of
+    the recovery."""
+
+    async def settle_noon(path: Path, crashes: list[int]) -> int:
+        """The steps that the last, undisturbed scheduler took."""
+        path.mkdir()
+        queue = FakeQueue(path, BEGIN)
+        try:
+            await queue.new_scheduler()
+            request = schedule_request(
+                "copies", cron="0 12 * * *", copies=3, stagger_ns=60_000_000_000
+            )
+            schedule_id = await create(queue, request)
+            queue.now = NOON
+            for crash in crashes:
+                queue.fuse.set(crash)
+                with contextlib.suppress(Crash):
+                    await queue.tick()
+                queue.fuse.set(None)
+                queue.now += timedelta(seconds=5)
+                await queue.new_scheduler()
+            queue.fuse.set(None)
+            await queue.tick()
+            steps = queue.fuse.steps
+            while queue.now < NOON + timedelta(minutes=45):
+                await queue.tick_at(queue.now + timedelta(minutes=3))
+            [fire] = agenda.fires(queue.journal.store, schedule_id, 10)
+            made = [record.run_id for record in queue.records()]
+            assert fire.outcome == "submitted"
+            assert sorted(fire.run_ids) == sorted(made)
+            assert len(made) == 3
+            assert sorted(queue.begun) == sorted(made)
+            return steps
+        finally:
+            await queue.close()
+
+    async def go() -> None:
+        steps = await settle_noon(tmp_path / "0", [])
+        # a submission and its commit are two steps, each call of the store too
+        assert steps >= 12
+        for first in range(1, steps + 1):
+            await settle_noon(tmp_path / f"{first}", [first])
+        for first in range(3, steps, 3):
+            for second in (1, 2, 4, 6, 8):
+                await settle_noon(tmp_path / f"{first}-{second}", [first, second])
+
+    asyncio.run(go())
+
+
+# A month.
+
+#: Both changes of the clocks lie in it: forward in New York (8 March) and Berlin (29
+#: March), back in Santiago and on Lord Howe (5 April).
+MONTH = (moment("2026-03-06 00:00"), moment("2026-04-07 00:00"))
+GRACE = MINUTE
+#: No tick is later than this after the one before, while a coordinator is there.
+TICK = timedelta(seconds=40)
+#: When nobody is there: hours, over changes of the clocks among others.
+DOWNTIMES = [
+    ("2026-03-11 03:00", "2026-03-11 17:30"),
+    ("2026-03-28 23:40", "2026-03-29 04:10"),
+    ("2026-04-05 01:20", "2026-04-05 02:30"),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A schedule, each with a target of its own, and short runs: none overlap."""
+
+    name: str
+    cron: str
+    zone: str
+    misfire: int = schedule_pb2.MISFIRE_POLICY_SKIP
+    every: timedelta | None = None
+    copies: int = 1
+    overlap: int = schedule_pb2.OVERLAP_POLICY_SKIP
+
+    @property
+    def is_alone(self) -> bool:
+        """Nothing but its time decides when a run begins."""
+        queued = schedule_pb2.OVERLAP_POLICY_QUEUE
+        return self.copies == 1 and self.overlap != queued
+
+    def times(self) -> list[datetime]:
+        """By looking at every minute; croniter has no part in it."""
+        begin, end = MONTH
+        if self.every is None:
+            shown = readings(ZoneInfo(self.zone), begin, end)
+            return oracle_times(self.cron, shown, begin)
+        count = (end - begin) // self.every
+        return [begin + number * self.every for number in range(1, count + 1)]
+
+
+CASES = [
+    Case("berlin-gap", "30 2 * * *", "Europe/Berlin"),
+    Case(
+        "new-york-gap",
+        "15 2 * * sun,wed",
+        "America/New_York",
+        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ONCE,
+    ),
+    Case("santiago-fold", "30 23 * * *", "America/Santiago"),
+    Case(
+        "lord-howe-fold",
+        "40 1 * * fri,sat,sun",
+        "Australia/Lord_Howe",
+        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ALL,
+        copies=2,
+    ),
+    Case("kolkata", "0 6 1-31/5 * *", "Asia/Kolkata"),
+    Case(
+        "even-hours-of-a-day",
+        "20 * 29 3 *",
+        "Europe/Berlin",
+        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ALL,
+        overlap=schedule_pb2.OVERLAP_POLICY_QUEUE,
+    ),
+    Case(
+        "every-17-hours",
+        "",
+        "UTC",
+        misfire=schedule_pb2.MISFIRE_POLICY_RUN_ONCE,
+        every=timedelta(hours=17),
+    ),
+]
+
+
+@dataclass
+class Month:
+    """What is done to the scheduler, by chance: ticks, restarts, crashes."""
+
+    seed: int
+    ticks: list[datetime] = field(default_factory=list)
+    crashes: int = 0
+    restarts: int = 0
+
+    async def live(self, queue: FakeQueue) -> None:
+        chance = random.Random(self.seed)
+        downtimes = [(moment(begin), moment(end)) for begin, end in DOWNTIMES]
+        dues = sorted(due for case in CASES for due in case.times())
+        while queue.now < MONTH[1]:
+            now = self._next_tick(queue.now, dues, downtimes, chance)
+            if any(begin < now <= end for begin, end in downtimes):
+                now = next(end for begin, end in downtimes if begin < now <= end)
+                await queue.new_scheduler()
+            queue.now = now
+            self.ticks.append(now)
+            await self._tick(queue, chance)
+            if chance.random() < 0.03:
+                self.restarts += 1
+                await queue.new_scheduler()
+
+    async def _tick(self, queue: FakeQueue, chance: random.Random) -> None:
+        """Whoever crashes is back at once, and may crash again."""
+        for _ in range(3):
+            queue.fuse.set(chance.choice([None, chance.randint(1, 14)]))
+            try:
+                await queue.tick()
+                break
+            except Crash:
+                self.crashes += 1
+                queue.fuse.set(None)
+                await queue.new_scheduler()
+        queue.fuse.set(None)
+        await queue.tick()
+
+    @staticmethod
+    def _next_tick(
+        now: datetime,
+        dues: list[datetime],
+        downtimes: list[tuple[datetime, datetime]],
+        chance: random.Random,
+    ) -> datetime:
+        """Often around the times that matter, and hourly between them."""
+        marks = [*dues, *(time for pair in downtimes for time in pair)]
+        upcoming = min((mark for mark in marks if mark > now), default=MONTH[1])
+        near = any(now - 5 * MINUTE <= mark <= now + MINUTE for mark in marks)
+        step = TICK * chance.uniform(0.3, 1.0) if near else HOUR
+        return min(now + step, max(upcoming - TICK / 2, now + TICK / 4))
+
+
+def expected_runs(case: Case, ticks: list[datetime]) -> dict[datetime, int]:
+    """Time -> its runs, from the times and the ticks: on time when a tick came within
+    the grace; missed ones as the policy has it."""
+    found: dict[datetime, int] = {}
+    late: dict[datetime, list[datetime]] = {}
+    for due in case.times():
+        tick = next((tick for tick in ticks if tick >= due), None)
+        if tick is None:
+            continue
+        if tick - due <= GRACE:
+            found[due] = case.copies
+        else:
+            late.setdefault(tick, []).append(due)
+    for dues in late.values():
+        if case.misfire == schedule_pb2.MISFIRE_POLICY_RUN_ALL:
+            found.update(dict.fromkeys(dues, case.copies))
+        elif case.misfire == schedule_pb2.MISFIRE_POLICY_RUN_ONCE:
+            found[dues[-1]] = case.copies
+    return found
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4))]
+)
+def test_a_month_of_schedules_runs_each_time_once_by_its_rule(
+    tmp_path: Path, seed: int
+) -> None:
+    """At least a hundred runs in six time zones, with both changes of the clocks, three
+    downtimes, restarts, and crashes at any step."""
+    month = Month(seed)
+
+    async def go() -> tuple[dict[str, list[FireRecord]], FakeQueue]:
+        queue = FakeQueue(tmp_path, MONTH[0])
+        try:
+            await queue.new_scheduler()
+            ids = {}
+            for case in CASES:
+                every = case.every or timedelta()
+                request = schedule_request(
+                    case.name,
+                    duration="3m",
+                    uri=f"ldap://{case.name}",
+                    cron=case.cron,
+                    every_ns=every // timedelta(microseconds=1) * 1000,
+                    time_zone=case.zone,
+                    misfire=case.misfire,
+                    copies=case.copies,
+                    overlap=case.overlap,
+                )
+                ids[case.name] = await create(queue, request)
+            await month.live(queue)
+            store = queue.journal.store
+            fires = {
+                name: agenda.fires(store, schedule_id, 10_000)[::-1]
+                for name, schedule_id in ids.items()
+            }
+            runs = Counter(record.schedule_id for record in queue.records())
+            for name, schedule_id in ids.items():
+                made = sum(len(fire.run_ids) for fire in fires[name])
+                assert runs[schedule_id] == made, name
+            return fires, queue
+        finally:
+            await queue.close()
+
+    fires, queue = asyncio.run(go())
+    for case in CASES:
+        found = {
+            parse_utc(fire.due_utc): len(fire.run_ids)
+            for fire in fires[case.name]
+            if fire.run_ids
+        }
+        assert found == expected_runs(case, month.ticks), case.name
+        # every time has its row, and no row is of another time
+        until = max(month.ticks)
+        rows = [parse_utc(fire.due_utc) for fire in fires[case.name]]
+        assert rows == [due for due in case.times() if due <= until], case.name
+        assert {fire.outcome for fire in fires[case.name]} <= {"submitted", "missed"}
+    check_begins(queue, fires)
+    runs = [run for rows in fires.values() for fire in rows for run in fire.run_ids]
+    assert len(runs) == len(set(runs)) >= 100
+    assert month.crashes >= 50
+    assert month.restarts >= 20
+
+
+def check_begins(queue: FakeQueue, fires: Mapping[str, list[FireRecord]]) -> None:
+    """Each run has begun, never before its time, and at once where nothing of the same
+    schedule is in its way; runs of a schedule follow each other."""
+    for case in CASES:
+        begins = []
+        for fire in fires[case.name]:
+            for run_id in fire.run_ids:
+                begun = queue.begun[run_id]
+                assert begun >= parse_utc(fire.due_utc)
+                if case.is_alone:
+                    assert begun == parse_utc(fire.at_utc)
+                begins.append(begun)
+        assert all(
+            later - earlier >= 3 * MINUTE for earlier, later in pairwise(sorted(begins))
+        )

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator as the scheduler sees it: its queue, in a time that a test sets.
+
+Its runs are in the store, as a coordinator's are; they take the time that they plan,
+one at a time for each target. `fuse` makes it crash, and the scheduler with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from ldapslam.coordinator.hooks import WaitingRun
+from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.scheduler import Scheduler
+from ldapslam.coordinator.submission import load_submission, new_run_id
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto import schedule_pb2
+from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.reports.results.records import RunRecord, utc_text
+from ldapslam.reports.results.store import Store
+from support.fleet import job_text
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_CONDITIONS = {
+    pb.RUN_CONDITION_ANY: "any",
+    pb.RUN_CONDITION_PASS: "pass",
+    pb.RUN_CONDITION_FAIL: "fail",
+}
+
+
+@functools.cache
+def _empty_store() -> bytes:
+    """A store's file: migrating one takes longer than most tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.sqlite"
+        Store.open(path).close()
+        return path.read_bytes()
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Fuse:
+    """Crashes at the step that it is set to; counts the steps."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._at: int | None = None
+
+    def set(self, steps: int | None) -> None:
+        """Crash at the so manyth step from now, counted from 1; None: never."""
+        self.steps, self._at = 0, steps
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps == self._at:
+            raise Crash
+
+
+class CrashingJournal(Journal):
+    """A step before and one after each call of the store."""
+
+    def __init__(self, url: str, fuse: Fuse) -> None:
+        super().__init__(url)
+        self._fuse = fuse
+
+    async def call(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        self._fuse.step()
+        result = await super().call(function, *args, **kwargs)
+        self._fuse.step()
+        return result
+
+
+@dataclass
+class LiveRun:
+    waiting: WaitingRun
+    #: When it began; None while it waits.
+    began: datetime | None = None
+
+
+class FakeQueue:
+    """hooks.Queue, and what a coordinator does by itself: `advance`."""
+
+    def __init__(self, path: Path, begin: datetime) -> None:
+        self.now = begin
+        self.fuse = Fuse()
+        store = path / "results.sqlite"
+        store.write_bytes(_empty_store())
+        self.journal = CrashingJournal(str(store), self.fuse)
+        self.scheduler: Scheduler | None = None
+        self.runs: dict[str, LiveRun] = {}
+        self.held: frozenset[str] = frozenset()
+        self.explained: dict[str, str] = {}
+        self.dropped: dict[str, str] = {}
+        #: Runs that began, with when.
+        self.begun: dict[str, datetime] = {}
+        #: Verdict of runs that end from now on.
+        self.verdict: str | None = "PASS"
+        #: Of scheduled submissions: raised in their place.
+        self.error: Exception | None = None
+        self._hindrance: Callable[[WaitingRun], str] = lambda _: ""
+
+    # Of a test.
+
+    async def new_scheduler(self) -> Scheduler:
+        """As a coordinator that starts has it."""
+        self.held, self.explained = frozenset(), {}
+        scheduler = Scheduler(self.journal, self, lambda: self.now)
+        await scheduler.load()
+        self.scheduler = scheduler
+        return scheduler
+
+    async def tick(self) -> None:
+        """The scheduler's tick, and what comes of it."""
+        assert self.scheduler is not None
+        await self.scheduler.tick()
+        await self.advance()
+
+    async def tick_at(self, now: datetime) -> None:
+        self.now = now
+        await self.tick()
+
+    async def submit(self, **fields: object) -> str:
+        """An operator's run."""
+        run_id = new_run_id(self.now)
+        await self._create(job_request(**fields), run_id, None)
+        return run_id
+
+    async def advance(self) -> None:
+        """End and begin runs."""
+        for run_id, run in list(self.runs.items()):
+            length = timedelta(microseconds=run.waiting.planned_ns // 1000)
+            if run.began is not None and run.began + length <= self.now:
+                await self.end(run_id, "finished", self.verdict)
+        busy = [run.waiting.targets for run in self.runs.values() if run.began]
+        for run_id, run in self.runs.items():
+            waiting = run.waiting
+            if run.began or not waiting.is_released or run_id in self.held:
+                continue
+            if not any(waiting.targets & targets for targets in busy):
+                run.began = self.begun[run_id] = self.now
+                busy.append(waiting.targets)
+                await asyncio.to_thread(
+                    self.journal.store.set_run_state,
+                    run_id,
+                    "running",
+                    t0_utc=utc_text(self.now),
+                )
+
+    async def end(self, run_id: str, state: str, verdict: str | None) -> None:
+        store = self.journal.store
+        del self.runs[run_id]
+        now_utc = utc_text(self.now)
+        await asyncio.to_thread(
+            store.set_run_state, run_id, state, finished_utc=now_utc
+        )
+        if verdict is not None:
+            await asyncio.to_thread(store.set_verdict, run_id, verdict)
+        record = await asyncio.to_thread(store.run, run_id)
+        if self.scheduler is not None:
+            self.scheduler.run_judged(record)
+
+    async def close(self) -> None:
+        self.fuse.set(None)
+        await self.journal.close()
+
+    # hooks.Queue
+
+    async def submit_scheduled(
+        self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
+    ) -> None:
+        self.fuse.step()
+        if self.error is not None:
+            raise self.error
+        await self._create(request, run_id, schedule_id)
+        self.fuse.step()
+
+    async def _create(
+        self, request: pb.SubmitJobRequest, run_id: str, schedule_id: str | None
+    ) -> None:
+        submission = load_submission(
+            request, self.now, run_id=run_id, schedule_id=schedule_id
+        )
+        await asyncio.to_thread(self.journal.store.create_run, submission.record)
+        limits = submission.limits
+        waiting = WaitingRun(
+            run_id,
+            submission.targets,
+            limits.planned_ns + limits.grace_ns,
+            not (request.not_before_utc or request.after_run),
+            request.not_before_utc or None,
+            request.after_run or None,
+            _CONDITIONS[request.after_if],
+        )
+        self.runs[run_id] = LiveRun(waiting)
+        if waiting.is_released and self._hindrance(waiting):
+            self.held |= {run_id}
+
+    def waiting(self) -> Sequence[WaitingRun]:
+        return [run.waiting for run in self.runs.values() if run.began is None]
+
+    def release(self, run_id: str) -> None:
+        run = self.runs[run_id]
+        assert run.began is None
+        assert not run.waiting.is_released
+        run.waiting = replace(run.waiting, is_released=True)
+
+    async def drop(self, run_id: str, reason: str) -> None:
+        self.dropped[run_id] = reason
+        await self.end(run_id, "cancelled", None)
+
+    async def cancel_run(self, run_id: str, by: str) -> None:
+        if run_id in self.runs:
+            await self.end(run_id, "cancelled", None)
+
+    def hold(self, run_ids: frozenset[str]) -> None:
+        self.held = run_ids
+
+    def explain(self, run_id: str, reason: str) -> None:
+        self.explained[run_id] = reason
+
+    def ask_before(self, hindrance: Callable[[WaitingRun], str]) -> None:
+        self._hindrance = hindrance
+
+    # What became of it all.
+
+    def records(self) -> list[RunRecord]:
+        """Every run, the first submitted first."""
+        return self.journal.store.runs()[::-1]
+
+
+def job_request(
+    *, duration: str = "10m", uri: str = "ldap://ds1:389", **fields: object
+) -> pb.SubmitJobRequest:
+    text = job_text(uri, duration=duration, run={"duration": duration, "drain": "1s"})
+    return pb.SubmitJobRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        job_file="job.json",
+        job_text=text.encode(),
+        submitted_by="ana@workstation",
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def schedule_request(
+    name: str,
+    *,
+    duration: str = "10m",
+    uri: str = "ldap://ds1:389",
+    disabled: bool = False,
+    **rule: object,
+) -> schedule_pb2.CreateScheduleRequest:
+    return schedule_pb2.CreateScheduleRequest(
+        name=name,
+        job=job_request(duration=duration, uri=uri),
+        rule=schedule_pb2.ScheduleRule(**rule),  # type: ignore[arg-type]
+        disabled=disabled,
+    )
+
+
+async def create(queue: FakeQueue, request: schedule_pb2.CreateScheduleRequest) -> str:
+    """Make a schedule; its id."""
+    assert queue.scheduler is not None
+    async with queue.scheduler.settled() as now:
+        entry = await queue.scheduler.agenda.create(request, "ana@workstation", now)
+    return entry.schedule_id
+
+
+def moment(text: str) -> datetime:
+    """`2026-03-01 12:00` in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

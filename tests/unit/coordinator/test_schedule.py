@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of times that are due, and of runs that wait: tables."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from ldapslam.coordinator.hooks import WaitingRun
+from ldapslam.coordinator.maintenance import Hold
+from ldapslam.coordinator.schedule import (
+    MOST_MADE_UP,
+    Drop,
+    Ending,
+    Misfire,
+    Outcome,
+    Overlap,
+    Policy,
+    Release,
+    Wait,
+    copy_begins,
+    decide,
+    next_step,
+    plan_of,
+)
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.proto import schedule_pb2 as pb
+from support.fake_queue import moment
+
+NOON = moment("2026-03-01 12:00")
+MINUTE = timedelta(minutes=1)
+RUN, MISSED, OVERLAPPED = Outcome.SUBMITTING, Outcome.MISSED, Outcome.OVERLAPPED
+
+
+def ago(*minutes: float) -> list[datetime]:
+    return [NOON - MINUTE * number for number in minutes]
+
+
+def outcomes(
+    policy: Policy,
+    due: list[datetime],
+    *,
+    more_missed: int = 0,
+    is_paused: bool = False,
+    is_busy: bool = False,
+    hold: Hold | None = None,
+) -> list[Outcome]:
+    decisions = decide(
+        due,
+        more_missed,
+        policy,
+        NOON,
+        is_paused=is_paused,
+        is_busy=is_busy,
+        hold=hold,
+    )
+    assert [decision.due for decision in decisions] == due
+    assert all(decision.detail for decision in decisions if decision.outcome is not RUN)
+    return [decision.outcome for decision in decisions]
+
+
+MISFIRES = [
+    # policy, how many minutes ago each was due, what becomes of them
+    (Misfire.SKIP, [0], [RUN]),
+    (Misfire.SKIP, [1], [RUN]),  # the grace is one minute
+    (Misfire.SKIP, [1.01], [MISSED]),
+    (Misfire.SKIP, [180, 120, 60], [MISSED, MISSED, MISSED]),
+    (Misfire.SKIP, [120, 60, 0.5], [MISSED, MISSED, RUN]),
+    (Misfire.RUN_ONCE, [60], [RUN]),
+    (Misfire.RUN_ONCE, [180, 120, 60], [MISSED, MISSED, RUN]),
+    (Misfire.RUN_ALL, [60], [RUN]),
+    (Misfire.RUN_ALL, [180, 120, 60], [RUN, RUN, RUN]),
+]
+
+
+@pytest.mark.parametrize(("misfire", "minutes", "expected"), MISFIRES)
+def test_times_that_were_missed(
+    misfire: Misfire, minutes: list[float], expected: list[Outcome]
+) -> None:
+    assert outcomes(Policy(misfire), ago(*minutes)) == expected
+
+
+def test_the_grace_is_the_schedules_own() -> None:
+    policy = Policy(Misfire.SKIP, grace=30 * MINUTE)
+    assert outcomes(policy, ago(31, 30)) == [MISSED, RUN]
+
+
+def test_run_once_waits_for_the_last_of_many_that_were_missed() -> None:
+    due = ago(*range(700, 200, -1))
+    policy = Policy(Misfire.RUN_ONCE)
+    assert set(outcomes(policy, due, more_missed=100)) == {MISSED}
+
+
+def test_run_all_makes_up_for_the_latest_only() -> None:
+    due = ago(*range(400, 250, -1))  # 150, and 60 more follow
+    found = outcomes(Policy(Misfire.RUN_ALL), due, more_missed=60)
+    # of 210 the latest 100: 110 are left out, the last 40 of these are not
+    assert found == [MISSED] * 110 + [RUN] * (MOST_MADE_UP - 60)
+
+
+OVERLAPS = [
+    (Overlap.SKIP, Misfire.SKIP, [0], [OVERLAPPED]),
+    (Overlap.QUEUE, Misfire.SKIP, [0], [RUN]),
+    (Overlap.REPLACE, Misfire.SKIP, [0], [RUN]),
+    (Overlap.SKIP, Misfire.RUN_ONCE, [60], [OVERLAPPED]),
+    (Overlap.SKIP, Misfire.RUN_ALL, [120, 60, 0], [RUN, RUN, OVERLAPPED]),
+]
+
+
+@pytest.mark.parametrize(("overlap", "misfire", "minutes", "expected"), OVERLAPS)
+def test_times_while_a_run_has_not_ended(
+    overlap: Overlap, misfire: Misfire, minutes: list[float], expected: list[Outcome]
+) -> None:
+    policy = Policy(misfire, overlap=overlap)
+    assert outcomes(policy, ago(*minutes), is_busy=True) == expected
+
+
+def test_a_run_that_is_made_now_is_in_the_way_of_the_next_time() -> None:
+    assert outcomes(Policy(), ago(0.9, 0.1)) == [RUN, OVERLAPPED]
+
+
+def test_times_in_a_pause_are_noted_and_not_made_up_for() -> None:
+    found = outcomes(Policy(Misfire.RUN_ALL), ago(180, 0), is_paused=True)
+    assert found == [Outcome.PAUSED, Outcome.PAUSED]
+
+
+HOLDS = [
+    (Misfire.SKIP, Hold("night", NOON + 10 * MINUTE), MISSED),
+    (Misfire.SKIP, Hold("night", NOON + MINUTE / 2), RUN),
+    (Misfire.SKIP, Hold("night", None), MISSED),
+    (Misfire.RUN_ONCE, Hold("night", NOON + 10 * MINUTE), RUN),
+]
+
+
+@pytest.mark.parametrize(("misfire", "hold", "expected"), HOLDS)
+def test_a_time_that_maintenance_delays_beyond_the_grace_is_missed(
+    misfire: Misfire, hold: Hold, expected: Outcome
+) -> None:
+    assert outcomes(Policy(misfire), [NOON], hold=hold) == [expected]
+
+
+def test_what_makes_up_for_all_replaces_nothing() -> None:
+    policy = Policy(Misfire.RUN_ALL, overlap=Overlap.REPLACE)
+    assert policy.replaces(NOON, NOON)
+    assert not policy.replaces(NOON - 60 * MINUTE, NOON)
+
+
+def test_copies_begin_one_after_the_other() -> None:
+    policy = Policy(copies=3, stagger=10 * MINUTE)
+    on_time = copy_begins(NOON, NOON + MINUTE / 2, policy)
+    assert on_time == (NOON, NOON + 10 * MINUTE, NOON + 20 * MINUTE)
+    later = NOON + 60 * MINUTE
+    assert copy_begins(NOON, later, policy)[:2] == (later, later + 10 * MINUTE)
+
+
+def run(**fields: object) -> WaitingRun:
+    values = {"targets": frozenset(), "planned_ns": 0, "is_released": False, **fields}
+    return WaitingRun("r2", **values)  # type: ignore[arg-type]
+
+
+def ended(verdict: str | None, state: str = "finished", **fields: object) -> Ending:
+    times = {
+        "t0_utc": "2026-03-01T11:00:00Z",
+        "finished_utc": "2026-03-01T11:59:00Z",
+        **fields,
+    }
+    return Ending(state, verdict, **times)  # type: ignore[arg-type]
+
+
+AFTER = [
+    # condition, the end of the other run, what becomes of this one
+    ("any", ended("PASS"), Release),
+    ("any", ended("FAIL"), Release),
+    ("any", ended(None, "cancelled"), Release),
+    ("any", ended(None), Release),
+    ("any", Ending("running"), Wait),
+    ("any", Ending("queued"), Wait),
+    ("pass", ended("PASS"), Release),
+    ("pass", ended("FAIL"), Drop),
+    ("pass", ended("INVALID"), Drop),
+    ("pass", Ending("draining"), Wait),
+    ("fail", ended("PASS"), Drop),
+    ("fail", ended("FAIL"), Release),
+    ("fail", ended("INVALID"), Release),
+    # its verdict is being found
+    ("pass", ended(None), Wait),
+    ("fail", ended(None), Wait),
+    # there is none
+    ("pass", ended(None, is_judged=True), Drop),
+    ("fail", ended(None, is_judged=True), Release),
+    # it never began
+    ("pass", ended(None, "cancelled", t0_utc=None), Drop),
+    ("fail", ended(None, "failed", t0_utc=None), Release),
+    # it ended long ago, and nobody will judge it any more
+    ("pass", ended(None, finished_utc="2026-03-01T11:49:00Z"), Drop),
+    # there is no such run
+    ("any", None, Drop),
+]
+
+
+@pytest.mark.parametrize(("condition", "ending", "step"), AFTER)
+def test_a_run_that_follows_another_one(
+    condition: str, ending: Ending | None, step: type
+) -> None:
+    waiting = run(after_run="r1", after_if=condition)
+    assert type(next_step(waiting, ending, NOON)) is step
+
+
+def test_a_dropped_run_says_how_the_other_one_ended() -> None:
+    step = next_step(run(after_run="r1", after_if="pass"), ended("FAIL"), NOON)
+    assert step == Drop(
+        "run r1 ended as FAIL, and it was to begin if that is a PASS only"
+    )
+
+
+@pytest.mark.parametrize(
+    ("not_before", "step"),
+    [
+        ("2026-03-01T12:00:00Z", Release()),
+        ("2026-03-01T11:00:00Z", Release()),
+        ("2026-03-01T12:00:01Z", Wait("waits for 2026-03-01 12:00:01 UTC")),
+    ],
+)
+def test_a_run_that_waits_for_a_time(not_before: str, step: object) -> None:
+    assert next_step(run(not_before_utc=not_before), None, NOON) == step
+
+
+def test_a_run_waits_for_both_its_time_and_its_order() -> None:
+    both = run(not_before_utc="2026-03-01T13:00:00Z", after_run="r1")
+    assert isinstance(next_step(both, Ending("running"), NOON), Wait)
+    assert isinstance(next_step(both, ended("PASS"), NOON), Wait)
+    later = moment("2026-03-01 13:00")
+    assert isinstance(next_step(both, ended("PASS"), later), Release)
+
+
+RULES = [
+    ({}, "either a cron expression or a period"),
+    ({"cron": "0 0 * * *", "every_ns": 10**10}, "either"),
+    ({"every_ns": 10**8}, "at least a second"),
+    ({"every_ns": 10**9 + 1}, "whole microseconds"),
+    ({"cron": "0 0 * *"}, "five fields|expected 5 fields"),
+    ({"cron": "0 0 * * *", "time_zone": "Berlin"}, "not known"),
+    ({"cron": "0 0 * * *", "from_utc": "soon"}, "cannot be read"),
+    (
+        {
+            "cron": "0 0 * * *",
+            "from_utc": "2026-03-02T00:00:00Z",
+            "until_utc": "2026-03-01T00:00:00Z",
+        },
+        "ends before it begins",
+    ),
+    (
+        {"cron": "0 0 * * *", "until_utc": "2026-03-01T23:00:00Z"},
+        "no time between",
+    ),
+    ({"cron": "0 0 * * *", "copies": 100_000}, "copies"),
+    ({"cron": "0 0 * * *", "misfire": 17}, "policy is not known"),
+    ({"every_ns": 10**18}, "at most 366 days"),
+    ({"every_ns": 10**10, "from_utc": "9999-12-31T23:59:59Z"}, "too far away"),
+    ({"every_ns": 10**10, "from_utc": "0001-01-01T00:00:00Z"}, "too far away"),
+]
+
+
+@pytest.mark.parametrize(("rule", "reason"), RULES)
+def test_a_rule_that_cannot_be_meant_is_refused(
+    rule: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        plan_of(pb.ScheduleRule(**rule), NOON)  # type: ignore[arg-type]

@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules carried out: each time once, whatever crashes, in an injected time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ldapslam.coordinator.schedule import State
+from ldapslam.jobs.errors import ConfigError, JobErrors, StoreBusy, TargetError
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto import schedule_pb2
+from ldapslam.reports.results import agenda
+from ldapslam.reports.results.agenda import FireRecord
+from support.fake_queue import (
+    FakeQueue,
+    create,
+    moment,
+    schedule_request,
+)
+
+BEGIN = moment("2026-03-01 11:30")
+NOON = moment("2026-03-01 12:00")
+S = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+NS = 1_000_000_000
+
+ALL = schedule_pb2.MISFIRE_POLICY_RUN_ALL
+ONCE = schedule_pb2.MISFIRE_POLICY_RUN_ONCE
+QUEUE = schedule_pb2.OVERLAP_POLICY_QUEUE
+REPLACE = schedule_pb2.OVERLAP_POLICY_REPLACE
+
+
+def in_a_queue(path: Path, test: Callable[[FakeQueue], Awaitable[None]]) -> None:
+    async def go() -> None:
+        queue = FakeQueue(path, BEGIN)
+        try:
+            await queue.new_scheduler()
+            await test(queue)
+        finally:
+            await queue.close()
+
+    asyncio.run(go())
+
+
+def fires(queue: FakeQueue, schedule_id: str) -> list[FireRecord]:
+    """Oldest first."""
+    return agenda.fires(queue.journal.store, schedule_id, 1000)[::-1]
+
+
+def outcomes(queue: FakeQueue, schedule_id: str) -> list[tuple[str, str]]:
+    return [
+        (fire.due_utc[11:16], str(fire.outcome)) for fire in fires(queue, schedule_id)
+    ]
+
+
+def states(queue: FakeQueue) -> list[str]:
+    return [record.state for record in queue.records()]
+
+
+async def tick_every(queue: FakeQueue, step: timedelta, until: timedelta) -> None:
+    """Ticks from now on."""
+    end = queue.now + until
+    while queue.now < end:
+        await queue.tick_at(queue.now + step)
+
+
+def test_a_run_begins_at_each_time(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("hourly", cron="0 * * * *"))
+        await tick_every(queue, 7 * S, 3 * HOUR)
+        assert outcomes(queue, schedule_id) == [
+            (f"{hour}:00", "submitted") for hour in (12, 13, 14)
+        ]
+        for number, begun in enumerate(queue.begun.values()):
+            assert timedelta() <= begun - NOON - number * HOUR < 7 * S
+        assert states(queue) == ["finished"] * 3
+        assert {record.schedule_id for record in queue.records()} == {schedule_id}
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
+    tmp_path: Path,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        made = {
+            name: await create(
+                queue,
+                schedule_request(
+                    name, uri=f"ldap://{name}", cron="0 * * * *", misfire=policy
+                ),
+            )
+            for name, policy in {"skip": 0, "once": ONCE, "all": ALL}.items()
+        }
+        await queue.tick()
+        queue.now = moment("2026-03-01 15:30")
+        await queue.new_scheduler()
+        await tick_every(queue, 30 * S, 50 * MINUTE)
+        missed = [("12:00", "missed"), ("13:00", "missed"), ("14:00", "missed")]
+        on_time = ("16:00", "submitted")
+        assert outcomes(queue, made["skip"]) == [*missed, ("15:00", "missed"), on_time]
+        assert outcomes(queue, made["once"]) == [
+            *missed,
+            ("15:00", "submitted"),
+            on_time,
+        ]
+        run_all = [(f"{hour}:00", "submitted") for hour in (12, 13, 14, 15)]
+        # four runs of ten minutes one after the other: the last ends after 16:00
+        assert outcomes(queue, made["all"]) == [*run_all, ("16:00", "overlapped")]
+        assert fires(queue, made["skip"])[0].detail == "3:30:30 late"
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_clock_that_jumps_back_runs_nothing_twice(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(
+            queue, schedule_request("quarters", duration="1m", cron="*/15 * * * *")
+        )
+        await tick_every(queue, 10 * S, HOUR)
+        before = outcomes(queue, schedule_id)
+        queue.now -= 50 * MINUTE
+        await queue.new_scheduler()
+        await tick_every(queue, 10 * S, 49 * MINUTE)
+        assert outcomes(queue, schedule_id) == before
+        await tick_every(queue, 10 * S, 20 * MINUTE)
+        assert outcomes(queue, schedule_id) == [*before, ("12:45", "submitted")]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_clock_that_jumps_ahead_makes_times_missed(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+        await queue.tick_at(NOON)
+        await queue.tick_at(NOON + 2.5 * HOUR)
+        assert outcomes(queue, schedule_id) == [
+            ("12:00", "submitted"),
+            ("13:00", "missed"),
+            ("14:00", "missed"),
+        ]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_an_overlap_leaves_the_time_out(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(
+            queue, schedule_request("long", duration="90m", cron="0 * * * *")
+        )
+        await tick_every(queue, 30 * S, 3 * HOUR)
+        assert outcomes(queue, schedule_id) == [
+            ("12:00", "submitted"),
+            ("13:00", "overlapped"),
+            ("14:00", "submitted"),
+        ]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
+    tmp_path: Path,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request(
+            "long", duration="90m", cron="0 * * * *", overlap=QUEUE
+        )
+        schedule_id = await create(queue, request)
+        await queue.tick_at(NOON)
+        await queue.tick_at(NOON + HOUR)
+        first, second = (fire.run_ids[0] for fire in fires(queue, schedule_id))
+        # were the fake coordinator's lock on the target not there
+        queue.runs[first].waiting = queue.runs[second].waiting
+        await queue.tick_at(NOON + 89 * MINUTE)
+        assert second not in queue.begun
+        assert first in queue.explained[second]
+        # a coordinator that starts anew knows it too
+        await queue.new_scheduler()
+        await queue.tick_at(NOON + 90 * MINUTE)
+        assert second not in queue.begun
+        await tick_every(queue, 10 * S, 2 * MINUTE)
+        assert second in queue.begun
+
+    in_a_queue(tmp_path, test)
+
+
+def test_an_overlap_may_replace_the_run_before(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request(
+            "long", duration="90m", cron="0 * * * *", overlap=REPLACE
+        )
+        schedule_id = await create(queue, request)
+        await tick_every(queue, 30 * S, 4 * HOUR)
+        assert [outcome for _, outcome in outcomes(queue, schedule_id)] == [
+            "submitted"
+        ] * 4
+        assert states(queue) == ["cancelled"] * 3 + ["running"]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
+    tmp_path: Path,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(
+            queue, schedule_request("h", cron="0 * * * *", misfire=ALL)
+        )
+        scheduler = queue.scheduler
+        assert scheduler is not None
+
+        async def change(state: State) -> None:
+            async with scheduler.settled() as now:
+                await scheduler.agenda.set_state(scheduler.agenda.find("h"), state, now)
+
+        await queue.tick_at(NOON)
+        await change(State.PAUSED)
+        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+        await change(State.ACTIVE)
+        await tick_every(queue, 30 * S, HOUR)
+        await change(State.DISABLED)
+        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+        await change(State.ACTIVE)
+        await tick_every(queue, 30 * S, HOUR)
+        assert outcomes(queue, schedule_id) == [
+            ("12:00", "submitted"),
+            ("13:00", "paused"),
+            ("14:00", "paused"),
+            ("15:00", "submitted"),
+            ("18:00", "submitted"),
+        ]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_pause_survives_a_restart(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+        assert queue.scheduler is not None
+        async with queue.scheduler.settled() as now:
+            entry = queue.scheduler.agenda.find("h")
+            await queue.scheduler.agenda.set_state(entry, State.PAUSED, now)
+        await queue.new_scheduler()
+        await queue.tick_at(NOON)
+        assert outcomes(queue, schedule_id) == [("12:00", "paused")]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_schedule_that_has_no_more_times_is_over(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request(
+            "two", cron="0 * * * *", until_utc="2026-03-01T13:00:00Z"
+        )
+        await create(queue, request)
+        await tick_every(queue, MINUTE, 2 * HOUR)
+        assert len(queue.begun) == 2
+        [record] = agenda.schedules(queue.journal.store)
+        assert record.state == "over"
+
+    in_a_queue(tmp_path, test)
+
+
+def test_copies_begin_by_their_stagger(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request(
+            "copies", duration="1m", cron="0 12 * * *", copies=3, stagger_ns=600 * NS
+        )
+        await create(queue, request)
+        await tick_every(queue, 10 * S, HOUR)
+        begun = [time - NOON for time in queue.begun.values()]
+        assert begun == [0 * MINUTE, 10 * MINUTE, 20 * MINUTE]
+
+    in_a_queue(tmp_path, test)
+
+
+def window(**fields: object) -> schedule_pb2.MaintenanceWindow:
+    times = {"from_utc": "2026-03-01T12:05:00Z", "until_utc": "2026-03-01T14:00:00Z"}
+    return schedule_pb2.MaintenanceWindow(**{"name": "move", **times, **fields})  # type: ignore[arg-type]
+
+
+def test_no_run_begins_in_maintenance_or_reaches_into_it(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        assert queue.scheduler is not None
+        await queue.scheduler.agenda.add_window(window())
+        once = await create(
+            queue, schedule_request("once", cron="0 12 * * *", misfire=ONCE)
+        )
+        skip = await create(
+            queue, schedule_request("skip", uri="ldap://ds2", cron="0 12 * * *")
+        )
+        by_hand = await queue.submit(uri="ldap://ds3", duration="40m")
+        await queue.tick()
+        await queue.advance()
+        # 11:30 and forty minutes
+        assert by_hand not in queue.begun
+        short = await queue.submit(uri="ldap://ds4", duration="20m")
+        await queue.advance()
+        assert short in queue.begun
+        await tick_every(queue, 10 * S, HOUR)
+        assert outcomes(queue, skip) == [("12:00", "missed")]
+        assert outcomes(queue, once) == [("12:00", "submitted")]
+        [run_id] = fires(queue, once)[0].run_ids
+        assert "maintenance window 'move'" in queue.explained[run_id]
+        await queue.new_scheduler()
+        await tick_every(queue, 10 * S, 2 * HOUR)
+        assert queue.begun[run_id] == queue.begun[by_hand] == moment("2026-03-01 14:00")
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_run_waits_for_its_time_and_for_another_run(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        first = await queue.submit(not_before_utc="2026-03-01T12:00:00Z")
+        after = {
+            name: await queue.submit(
+                uri=f"ldap://{name}", after_run=first, after_if=condition
+            )
+            for name, condition in {
+                "any": pb.RUN_CONDITION_ANY,
+                "pass": pb.RUN_CONDITION_PASS,
+                "fail": pb.RUN_CONDITION_FAIL,
+            }.items()
+        }
+        queue.verdict = "FAIL"
+        await queue.tick()
+        assert queue.explained[first] == "waits for 2026-03-01 12:00:00 UTC"
+        assert f"waits for the end of run {first}" in queue.explained[after["pass"]]
+        await tick_every(queue, 10 * S, 40 * MINUTE)
+        assert queue.begun[first] == NOON
+        await queue.new_scheduler()
+        await tick_every(queue, 10 * S, 10 * MINUTE)
+        assert set(queue.begun) == {first, after["any"], after["fail"]}
+        assert "ended as FAIL" in queue.dropped[after["pass"]]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_the_end_of_a_chain_that_was_dropped_is_dropped(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        first = await queue.submit()
+        passing = pb.RUN_CONDITION_PASS
+        second = await queue.submit(after_run=first, after_if=passing)
+        third = await queue.submit(after_run=second, after_if=passing)
+        queue.verdict = "INVALID"
+        await tick_every(queue, 10 * S, 20 * MINUTE)
+        assert list(queue.dropped) == [second, third]
+        assert "cancelled without a verdict" in queue.dropped[third]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_submission_that_fails_is_reported(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+        queue.error = TargetError("no such directory")
+        await queue.tick_at(NOON)
+        queue.error = None
+        await queue.tick_at(NOON + HOUR)
+        assert outcomes(queue, schedule_id) == [
+            ("12:00", "failed"),
+            ("13:00", "submitted"),
+        ]
+        assert fires(queue, schedule_id)[0].detail == "no such directory"
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_submission_is_tried_again_when_the_store_was_busy(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+        queue.error = StoreBusy("results.sqlite", 10)
+        for second in (0, 1):
+            with pytest.raises(StoreBusy):
+                await queue.tick_at(NOON + second * S)
+        assert outcomes(queue, schedule_id) == [("12:00", "submitting")]
+        queue.error = None
+        await queue.tick_at(NOON + 2 * S)
+        assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
+        assert len(queue.begun) == 1
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_submission_that_a_crash_left_is_not_made_up_for_hours_later(
+    tmp_path: Path,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("h", cron="0 12 * * *"))
+        queue.error = StoreBusy("results.sqlite", 10)
+        with pytest.raises(StoreBusy):
+            await queue.tick_at(NOON)
+        queue.error, queue.now = None, NOON + 2 * HOUR
+        await queue.new_scheduler()
+        await queue.tick()
+        assert outcomes(queue, schedule_id) == [("12:00", "missed")]
+        assert queue.records() == []
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request("bad", cron="0 0 30 2 *")
+        request.job.overrides.append("run.duration=never")
+        with pytest.raises(JobErrors) as caught:
+            await create(queue, request)
+        assert len(caught.value.faults) == 2
+        assert agenda.schedules(queue.journal.store) == []
+
+    in_a_queue(tmp_path, test)
+
+
+def test_names_are_unique_and_ids_may_be_shortened(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        assert queue.scheduler is not None
+        found = queue.scheduler.agenda.find
+        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+        with pytest.raises(ConfigError, match="named 'h' already"):
+            await create(queue, schedule_request("h", cron="0 * * * *"))
+        await create(queue, schedule_request("", cron="0 * * * *"))
+        await create(queue, schedule_request("", cron="0 * * * *"))
+        assert found("fleet-test").name == "fleet-test"
+        assert found("fleet-test-2").name == "fleet-test-2"
+        assert found(schedule_id) is found("h") is found(schedule_id[:9])
+        for name in ("", "s-", "x", "s-0000000000"):
+            with pytest.raises(ConfigError):
+                found(name)
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
+    tmp_path: Path,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(queue, schedule_request("h", cron="0 * * * *"))
+        await queue.tick_at(NOON)
+        assert queue.scheduler is not None
+        async with queue.scheduler.settled():
+            entry = queue.scheduler.agenda.find("h")
+            await queue.scheduler.agenda.remove(entry)
+        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+        await queue.new_scheduler()
+        assert fires(queue, schedule_id) == []
+        assert states(queue) == ["finished"]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_many_missed_times_are_settled_at_once(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request("m", duration="1s", every_ns=60 * NS, misfire=ONCE)
+        schedule_id = await create(queue, request)
+        await queue.tick_at(BEGIN + 1300.5 * MINUTE)
+        found = agenda.fires(queue.journal.store, schedule_id, 10_000)
+        assert len(found) == 1300
+        made = [fire for fire in found if fire.outcome == "submitted"]
+        # the last one that was missed by more than a minute, and then the last
+        assert [fire.due_utc[11:16] for fire in made] == ["09:09"]
+        assert found[0].outcome == "overlapped"
+
+    in_a_queue(tmp_path, test)
