@@ -310,6 +310,25 @@ after(uint64_t ns, uint64_t t0_ns)
     return ns > t0_ns ? ns - t0_ns : 0;
 }
 
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The time in which the worker had something to do. What is outside of epoll_wait is
+ * not all of it: the kernel may work, or have the thread wait for a CPU, within. What
+ * was on a CPU or ready for one is not all of it either: a hypervisor's share of the
+ * CPU is in neither. */
+static uint64_t
+busy_ns(const struct slam_interval_record *r, uint64_t wall_ns)
+{
+    uint64_t outside_ns = after(wall_ns, r->wait_ns + r->spin_ns);
+    uint64_t runnable_ns = after(r->cpu_ns, r->spin_ns) + r->run_queue_ns;
+
+    return least(outside_ns > runnable_ns ? outside_ns : runnable_ns, wall_ns);
+}
+
 static void
 merge_worker(struct slam_engine *e, uint32_t index, bool open,
              const struct slam_interval_record *r)
@@ -331,10 +350,11 @@ merge_worker(struct slam_engine *e, uint32_t index, bool open,
         (struct slam_worker_figures){.index = index,
                                      .open = open,
                                      .wall_ns = wall_ns,
-                                     .busy_ns = after(wall_ns, r->wait_ns + r->spin_ns),
+                                     .busy_ns = busy_ns(r, wall_ns),
                                      .spin_ns = r->spin_ns,
                                      .cpu_ns = r->cpu_ns,
-                                     .run_queue_ns = r->run_queue_ns,
+                                     /* a wait counts as a whole when it ends */
+                                     .run_queue_ns = least(r->run_queue_ns, wall_ns),
                                      .loops = r->loops};
 }
 
