@@ -2,8 +2,9 @@
 """A saturated client is always called INVALID, one that is not never: fifty runs each.
 
 Saturated: asked for ten times what a client can send, or sharing its CPU with eight
-busy processes while the server has one for itself. Not saturated: a tenth of what it
-can do, or less.
+busy processes while the server waits for requests. Not saturated: a tenth of what it
+can do, or less. Whether the server waited is seen on its own thread: where it did not,
+because others used its CPU, it was the server that limited the run, which is repeated.
 """
 
 from __future__ import annotations
@@ -12,24 +13,32 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from ldapslam.agent._engine import Responder
-from support.command_line import ldapslam
+from support.command_line import TIMEOUT_S, Running
+from support.priority import FIRST, set_session_priority
 
 pytestmark = [pytest.mark.accuracy, pytest.mark.long]
 
 RUNS = 50
+_DURATION_S = 1
+#: Of one CPU; a server that wanted less waited for the client.
+_SERVER_SHARE_MAX = 0.75
+#: A starved client's session, against the rivals' FIRST: a tenth of the CPU.
+_STARVED = -10
 _JOB = """\
 job: saturation
 targets: {{server: "{uri}"}}
-run: {{duration: 1s, interval: 100ms, drain: 2s}}
-seed: {seed}
+run: {{duration: {duration}s, interval: 100ms, drain: 2s}}
+seed: 1
 streams:
   - name: load
     target: server
@@ -43,21 +52,48 @@ BEYOND = "{open: {rate: 2000k/s, connections: 64, max_backlog: 10000}}"
 CALM_CLOSED = "{closed: {clients: 8}}"
 CALM_OPEN = "{open: {rate: 500/s, arrivals: poisson, connections: 32}}"
 
+_RIVAL = "import os; os.read(0, 1)\nwhile True: pass"
 
-@contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """Processes that take all the CPU they get, until their standard input ends."""
-    program = (
-        "import os, threading\n"
-        "threading.Thread(target=lambda: (os.read(0, 1), os._exit(0))).start()\n"
-        "while True: pass"
-    )
-    with ExitStack() as stack:
-        for _ in range(count):
-            stack.enter_context(
-                subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
-            )
-        yield
+
+@dataclass(frozen=True)
+class Ended:
+    verdict: str
+    #: Name and observed value of the rules that were broken.
+    broken: list[tuple[str, object]]
+    #: Share of one CPU that the server's thread wanted while there was load.
+    server_share: float
+
+    @property
+    def names(self) -> set[str]:
+        return {name for name, _ in self.broken}
+
+
+class Rivals:
+    """Processes that take all the CPU they get from `go` on; a context manager."""
+
+    def __init__(self, count: int) -> None:
+        self._processes = [
+            subprocess.Popen([sys.executable, "-c", _RIVAL], stdin=subprocess.PIPE)
+            for _ in range(count)
+        ]
+
+    def __enter__(self) -> Rivals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def go(self) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(b"!")
+            process.stdin.flush()
+
+    def end(self) -> None:
+        while self._processes:
+            process = self._processes.pop()
+            process.kill()
+            process.communicate()
 
 
 @contextmanager
@@ -71,60 +107,103 @@ def on_cpu(cpus: set[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, own)
 
 
-def verdict_of(
-    folder: Path,
-    load: str,
-    delay_ns: int,
-    seed: int,
-    cpus: tuple[set[int] | None, set[int] | None] = (None, None),
-) -> tuple[str, Any]:
-    """The verdict of one run, and the rules that it broke; `cpus` are the client's and
-    the server's."""
-    server = Responder(delays=[(1, delay_ns)] if delay_ns else [])
-    with on_cpu(cpus[1]):
+def started(server: Responder, cpus: set[int] | None) -> Callable[[], int]:
+    """Start it; how long its threads have been on a CPU or ready for one, in ns."""
+    before = set(os.listdir("/proc/self/task"))
+    with on_cpu(cpus):
         server.start()
+    threads = set(os.listdir("/proc/self/task")) - before
+    assert threads
+
+    def runnable_ns() -> int:
+        texts = [
+            Path(f"/proc/self/task/{one}/schedstat").read_text() for one in threads
+        ]
+        return sum(int(word) for text in texts for word in text.split()[:2])
+
+    return runnable_ns
+
+
+def run_once(
+    folder: Path, load: str, delay_ns: int = 0, *, is_starved: bool = False
+) -> Ended:
+    """One run in a new folder. The rivals of a starved client begin with its load."""
+    folder.mkdir()
+    first, *others = sorted(os.sched_getaffinity(0))
+    clients_cpus, servers_cpus = ({first}, set(others)) if is_starved else (None, None)
+    server = Responder(delays=[(1, delay_ns)] if delay_ns else [])
+    runnable_ns = started(server, servers_cpus)
     job = folder / "job.yaml"
-    job.write_text(_JOB.format(uri=server.uri, load=load, seed=seed))
-    out = folder / f"run{seed}"
-    with on_cpu(cpus[0]):
-        ended = ldapslam("run", job, "--json", "--out", out, cwd=folder)
-    assert ended.stdout, ended.stderr
-    result = json.loads(ended.stdout)
+    job.write_text(_JOB.format(uri=server.uri, load=load, duration=_DURATION_S))
+    with ExitStack() as stack:
+        with on_cpu(clients_cpus):
+            run = stack.enter_context(Running("run", job, "--json", cwd=folder))
+            rivals = stack.enter_context(Rivals(8 if is_starved else 0))
+        wait_for_load(server, run, _STARVED if is_starved else FIRST)
+        rivals.go()
+        before_ns, began_ns = runnable_ns(), time.monotonic_ns()
+        time.sleep(0.9 * _DURATION_S)
+        server_ns, wall_ns = runnable_ns() - before_ns, time.monotonic_ns() - began_ns
+        time.sleep(0.2 * _DURATION_S)
+        rivals.end()
+        run.wait()
+    assert run.stdout, run.stderr
+    result = json.loads(run.stdout)
     broken = [
-        (rule["name"], rule.get("value"))
+        (rule["name"], rule["observed"])
         for rule in result["rules"]
         if not rule["passed"]
     ]
-    return result["verdict"], broken
+    return Ended(result["verdict"], broken, server_ns / wall_ns)
+
+
+def wait_for_load(server: Responder, run: Running, nice: int) -> None:
+    """Meanwhile the command's sessions get their priority."""
+    command = psutil.Process(run.process.pid)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while server.counts()["search"] < 10:
+        assert run.process.poll() is None, run.stderr
+        assert time.monotonic() < deadline_s, run.stderr
+        with suppress(psutil.NoSuchProcess):
+            for process in (command, *command.children(recursive=True)):
+                set_session_priority(process.pid, nice)
+        time.sleep(0.01)
+
+
+def starved(folder: Path) -> Ended:
+    """A run whose client shared a CPU while the server waited for it."""
+    tried = []
+    for attempt in range(10):
+        one = run_once(folder / str(attempt), FASTEST, is_starved=True)
+        if one.server_share <= _SERVER_SHARE_MAX:
+            return one
+        tried.append(one.server_share)
+    pytest.fail(f"the server had no CPU of its own; it wanted {tried} of one")
 
 
 def test_saturated_client_is_always_invalid(tmp_path: Path) -> None:
-    first, *others = sorted(os.sched_getaffinity(0))
+    can_starve = len(os.sched_getaffinity(0)) > 1
+    cause = {"generator_saturated", "sent_share", "dropped_arrivals", "send_lag"}
     called_good = []
-    for seed in range(RUNS):
-        is_starved = bool(others) and seed % 2 == 1
-        if is_starved:
-            with on_cpu({first}), busy_processes(8):
-                pair = {first}, set(others)
-                verdict, broken = verdict_of(tmp_path, FASTEST, 0, seed, pair)
-        else:
-            verdict, broken = verdict_of(tmp_path, BEYOND, 0, seed)
-        names = {name for name, _ in broken}
-        print(seed, "starved" if is_starved else "beyond", verdict, sorted(names))
-        cause = {"generator_saturated", "sent_share", "dropped_arrivals", "send_lag"}
-        if verdict != "INVALID" or not names & cause:
-            called_good.append((seed, verdict, broken))
+    for number in range(RUNS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        is_starved = can_starve and number % 2 == 1
+        one = starved(folder) if is_starved else run_once(folder / "0", BEYOND)
+        print(number, "starved" if is_starved else "beyond", one, flush=True)
+        if one.verdict != "INVALID" or not one.names & cause:
+            called_good.append((number, one))
     assert called_good == []
 
 
 def test_client_that_is_not_saturated_is_never_invalid(tmp_path: Path) -> None:
     called_bad = []
-    for seed in range(RUNS):
+    for number in range(RUNS):
         load, delay_ns = (
-            (CALM_OPEN, 1_000_000) if seed % 2 else (CALM_CLOSED, 5_000_000)
+            (CALM_OPEN, 1_000_000) if number % 2 else (CALM_CLOSED, 5_000_000)
         )
-        verdict, broken = verdict_of(tmp_path, load, delay_ns, seed)
-        if verdict != "PASS":
-            called_bad.append((seed, verdict, broken))
-    print(*called_bad, sep="\n")
+        one = run_once(tmp_path / str(number), load, delay_ns)
+        print(number, one, flush=True)
+        if one.verdict != "PASS":
+            called_bad.append((number, one))
     assert called_bad == []
