@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import click
 
@@ -29,6 +30,15 @@ def log_to_stderr(log_format: str, **fields: str) -> None:
     level = min(logging.getLogger().level, logging.INFO)
     set_up_log(log_format, level=level).update(fields)
     logging.getLogger("alembic").setLevel(max(level, logging.WARNING))
+
+
+def warn_of_root(*, is_wanted: bool) -> None:
+    """A service needs none of root's rights; is_wanted: part of a command of root's."""
+    if os.geteuid() == 0 and not is_wanted:
+        _log.warning(
+            "running as root, which nothing here needs: the shipped systemd units run "
+            "as users of their own"
+        )
 
 
 def announce(text: str) -> None:

@@ -14,7 +14,12 @@ import click
 from ldapslam.cli.console import without_passwords
 from ldapslam.cli.lifeline import lifeline_option
 from ldapslam.cli.limit_options import limit_options
-from ldapslam.cli.logs import announce, log_format_option, log_to_stderr
+from ldapslam.cli.logs import (
+    announce,
+    log_format_option,
+    log_to_stderr,
+    warn_of_root,
+)
 from ldapslam.cli.metrics_server import metrics_option
 from ldapslam.cli.notify_options import notify_options
 from ldapslam.cli.options import coordinator_option
@@ -27,7 +32,7 @@ from ldapslam.cli.server_security import (
 )
 from ldapslam.cli.settings_file import config_option
 from ldapslam.jobs.errors import ConfigError
-from ldapslam.proto.address import DEFAULT_PORT
+from ldapslam.proto.address import DEFAULT_PORT, is_unix
 
 if TYPE_CHECKING:
     from ldapslam.agent.limits import AgentLimits
@@ -97,6 +102,7 @@ def coordinator_command(
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
     log_to_stderr(log_format)
+    warn_of_root(is_wanted=scratch is not None)
     # whoever fails in a handshake must not fill the log: read when gRPC starts
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from ldapslam.cli.services import coordinator_services
@@ -204,6 +210,7 @@ def agent_command(
         join_file,
     )
     log_to_stderr(log_format, agent=place.name)
+    warn_of_root(is_wanted=is_unix(coordinator))
     from ldapslam.agent.client import run_agent
     from ldapslam.agent.settings import AgentSettings
 

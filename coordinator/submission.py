@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 import secrets
 import socket
 from dataclasses import dataclass, replace
@@ -135,7 +136,27 @@ def check_version(who: str, protocol_version: int, build: str) -> None:
             who,
             describe_version(protocol_version, build),
             describe_version(PROTOCOL_VERSION, ours),
+            hint=_upgrade_hint((protocol_version, build), (PROTOCOL_VERSION, ours)),
         )
+
+
+def _upgrade_hint(theirs: tuple[int, str], ours: tuple[int, str]) -> str:
+    """Which side is to follow: in an upgrade the coordinator goes first."""
+    order = [
+        (protocol, [int(number) for number in re.findall(r"\d+", build)])
+        for protocol, build in (theirs, ours)
+    ]
+    if order[0] < order[1]:
+        return (
+            f"install ldapslam {ours[1]} there: the coordinator has it already, and "
+            "goes first"
+        )
+    if order[0] > order[1]:
+        return (
+            f"upgrade the coordinator to ldapslam {theirs[1]} first, then the others; "
+            f"until then install {ours[1]} there"
+        )
+    return "install the same ldapslam on both"
 
 
 def selection_of(job: Job) -> Selection:

@@ -180,12 +180,17 @@ class AgentLost(FleetError):
 
 class AgentVersionMismatch(FleetError):
     def __init__(
-        self, agent: str, agent_version: str, coordinator_version: str
+        self,
+        agent: str,
+        agent_version: str,
+        coordinator_version: str,
+        *,
+        hint: str | None = None,
     ) -> None:
         super().__init__(
             f"agent {agent!r} speaks {agent_version}, "
             f"the coordinator {coordinator_version}",
-            hint="install the same ldapslam on both",
+            hint=hint or "install the same ldapslam on both",
         )
         self.agent = agent
         self.agent_version = agent_version

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator.selection import Selection
 from ldapslam.coordinator.run import RunLimits
-from ldapslam.coordinator.submission import load_submission
+from ldapslam.coordinator.selection import Selection
+from ldapslam.coordinator.submission import check_version, load_submission
 from ldapslam.jobs.errors import AgentVersionMismatch, JobErrors
 from ldapslam.jobs.validity import Validity
 from ldapslam.proto.messages import PROTOCOL_VERSION, ProtocolError, build_version
@@ -120,3 +120,25 @@ def test_another_version_is_refused_with_both_named(fields: dict[str, Any]) -> N
     text = str(caught.value)
     assert str(next(iter(fields.values()))) in text
     assert f"protocol {PROTOCOL_VERSION} (ldapslam {build_version()})" in text
+
+
+OURS = build_version()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "build", "hint"),
+    [
+        (PROTOCOL_VERSION - 1, OURS, f"install ldapslam {OURS} there: the coordinator"),
+        (PROTOCOL_VERSION, "0.0.1", f"install ldapslam {OURS} there: the coordinator"),
+        (PROTOCOL_VERSION + 1, "99.10", "upgrade the coordinator to ldapslam 99.10"),
+        # compared as numbers, not as texts
+        (PROTOCOL_VERSION, "99.0", "upgrade the coordinator to ldapslam 99.0"),
+        (PROTOCOL_VERSION, f"{OURS}+local", "install the same ldapslam on both"),
+    ],
+)
+def test_a_neighbouring_version_is_told_which_side_goes_first(
+    protocol: int, build: str, hint: str
+) -> None:
+    with pytest.raises(AgentVersionMismatch) as caught:
+        check_version("load-1", protocol, build)
+    assert str(caught.value.hint).startswith(hint)

@@ -11,6 +11,7 @@ import pytest
 from ldapslam.jobs import errors
 from ldapslam.jobs.errors import (
     EXIT_CODE_MEANING,
+    AccessRefused,
     AgentLimitExceeded,
     AgentLost,
     AgentUnreachable,
@@ -48,6 +49,7 @@ SAMPLES = [
     AgentLost("a1", 5.25),
     AgentVersionMismatch("a1", "0.1.0", "0.2.0"),
     NotEnoughAgents("3 agents", ["a1", "a2"]),
+    AccessRefused("a viewer may not submit"),
     AgentLimitExceeded("a1", "9 connections", "4", "max-connections"),
     ClockOffsetTooLarge("a1", 7_000_000, 5_000_000),
     TargetUnreachable("ldap://a", "connection refused"),
