@@ -8,6 +8,7 @@ run in its own transaction of the connection given.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -16,6 +17,9 @@ from ldapslam.jobs.errors import SchemaTooNew, StoreError
 from ldapslam.reports.results.schema import SCHEMA_REVISION
 
 _SCRIPTS = Path(__file__).with_name("migrations")
+#: Alembic's `op` and `context` are the process's: two upgrades at once, as by two
+#: exports, would write to each other's stores, and crash when one is closed.
+_ALEMBIC = threading.Lock()
 
 
 def migrate(connection: Connection, url: str, *, may_write: bool) -> None:
@@ -54,4 +58,5 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "newline")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ALEMBIC:
+        command.upgrade(config, "head")
