@@ -10,12 +10,14 @@ it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 
 from ldapslam.agent.enrolment import keep_renewed
 from ldapslam.agent.host import HostMeter, host_facts, host_id
@@ -44,6 +46,9 @@ from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, facts_json
 
 _log = logging.getLogger(__name__)
 
+#: What runs with an agent; it can ask whether the coordinator answers.
+Beside = Callable[[AgentSession, Callable[[], bool]], AbstractContextManager[object]]
+
 _CALL_TIMEOUT_S = 3.0
 #: A commit may wait for the store's disk.
 _REPORT_TIMEOUT_S = 15.0
@@ -63,21 +68,24 @@ async def serve_agent(
     insecure: bool = False,
     tls: TlsFiles | None = None,
     has_joined: bool = False,
+    beside: Beside | None = None,
 ) -> None:
     """Be an agent of `coordinator` until a signal ends it.
 
     SIGTERM and SIGINT drain: the run's load stops, its reports are delivered. A second
     one ends the engine at once and leaves the reports in the spool. A certificate that
-    was got with a join token is renewed. Raises FleetError when the coordinator refuses
-    this agent.
+    was got with a join token is renewed. `beside` is entered for as long. Raises
+    FleetError when the coordinator refuses this agent.
     """
     if tls is None:
         check_plaintext(coordinator, insecure=insecure)
     quota_bytes = settings.limits.spool_quota_bytes
     spool = await asyncio.to_thread(Spool, settings.spool, quota_bytes)
-    with spool:
+    with spool, contextlib.ExitStack() as ending:
         session = AgentSession(settings, spool)
         link = _Link(coordinator, session, tls, has_joined=has_joined)
+        if beside is not None:
+            ending.enter_context(beside(session, lambda: link.is_connected))
         serving = asyncio.create_task(session.serve())
         dialling = asyncio.create_task(link.keep())
         loop = asyncio.get_running_loop()
@@ -108,6 +116,7 @@ def run_agent(
     insecure: bool = False,
     tls: TlsFiles | None = None,
     has_joined: bool = False,
+    beside: Beside | None = None,
 ) -> None:
     """`serve_agent` as the whole program: with an event loop of its own."""
     asyncio.run(
@@ -117,6 +126,7 @@ def run_agent(
             insecure=insecure,
             tls=tls,
             has_joined=has_joined,
+            beside=beside,
         )
     )
 
@@ -157,6 +167,10 @@ class _Link:
         self._stub: AgentServiceStub | None = None
         self._is_away = False
         self._refused_at_s: float | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self._stub is not None
 
     async def keep(self) -> None:
         """Stay connected until cancelled; FleetError when we are refused for good."""

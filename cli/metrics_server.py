@@ -16,13 +16,16 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ldapslam.jobs.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ldapslam.agent.client import Beside
 
 _log = logging.getLogger(__name__)
 
@@ -142,3 +145,14 @@ def exposed(registry: CollectorRegistry, place: tuple[str, int]) -> Iterator[int
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def beside_agent(place: tuple[str, int] | None) -> Beside | None:
+    """What `run_agent` is to run beside it, for an agent's figures."""
+    if place is None:
+        return None
+    from ldapslam.agent.metrics import agent_registry
+
+    return lambda session, is_connected: exposed(
+        agent_registry(session, is_connected), place
+    )

@@ -20,7 +20,7 @@ from ldapslam.cli.logs import (
     log_to_stderr,
     warn_of_root,
 )
-from ldapslam.cli.metrics_server import metrics_option
+from ldapslam.cli.metrics_server import beside_agent, metrics_option
 from ldapslam.cli.notify_options import notify_options
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
@@ -185,6 +185,7 @@ def _labels(
 @limit_options
 @join_option
 @log_format_option
+@metrics_option
 @lifeline_option
 @config_option
 def agent_command(
@@ -199,6 +200,7 @@ def agent_command(
     limits: AgentLimits,
     join_file: Path | None,
     log_format: str,
+    metrics: tuple[str, int] | None,
 ) -> None:
     """Generate load for a coordinator until SIGTERM or Ctrl-C, which drain."""
     place = agent_place(
@@ -232,4 +234,5 @@ def agent_command(
         insecure=place.insecure,
         tls=place.files,
         has_joined=place.has_joined,
+        beside=beside_agent(metrics),
     )
