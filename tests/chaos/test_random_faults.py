@@ -102,24 +102,23 @@ def test_whatever_fails_the_books_balance(lasting: LastingFleet, seed: int) -> N
 def carry_out(fleet: ChaosFleet, schedule: FaultSchedule) -> None:
     """The run, its faults, and what must hold after them."""
     fleet.use_report_relay(schedule.seed, schedule.call_faults)
-    fleet.wait_for_agents(*AGENTS)
+    fleet.wait_for_agents(*AGENTS, timeout_s=45.0)
     run_id = fleet.submit_load(
         duration=f"{schedule.duration_s}s",
         agents={"names": list(schedule.agents)},
         on_agent_loss=schedule.on_agent_loss,
         orphan_grace=f"{schedule.orphan_grace_s:g}s",
     )
-    early = [fault for fault in schedule.faults if fault.at_s < 0]
     begin_s = time.monotonic()
-    # T0 is about so far away, if nothing keeps it from coming
-    injected = _inject(fleet, early, begin_s - min((f.at_s for f in early), default=0))
-    t0_s = fleet.t0_s(run_id, _END_S)
-    if t0_s is not None:
-        injected += _inject(
-            fleet, [fault for fault in schedule.faults if fault.at_s >= 0], t0_s
-        )
-    for thread in injected:
-        thread.join()
+    with Saboteur(fleet) as saboteur:
+        early = [fault for fault in schedule.faults if fault.at_s < 0]
+        # T0 is about so far away, if nothing keeps it from coming
+        first_s = min((fault.at_s for fault in early), default=0.0)
+        saboteur.bring_about(early, begin_s - first_s)
+        t0_s = fleet.t0_s(run_id, _END_S)
+        if t0_s is not None:
+            late = [fault for fault in schedule.faults if fault.at_s >= 0]
+            saboteur.bring_about(late, t0_s)
     fleet.heal(*AGENTS)
     left_s = begin_s + _END_S - time.monotonic()
     fleet.wait_for(run_id, *FINAL, timeout_s=max(left_s, 1.0))
@@ -145,27 +144,43 @@ def check_end(schedule: FaultSchedule, books: Books, t0_s: float | None) -> None
         assert last_s < schedule.load_ends_s(agent), f"{agent}: load at {last_s:.2f} s"
 
 
-def _inject(
-    fleet: ChaosFleet, faults: list[Fault], t0_s: float
-) -> list[threading.Thread]:
-    """Threads that bring the faults about, each at its time, and undo them."""
-    threads = []
-    for fault in faults:
-        thread = threading.Thread(target=_bring_about, args=(fleet, fault, t0_s))
-        thread.start()
-        threads.append(thread)
-    return threads
+class Saboteur:
+    """Brings faults about, each at its time and in a thread of its own; within the
+    block. What goes wrong with that is raised at its end."""
+
+    def __init__(self, fleet: ChaosFleet) -> None:
+        self._fleet = fleet
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
+
+    def bring_about(self, faults: list[Fault], t0_s: float) -> None:
+        """T0 in this host's monotonic time."""
+        for fault in faults:
+            thread = threading.Thread(target=self._run, args=(fault, t0_s))
+            thread.start()
+            self._threads.append(thread)
+
+    def _run(self, fault: Fault, t0_s: float) -> None:
+        try:
+            time.sleep(max(0.0, t0_s + fault.at_s - time.monotonic()))
+            undo = _begin(self._fleet, fault)
+            time.sleep(fault.length_s)
+            undo()
+        except BaseException as error:
+            self._errors.append(error)
+
+    def __enter__(self) -> Saboteur:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
 
 
 #: Starts and ends of a process are one at a time.
 _starting = threading.Lock()
-
-
-def _bring_about(fleet: ChaosFleet, fault: Fault, t0_s: float) -> None:
-    time.sleep(max(0.0, t0_s + fault.at_s - time.monotonic()))
-    undo = _begin(fleet, fault)
-    time.sleep(fault.length_s)
-    undo()
 
 
 def _nothing() -> None:

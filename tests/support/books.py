@@ -183,24 +183,21 @@ def missing(books: Books) -> set[tuple[str, int]]:
     """
     planned = len(books.run.plan["boundaries_ns"])
     is_finished = books.run.state == "finished"
-    reached = max(
-        (
-            record.index + 1
-            for records in books.stored.values()
-            for record in records.values()
-            if not record.final
-        ),
-        default=0,
-    )
+    # the last one is as long as it happened to be
+    whole = {
+        agent: {record.index for record in records.values() if not record.final}
+        for agent, records in books.stored.items()
+    }
+    reached = max((index + 1 for one in whole.values() for index in one), default=0)
     lacking = set()
-    for agent, stored in books.stored.items():
+    for agent, records in books.stored.items():
         owed = planned if is_finished else min(planned, reached)
-        final = [record.index for record in stored.values() if record.final]
+        final = [record.index for record in records.values() if record.final]
         if final and not is_finished:
             owed = min(owed, final[0])
-        lacking |= {(agent, index) for index in range(owed)} - {
-            (agent, index) for index in stored
+        lacking |= {
+            (agent, index) for index in range(owed) if index not in whole[agent]
         }
-        if is_finished and stored and not final:
+        if is_finished and records and not final:
             lacking.add((agent, planned))  # its drain
     return lacking

@@ -61,7 +61,7 @@ class ChaosFleet(FleetOfProcesses):
         self.start_coordinator()
         for name in names:
             self.start_agent(name)
-        self.wait_for_agents(*names)
+        self.wait_for_agents(*names, timeout_s=_HEAL_S)
 
     def start_agent(
         self, name: str, engine: Sequence[str] | None = None, **options: Any
