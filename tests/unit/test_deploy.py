@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What configs/deploy ships: units that systemd takes and finds closed, settings that
+the command line takes, manifests that name what there is."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.target_rules import parse_rules
+from ldapslam.cli.serve import agent_command, coordinator_command
+
+DEPLOY = Path(__file__).resolve().parents[2] / "configs" / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+COMMANDS: dict[str, click.Command] = {
+    "agent": agent_command,
+    "coordinator": coordinator_command,
+}
+#: Of 10; what systemd calls OK ends at 2.
+MOST_EXPOSED = 2.0
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
+
+
+def parsed(command: str, arguments: list[str]) -> dict[str, Any]:
+    """Values of the options, as the command would get them."""
+    context = COMMANDS[command].make_context(command, arguments)
+    return context.params
+
+
+# -- systemd ---------------------------------------------------------------------------
+
+
+def directives(unit: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in unit.read_text().splitlines():
+        if line and line[0] not in "#[":
+            name, _, value = line.partition("=")
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def test_there_is_a_unit_for_each_service() -> None:
+    assert [unit.stem for unit in UNITS] == ["ldapslam-agent", "ldapslam-coordinator"]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_starts_its_command_with_the_settings_beside_it(unit: Path) -> None:
+    (start,) = directives(unit)["ExecStart"]
+    command = unit.stem.removeprefix("ldapslam-")
+    assert start == f"/usr/bin/ldapslam {command} --config /etc/ldapslam/{command}.toml"
+    assert (DEPLOY / f"{command}.toml").exists()
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_runs_without_root_or_capabilities(unit: Path) -> None:
+    found = directives(unit)
+    assert found.get("DynamicUser") == ["yes"] or found["User"] == ["ldapslam"]
+    assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == [""]
+    assert found["NoNewPrivileges"] == ["yes"]
+    assert found["ProtectSystem"] == ["strict"]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_stop_reaches_the_service_alone_and_leaves_it_time(unit: Path) -> None:
+    found = directives(unit)
+    # its engines get no signal: it drains them
+    assert found["KillMode"] == ["mixed"]
+    assert int(found["TimeoutStopSec"][0]) >= 90
+    # wrong options (exit code 2) do not become right by another start
+    assert found["RestartPreventExitStatus"] == ["2"]
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_takes_the_unit_and_finds_it_closed(unit: Path, tmp_path: Path) -> None:
+    # the command is not installed where the tests run
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text().replace("/usr/bin/ldapslam", "/bin/true"))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", str(copy)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    of_ours = [line for line in verified.stderr.splitlines() if unit.name in line]
+    assert (verified.returncode, of_ours) == (0, [])
+    judged = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(copy)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    level = re.search(r"exposure level for \S+: ([\d.]+)", judged.stdout)
+    assert level is not None, judged.stderr
+    assert float(level[1]) <= MOST_EXPOSED
+    # what docs/fleet.md says of it
+    documented = (DEPLOY.parents[1] / "docs" / "fleet.md").read_text()
+    assert level[1] in documented
+
+
+def test_the_coordinators_user_is_made() -> None:
+    text = (DEPLOY / "systemd" / "ldapslam.sysusers").read_text()
+    assert re.search(r"^u ldapslam ", text, re.MULTILINE)
+
+
+# -- settings --------------------------------------------------------------------------
+
+
+def test_the_agents_settings_are_taken() -> None:
+    values = parsed("agent", ["--config", str(DEPLOY / "agent.toml")])
+    assert values["coordinator"] == "coordinator.example.com:7400"
+    assert values["labels"] == {"site": "a"}
+    assert values["max_rate"] == 50_000
+    assert values["max_cpu"] == 0.75
+    assert values["spool_quota"] == 4 << 30
+    rules = parse_rules(values["allow_target"])
+    assert AgentLimits(targets=rules).targets[-1].host == "ds1.example.com"
+
+
+def test_the_coordinators_settings_are_taken() -> None:
+    values = parsed("coordinator", ["--config", str(DEPLOY / "coordinator.toml")])
+    assert tuple(values["listen"]) == ("0.0.0.0:7400",)
+    assert values["on_stop"] == "leave"
+
+
+@pytest.mark.parametrize("name", ["agent.toml", "coordinator.toml"])
+def test_settings_hold_no_secret(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+    assert not re.search(r"(?i)password|secret|token *=", text)
+
+
+# -- Kubernetes ------------------------------------------------------------------------
+
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+
+
+def objects() -> list[dict[str, Any]]:
+    return [
+        content
+        for path in MANIFESTS
+        for content in yaml.safe_load_all(path.read_text())
+        if content is not None
+    ]
+
+
+def test_manifests_have_what_every_object_has() -> None:
+    kinds = [one["kind"] for one in objects()]
+    assert sorted(kinds) == ["ConfigMap"] * 2 + ["Service"] * 2 + ["StatefulSet"] * 2
+    for one in objects():
+        assert one["apiVersion"] in ("v1", "apps/v1")
+        assert one["metadata"]["name"].startswith("ldapslam-")
+
+
+def sets() -> list[dict[str, Any]]:
+    return [one for one in objects() if one["kind"] == "StatefulSet"]
+
+
+@pytest.mark.parametrize("one", sets(), ids=lambda one: one["metadata"]["name"])
+def test_pods_are_closed_and_refer_to_what_there_is(
+    one: dict[str, Any], tmp_path: Path
+) -> None:
+    template = one["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    assert one["spec"]["selector"]["matchLabels"] == labels
+    services = {
+        other["metadata"]["name"]: other["spec"]["selector"]
+        for other in objects()
+        if other["kind"] == "Service"
+    }
+    assert services[one["spec"]["serviceName"]] == labels
+
+    pod = template["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["terminationGracePeriodSeconds"] >= 90
+    (container,) = pod["containers"]
+    security = container["securityContext"]
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+
+    claims = [one["metadata"]["name"] for one in one["spec"]["volumeClaimTemplates"]]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {*claims, *volumes}
+
+    # the command line takes the arguments, with the settings of the config map
+    settings = volumes["settings"]["configMap"]["name"]
+    (content,) = (
+        other["data"]
+        for other in objects()
+        if other["kind"] == "ConfigMap" and other["metadata"]["name"] == settings
+    )
+    ((name, text),) = content.items()
+    (tmp_path / name).write_text(text)
+    arguments = [
+        argument.replace("/etc/ldapslam/" + name, str(tmp_path / name))
+        for argument in container["args"]
+    ]
+    assert any(str(tmp_path) in argument for argument in arguments)
+    parsed(arguments[0], arguments[1:])
+
+
+# -- Ansible ---------------------------------------------------------------------------
+
+
+def test_the_playbook_copies_what_there_is() -> None:
+    folder = DEPLOY / "ansible"
+    plays = yaml.safe_load((folder / "fleet.yaml").read_text())
+    assert [play["hosts"] for play in plays] == ["fleet", "coordinator", "agents"]
+    for play in plays:
+        handlers = {handler["name"] for handler in play.get("handlers", ())}
+        for task in play["tasks"]:
+            modules = [key for key in task if key.startswith("ansible.builtin.")]
+            assert len(modules) == 1, task["name"]
+            assert task.get("notify") in {None, *handlers}
+            source = task[modules[0]].get("src", "")
+            if source.startswith(("../", "templates/")):
+                assert (folder / source).exists(), source
+
+
+def test_the_inventory_has_the_playbooks_groups() -> None:
+    inventory = configparser.ConfigParser(
+        allow_no_value=True, delimiters=("\0",), comment_prefixes=(";",)
+    )
+    inventory.read_string((DEPLOY / "ansible" / "inventory.ini").read_text())
+    assert {"coordinator", "agents", "fleet:children"} == set(inventory.sections())
+
+
+def test_the_agents_template_gives_settings_that_are_taken(tmp_path: Path) -> None:
+    text = (DEPLOY / "ansible" / "templates" / "agent.toml.j2").read_text()
+    values = {
+        r"groups\['coordinator'\]\[0\]": "c.example.com",
+        "inventory_hostname": "load1",
+        r"site \| default\('none'\)": "a",
+        r"allow_targets \| default\(.*?\) \| to_json": '["10.0.0.0/8"]',
+    }
+    for pattern, value in values.items():
+        text = re.sub(r"\{\{ " + pattern + r" \}\}", value, text)
+    assert "{{" not in text
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    assert parsed("agent", ["--config", str(path)])["labels"] == {"site": "a"}
