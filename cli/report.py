@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`report`: the reports of a run, from a coordinator or from a store's file."""
+"""`report`: the reports of a run, from a coordinator, a store, or a run's folder."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from ldapslam.cli.client import Client
-from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.options import coordinator_option, format_option, run_argument
 from ldapslam.cli.outcome import fetched_store, report
 from ldapslam.cli.run import RUNS_FOLDER, STORE_NAME
-from ldapslam.jobs.errors import RunNotFound
+from ldapslam.jobs.errors import CoordinatorUnreachable, RunNotFound
+from ldapslam.reports.results.listing import brief_runs
+from ldapslam.reports.results.records import FINAL_STATES
 from ldapslam.reports.results.store import Store
 
 
@@ -44,14 +47,25 @@ def report_command(
 ) -> None:
     """Write the reports of RUN; print their paths on stdout.
 
-    RUN may also be the folder of a run, such as ldapslam-runs/RUN_ID.
+    RUN is an id, the beginning of one, or `latest`; or the folder of a run, such as
+    ldapslam-runs/RUN_ID. Runs of `ldapslam run` are found there by their ids too,
+    unless --store or --coordinator says where to look.
     """
-    with _store_of(run_id, store, coordinator) as (results, full_id):
-        folder = out or _folder_of(run_id) or RUNS_FOLDER / full_id
+    with _store_of(run_id, store, coordinator) as (results, full_id, own_folder):
+        folder = out or own_folder or RUNS_FOLDER / full_id
+        state = results.run(full_id).state
         summary, files = report(results, full_id, out=folder, formats=formats)
+    is_partial = state not in FINAL_STATES
+    if is_partial:
+        say(f"run {full_id} has not ended (it is {state}): its report is partial")
     if as_json:
         put_json(
-            {"run_id": full_id, "verdict": summary.verdict, "files": _names(files)}
+            {
+                "run_id": full_id,
+                "verdict": summary.verdict,
+                "partial": is_partial,
+                "files": _names(files),
+            }
         )
     else:
         put("\n".join(_names(files)))
@@ -69,26 +83,62 @@ def _folder_of(run: str) -> Path | None:
 @contextlib.contextmanager
 def _store_of(
     run: str, store: str | None, coordinator: str
-) -> Iterator[tuple[Store, str]]:
-    """The store that has the run, and the run's full id."""
+) -> Iterator[tuple[Store, str, Path | None]]:
+    """The store that has the run, the run's full id, and its folder if it has one."""
     folder = _folder_of(run)
     if "/" in run and folder is None:
         raise RunNotFound(run, hint=f"there is no {STORE_NAME} in that folder")
+    is_named = folder is not None or store is not None or _is_coordinator_named()
+    if not is_named and run != "latest":
+        folder = _local(run)
     place = store or folder
     if place is not None:
         with Store.open(place, read_only=True) as results:
-            yield results, _find(results, "latest" if folder else run)
+            yield results, _find(results, "latest" if folder else run), folder
         return
-    with Client(coordinator) as client:
-        full_id = client.run(run).run_id
-        with fetched_store(client, full_id) as results:
-            yield results, full_id
+    try:
+        with Client(coordinator) as client:
+            full_id = client.run(run).run_id
+            with fetched_store(client, full_id) as results:
+                yield results, full_id, None
+    except CoordinatorUnreachable as error:
+        newest = None if is_named or run != "latest" else _newest()
+        if newest is None:
+            raise
+        say(f"{error}: this is the latest run of {RUNS_FOLDER}")
+        with Store.open(newest, read_only=True) as results:
+            yield results, _find(results, "latest"), newest
+
+
+def _is_coordinator_named() -> bool:
+    """By an option or a variable."""
+    source = click.get_current_context().get_parameter_source("coordinator")
+    return source is not ParameterSource.DEFAULT
+
+
+def _local_folders() -> list[Path]:
+    """Of runs of `ldapslam run`, the oldest first: ids begin with the time."""
+    return sorted(path.parent for path in RUNS_FOLDER.glob(f"[0-9]*/{STORE_NAME}"))
+
+
+def _local(run: str) -> Path | None:
+    """The folder of the run of `ldapslam run` whose id begins so."""
+    found = [path for path in _local_folders() if path.name.startswith(run)]
+    if len(found) > 1 and found[0].name != run:
+        names = ", ".join(path.name for path in found[:5])
+        raise RunNotFound(run, hint=f"{len(found)} runs begin so: {names}")
+    return found[0] if found else None
+
+
+def _newest() -> Path | None:
+    folders = _local_folders()
+    return folders[-1] if folders else None
 
 
 def _find(store: Store, run: str) -> str:
     if run != "latest":
         return store.run(run).run_id
-    runs = store.runs()
+    runs = brief_runs(store, 1)
     if not runs:
         raise RunNotFound(run, hint="this store has no runs yet")
     return runs[0].run_id

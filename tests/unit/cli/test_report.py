@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where `ldapslam report` finds a run, and what it says of one that has not ended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ldapslam.cli.report import report_command
+from ldapslam.jobs.errors import CoordinatorUnreachable, RunNotFound
+from ldapslam.reports.results.store import FOLDER_STORE, Store
+from support.store import Scenario, fill, run_record
+
+SMALL = Scenario(measure_s=2, searches_per_s=20)
+NOBODY = "127.0.0.1:1"
+FIRST, SECOND = "20260301-120000-aaaaaa", "20260301-130000-bbbbbb"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with two runs of `ldapslam run`, one of which was killed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LDAPSLAM_COORDINATOR", raising=False)
+    monkeypatch.setattr("ldapslam.cli.report.Client.run", unreachable)
+    for run_id, state in ((FIRST, "finished"), (SECOND, "running")):
+        path = tmp_path / "ldapslam-runs" / run_id / FOLDER_STORE
+        scenario = replace(SMALL, run={"state": state, "run_id": run_id})
+        with Store.open(path) as store:
+            store.create_run(run_record(scenario))
+    unfinished = tmp_path / "ldapslam-runs" / "unfinished-1" / FOLDER_STORE
+    with Store.open(unfinished):
+        pass
+    return tmp_path
+
+
+def unreachable(*_: object) -> None:
+    raise CoordinatorUnreachable(NOBODY, "nobody is there")
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(
+        report_command, [*arguments, "--format", "json", "--json"]
+    )
+
+
+def reported(*arguments: str) -> tuple[str, bool, str]:
+    """Run, whether it is partial, and what was said about it."""
+    ended = call(*arguments)
+    assert ended.exit_code == 0, ended.exception
+    document = json.loads(ended.stdout)
+    [file] = document["files"]
+    assert json.loads(Path(file).read_text())["run_id"] == document["run_id"]
+    return document["run_id"], document["partial"], ended.stderr
+
+
+def test_a_run_of_this_folder_is_found_by_the_beginning_of_its_id() -> None:
+    assert reported(FIRST[:11]) == (FIRST, False, "")
+    assert Path(f"ldapslam-runs/{FIRST}/result.json").is_file()
+
+
+def test_a_run_that_has_not_ended_has_a_partial_report() -> None:
+    run_id, is_partial, said = reported(f"ldapslam-runs/{SECOND}")
+    assert (run_id, is_partial) == (SECOND, True)
+    assert "has not ended (it is running): its report is partial" in said
+
+
+def test_without_a_coordinator_the_latest_is_the_latest_of_this_folder() -> None:
+    run_id, _, said = reported("latest")
+    assert run_id == SECOND
+    assert "nobody is there" in said
+    assert "the latest run of ldapslam-runs" in said
+
+
+@pytest.mark.parametrize("run", ["latest", FIRST])
+def test_a_coordinator_that_is_named_is_asked_and_nobody_else(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = call(run, "--coordinator", NOBODY)
+    assert isinstance(ended.exception, CoordinatorUnreachable)
+    monkeypatch.setenv("LDAPSLAM_COORDINATOR", NOBODY)
+    assert isinstance(call(run).exception, CoordinatorUnreachable)
+
+
+def test_the_beginning_of_several_ids_is_none() -> None:
+    ended = call("20260301")
+    assert isinstance(ended.exception, RunNotFound)
+    assert FIRST in str(ended.exception.hint)
+    assert SECOND in str(ended.exception.hint)
+
+
+def test_a_store_that_is_named_is_read_and_no_folder(folder: Path) -> None:
+    path = folder / "all.sqlite"
+    with Store.open(path) as store:
+        run_id = fill(store, SMALL)
+    assert reported("latest", "--store", str(path))[0] == run_id
+    assert reported(run_id[:10], "--store", str(path))[0] == run_id
+    assert isinstance(call(FIRST, "--store", str(path)).exception, RunNotFound)
