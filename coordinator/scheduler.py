@@ -99,7 +99,6 @@ class Scheduler:
         #: Of runs that others wait for.
         self._endings: dict[str, Ending | None] = {}
         self._looked_utc: datetime | None = None
-        self._held: frozenset[str] = frozenset()
         #: Run that waits -> what it was last said to wait for.
         self._explained: dict[str, str] = {}
         self._ticker: asyncio.Task[None] | None = None
@@ -313,12 +312,13 @@ class Scheduler:
         held = frozenset(
             run.run_id for run in waiting if run.is_released and blocked[run.run_id]
         )
-        if held != self._held:
-            self._queue.hold(held)
-            self._held = held
+        self._queue.hold(held)
         for run in waiting:
+            hindrance = blocked[run.run_id]
             if not run.is_released:
-                await self._step(run, blocked[run.run_id], now)
+                await self._step(run, hindrance, now)
+            elif hindrance or run.run_id in self._explained:
+                self._explain(run.run_id, hindrance)
 
     async def _look_again(self, waiting: Sequence[WaitingRun], now: datetime) -> None:
         """What observers tell may have been missed: ask the store."""
@@ -341,7 +341,7 @@ class Scheduler:
             await self._queue.drop(run.run_id, step.reason)
         elif isinstance(step, Release):
             if hindrance:
-                self._explain(run.run_id, f"waits: {hindrance}")
+                self._explain(run.run_id, hindrance)
             else:
                 self._queue.release(run.run_id)
         else:

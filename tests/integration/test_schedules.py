@@ -6,23 +6,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
+import signal
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from ldapslam.cli.main import run
 from ldapslam.coordinator.time_zone import parse_utc
+from ldapslam.jobs.errors import ExitCode, RunNotFound
 from ldapslam.proto import schedule_pb2
 from ldapslam.reports.results import agenda
 from ldapslam.reports.results.agenda import FireRecord
 from support.cron_oracle import oracle_times, readings
 from support.fake_queue import Crash, FakeQueue, create, moment, schedule_request
+from support.fleet import FleetOfProcesses, fake_engine, job_text
 
 BEGIN = moment("2026-03-01 11:30")
 NOON = moment("2026-03-01 12:00")
@@ -311,3 +317,152 @@ def check_begins(queue: FakeQueue, fires: Mapping[str, list[FireRecord]]) -> Non
         assert all(
             later - earlier >= 3 * MINUTE for earlier, later in pairwise(sorted(begins))
         )
+
+
+# As users have them.
+
+
+class Operator:
+    """Calls commands of one coordinator, in this process."""
+
+    def __init__(
+        self, fleet: FleetOfProcesses, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.fleet, self._capsys = fleet, capsys
+        self.job = fleet.folder / "job.json"
+        self.job.write_text(job_text())
+
+    def call(self, *words: str, expected: int = ExitCode.PASS) -> str:
+        """What the command printed; on stderr when it was refused."""
+        self._capsys.readouterr()
+        code = run([*words, "--coordinator", self.fleet.address])
+        said = self._capsys.readouterr()
+        assert code == expected, said.err
+        return said.err if expected else said.out.strip()
+
+    def submit(self, *options: str, expected: int = ExitCode.PASS) -> str:
+        return self.call("submit", str(self.job), *options, expected=expected)
+
+    def read(self, *words: str) -> Any:
+        return json.loads(self.call(*words, "--json"))
+
+
+@pytest.fixture
+def operator(fleet: FleetOfProcesses, capsys: pytest.CaptureFixture[str]) -> Operator:
+    """With a coordinator that has schedules."""
+    fleet.start_coordinator(schedules=True)
+    return Operator(fleet, capsys)
+
+
+def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
+    operator: Operator,
+) -> None:
+    fleet = operator.fleet
+    fleet.start_agent("a", fake_engine())
+    fleet.wait_for_agents("a")
+    first = operator.submit("--at", "+3s")
+    second = operator.submit("--after", first)
+    never = operator.submit("--after", first, "--if", "pass")
+    often = ("--every", "2s", "--until", "+5s", "--name", "often")
+    schedule_id = operator.submit(*often, "--overlap", "queue", "--misfire", "run_all")
+    waiting = fleet.run(second)
+    assert (waiting.state, first in waiting.state_detail) == ("queued", True)
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.start_coordinator(schedules=True)
+    for run_id in (first, second):
+        fleet.wait_for(run_id, "finished", timeout_s=60)
+    # this coordinator has no judge
+    status = fleet.wait_for(never, "cancelled", "failed", timeout_s=60)
+    assert f"run {first} ended as" in status.state_detail
+
+    def are_made() -> bool:
+        return len(operator.read("schedule", "show", "often")["fires"]) == 2
+
+    fleet.wait_until(are_made, "both times", timeout_s=60)
+    shown = operator.read("schedule", "show", schedule_id[:8])
+    assert shown["state"] == "over"
+    assert [fire["outcome"] for fire in shown["fires"]] == ["submitted"] * 2
+    for fire in shown["fires"]:
+        [run_id] = fire["run_ids"]
+        status = fleet.wait_for(run_id, "finished", timeout_s=60)
+        assert status.schedule_id == schedule_id
+    did = {(one["action"], one["subject"]) for one in operator.read("audit", "-n", "0")}
+    assert {("submit", first), ("schedule", schedule_id), ("submit", run_id)} <= did
+
+
+def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
+    operator: Operator,
+) -> None:
+    rule = ("--cron", "30 22 * * mon-fri", "--tz", "Europe/Berlin")
+    schedule_id = operator.submit(*rule, "--name", "nightly", "--from", "2030-10-25")
+    listed = operator.call("schedule", "list").splitlines()
+    # the clocks are put back on 27 October 2030, a Sunday
+    assert listed == [
+        f"nightly  {schedule_id}  active  job fleet-test  "
+        "cron '30 22 * * mon-fri' Europe/Berlin",
+        "    Fri 2030-10-25 22:30 CEST = Fri 2030-10-25 20:30 UTC",
+        "    Mon 2030-10-28 22:30 CET = Mon 2030-10-28 21:30 UTC",
+        "    Tue 2030-10-29 22:30 CET = Tue 2030-10-29 21:30 UTC",
+        "    Wed 2030-10-30 22:30 CET = Wed 2030-10-30 21:30 UTC",
+        "    Thu 2030-10-31 22:30 CET = Thu 2030-10-31 21:30 UTC",
+    ]
+    for change, state in (
+        ("pause", "paused"),
+        ("resume", "active"),
+        ("disable", "disabled"),
+        ("resume", "active"),
+    ):
+        document = operator.read("schedule", change, "nightly")
+        assert document["state"] == state
+        [found] = operator.read("schedule", "list")
+        assert found == document
+    assert "misfire    skip, grace 1m" in operator.call("schedule", "show", "nightly")
+    refused = operator.submit(*rule, "--name", "nightly", expected=ExitCode.USAGE)
+    assert "there is a schedule named 'nightly' already" in refused
+    operator.call("schedule", "remove", "nightly")
+    assert operator.read("schedule", "list") == []
+    refused = operator.call(*("schedule", "pause", "nightly"), expected=ExitCode.USAGE)
+    assert "`ldapslam schedule list` shows all" in refused
+
+
+def test_a_run_submitted_in_maintenance_waits_for_its_end(operator: Operator) -> None:
+    fleet = operator.fleet
+    fleet.start_agent("a", fake_engine())
+    fleet.wait_for_agents("a")
+    window = ("--from", "now", "--for", "12h", "--name", "move")
+    window_id = operator.call("maintenance", "add", *window)
+    [found] = operator.read("maintenance", "list")
+    assert (found["window_id"], found["name"]) == (window_id, "move")
+    run_id = operator.submit()
+    status = fleet.run(run_id)
+    assert status.state == "queued"
+    assert "maintenance window 'move', until " in status.state_detail
+    operator.call("maintenance", "remove", "move")
+    fleet.wait_for(run_id, "finished", timeout_s=60)
+
+
+REFUSALS = [
+    (["--cron", "* * * *"], "expected 5 fields, got 4"),
+    (["--cron", "0 0 * * *", "--every", "1h"], "give one of them"),
+    (["--cron", "0 0 * * *", "--at", "+1h"], "--at is for one run"),
+    (["--cron", "0 0 * * *", "--wait"], "has no end"),
+    (["--every", "6"], "write the unit: 6s"),
+    (["--at", "2020-01-01"], "has passed"),
+    (["--at", "2030-03-31T02:30", "--tz", "Europe/Berlin"], "does not exist"),
+    (["--at", "soon"], "expected a time of day, got 'soon'"),
+    (["--at", "+1h", "--tz", "Berlin"], "time zone 'Berlin' is not known"),
+    (["--overlap", "queue"], "--overlap is for schedules"),
+    (["--if", "pass"], "--if says how"),
+    (["--stagger", "1m"], "--stagger is the time between"),
+    (["--after", "20260101-000000-abcdef"], "20260101-000000-abcdef"),
+]
+
+
+def test_what_does_not_go_together_is_refused(operator: Operator) -> None:
+    for options, reason in REFUSALS:
+        run_not_found = "--after" in options
+        code = ExitCode.USAGE
+        if run_not_found:
+            code = RunNotFound.exit_code
+        assert reason in operator.submit(*options, expected=code)
+    assert operator.read("list") == []

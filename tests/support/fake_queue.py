@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.journal import Journal
@@ -132,7 +132,7 @@ class FakeQueue:
         self.now = now
         await self.tick()
 
-    async def submit(self, **fields: object) -> str:
+    async def submit(self, **fields: Any) -> str:
         """An operator's run."""
         run_id = new_run_id(self.now)
         await self._create(job_request(**fields), run_id, None)
@@ -242,7 +242,7 @@ class FakeQueue:
 
 
 def job_request(
-    *, duration: str = "10m", uri: str = "ldap://ds1:389", **fields: object
+    *, duration: str = "10m", uri: str = "ldap://ds1:389", **fields: Any
 ) -> pb.SubmitJobRequest:
     text = job_text(uri, duration=duration, run={"duration": duration, "drain": "1s"})
     return pb.SubmitJobRequest(
@@ -251,7 +251,7 @@ def job_request(
         job_file="job.json",
         job_text=text.encode(),
         submitted_by="ana@workstation",
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
 
 
@@ -261,12 +261,12 @@ def schedule_request(
     duration: str = "10m",
     uri: str = "ldap://ds1:389",
     disabled: bool = False,
-    **rule: object,
+    **rule: Any,
 ) -> schedule_pb2.CreateScheduleRequest:
     return schedule_pb2.CreateScheduleRequest(
         name=name,
         job=job_request(duration=duration, uri=uri),
-        rule=schedule_pb2.ScheduleRule(**rule),  # type: ignore[arg-type]
+        rule=schedule_pb2.ScheduleRule(**rule),
         disabled=disabled,
     )
 

@@ -19,6 +19,7 @@ from ldapslam.agent.engine_child import ENGINE_COMMAND
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.schedule_service import Schedules
 from ldapslam.coordinator.server import run_coordinator
 from ldapslam.jobs.errors import StoreError
 from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
@@ -53,6 +54,7 @@ def _coordinate(options: dict[str, Any]) -> None:
         options["store"],
         insecure=options.get("insecure", False),
         leave_runs=options.get("leave_runs", False),
+        extensions=[Schedules()] if options.get("schedules") else [],
         on_ready=on_ready,
     )
 
