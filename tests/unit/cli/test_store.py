@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam store`: what its commands say, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ldapslam.cli.store import size_text, store_command
+from ldapslam.coordinator.ownership import owned_store
+from ldapslam.jobs.errors import ConfigError, StoreError
+from ldapslam.reports.results.records import utc_text
+from ldapslam.reports.results.store import Store
+from support.store import Scenario, run_record
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Runs that ended 1, 10 and 100 days ago, and one that goes."""
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        for days in (1, 10, 100):
+            ended = utc_text(datetime.now(UTC) - timedelta(days=days))
+            record = replace(
+                run_record(Scenario()),
+                run_id=f"run-{days}",
+                submitted_utc=ended,
+                finished_utc=ended,
+            )
+            store.create_run(record)
+        live = replace(
+            run_record(Scenario()),
+            run_id="live",
+            state="running",
+            submitted_utc="2020-01-01T00:00:00.000000Z",
+            finished_utc=None,
+        )
+        store.create_run(live)
+    return path
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(store_command, [str(one) for one in arguments])
+
+
+def result(*arguments: str | Path) -> dict[str, Any]:
+    ended = call(*arguments, "--json")
+    assert ended.exit_code == 0, ended.exception
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+def ids(path: Path) -> set[str]:
+    with Store.open(path) as store:
+        return {run.run_id for run in store.runs()}
+
+
+def test_info_says_how_large_it_is_and_what_is_in_it(path: Path) -> None:
+    found = result("info", "--store", path)
+    assert found["runs"] == {"finished": 3, "running": 1}
+    assert found["size_bytes"] > 50_000
+    shown = call("info", "--store", path).stdout
+    assert "runs       4 (3 finished, 1 running)" in shown.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "gone"),
+    [
+        (["--keep", "90d"], {"run-100"}),
+        (["--keep", "36h"], {"run-10", "run-100"}),
+        (["--keep", "1w"], {"run-10", "run-100"}),
+        (["--keep-runs", "1"], {"run-10", "run-100"}),
+        (["--keep-runs", "0"], {"run-1", "run-10", "run-100"}),
+        (["--keep", "5d", "--keep-runs", "2"], {"run-100"}),
+    ],
+)
+def test_prune_removes_what_is_not_kept_and_never_a_live_run(
+    path: Path, options: list[str], gone: set[str]
+) -> None:
+    before = ids(path)
+    shown = result("prune", *options, "--dry-run", "--store", path)
+    assert ({run["run_id"] for run in shown["runs"]}, shown["removed"]) == (gone, False)
+    assert ids(path) == before
+    done = result("prune", *options, "--store", path)
+    assert ({run["run_id"] for run in done["runs"]}, done["removed"]) == (gone, True)
+    assert ids(path) == before - gone
+
+
+def test_prune_says_what_goes_and_how_the_space_comes_back(path: Path) -> None:
+    ended = call("prune", "--keep", "5d", "--store", path)
+    assert [line.split()[0] for line in ended.stdout.splitlines()] == [
+        "run-100",
+        "run-10",
+    ]
+    assert "2 runs removed" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--keep", "90"], ["--keep", "3m"], ["--keep", "-1d"]]
+)
+def test_prune_without_a_rule_it_understands_removes_nothing(
+    path: Path, options: list[str]
+) -> None:
+    assert isinstance(call("prune", *options, "--store", path).exception, ConfigError)
+    assert len(ids(path)) == 4
+
+
+def test_vacuum_is_refused_while_a_coordinator_has_the_store(path: Path) -> None:
+    with Store.open(path) as store, owned_store(store):
+        refused = call("vacuum", "--store", path).exception
+        assert isinstance(refused, ConfigError)
+        assert "in use by a coordinator" in str(refused)
+        assert "stop it" in str(refused.hint)
+    found = result("vacuum", "--store", path)
+    assert found["size_bytes"] <= found["size_bytes_before"]
+
+
+def test_backup_and_prune_work_while_a_coordinator_has_the_store(
+    path: Path, tmp_path: Path
+) -> None:
+    with Store.open(path) as store, owned_store(store):
+        result("prune", "--keep", "90d", "--store", path)
+        copy = tmp_path / "copy.sqlite"
+        assert result("backup", copy, "--store", path)["file"] == str(copy)
+    assert ids(copy) == {"run-1", "run-10", "live"}
+
+
+@pytest.mark.parametrize(
+    "command", [["info"], ["vacuum"], ["prune", "--keep", "1d"], ["backup", "x"]]
+)
+@pytest.mark.parametrize("form", ["{}", "sqlite:///{}"])
+def test_a_store_that_is_not_there_is_not_made(
+    tmp_path: Path, command: list[str], form: str
+) -> None:
+    path = tmp_path / "nosuch.sqlite"
+    ended = call(*command, "--store", form.format(path))
+    assert isinstance(ended.exception, StoreError)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1536, "1.5 KiB"),
+        (5 << 30, "5.0 GiB"),
+        (3 << 50, "3072.0 TiB"),
+    ],
+)
+def test_sizes_are_shown_in_their_unit(size_bytes: int, text: str) -> None:
+    assert size_text(size_bytes) == text
