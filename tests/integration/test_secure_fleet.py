@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet over mutual TLS as its users set it up, on an address that others can reach.
+
+All parts are `ldapslam` processes. This host needs an address that is not loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ldapslam.lab import Lab
+from support.command_line import Running, ldapslam
+
+JOB = """\
+job: secure
+targets: {{directory: "{uri}"}}
+run: {{duration: 1s, interval: 500ms}}
+agents: {{names: [joined, issued]}}
+streams:
+  - name: readers
+    target: directory
+    load: {{closed: {{clients: 4, think_time: 2ms}}}}
+    operations:
+      - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
+"""
+_TIMEOUT_S = 30.0
+
+
+def own_address() -> str:
+    """An address of this host that is not loopback; skips where there is none."""
+    for addresses in psutil.net_if_addrs().values():
+        for one in addresses:
+            if one.family is socket.AF_INET:
+                found = ipaddress.ip_address(one.address)
+                if not found.is_loopback and not found.is_link_local:
+                    return one.address
+    pytest.skip("this host has no address but loopback")
+
+
+def free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class SecureFleet:
+    """An authority, a coordinator with enrolment, and who connects to it."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self._stack = stack
+        self.host = own_address()
+        self.address = f"{self.host}:{free_port(self.host)}"
+        self.enrolment = f"{self.host}:{free_port(self.host)}"
+        self.pki("init")
+        names = ("--name", "coordinator", "--host", self.host)
+        self.pki("issue", "--role", "coordinator", *names)
+        for role, name in (
+            ("agent", "issued"),
+            ("operator", "olga"),
+            ("viewer", "victor"),
+        ):
+            self.pki("issue", "--role", role, "--name", name)
+
+    def pki(self, *arguments: str) -> str:
+        """What `ldapslam pki` prints."""
+        ended = ldapslam(
+            "pki", *arguments, cwd=self.folder, variables={"LDAPSLAM_PKI": "pki"}
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.strip()
+
+    def start_coordinator(self, name: str = "coordinator") -> Running:
+        running = self._start(
+            name,
+            *("coordinator", "--listen", self.address, "--pki", "pki"),
+            *("--store", "results.sqlite", "--enrol-listen", self.enrolment),
+        )
+        running.wait_for_text("coordinator on ")
+        return running
+
+    def start_agent(self, name: str, *arguments: str | Path) -> Running:
+        return self._start(
+            name,
+            *("agent", "--coordinator", self.address, "--no-realtime"),
+            *("--spool", self.folder / f"spool-{name}", *arguments),
+        )
+
+    def _start(self, name: str, *arguments: str | Path) -> Running:
+        running = Running(
+            *arguments,
+            cwd=self.folder,
+            name=name,
+            variables={"XDG_CONFIG_HOME": str(self.folder / "config")},
+        )
+        return self._stack.enter_context(running)
+
+    def call(self, who: str | None, *arguments: str | Path) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of a command of somebody with a certificate."""
+        variables = {
+            "LDAPSLAM_COORDINATOR": self.address,
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+        }
+        if who is not None:
+            issued = self.folder / "pki" / "issued" / who
+            for variable, file in (
+                ("CERT", "cert.pem"),
+                ("KEY", "key.pem"),
+                ("CA", "ca.pem"),
+            ):
+                variables[f"LDAPSLAM_TLS_{variable}"] = str(issued / file)
+        ended = ldapslam(*arguments, cwd=self.folder, variables=variables)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    def agents(self) -> dict[str, str]:
+        """Name -> state, as the operator sees it."""
+        code, out, err = self.call("olga", "agents", "--json")
+        assert code == 0, err
+        return {agent["name"]: agent["state"] for agent in json.loads(out)}
+
+    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            if is_so():
+                return
+            time.sleep(0.2)
+        pytest.fail(f"{what} did not happen within {_TIMEOUT_S} s")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureFleet]:
+    """With one agent that was issued its certificate, and one that joined."""
+    with ExitStack() as stack:
+        made = SecureFleet(tmp_path_factory.mktemp("secure"), stack)
+        made.start_coordinator()
+        made.start_agent("issued", "--tls", made.folder / "pki/issued/issued")
+        token = made.folder / "joined.join"
+        text = made.pki("token", "--name", "joined", "--enrol", made.enrolment)
+        token.write_text(text)
+        made.start_agent("joined", "--join", token)
+        made.wait_until(
+            lambda: made.agents() == {"issued": "idle", "joined": "idle"},
+            "the agents' registration",
+        )
+        yield made
+
+
+def test_a_job_runs_over_mutual_tls(fleet: SecureFleet, lab: Lab) -> None:
+    job = fleet.folder / "job.yaml"
+    job.write_text(JOB.format(uri=lab.supplier.uri))
+    code, out, err = fleet.call("olga", "submit", job, "--wait", "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["verdict"] == "PASS"
+    assert set(result["agents"]) == {"issued", "joined"}
+    code, out, _ = fleet.call("victor", "show", "latest", "--json")
+    assert code == 0
+    assert json.loads(out)["submitted_by"] == "olga"
+
+
+def test_a_viewer_looks_and_does_nothing_else(fleet: SecureFleet, lab: Lab) -> None:
+    code, _, err = fleet.call("victor", "agents")
+    assert code == 0, err
+    job = fleet.folder / "job.yaml"
+    job.write_text(JOB.format(uri=lab.supplier.uri))
+    code, _, err = fleet.call("victor", "submit", job)
+    assert code == 5
+    assert "viewer 'victor' may not call SubmitJob, which is for operator" in err
+
+
+def test_without_a_certificate_nothing_is_sent(fleet: SecureFleet) -> None:
+    code, _, err = fleet.call(None, "agents")
+    assert code == 2
+    assert "neither encrypted nor authenticated" in err
+    code, _, err = fleet.call(None, "agents", "--insecure")
+    assert code == 5
+    assert "it wants TLS, and there is no certificate here" in err
+    code, _, err = fleet.call("issued", "agents")
+    assert code == 2
+    assert "is the certificate of agent 'issued', this needs one of role" in err
+
+
+def test_with_a_certificate_plain_text_is_refused(fleet: SecureFleet) -> None:
+    code, _, err = fleet.call("olga", "agents", "--insecure")
+    assert code == 2
+    assert "--insecure asks for plain text" in err
+    # a coordinator that would have it in plain text
+    port = free_port("127.0.0.1")
+    with Running(
+        *("coordinator", "--listen", f"127.0.0.1:{port}", "--store", "plain.sqlite"),
+        cwd=fleet.folder,
+        name="plain",
+    ) as plain:
+        plain.wait_for_text("coordinator on ")
+        code, _, err = fleet.call(
+            "olga", "agents", "--coordinator", f"127.0.0.1:{port}"
+        )
+    assert code == 5
+    assert "it speaks plain text, and there are certificates here" in err
+
+
+def test_the_folder_in_the_users_configuration_is_found(fleet: SecureFleet) -> None:
+    folder = fleet.folder / "config" / "ldapslam"
+    folder.mkdir(parents=True)
+    (folder / "tls").symlink_to(fleet.folder / "pki/issued/olga")
+    try:
+        code, out, err = fleet.call(None, "agents", "--json")
+    finally:
+        (folder / "tls").unlink()
+    assert code == 0, err
+    assert {agent["name"] for agent in json.loads(out)} == {"issued", "joined"}
+
+
+def test_an_agent_that_joined_needs_no_token_any_more(fleet: SecureFleet) -> None:
+    spool = fleet.folder / "spool-again"
+    token = fleet.folder / "again.join"
+    text = fleet.pki("token", "--name", "again", "--enrol", fleet.enrolment)
+    token.write_text(text)
+    agent = fleet.start_agent("again", "--join", token)
+    fleet.wait_until(lambda: fleet.agents().get("again") == "idle", "joining")
+    agent.process.terminate()
+    assert agent.wait() == 0
+    identity = spool.with_name("spool-again.tls")
+    assert {path.stat().st_mode & 0o777 for path in identity.iterdir()} == {0o600}
+    token.unlink()
+    agent = fleet.start_agent("again", "--name", "again")
+    fleet.wait_until(lambda: fleet.agents().get("again") == "idle", "coming back")
+    # a token is good once
+    other = fleet.folder / "other.join"
+    other.write_text(text)
+    late = fleet.start_agent("late", "--join", other)
+    assert late.wait() == 5
+    assert "unknown, used or expired" in late.stderr
+    os.kill(agent.process.pid, signal.SIGTERM)
+    assert agent.wait() == 0
+
+
+def test_who_is_revoked_is_out_within_seconds(fleet: SecureFleet) -> None:
+    fleet.pki("issue", "--role", "agent", "--name", "gone")
+    agent = fleet.start_agent("gone", "--tls", fleet.folder / "pki/issued/gone")
+    fleet.wait_until(lambda: fleet.agents().get("gone") == "idle", "registration")
+    fleet.pki("revoke", "gone")
+    agent.wait_for_text("the certificate of agent 'gone' was revoked")
+    fleet.wait_until(lambda: fleet.agents()["gone"] == "lost", "its loss")
+    assert agent.wait() == 5
+    assert fleet.agents()["issued"] == "idle"
+    code, out, _ = fleet.call("victor", "audit", "--json")
+    assert code == 0
+    actions = {(entry["action"], entry["who"]) for entry in json.loads(out)}
+    assert {("enrol", "joined"), ("refuse", "gone")} <= actions
+
+
+def test_an_agent_has_the_name_of_its_certificate(fleet: SecureFleet) -> None:
+    tls = ("--tls", fleet.folder / "pki/issued/issued")
+    agent = fleet.start_agent("liar", "--name", "liar", *tls)
+    assert agent.wait() == 2
+    assert "the certificate is that of 'issued'" in agent.stderr
+
+
+def test_nothing_that_others_reach_is_plain_without_being_asked_for(
+    fleet: SecureFleet,
+) -> None:
+    listen = ("coordinator", "--store", "o.sqlite", "--listen", f"{fleet.host}:0")
+    dial = ("agent", "--spool", "other", "--coordinator", f"{fleet.host}:1")
+    for arguments, what in (
+        (listen, "neither encrypted"),
+        ((*listen, "--pki", "missing"), "no certificate authority"),
+        ((*listen, "--pki", "pki", "--insecure"), "--insecure asks for plain text"),
+        ((*listen, "--tls", "pki/issued/olga"), "a coordinator needs one of its own"),
+        ((*listen, "--enrol-listen", f"{fleet.host}:0"), "needs --pki"),
+        (dial, "neither encrypted"),
+        ((*dial, "--tls", "pki/issued/victor"), "this needs one of role agent"),
+        ((*dial, "--tls-cert", "pki/issued/victor/cert.pem"), "--tls-key and --tls-ca"),
+    ):
+        code, _, err = fleet.call(None, *arguments)
+        assert code == 2, err
+        assert what in err
