@@ -77,6 +77,8 @@ class Agenda:
         self._store = journal.store
         #: By id.
         self.entries: dict[str, Entry] = {}
+        #: Of another version of ours, which this one cannot read -> why.
+        self.unusable: dict[str, tuple[ScheduleRecord, LdapSlamError]] = {}
         self.windows: dict[str, Window] = {}
         self.window_messages: dict[str, schedule_pb2.MaintenanceWindow] = {}
 
@@ -86,8 +88,8 @@ class Agenda:
             try:
                 entry = await asyncio.to_thread(entry_of, record)
             except LdapSlamError as error:
-                # of another version of ours; it stays in the store
                 _log.error("schedule %s cannot be used: %s", record.name, error)
+                self.unusable[record.schedule_id] = record, error
                 continue
             entry.look_ahead()
             self.entries[record.schedule_id] = entry
@@ -156,12 +158,18 @@ class Agenda:
         entry.record = replace(entry.record, state=state)
         entry.look_ahead()
 
-    async def remove(self, entry: Entry) -> None:
-        """Forget a schedule; its runs stay."""
+    async def remove(self, name: str) -> ScheduleRecord:
+        """Forget a schedule, usable or not; its runs stay."""
+        records = {key: entry.record for key, entry in self.entries.items()}
+        records.update({key: record for key, (record, _) in self.unusable.items()})
+        by_name = {record.name: record for record in records.values()}
+        record = _found("schedule", "schedule list", name, records, by_name)
         await self._journal.call(
-            store_agenda.remove_schedule, self._store, entry.schedule_id
+            store_agenda.remove_schedule, self._store, record.schedule_id
         )
-        del self.entries[entry.schedule_id]
+        self.entries.pop(record.schedule_id, None)
+        self.unusable.pop(record.schedule_id, None)
+        return record
 
     async def add_window(self, message: schedule_pb2.MaintenanceWindow) -> Window:
         """Keep a maintenance window."""

@@ -31,6 +31,7 @@ from ldapslam.jobs.errors import ConfigError
 
 _FIELDS = 5
 _HOUR = 1
+_MAX_CHARACTERS = 500
 _ALIAS = re.compile(r"@(hourly|daily|midnight|weekly|monthly|yearly|annually)\Z")
 #: croniter's own: values by hash or by chance, which would not be the same twice.
 _DRAWN = re.compile(r"(?:^|[\s,])[hr](?:[\s,(/]|$)", re.IGNORECASE)
@@ -61,6 +62,8 @@ def check_cron(expression: str) -> None:
         "five fields as in crontab(5): minute, hour, day of month, month, day of "
         "week; such as '30 22 * * mon-fri'"
     )
+    if len(expression) > _MAX_CHARACTERS:
+        raise ConfigError(f"a cron expression of {len(expression)} characters")
     what = f"cron expression {expression!r}"
     is_alias = _ALIAS.match(expression.lower()) is not None
     if not is_alias and len(expression.split()) != _FIELDS:

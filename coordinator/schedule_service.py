@@ -20,7 +20,7 @@ from ldapslam.coordinator.rpc import Context, errors_to
 from ldapslam.coordinator.schedule import State
 from ldapslam.coordinator.scheduler import Scheduler, utc_clock
 from ldapslam.coordinator.submission import check_version
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.errors import ConfigError, LdapSlamError
 from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.schedule_pb2_grpc import (
@@ -29,6 +29,7 @@ from ldapslam.proto.schedule_pb2_grpc import (
 )
 from ldapslam.reports.results import agenda as store_agenda
 from ldapslam.reports.results import audit
+from ldapslam.reports.results.agenda import ScheduleRecord
 from ldapslam.reports.results.records import RunRecord, utc_text
 
 _NEXT_TIMES = 5
@@ -70,9 +71,12 @@ class ScheduleService(ScheduleServiceServicer):
     ) -> pb.ListSchedulesReply:
         async with errors_to(context):
             entries = sorted(self._agenda.entries.values(), key=lambda one: one.name)
-            return pb.ListSchedulesReply(
-                schedules=[await self._status(entry) for entry in entries]
-            )
+            found = [await self._status(entry) for entry in entries]
+            found += [
+                _unusable(record, error)
+                for record, error in self._agenda.unusable.values()
+            ]
+            return pb.ListSchedulesReply(schedules=found)
 
     async def ChangeSchedule(
         self, request: pb.ChangeScheduleRequest, context: Context
@@ -102,12 +106,11 @@ class ScheduleService(ScheduleServiceServicer):
     ) -> pb.RemoveScheduleReply:
         async with errors_to(context):
             async with self._scheduler.settled():
-                entry = self._agenda.find(request.schedule)
-                await self._agenda.remove(entry)
+                record = await self._agenda.remove(request.schedule)
             await self._audit.note(
                 "schedule",
-                entry.schedule_id,
-                f"{entry.name} is removed",
+                record.schedule_id,
+                f"{record.name} is removed",
                 by=request.removed_by,
             )
             return pb.RemoveScheduleReply()
@@ -197,6 +200,17 @@ class ScheduleService(ScheduleServiceServicer):
                 for fire in fires
             ],
         )
+
+
+def _unusable(record: ScheduleRecord, error: LdapSlamError) -> pb.ScheduleStatus:
+    return pb.ScheduleStatus(
+        schedule_id=record.schedule_id,
+        name=record.name,
+        rule=pb.CreateScheduleRequest.FromString(record.request).rule,
+        state=f"unusable: {error}",
+        created_utc=record.created_utc,
+        created_by=record.created_by,
+    )
 
 
 class Schedules(Extension):

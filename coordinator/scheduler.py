@@ -148,20 +148,37 @@ class Scheduler:
     @contextlib.asynccontextmanager
     async def settled(self) -> AsyncIterator[datetime]:
         """Within, nothing else changes the agenda, and all that was due before is
-        settled; gives the time of day."""
+        settled where that is possible; gives the time of day."""
         async with self._lock:
             now = self._now_utc()
-            await self._settle_all(now)
+            # a schedule that cannot go on can still be paused or removed
+            with contextlib.suppress(Exception):
+                await self._settle_all(now)
             yield now
 
     async def _settle_all(self, now: datetime) -> None:
+        """Everything that is due; a schedule that fails is not in the others' way, and
+        its error is raised at the end."""
+        errors: list[Exception] = []
         for fire in list(self._unfinished):
-            entry = self.agenda.entries.get(fire.schedule_id)
-            if entry is not None:
-                await self._submit(entry, fire, now, is_again=True)
-            self._unfinished.remove(fire)
+            try:
+                await self._finish(fire, now)
+            except Exception as error:
+                errors.append(error)
         for entry in list(self.agenda.entries.values()):
-            await self._settle_due(entry, now)
+            try:
+                await self._settle_due(entry, now)
+            except Exception as error:
+                _log.error("schedule %s: %s", entry.name, error)
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    async def _finish(self, fire: FireRecord, now: datetime) -> None:
+        entry = self.agenda.entries.get(fire.schedule_id)
+        if entry is not None:
+            await self._submit(entry, fire, now, is_again=True)
+        self._unfinished.remove(fire)
 
     def upcoming(self, entry: Entry) -> Iterator[datetime]:
         """The schedule's times from now on, whatever its state is."""

@@ -19,7 +19,8 @@ from ldapslam.coordinator.destinations import submitted_destinations
 from ldapslam.coordinator.report_plan import report_plan
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.coordinator.selection import Selection
-from ldapslam.jobs.errors import AgentVersionMismatch
+from ldapslam.coordinator.time_zone import parse_utc
+from ldapslam.jobs.errors import AgentVersionMismatch, ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.phases import phase_spans
@@ -30,7 +31,7 @@ from ldapslam.proto.messages import (
     build_version,
     describe_version,
 )
-from ldapslam.proto.operator_pb2 import SubmitJobRequest
+from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.reports.results.records import RunRecord, utc_text
 
 _SEED_BITS = 64
@@ -74,6 +75,10 @@ def load_submission(
     """The run of a request; JobErrors with all faults of the job."""
     check_version("the command line", request.protocol_version, request.build)
     submitted_destinations(request.notify)
+    if request.not_before_utc:
+        parse_utc(request.not_before_utc)
+    if request.after_if not in RunCondition.values():
+        raise ConfigError("the condition on the run before is not known")
     job = _load_job(request)
     run_id = run_id or new_run_id(now_utc)
     seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed

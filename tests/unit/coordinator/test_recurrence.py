@@ -222,6 +222,8 @@ BAD_EXPRESSIONS = [
     ("@reboot", "expected 5 fields"),
     ("*/0 * * * *", "cron expression"),
     ("5-1-2 * * * *", "cron expression"),
+    ("0-9999999999 * * * *", "cron expression"),
+    ("1," * 300 + "1 * * * *", "cron expression of 609 characters"),
     ("0 0 L-99 * *", "cron expression"),
     ("\x00 * * * *", "cron expression"),
 ]

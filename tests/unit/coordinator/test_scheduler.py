@@ -15,7 +15,7 @@ from ldapslam.jobs.errors import ConfigError, JobErrors, StoreBusy, TargetError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.reports.results import agenda
-from ldapslam.reports.results.agenda import FireRecord
+from ldapslam.reports.results.agenda import FireRecord, ScheduleRecord
 from support.fake_queue import (
     FakeQueue,
     create,
@@ -388,6 +388,29 @@ def test_a_submission_is_tried_again_when_the_store_was_busy(tmp_path: Path) -> 
     in_a_queue(tmp_path, test)
 
 
+def test_a_schedule_that_cannot_go_on_is_not_in_the_way_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        await create(queue, schedule_request("a", cron="0 * * * *"))
+        schedule_id = await create(queue, schedule_request("b", cron="0 * * * *"))
+        queue.error = StoreBusy("results.sqlite", 10)
+        submit = queue.submit_scheduled
+
+        async def submit_b(
+            request: pb.SubmitJobRequest, of_schedule: str, run_id: str
+        ) -> None:
+            queue.error = None if of_schedule == schedule_id else queue.error
+            await submit(request, of_schedule, run_id)
+
+        monkeypatch.setattr(queue, "submit_scheduled", submit_b)
+        with pytest.raises(StoreBusy):
+            await queue.tick_at(NOON)
+        assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
+
+    in_a_queue(tmp_path, test)
+
+
 def test_a_submission_that_a_crash_left_is_not_made_up_for_hours_later(
     tmp_path: Path,
 ) -> None:
@@ -444,12 +467,33 @@ def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
         await queue.tick_at(NOON)
         assert queue.scheduler is not None
         async with queue.scheduler.settled():
-            entry = queue.scheduler.agenda.find("h")
-            await queue.scheduler.agenda.remove(entry)
+            await queue.scheduler.agenda.remove("h")
         await tick_every(queue, 10 * MINUTE, 2 * HOUR)
         await queue.new_scheduler()
         assert fires(queue, schedule_id) == []
         assert states(queue) == ["finished"]
+
+    in_a_queue(tmp_path, test)
+
+
+def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
+    tmp_path: Path,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request("old", cron="0 * * * *")
+        request.job.job_text = b"job: old\nof: another version\n"
+        record = ScheduleRecord(
+            *("s-1", "old", request.SerializeToString(), "active"),
+            *("2026-01-01T00:00:00Z", "ana", "2026-01-01T00:00:00Z"),
+        )
+        assert agenda.create_schedule(queue.journal.store, record)
+        await create(queue, schedule_request("new", cron="0 * * * *"))
+        scheduler = await queue.new_scheduler()
+        await queue.tick_at(NOON)
+        assert list(scheduler.agenda.unusable) == ["s-1"]
+        assert len(queue.begun) == 1
+        await scheduler.agenda.remove("old")
+        assert [one.name for one in agenda.schedules(queue.journal.store)] == ["new"]
 
     in_a_queue(tmp_path, test)
 

@@ -12,7 +12,7 @@ import pytest
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.coordinator.selection import Selection
 from ldapslam.coordinator.submission import check_version, load_submission
-from ldapslam.jobs.errors import AgentVersionMismatch, JobErrors
+from ldapslam.jobs.errors import AgentVersionMismatch, ConfigError, JobErrors
 from ldapslam.jobs.validity import Validity
 from ldapslam.proto.messages import PROTOCOL_VERSION, ProtocolError, build_version
 from ldapslam.proto.operator_pb2 import SubmitJobRequest
@@ -142,3 +142,18 @@ def test_a_neighbouring_version_is_told_which_side_goes_first(
     with pytest.raises(AgentVersionMismatch) as caught:
         check_version("load-1", protocol, build)
     assert str(caught.value.hint).startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"not_before_utc": "soon"}, "'soon' cannot be read"),
+        ({"not_before_utc": "2026-03-01T12:00"}, "no offset"),
+        ({"after_if": 17}, "condition"),
+    ],
+)
+def test_a_time_or_condition_that_cannot_be_read_is_refused(
+    fields: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        load_submission(request(job_text(), **fields), NOW)
