@@ -166,6 +166,8 @@ class _Link:
         self._samples: list[pb.ClockSample] = []
         self._stub: AgentServiceStub | None = None
         self._is_away = False
+        #: Kind of the error that was last noted.
+        self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
 
     @property
@@ -200,8 +202,9 @@ class _Link:
     def _note(self, error: LdapSlamError) -> None:
         """Log why the connection ended; raise when trying again is useless."""
         # once for each time the coordinator goes away, not for each attempt
-        _log.log(logging.DEBUG if self._is_away else logging.WARNING, "%s", error)
-        self._is_away = True
+        is_news = not self._is_away or type(error) is not self._reason
+        _log.log(logging.WARNING if is_news else logging.DEBUG, "%s", error)
+        self._is_away, self._reason = True, type(error)
         if not isinstance(error, FleetError) or isinstance(
             error, CoordinatorUnreachable
         ):
