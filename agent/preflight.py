@@ -59,7 +59,7 @@ _BIND_HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One server as the load will use it."""
+    """One server as the load will use it; anonymously where that binds by SASL."""
 
     uri: str
     bind_dn: str | None = None
@@ -122,7 +122,8 @@ def _probe(stream: StreamPlan, uri: str) -> Probe:
     return Probe(
         uri,
         stream.bind_dn,
-        stream.bind_password,
+        # that of a SASL mechanism is no simple bind's, which would show it as it is
+        stream.bind_password if stream.mechanism is None else None,
         stream.start_tls,
         stream.ca_file,
         stream.verify,

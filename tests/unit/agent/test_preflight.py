@@ -55,3 +55,21 @@ def test_the_start_tls_request_is_the_rfcs() -> None:
     assert START_TLS_REQUEST.hex() == (
         "301d020101" + "7718" + "8016" + b"1.3.6.1.4.1.1466.20037".hex()
     )
+
+
+def test_the_password_of_a_sasl_bind_is_not_shown_in_a_simple_one() -> None:
+    text = """\
+job: sasl
+targets: {s: "ldap://127.0.0.1:1389"}
+bind: {sasl: {mechanism: SCRAM-SHA-256, authcid: user, password: {env: SECRET}}}
+run: {duration: 1s}
+agents: {count: 1}
+streams:
+  - name: one
+    target: s
+    load: {closed: {clients: 1}}
+    operations: [{search: {base: "dc=example,dc=com"}}]
+"""
+    plan = agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)
+    (probe,) = probes(plan)
+    assert (probe.bind_dn, probe.bind_password) == (None, None)

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secrets are nowhere: a real run with planted ones, and a search in all that it left.
+
+Every way by which a secret comes in is used: environment and file; a simple bind, one
+by SASL with an authorization identity, a Python class and a program of its own; a
+webhook whose URL has a token. Then every file of coordinator, agent, operator and
+reports is searched, every line that was printed, the arguments of every process while
+they ran, and every value of every table, for each secret as it is and as programs write
+things down.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+import shutil
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+from support.command_line import Running, ldapslam
+from support.fake_ldap import FakeLdap, answer
+from support.receivers import Webhook
+
+TESTS = Path(__file__).resolve().parents[1]
+#: Each with characters that encodings change, and a middle that is its own.
+SECRETS = {
+    "bind": "b!nd+Pa55/w0rd äQ7x",
+    "other": "0ther&s3cret=?zK9~",
+    "sasl": "5a5l secret%W4~x8",
+    "file": "fr0m a file: v6#Hü",
+    "token": "t0ken-8hG2kLp-Zz",
+}
+_PLAIN_PLUGIN = "/usr/lib/x86_64-linux-gnu/sasl2/libplain.so"
+
+JOB = """\
+job: secrets
+targets: {{s: "{uri}", closed: "{refusing}"}}
+bind: {{dn: "cn=admin,dc=example,dc=com", password: {{env: PLANTED_BIND}}}}
+run: {{duration: 1s, interval: 200ms, drain: 1s}}
+agents: {{count: 1}}
+thresholds: ["one.search.response_time.p99 < 10s"]
+streams:
+  - name: one
+    target: {target}
+    load: {{closed: {{clients: 2, think_time: 10ms}}}}
+    operations: [{{search: {{base: "dc=example,dc=com"}}}},
+                 {{add: {{dn: "cn=[unique],dc=example,dc=com",
+                          entry: {{objectClass: device}}}}}}]
+  - name: other
+    target: s
+    bind: {{dn: "cn=other,dc=example,dc=com", password: {{env: PLANTED_OTHER}}}}
+    load: {{open: {{rate: 50/s, connections: 1}}}}
+    operations: [{{compare: {{dn: "dc=example,dc=com", attribute: dc, value: x}}}}]
+  - name: class
+    target: s
+    bind: {{dn: "cn=class,dc=example,dc=com", password: {{file: "{file}"}}}}
+    type: python
+    options: {{class: "support.python_jobs:Lookups", operations: [find, miss],
+               options: {{base: "dc=example,dc=com"}}}}
+    load: {{closed: {{clients: 1, think_time: 20ms}}}}
+{more}"""
+SASL = """\
+  - name: sasl
+    target: s
+    bind: {sasl: {mechanism: PLAIN, authcid: user, authzid: "u:proxied",
+                  password: {env: PLANTED_SASL}}}
+    load: {closed: {clients: 1, think_time: 20ms}}
+    operations: [{search: {base: "dc=example,dc=com"}}]
+"""
+PROGRAM = """\
+  - name: program
+    target: s
+    type: burst
+    options: {client: process, base: "dc=example,dc=com"}
+    load: {closed: {clients: 1, think_time: 20ms}}
+"""
+
+
+def encodings(secret: str) -> Iterator[tuple[str, bytes]]:
+    """The forms in which it might have been written down."""
+    plain = secret.encode()
+    yield "plain", plain
+    yield "latin-1", secret.encode("latin-1", "replace")
+    yield "JSON", json.dumps(secret)[1:-1].encode()
+    yield "repr", repr(plain)[2:-1].encode()
+    yield "hex", plain.hex().encode()
+    yield "HEX", plain.hex().upper().encode()
+    yield "url", quote(secret, safe="").encode()
+    yield "form", quote_plus(secret, safe="").encode()
+    yield "utf-16-le", secret.encode("utf-16-le")
+    yield "utf-16-be", secret.encode("utf-16-be")
+    for shift in range(3):
+        # wherever it begins in what was encoded: without the characters at its ends
+        # that what is beside it decides
+        coded = base64.b64encode(b"\0" * shift + plain)
+        yield f"base64+{shift}", coded[4:-4]
+        yield f"base64url+{shift}", coded[4:-4].translate(bytes.maketrans(b"+/", b"-_"))
+
+
+FORMS = [
+    (name, form, needle)
+    for name, secret in SECRETS.items()
+    for form, needle in encodings(secret)
+]
+
+
+def leaks(content: bytes, where: str) -> list[str]:
+    """Which secrets are in it, and in which form."""
+    return [f"{where}: {name} ({form})" for name, form, n in FORMS if n in content]
+
+
+def opened(path: Path, content: bytes) -> Iterator[bytes]:
+    """A file's content, and what is packed in it."""
+    yield content
+    if path.suffix == ".pdf":
+        for match in re.finditer(rb"stream\r?\n(.*?)endstream", content, re.DOTALL):
+            with contextlib.suppress(zlib.error):
+                yield zlib.decompress(match[1])
+    if content.startswith(b"SQLite format 3"):
+        with contextlib.closing(
+            sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        ) as db:
+            tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            for (table,) in tables.fetchall():
+                for row in db.execute(f'SELECT * FROM "{table}"'):
+                    for value in row:
+                        yield value if isinstance(value, bytes) else str(value).encode()
+
+
+def leaks_of_files(folder: Path, *, planted: Path) -> list[str]:
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path == planted or not path.is_file():
+            continue
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            continue  # a report that was delivered meanwhile
+        for part in opened(path, content):
+            found += leaks(part, str(path.relative_to(folder)))
+        found += leaks(path.name.encode(), f"name of {path.parent}")
+    return found
+
+
+class Watch:
+    """Within, looks at the arguments of all processes and at files that do not last."""
+
+    def __init__(self, folder: Path, planted: Path) -> None:
+        self.found: set[str] = set()
+        #: Command lines that were seen, so that a test can tell that it saw something.
+        self.seen: set[bytes] = set()
+        self._folder, self._planted = folder, planted
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+
+    def _work(self) -> None:
+        while not self._over.wait(0.05):
+            for process in Path("/proc").glob("[0-9]*"):
+                with contextlib.suppress(OSError):
+                    arguments = (process / "cmdline").read_bytes()
+                    if arguments not in self.seen:
+                        self.seen.add(arguments)
+                        self.found.update(leaks(arguments, f"arguments: {arguments!r}"))
+            for name in ("spool", "scratch"):
+                # folders go while they are read
+                with contextlib.suppress(OSError):
+                    self._look_below(self._folder / name)
+
+    def _look_below(self, folder: Path) -> None:
+        for path in folder.rglob("*"):
+            with contextlib.suppress(OSError):
+                if path.is_file() and path.suffix != ".sqlite":
+                    self.found.update(leaks(path.read_bytes(), str(path)))
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def test_secrets_are_found_where_they_are(tmp_path: Path) -> None:
+    """What the search below would find, if it were there."""
+    for _, secret in SECRETS.items():
+        for form, needle in encodings(secret):
+            assert leaks(b"x" * 100 + needle + b"y", "here"), form
+        for shift in range(3):
+            around = b"a" * shift + f"password={secret}, and more".encode()
+            assert leaks(base64.b64encode(around), "here")
+    path = tmp_path / "store.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (x)")
+        db.execute("INSERT INTO t VALUES (?)", (SECRETS["bind"],))
+        db.commit()
+    (tmp_path / "planted").write_text(SECRETS["file"])
+    found = leaks_of_files(tmp_path, planted=tmp_path / "planted")
+    assert {text.partition(":")[0] for text in found} == {"store.sqlite"}
+
+
+def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
+    planted = tmp_path / "planted"
+    planted.write_text(SECRETS["file"])
+    outputs: list[str] = []
+    more = SASL if Path(_PLAIN_PLUGIN).exists() else ""
+    if shutil.which("ldapsearch") is not None:
+        more += PROGRAM
+
+    with FakeLdap(answer) as server, FakeLdap(answer, bind_code=49) as refusing:
+        with Webhook() as webhook, contextlib.ExitStack() as stack:
+            url = f"http://127.0.0.1:{webhook.port}/hooks/{SECRETS['token']}"
+            secrets = {
+                "PLANTED_BIND": SECRETS["bind"],
+                "PLANTED_OTHER": SECRETS["other"],
+                "PLANTED_SASL": SECRETS["sasl"],
+                "PLANTED_HOOK": url,
+                "PYTHONPATH": str(TESTS),
+                "TMPDIR": str(tmp_path / "scratch"),
+                "XDG_STATE_HOME": str(tmp_path / "state"),
+            }
+            (tmp_path / "scratch").mkdir()
+            watch = stack.enter_context(Watch(tmp_path, planted))
+            coordinator = stack.enter_context(
+                Running(
+                    *("coordinator", "--listen", "127.0.0.1:0"),
+                    *("--store", tmp_path / "results.sqlite"),
+                    *("--notify", "{env: PLANTED_HOOK}"),
+                    cwd=tmp_path,
+                    name="coordinator",
+                    variables=secrets,
+                )
+            )
+            coordinator.wait_for_text("coordinator on ")
+            found = re.search(r"coordinator on (\S+),", coordinator.stderr)
+            assert found is not None
+            agent = stack.enter_context(
+                Running(
+                    *("--verbose", "agent", "--coordinator", found[1]),
+                    *("--name", "one", "--spool", tmp_path / "spool"),
+                    cwd=tmp_path,
+                    name="agent",
+                    variables=secrets,
+                )
+            )
+            agent.wait_for_text("registered")
+
+            def call(*arguments: str | Path) -> int:
+                ended = ldapslam(
+                    *arguments,
+                    cwd=tmp_path,
+                    variables={
+                        "LDAPSLAM_COORDINATOR": found[1],
+                        "TMPDIR": str(tmp_path),
+                    },
+                )
+                outputs.extend((ended.stdout, ended.stderr))
+                return ended.returncode
+
+            for name, target in (("good", "s"), ("bad", "closed")):
+                path = tmp_path / f"{name}.yaml"
+                path.write_text(
+                    JOB.format(
+                        uri=server.uri,
+                        refusing=refusing.uri,
+                        target=target,
+                        file=planted,
+                        more=more,
+                    )
+                )
+            # of a run that goes well, and of one whose bind is refused
+            assert call("submit", tmp_path / "good.yaml", "--wait", "--json") in (0, 3)
+            assert call("submit", tmp_path / "bad.yaml", "--wait") == 6
+            runs = json.loads(_stdout(found[1], "list", "--json"))
+            run_id = runs[-1]["run_id"]
+            assert call("report", run_id, "--out", tmp_path / "reports") == 0
+            assert call("show", run_id, "--json") == 0
+            assert call("agents", "--json") == 0
+            webhook.wait_for(1)
+
+    assert {request.path for request in webhook.requests} == {
+        f"/hooks/{SECRETS['token']}"
+    }
+    # the secrets were used
+    assert server.connections > 5
+    engines = [line for line in watch.seen if b"ldapslam.agent.engine_process" in line]
+    assert engines
+    if "program" in more:
+        assert any(b"ldapsearch" in line for line in watch.seen)
+    suffixes = {path.suffix for path in (tmp_path / "reports").rglob("*")}
+    assert {".html", ".pdf", ".json", ".csv"} <= suffixes
+
+    assert sorted(watch.found) == []
+    assert leaks("\n".join(outputs).encode(), "printed") == []
+    assert leaks_of_files(tmp_path, planted=planted) == []
+
+
+def _stdout(coordinator: str, *arguments: str) -> str:
+    ended = ldapslam(*arguments, variables={"LDAPSLAM_COORDINATOR": coordinator})
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
