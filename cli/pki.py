@@ -24,6 +24,7 @@ from ldapslam.proto.pki.authority import (
     Issued,
 )
 from ldapslam.proto.pki.certificate import Role, time_text
+from ldapslam.proto.pki.files import write_private
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -215,11 +216,27 @@ def _enrolment_address(_: click.Context, __: click.Parameter, value: str | None)
     help="Where the coordinator enrols (--enrol-listen), as the agent reaches it. "
     f"Left out: the host of the agent's --coordinator, port {ENROLMENT_PORT}.",
 )
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it to a new file that its owner alone can read; else to stdout.",
+)
 @_pki_option
 def token_command(
-    role: str, name: str, expires: timedelta, enrol: str, folder: Path
+    role: str,
+    name: str,
+    expires: timedelta,
+    enrol: str,
+    out: Path | None,
+    folder: Path,
 ) -> None:
-    """Print a join token: whoever has it first becomes NAME. Once, and not for long."""
-    token = Authority(folder).token(name, Role(role), expires, enrol)
+    """Make a join token: whoever uses it first becomes NAME. Once, and not for long."""
+    if out is not None and out.exists():
+        raise ConfigError(f"{out}: is there already", hint="give another --out")
+    text = Authority(folder).token(name, Role(role), expires, enrol).text()
     say(f"for {role} {name!r}, good once, for {expires}; keep it to yourself")
-    put(token.text())
+    if out is None:
+        put(text)
+    else:
+        write_private(out, f"{text}\n".encode())
