@@ -17,7 +17,8 @@ from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-_TIMEOUT_S = 20.0
+# Verdicts come first, and take their time on a busy host.
+_TIMEOUT_S = 90.0
 
 
 @dataclass

@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator in operation: health, metrics, logs, verdicts, notifications."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import summarise
+from support.command_line import Running, ldapslam
+from support.fleet import FleetOfProcesses, fake_engine, job_text
+from support.receivers import MailServer, Silence, Webhook
+
+TOKEN = "T0K3N-geheim"
+#: A judge gives way to everything else: on a busy host it takes its time.
+JUDGED_WITHIN_S = 90.0
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(fleet: FleetOfProcesses) -> Iterator[Start]:
+    """Starts `ldapslam coordinator` with these options; `fleet` is then its fleet."""
+    with ExitStack() as stack:
+        count = 0
+
+        def start(*options: str, **variables: str) -> Running:
+            nonlocal count
+            count += 1
+            running = Running(
+                *("coordinator", "--listen", fleet.address, "--store", fleet.store),
+                *options,
+                cwd=fleet.folder,
+                name=f"coordinator-{count}",
+                variables=variables,
+            )
+            stack.enter_context(running)
+            running.wait_for_text("coordinator on ")
+            return running
+
+        yield start
+
+
+@pytest.fixture
+def agents(fleet: FleetOfProcesses, start: Start) -> Callable[..., None]:
+    def begin(*names: str) -> None:
+        for name in names:
+            fleet.start_agent(name, fake_engine())
+        fleet.wait_for_agents(*names)
+
+    return begin
+
+
+def health(fleet: FleetOfProcesses) -> tuple[int, str]:
+    ended = ldapslam("health", "--coordinator", fleet.address)
+    return ended.returncode, ended.stdout.strip()
+
+
+# Health.
+
+
+def test_a_coordinator_serves_until_its_store_takes_no_writes_and_again_after(
+    fleet: FleetOfProcesses, start: Start
+) -> None:
+    running = start()
+    assert health(fleet) == (0, "SERVING")
+    pid = running.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    # to the process, every disk is full
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
+    with fleet.client() as client:
+        fleet.wait_until(lambda: client.health() == "NOT_SERVING", "not serving")
+    assert health(fleet) == (5, "NOT_SERVING")
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+    with fleet.client() as client:
+        fleet.wait_until(lambda: client.health() == "SERVING", "serving again")
+
+
+def test_a_coordinator_that_is_not_there_is_not_healthy(
+    fleet: FleetOfProcesses,
+) -> None:
+    ended = ldapslam("health", "--coordinator", fleet.address, "--json")
+    assert ended.returncode == 5
+    assert json.loads(ended.stdout)["error"]["class"] == "CoordinatorUnreachable"
+
+
+def test_a_stopped_coordinator_does_not_answer_within_the_time(
+    fleet: FleetOfProcesses, start: Start
+) -> None:
+    running = start()
+    running.process.send_signal(signal.SIGSTOP)
+    try:
+        ended = ldapslam("health", "--coordinator", fleet.address, "--timeout", "0.5")
+    finally:
+        running.process.send_signal(signal.SIGCONT)
+    assert ended.returncode == 5
+
+
+# Metrics.
+
+
+def scrape(running: Running) -> dict[str, float]:
+    found = re.search(r"metrics on (http://\S+)", running.stderr)
+    assert found is not None
+    with urllib.request.urlopen(found[1], timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    rows = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, _, value in rows}
+
+
+def test_figures_of_a_run_are_there_while_it_goes(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
+) -> None:
+    running = start("--metrics", "127.0.0.1:0")
+    agents("a", "b")
+    idle = scrape(running)
+    assert idle['ldapslam_agents{state="idle"}'] == 2
+    assert idle["ldapslam_store_writable"] == 1
+    assert not [name for name in idle if name.startswith("ldapslam_stream_")]
+
+    run_id = fleet.submit(job_text(duration="3s", agents={"count": 2}))
+    of = f'{{job="fleet-test",run="{run_id}",stream="readers"}}'
+    completed = f"ldapslam_stream_completed_total{of}"
+    fleet.wait_until(lambda: scrape(running).get(completed, 0) > 0, "completions")
+    live = scrape(running)
+    assert live['ldapslam_runs{state="running"}'] == 1
+    assert live['ldapslam_agent_runs{agent="a"}'] == 1
+    assert live['ldapslam_agent_clock_offset_bound_seconds{agent="b"}'] > 0
+    # of two agents with 100 requests each in 200 ms
+    assert live[f"ldapslam_stream_throughput_per_second{of}"] == pytest.approx(
+        1000, rel=0.2
+    )
+    assert live["ldapslam_store_bytes"] > idle["ldapslam_store_bytes"]
+    commits = "ldapslam_store_commit_seconds_count"
+    assert live[commits] > idle[commits]
+
+    fleet.wait_for(run_id, "finished")
+    verdict = verdict_of(fleet, run_id)
+    ended = f'ldapslam_runs_ended_total{{state="finished",verdict="{verdict}"}}'
+    fleet.wait_until(lambda: scrape(running).get(ended) == 1, "its end")
+    # a while after its end the totals are there, and are those of the store
+    with fleet.opened_store() as store:
+        total = sum(
+            row.completed
+            for record in store.intervals(run_id)
+            for row in record.operations
+        )
+    last = scrape(running)
+    assert last[completed] == total > 0
+    assert 'ldapslam_runs{state="running"}' not in last
+
+
+def test_an_agent_shows_its_own_figures(fleet: FleetOfProcesses, start: Start) -> None:
+    start()
+    agent = Running(
+        *("agent", "--coordinator", fleet.address, "--name", "one"),
+        *("--spool", fleet.folder / "spool", "--metrics", "127.0.0.1:0"),
+        cwd=fleet.folder,
+        name="agent",
+    )
+    with agent:
+        fleet.wait_for_agents("one")
+        shown = scrape(agent)
+        agent.process.terminate()
+        assert agent.wait() == 0
+    of = '{agent="one"}'
+    assert shown[f"ldapslam_agent_connected{of}"] == 1
+    assert shown[f"ldapslam_agent_runs{of}"] == 0
+    assert shown[f"ldapslam_agent_spool_reports{of}"] == 0
+    assert shown[f"ldapslam_agent_memory_available_bytes{of}"] > 0
+
+
+def test_metrics_are_nothing_else_and_there_is_no_other_page(
+    fleet: FleetOfProcesses, start: Start
+) -> None:
+    running = start("--metrics", "127.0.0.1:0")
+    found = re.search(r"metrics on (http://\S+)/metrics", running.stderr)
+    assert found is not None
+    with pytest.raises(urllib.error.HTTPError, match="404") as refused:
+        urllib.request.urlopen(f"{found[1]}/", timeout=10)
+    refused.value.close()
+    port = found[1].rpartition(":")[2]
+    another = ldapslam(
+        *("coordinator", "--listen", f"unix:{fleet.folder}/other"),
+        *("--store", fleet.folder / "other.sqlite", "--metrics", port),
+    )
+    assert another.returncode == 2
+    assert "--metrics: cannot listen on 127.0.0.1" in another.stderr
+
+
+def test_without_the_option_nothing_listens(
+    fleet: FleetOfProcesses, start: Start
+) -> None:
+    running = start()
+    assert "metrics" not in running.stderr
+    sockets = Path(f"/proc/{running.process.pid}/net/tcp").read_text()
+    owned = {
+        link.readlink().name
+        for link in Path(f"/proc/{running.process.pid}/fd").iterdir()
+        if link.is_symlink()
+    }
+    listening = [
+        line.split()
+        for line in sockets.splitlines()[1:]
+        if line.split()[3] == "0A" and f"socket:[{line.split()[9]}]" in owned
+    ]
+    assert listening == []
+
+
+# Logs.
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_line_is_json_of_coordinator_agent_and_engine(
+    fleet: FleetOfProcesses, start: Start
+) -> None:
+    running = start("--log-format", "json")
+    agent = Running(
+        *("agent", "--coordinator", fleet.address, "--name", "one"),
+        *("--spool", fleet.folder / "spool", "--log-format", "json"),
+        cwd=fleet.folder,
+        name="agent",
+    )
+    with agent:
+        fleet.wait_for_agents("one")
+        # nobody listens on port 1: the engine's process has something to say
+        run_id = fleet.submit(job_text("ldap://127.0.0.1:1"))
+        fleet.wait_for(run_id, "failed")
+    assert agent.wait() == 0
+    running.process.terminate()
+    assert running.wait() == 0
+
+    coordinator = lines_of(fleet.folder / "coordinator-1.err")
+    assert {"time", "level", "logger", "message"} <= coordinator[0].keys()
+    assert {line.get("run_id") for line in coordinator} == {run_id, None}
+    assert any(line.get("agent") == "one" for line in coordinator)
+    assert {line["agent"] for line in lines_of(fleet.folder / "agent.err")} == {"one"}
+    [engine_log] = (fleet.folder / "spool" / "logs").glob("engine-*.log")
+    engine = lines_of(engine_log)
+    assert engine
+    assert {(line["run_id"], line["agent"]) for line in engine} == {(run_id, "one")}
+
+
+def test_an_error_that_ends_a_server_is_a_line_too(fleet: FleetOfProcesses) -> None:
+    ended = ldapslam(
+        *("coordinator", "--listen", fleet.address, "--log-format", "json"),
+        *("--store", "postgresql+nosuch://u:hunter2@db/x"),
+    )
+    assert ended.returncode != 0
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert lines[-1]["level"] == "ERROR"
+    assert "hint: " in lines[-1]["message"]
+    assert "hunter2" not in ended.stderr
+
+
+# Verdicts.
+
+
+def verdict_of(fleet: FleetOfProcesses, run_id: str) -> str:
+    fleet.wait_until(
+        lambda: bool(fleet.run(run_id).verdict), "a verdict", JUDGED_WITHIN_S
+    )
+    return fleet.run(run_id).verdict
+
+
+def test_an_ended_run_gets_its_verdict_in_list_and_show(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
+) -> None:
+    start()
+    agents("a")
+    thresholds = ["readers.search.throughput > 1000000/s"]
+    failing = fleet.submit(job_text(thresholds=thresholds))
+    fleet.wait_for(failing, "finished")
+    verdict = verdict_of(fleet, failing)
+    with fleet.opened_store() as store:
+        assert verdict == summarise(store, failing).verdict != "PASS"
+    cancelled = fleet.submit(job_text(duration="60s"))
+    fleet.wait_for_load(cancelled)
+    with fleet.client() as client:
+        client.cancel(cancelled)
+    assert verdict_of(fleet, cancelled) == "INVALID"
+    listed = ldapslam("list", "--coordinator", fleet.address).stdout
+    rows = {row.split()[0]: row.split()[1:4] for row in listed.splitlines()}
+    assert rows[failing] == ["fleet-test", "finished", verdict]
+    assert rows[cancelled] == ["fleet-test", "cancelled", "INVALID"]
+    shown = ldapslam("show", failing, "--coordinator", fleet.address).stdout
+    assert f"verdict    {verdict}" in shown.splitlines()
+
+
+# Notifications.
+
+
+def submit(fleet: FleetOfProcesses, *notify: str, **fields: Any) -> str:
+    """Submit a job that names these destinations; the run's id."""
+    request = pb.SubmitJobRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        job_file="job.json",
+        job_text=job_text(**fields).encode(),
+        submitted_by="ana",
+        notify=notify,
+    )
+    with fleet.client() as client:
+        stub = OperatorServiceStub(client._channel)  # type: ignore[no-untyped-call]
+        return str(stub.SubmitJob(request, timeout=10).run_id)
+
+
+def events(fleet: FleetOfProcesses, run_id: str, kind: str, count: int) -> list[str]:
+    """Texts of the run's events of this kind, once there are so many."""
+
+    def found() -> list[str]:
+        return [e.text for e in fleet.run(run_id).events if e.kind == kind]
+
+    fleet.wait_until(
+        lambda: len(found()) >= count, f"{count} events {kind}", JUDGED_WITHIN_S
+    )
+    return found()
+
+
+def test_webhook_and_mail_tell_of_the_end_with_verdict_and_link(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
+) -> None:
+    # the first attempt meets a receiver that is busy
+    with Webhook(503) as webhook, MailServer() as mail_server:
+        running = start(
+            *("--notify", "{env: HOOK}", "--notify", "mailto:ops@example.com"),
+            *("--smtp", f"127.0.0.1:{mail_server.port}", "--smtp-tls", "none"),
+            *("--smtp-from", "slam@example.com"),
+            *("--notify-link", "https://reports.example.com/{run_id}"),
+            HOOK=f"http://127.0.0.1:{webhook.port}/hooks/{TOKEN}",
+        )
+        agents("a")
+        thresholds = ["readers.search.throughput > 1000000/s"]
+        run_id = submit(fleet, thresholds=thresholds)
+        [_, request] = webhook.wait_for(2)
+        [envelope] = mail_server.wait_for(1)
+        assert sorted(events(fleet, run_id, "notified", 2)) == [
+            "mailto:ops@example.com was told",
+            "{env: HOOK} was told",
+        ]
+    document = request.document
+    assert request.path == f"/hooks/{TOKEN}"
+    assert document["run_id"] == run_id
+    with fleet.opened_store() as store:
+        summary = summarise(store, run_id)
+        assert store.run(run_id).verdict == summary.verdict
+    assert document["verdict"] == summary.verdict != "PASS"
+    assert document["reasons"] == list(summary.reasons)
+    assert document["agents"] == ["a"]
+    assert document["link"] == f"https://reports.example.com/{run_id}"
+    assert isinstance(envelope.content, bytes)
+    headline = f"{summary.verdict}: fleet-test, run {run_id}"
+    assert headline.encode() in envelope.content
+    # what is secret in a URL is nowhere
+    assert TOKEN not in running.stderr
+    for path in fleet.folder.glob("results.sqlite*"):
+        assert TOKEN.encode() not in path.read_bytes()
+
+
+def test_a_submission_reaches_only_what_the_operator_allows(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
+) -> None:
+    with Webhook() as webhook:
+        start(
+            "--notify-allow", "127.0.0.1", LDAPSLAM_NOTIFY_CI=f"http://[::1]:1/{TOKEN}"
+        )
+        agents("a")
+        here = f"http://127.0.0.1:{webhook.port}/ci"
+        metadata = "http://169.254.169.254/secret-path"
+        run_id = submit(fleet, here, metadata, "mailto:ana@example.com")
+        assert webhook.wait_for(1)[0].path == "/ci"
+        assert events(fleet, run_id, "notified", 1) == [
+            f"http://127.0.0.1:{webhook.port}/… was told"
+        ]
+        mail, refused = sorted(
+            events(fleet, run_id, "notify_failed", 2), key=lambda text: "http" in text
+        )
+        assert "no mail server" in mail
+        assert "where submissions may not send to" in refused
+        assert "secret-path" not in refused
+
+
+@pytest.mark.parametrize("where", ["file:///etc/passwd", "{env: HOME}", "{file: /x}"])
+def test_a_submission_that_names_what_it_may_not_is_refused(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None], where: str
+) -> None:
+    start()
+    agents("a")
+    with pytest.raises(Exception, match="INVALID_ARGUMENT"):
+        submit(fleet, where)
+    with fleet.client() as client:
+        assert client.runs() == []
+
+
+def test_a_receiver_that_hangs_hurts_neither_the_run_nor_the_end(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
+) -> None:
+    with Silence() as silence:
+        running = start("--notify", f"http://127.0.0.1:{silence.port}/")
+        agents("a")
+        first = submit(fleet)
+        fleet.wait_for(first, "finished")
+        second = submit(fleet)
+        fleet.wait_for(second, "finished")
+        verdict_of(fleet, second)
+        running.process.terminate()
+        assert running.wait() == 0
+    with Store.open(fleet.store) as store:
+        for run_id in (first, second):
+            found = [e.text for e in store.events(run_id) if e.kind == "notify_failed"]
+            assert len(found) == 1
+            assert "the coordinator ended" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--notify", f"ftp://x/{TOKEN}"], "--notify, number 1"),
+        (["--notify", "{env: NO_SUCH_VARIABLE}"], "NO_SUCH_VARIABLE"),
+        (["--notify", "mailto:a@example.com"], "needs a mail server"),
+        (["--smtp", "mail.example.com"], "--smtp-from"),
+        (
+            [
+                *("--smtp", "mail.example.com", "--smtp-from", "a@example.com"),
+                *("--smtp-user", "a", "--smtp-password", TOKEN),
+            ],
+            "expected a reference",
+        ),
+        (
+            [
+                *("--smtp", "mail.example.com", "--smtp-from", "a@example.com"),
+                *("--smtp-tls", "none", "--smtp-user", "a"),
+                *("--smtp-password", "{env: HOME}"),
+            ],
+            "in clear",
+        ),
+        (["--notify-allow", "10.0.0.0/99"], "--notify-allow"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_the_start(
+    fleet: FleetOfProcesses, options: list[str], said: str
+) -> None:
+    ended = ldapslam(
+        *("coordinator", "--listen", fleet.address, "--store", fleet.store), *options
+    )
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert TOKEN not in ended.stderr
