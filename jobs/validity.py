@@ -61,3 +61,8 @@ class Validity(Section):
         description="largest uncertainty of an agent's clock offset; a hundredth of "
         "the interval counts instead where that is less",
     )
+    clock_deviation: Share = Field(
+        default=0.10,
+        description="how far an agent's clock may go from the coordinator's during the "
+        "run, as a share of the interval",
+    )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ldapslam.reports import clock_section
 from ldapslam.reports.document import (
     BAD,
     Block,
@@ -22,7 +23,6 @@ from ldapslam.reports.typeset import (
     NOTHING,
     count,
     decimal,
-    microseconds,
     milliseconds,
     percent,
 )
@@ -43,6 +43,8 @@ _METHOD = (
     "time; means and maxima are not given where there are any.",
 )
 
+#: Rows of the log, at most.
+_EVENTS = 200
 #: Facts of agents that are long, and of interest to programs only, or elsewhere.
 _IN_RESULT = ("clean_up", "control_operations", "later_operations", "targets")
 
@@ -79,20 +81,6 @@ def agents(summary: Summary) -> tuple[Block, ...]:
             "to run and had no CPU.",
         ),
     )
-    clocks = Table(
-        "clocks",
-        "Clocks and completeness",
-        (
-            Column("Agent"),
-            Column("start error", "µs", True),
-            Column("clock offset", "µs", True),
-            Column("known within", "± µs", True),
-            Column("largest step", "µs", True),
-            Column("intervals", "", True),
-            Column("missing", "", True),
-        ),
-        tuple(_clock_row(agent) for agent in summary.agents),
-    )
     return (
         ChartPlace(
             "agents",
@@ -107,7 +95,7 @@ def agents(summary: Summary) -> tuple[Block, ...]:
             "busy, and in which one waited for a CPU; above the limit the interval "
             "counts as saturated.",
         ),
-        clocks,
+        *clock_section.clocks(summary),
         *_clean_up(summary),
     )
 
@@ -124,22 +112,38 @@ def manifest(summary: Summary) -> tuple[Block, ...]:
         *_agent_facts(content["agents"]),
     ]
     if summary.events:
-        events = Table(
-            "events",
-            "Events",
-            (Column("Time (UTC)"), Column("Event"), Column("")),
-            tuple(
-                (
-                    Cell(event.at_utc[:19].replace("T", " ")),
-                    Cell(event.kind),
-                    Cell(event.text),
-                )
-                for event in summary.events
-            ),
-        )
-        blocks.append(events)
+        blocks.append(_events(summary))
     blocks.append(Listing("Job file", summary.run.job_text.rstrip()))
     return tuple(blocks)
+
+
+def _events(summary: Summary) -> Table:
+    """The run's log; its numbers are in the charts."""
+    more = len(summary.events) - _EVENTS
+    return Table(
+        "events",
+        "Events",
+        (
+            Column("No."),
+            Column("Time (UTC)"),
+            Column("since T0", "s", True),
+            Column("Event"),
+            Column(""),
+        ),
+        tuple(
+            (
+                Cell(str(number)),
+                Cell(event.at_utc[:19].replace("T", " ")),
+                Cell(decimal(summary.since_start_s(event.at_utc), 1)),
+                Cell(event.kind),
+                Cell(event.text),
+            )
+            for number, event in enumerate(summary.events[:_EVENTS], 1)
+        ),
+        (f"and {count(more)} more: `ldapslam show` has all of them",)
+        if more > 0
+        else (),
+    )
 
 
 def _agent_row(agent: AgentSummary) -> tuple[Cell, ...]:
@@ -155,20 +159,6 @@ def _agent_row(agent: AgentSummary) -> tuple[Cell, ...]:
         Cell(percent(agent.busy_share, 1)),
         Cell(percent(agent.highest_busy_share, 1)),
         Cell(percent(agent.highest_run_queue_share, 1)),
-    )
-
-
-def _clock_row(agent: AgentSummary) -> tuple[Cell, ...]:
-    facts = agent.facts
-    return (
-        Cell(agent.name),
-        *(
-            Cell(microseconds(facts.get(name), NOTHING))
-            for name in ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
-        ),
-        Cell(microseconds(abs(agent.clock_step_ns) / 1000)),
-        Cell(count(agent.intervals)),
-        Cell(count(agent.missing_intervals), BAD if agent.missing_intervals else ""),
     )
 
 

@@ -7,15 +7,18 @@ import math
 from collections.abc import Sequence
 
 from ldapslam.jobs.result_codes import code_title
+from ldapslam.reports.clocks import Deviation
 from ldapslam.reports.results.histogram import samples_needed
-from ldapslam.reports.summary import OperationSummary
-from ldapslam.reports.timeline import Series, Timeline
+from ldapslam.reports.summary import OperationSummary, Summary
+from ldapslam.reports.timeline import DISPLAY_POINTS, Series, Timeline
 from ldapslam.reports.typeset import count
 
 #: More panels than this do not fit a page; the tables have all of them.
 PANELS = 8
 #: A chart is so many times as wide as the narrowest gap that is drawn.
 _GAPS = 300
+#: And so many times as wide as what two marks of events need between them.
+_MARKS = 40
 
 
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
@@ -42,6 +45,41 @@ def expected_codes(one: OperationSummary) -> list[tuple[str, int]]:
         for code, amount in codes
         if one.outcome_of(code) == "expected"
     ]
+
+
+def end_of(timeline: Timeline) -> float:
+    """Where time axes end, in s."""
+    return max([phase.end_s for phase in timeline.phases] + timeline.end_s, default=1)
+
+
+def event_marks(summary: Summary) -> list[tuple[str, float]]:
+    """Numbers of events in their table, and when they were in s since T0; those that
+    are too near to be told apart have one mark."""
+    end_s = end_of(summary.timeline)
+    marks: list[tuple[list[int], float]] = []
+    for number, event in enumerate(summary.events, 1):
+        at_s = summary.since_start_s(event.at_utc)
+        if at_s is None or not 0 < at_s <= end_s:
+            continue
+        if marks and at_s - marks[-1][1] < end_s / _MARKS:
+            marks[-1][0].append(number)
+        else:
+            marks.append(([number], at_s))
+    return [
+        (str(them[0]) if len(them) == 1 else f"{them[0]}–{them[-1]}", at_s)
+        for them, at_s in marks
+    ]
+
+
+def furthest_of_each(deviations: Sequence[Deviation], end_s: float) -> list[Deviation]:
+    """Of many samples, the one of each part of the axis that may be furthest off."""
+    parts: dict[int, Deviation] = {}
+    for one in deviations:
+        part = int(one.at_s / max(end_s, 1e-9) * DISPLAY_POINTS)
+        known = parts.get(part)
+        if known is None or one.at_most_ns > known.at_most_ns:
+            parts[part] = one
+    return [parts[part] for part in sorted(parts)]
 
 
 def gap_spans(timeline: Timeline, end_s: float) -> list[tuple[float, float]]:

@@ -14,89 +14,50 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ldapslam.reports.chart_axes import (
+    draw_band,
+    grouped_number,
+    label_ends,
+    legend_outside,
+    mark_unanswered,
+    no_data,
+    over_time,
+    time_axis,
+)
 from ldapslam.reports.chart_data import (
     PANELS,
     causes,
+    end_of,
     expected_codes,
-    gap_spans,
+    furthest_of_each,
     lonely,
     middles,
     steps,
     too_few,
 )
+from ldapslam.reports.chart_style import (
+    ALARM,
+    GRID,
+    INK,
+    MUTED,
+    PERCENTILE_COLOURS,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
+)
 from ldapslam.reports.document import ChartPlace
 from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.svg import embeddable
-from ldapslam.reports.timeline import Series, Timeline
+from ldapslam.reports.timeline import Series
 from ldapslam.reports.typeset import THIN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours that a page may replace for a dark ground (see html.py).
-INK, MUTED, GRID, SHADE, PAPER = "#20262d", "#6b7480", "#dfe3e8", "#eef1f4", "#fdfdfd"
-#: Told apart by people who do not see red and green as different.
-SERIES = (
-    "#2f6db3",
-    "#d5781e",
-    "#2c8f6c",
-    "#8557b3",
-    "#c14a4a",
-    "#218f9c",
-    "#8f6b35",
-    "#b85a92",
-)
-ALARM = "#c0392b"
-PERCENTILE_COLOURS = {
-    "p50_us": ("p50", "#6fa3d8"),
-    "p90_us": ("p90", "#2f6db3"),
-    "p99_us": ("p99", "#d5781e"),
-    "max_us": ("max", "#98a1ab"),
-}
-
-_WIDTH_IN = 7.4
 _PANEL_IN = 1.45
 _FRAME_IN = 0.62
 _AGENTS = 24
-
-_STYLE: Any = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": MUTED,
-    "axes.labelsize": 7.5,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlecolor": INK,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 8.5,
-    "axes.titleweight": "bold",
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "font.family": "DejaVu Sans",
-    "font.size": 7.5,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "hatch.color": MUTED,
-    "hatch.linewidth": 0.4,
-    "lines.linewidth": 1.3,
-    "lines.solid_capstyle": "round",
-    "path.simplify": True,
-    "svg.fonttype": "path",
-    "text.color": INK,
-    "text.parse_math": False,
-    "xtick.color": GRID,
-    "xtick.labelcolor": MUTED,
-    "xtick.labelsize": 7,
-    "xtick.major.size": 3,
-    "xtick.minor.size": 0,
-    "ytick.color": GRID,
-    "ytick.labelcolor": MUTED,
-    "ytick.labelsize": 7,
-    "ytick.major.size": 0,
-    "ytick.minor.size": 0,
-}
 
 
 def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
@@ -106,7 +67,7 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     drawn = {}
     for place in places:
         salt = f"ldapslam.{place.name}"
-        with matplotlib.rc_context({**_STYLE, "svg.hashsalt": salt}):
+        with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
             figure = _DRAWINGS[place.name](summary)
             out = io.StringIO()
             figure.savefig(out, format="svg", metadata={"Date": None})
@@ -126,18 +87,21 @@ def _throughput(summary: Summary) -> Figure:
     figure, panels = _panels(len(shown))
     for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        _over_time(axes, summary.timeline, is_first=number == 0)
+        over_time(axes, summary, is_first=number == 0)
         colour = _colour(summary, one)
         xs, ys = steps(summary.timeline, series.throughput_per_s)
         if all(math.isnan(y) for y in ys):
-            _no_data(axes)
+            no_data(axes)
         axes.plot(xs, ys, color=colour, drawstyle="steps-post")
-        axes.fill_between(xs, ys, step="post", color=colour, alpha=0.10, linewidth=0)
+        if not draw_band(axes, summary.timeline, series, "throughput_per_s", colour):
+            axes.fill_between(
+                xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
+            )
         axes.set_ylim(bottom=0)
         axes.set_title(one.title, pad=12 if number == 0 else 5)
         axes.set_ylabel("completions/s")
-        axes.yaxis.set_major_formatter(_grouped)
-    return _finished_over_time(figure, panels)
+        axes.yaxis.set_major_formatter(grouped_number)
+    return _finished(figure, panels, summary)
 
 
 def _response_times(summary: Summary) -> Figure:
@@ -145,14 +109,15 @@ def _response_times(summary: Summary) -> Figure:
     figure, panels = _panels(len(shown))
     for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        _over_time(axes, summary.timeline, is_first=number == 0)
+        over_time(axes, summary, is_first=number == 0)
         axes.set_yscale("log")
-        _mark_unanswered(axes, summary.timeline, series)
+        mark_unanswered(axes, summary.timeline, series)
         ends = []
         for name, (label, colour) in PERCENTILE_COLOURS.items():
             values = getattr(series, name)
             if all(value is None for value in values):
                 continue
+            draw_band(axes, summary.timeline, series, name, colour, 1000)
             times_ms = [None if value is None else value / 1000 for value in values]
             xs, ys = middles(summary.timeline, times_ms)
             width = 0.8 if label == "max" else 1.3
@@ -162,7 +127,7 @@ def _response_times(summary: Summary) -> Figure:
             last = next(value for value in reversed(ys) if not math.isnan(value))
             ends.append((last, label, colour))
         if not ends:
-            _no_data(axes)
+            no_data(axes)
         elif missing := too_few(series):
             axes.set_title(
                 f"needs n in a point: {missing}",
@@ -173,10 +138,10 @@ def _response_times(summary: Summary) -> Figure:
                 pad=12 if number == 0 else 5,
             )
         _log_axis(axes.yaxis, axes)
-        _label_ends(axes, ends)
+        label_ends(axes, ends)
         axes.set_title(one.title, pad=12 if number == 0 else 5)
         axes.set_ylabel("response time, ms")
-    return _finished_over_time(figure, panels)
+    return _finished(figure, panels, summary)
 
 
 def _percentiles(summary: Summary) -> Figure:
@@ -198,7 +163,7 @@ def _percentiles(summary: Summary) -> Figure:
                 axes.plot(xs, ys, color=colour, linestyle=style, label=label)
         axes.set_title(one.title)
         if not one.curves["response_time"].fractions:
-            _no_data(axes)
+            no_data(axes)
             continue
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -250,17 +215,17 @@ def _errors(summary: Summary) -> Figure:
     axes.spines["bottom"].set_visible(False)
     axes.set_title("requests")
     if failing:
-        over_time = figure.add_subplot(grid[1])
-        _over_time(over_time, summary.timeline, is_first=True)
+        below = figure.add_subplot(grid[1])
+        over_time(below, summary, is_first=True)
         for number, one in failing:
             series = summary.timeline.operations.get((one.stream, one.operation))
             if series is not None:
                 xs, ys = steps(summary.timeline, series.errors_per_s)
                 colour = SERIES[number % len(SERIES)]
-                over_time.plot(xs, ys, color=colour, drawstyle="steps-post")
-        over_time.set_ylim(bottom=0)
-        over_time.set_ylabel("errors/s")
-        over_time.set_xlabel("time since start of the run, s")
+                below.plot(xs, ys, color=colour, drawstyle="steps-post")
+        below.set_ylim(bottom=0)
+        below.set_ylabel("errors/s")
+        time_axis(below, end_of(summary.timeline))
     return figure
 
 
@@ -302,7 +267,7 @@ def _agents(summary: Summary) -> Figure:
         right.margins(x=0.12)
         _log_axis(right.xaxis, right)
         right.grid(True, axis="x", which="major")
-        _legend_outside(right)
+        legend_outside(right)
     right.spines["left"].set_visible(False)
     return figure
 
@@ -310,7 +275,7 @@ def _agents(summary: Summary) -> Figure:
 def _workers(summary: Summary) -> Figure:
     figure, panels = _panels(1)
     axes = panels[0]
-    _over_time(axes, summary.timeline, is_first=True)
+    over_time(axes, summary, is_first=True)
     for number, (agent, series) in enumerate(summary.timeline.agents.items()):
         colour = SERIES[number % len(SERIES)]
         label = agent if number < PANELS else None
@@ -338,8 +303,35 @@ def _workers(summary: Summary) -> Figure:
         fontweight="normal",
     )
     if summary.timeline.agents:
-        _legend_outside(axes)
-    return _finished_over_time(figure, panels)
+        legend_outside(axes)
+    return _finished(figure, panels, summary)
+
+
+def _clocks(summary: Summary) -> Figure:
+    figure, panels = _panels(1)
+    axes = panels[0]
+    over_time(axes, summary, is_first=True)
+    limit_ms = summary.clock_deviation_limit_ns / 1e6
+    furthest_ms = 0.0
+    for number, (agent, clock) in enumerate(summary.clocks.items()):
+        shown = furthest_of_each(clock.deviations, end_of(summary.timeline))
+        at_s = [one.at_s for one in shown]
+        colour = SERIES[number % len(SERIES)]
+        middle = [one.ns / 1e6 for one in shown]
+        low = [(one.ns - one.bound_ns) / 1e6 for one in shown]
+        high = [(one.ns + one.bound_ns) / 1e6 for one in shown]
+        furthest_ms = max(furthest_ms, -min(low), max(high))
+        axes.fill_between(at_s, low, high, color=colour, alpha=0.15, linewidth=0)
+        marker = "." if len(shown) < 3 else None
+        label = agent if number < PANELS else None
+        axes.plot(at_s, middle, color=colour, linewidth=1.1, label=label, marker=marker)
+    if furthest_ms > limit_ms / 4:
+        for at_ms in (-limit_ms, limit_ms):
+            axes.axhline(at_ms, color=ALARM, linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.axhline(0, color=GRID, linewidth=0.8, zorder=0.6)
+    axes.set_ylabel("deviation, ms")
+    legend_outside(axes)
+    return _finished(figure, panels, summary)
 
 
 _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
@@ -349,13 +341,14 @@ _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
     "errors": _errors,
     "agents": _agents,
     "workers": _workers,
+    "clocks": _clocks,
 }
 
 
 def _figure(height_in: float) -> Figure:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
+    return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
@@ -364,83 +357,10 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, [row[0] for row in axes][:count]
 
 
-def _over_time(axes: Axes, timeline: Timeline, *, is_first: bool) -> None:
-    """The ground of a panel over time: phases shaded and named, gaps hatched."""
-    end_s = max([phase.end_s for phase in timeline.phases] + timeline.end_s, default=1)
-    axes.set_xlim(0, end_s)
-    axes.grid(True, axis="y", which="major")
-    for phase in timeline.phases:
-        if phase.name != "measure":
-            axes.axvspan(
-                phase.start_s, phase.end_s, facecolor=SHADE, linewidth=0, zorder=0
-            )
-        axes.axvline(phase.start_s, color=PAPER, linewidth=1.2, zorder=0.5)
-        width_in = (phase.end_s - phase.start_s) / end_s * _WIDTH_IN * 0.8
-        name = phase.name.replace("_", " ")
-        if is_first and width_in > 0.062 * len(name):
-            axes.text(
-                (phase.start_s + phase.end_s) / 2,
-                1.02,
-                name,
-                transform=axes.get_xaxis_transform(),
-                ha="center",
-                va="bottom",
-                color=MUTED,
-                fontsize=6.5,
-            )
-    for start_s, stop_s in gap_spans(timeline, end_s):
-        axes.axvspan(
-            start_s,
-            stop_s,
-            facecolor="none",
-            edgecolor=MUTED,
-            hatch="/////",
-            linewidth=0,
-            alpha=0.8,
-            zorder=0,
-        )
-
-
-def _finished_over_time(figure: Figure, panels: Sequence[Axes]) -> Figure:
+def _finished(figure: Figure, panels: Sequence[Axes], summary: Summary) -> Figure:
     if panels:
-        panels[-1].set_xlabel("time since start of the run, s")
-        panels[-1].xaxis.set_major_formatter(_grouped)
+        time_axis(panels[-1], end_of(summary.timeline))
     return figure
-
-
-def _mark_unanswered(axes: Axes, timeline: Timeline, series: Series) -> None:
-    """Triangles at the upper edge over points with requests that had no answer."""
-    xs, ys = middles(timeline, series.unanswered)
-    marked = [x for x, y in zip(xs, ys, strict=True) if y > 0]
-    axes.plot(
-        marked,
-        [0.97] * len(marked),
-        transform=axes.get_xaxis_transform(),
-        color=ALARM,
-        linestyle="none",
-        marker="^",
-        markersize=3.5,
-    )
-
-
-def _label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names the lines at the right edge; names that would overlap move apart."""
-    low, high = (math.log10(value) for value in axes.get_ylim())
-    least = 0.105  # of the panel's height, one line of text
-    place = -1.0
-    for value, label, colour in sorted(ends):
-        wanted = (math.log10(value) - low) / (high - low)
-        place = max(wanted, place + least)
-        axes.text(
-            1.008,
-            place,
-            label,
-            transform=axes.transAxes,
-            va="center",
-            color=colour,
-            fontsize=7,
-            fontweight="bold",
-        )
 
 
 def _log_axis(axis: Any, axes: Axes) -> None:
@@ -453,7 +373,7 @@ def _log_axis(axis: Any, axes: Axes) -> None:
         (1.0, 2.0, 5.0) if decades < 1.6 else (1.0, 3.0) if decades < 2.6 else (1.0,)
     )
     axis.set_major_locator(LogLocator(subs=multiples))
-    axis.set_major_formatter(FuncFormatter(_grouped))
+    axis.set_major_formatter(FuncFormatter(grouped_number))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -467,23 +387,3 @@ def _percentile_axis(axes: Axes, one: OperationSummary) -> None:
         nines += 1
     axes.set_xlim(1, last)
     axes.set_xticks([at for at, _ in ticks], [label for _, label in ticks])
-
-
-def _legend_outside(axes: Axes) -> None:
-    axes.legend(
-        frameon=False,
-        fontsize=7,
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.0),
-        labelcolor=INK,
-        handletextpad=0.5,
-    )
-
-
-def _no_data(axes: Axes) -> None:
-    axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color=MUTED)
-
-
-def _grouped(value: float, _position: float = 0) -> str:
-    text = f"{value:,.0f}" if value >= 100 else f"{value:,.6g}"
-    return text.replace(",", THIN)

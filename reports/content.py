@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldapslam.reports import appendix, connections, outcomes
-from ldapslam.reports.chart_data import PANELS
+from ldapslam.reports import appendix, connections, gap_section, outcomes
+from ldapslam.reports.chart_data import PANELS, event_marks
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
     BAD,
@@ -210,6 +210,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
         (
             *missing([one.times["response_time"] for one in summary.timed]),
             *_expected_only(summary),
+            *gap_section.of_delivered(summary),
         ),
     )
     return (table, *_streams(summary))
@@ -282,17 +283,16 @@ def _headline(one: OperationSummary, has_expected: bool) -> tuple[Cell, ...]:
 
 
 def _over_time(summary: Summary) -> tuple[Block, ...]:
-    per_point = summary.timeline.intervals_per_point
-    merged = ""
-    if per_point > 1:
-        merged = f" One point is {per_point} intervals, merged."
+    merged, marks = _merged(summary), ""
+    if event_marks(summary):
+        marks = " Dotted: events, by their numbers in the manifest."
     blocks: list[Block] = [
         ChartPlace(
             "throughput",
             "Throughput",
             "Completions per second over the run, one panel for each operation; "
             "other phases than measure are shaded."
-            f"{merged}{_shown(summary.operations)}",
+            f"{merged}{marks}{_shown(summary.operations)}",
         ),
         ChartPlace(
             "response_times",
@@ -301,29 +301,21 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
         ),
     ]
-    if summary.gaps:
-        gaps = Table(
-            "gaps",
-            "Missing intervals: gaps in the charts, never filled in",
-            (
-                Column("Agent"),
-                Column("Intervals", "", True),
-                Column("From", "s", True),
-                Column("To", "s", True),
-            ),
-            tuple(
-                (
-                    Cell(gap.agent),
-                    Cell(count(gap.count)),
-                    Cell(decimal(gap.start_s, 1)),
-                    Cell(decimal(gap.end_s, 1)),
-                )
-                for gap in summary.gaps[:50]
-            ),
-            (f"and {len(summary.gaps) - 50} more",) if len(summary.gaps) > 50 else (),
-        )
-        blocks.append(gaps)
+    blocks += gap_section.gaps(summary)
     return tuple(blocks)
+
+
+def _merged(summary: Summary) -> str:
+    """What a point is, where it is more than one interval."""
+    per_point = summary.timeline.intervals_per_point
+    if per_point == 1:
+        return ""
+    return (
+        f" One point is {per_point} intervals, merged: a line is of all their requests "
+        "(of throughput the mean), a band reaches from the lowest to the highest "
+        "single interval, max is the highest of all. Bands of percentiles need "
+        "intervals with enough requests."
+    )
 
 
 def _times(summary: Summary) -> tuple[Block, ...]:

@@ -3,37 +3,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ldapslam.jobs.validity import Validity
+from ldapslam.reports.clocks import Clock
+from ldapslam.reports.completeness import Completeness, completeness
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.timeline import NS_PER_S, Plan
 from ldapslam.reports.totals import (
-    AgentTotals,
     Collected,
     OperationTotals,
     StreamTotals,
 )
 from ldapslam.reports.windows import Window, window_of
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Intervals that an agent owed and the store does not have."""
-
-    agent: str
-    first_index: int
-    last_index: int
-    start_s: float
-    end_s: float
-
-    @property
-    def count(self) -> int:
-        return self.last_index - self.first_index + 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +31,8 @@ class Evidence:
     collected: Collected
     #: Agent -> its facts.
     facts: Mapping[str, Mapping[str, Any]]
+    #: Agent -> its clock over the run; of those that were sampled.
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
 
     @cached_property
     def streams(self) -> dict[str, Mapping[str, Any]]:
@@ -152,51 +139,11 @@ class Evidence:
         }
 
     @cached_property
-    def gaps(self) -> tuple[Gap, ...]:
-        """Runs of missing intervals of each planned agent, the drain included.
+    def completeness(self) -> Completeness:
+        """What there is of what agents owed."""
+        return completeness(self.run, self.plan, self.collected)
 
-        A run that was ended early owes the intervals up to the last that any agent
-        sent; an agent whose streams all have a count, those up to its own last.
-        """
-        return tuple(gap for agent in self.run.agents for gap in self._gaps_of(agent))
-
-    def missing_intervals(self) -> Counter[str]:
-        """Agent -> number of its missing intervals."""
-        missing: Counter[str] = Counter()
-        for gap in self.gaps:
-            missing[gap.agent] += gap.count
-        return missing
-
-    def _owed(self) -> int:
-        planned = len(self.plan.intervals)
-        if self.run.state == "finished":
-            return planned
-        agents = self.collected.agents.values()
-        last = max((max(one.seen) for one in agents if one.seen), default=-1)
-        return min(planned, last + 1)
-
-    def _gaps_of(self, name: str) -> Iterator[Gap]:
-        planned = self.plan.intervals
-        agent = self.collected.agents[name]
-        owed = self._owed()
-        if agent.final_index is not None and self._may_end_early(agent):
-            owed = min(owed, agent.final_index)
-        first = None
-        for index in range(owed + 1):
-            if index < owed and index not in agent.seen:
-                first = index if first is None else first
-            elif first is not None:
-                start_s = planned[first].start_ns / NS_PER_S
-                end_s = planned[index - 1].end_ns / NS_PER_S
-                yield Gap(name, first, index - 1, start_s, end_s)
-                first = None
-        is_finished = self.run.state == "finished"
-        if agent.seen and agent.final_index is None and is_finished:
-            end_s = planned[-1].end_ns / NS_PER_S if planned else 0.0
-            yield Gap(name, len(planned), len(planned), end_s, end_s)
-
-    def _may_end_early(self, agent: AgentTotals) -> bool:
-        """In a run that was ended early, or when all its streams have a count."""
-        return self.run.state != "finished" or all(
-            self.streams.get(name, {}).get("count") for name in agent.streams
-        )
+    @property
+    def clock_deviation_limit_ns(self) -> float:
+        """How far clocks may come apart during the run."""
+        return self.validity.clock_deviation * self.plan.interval_s * NS_PER_S

@@ -62,7 +62,8 @@ def collect_run(
 ) -> Collected:
     """Reads a run once, start to end; on so many processes, or as many as are worth it.
 
-    `found` is the run's extent, which `plan` knows as well; `operations` are those that have their place in the report without any row.
+    `found` is the run's extent, which `plan` knows as well; `operations` are those that
+    have their place in the report without any row.
     """
     through = {
         agent: last

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ldapslam.jobs.result_codes import code_name
 
 if TYPE_CHECKING:
+    from ldapslam.reports.clocks import Clock
     from ldapslam.reports.distribution import Distribution
     from ldapslam.reports.summary import (
         AgentSummary,
@@ -59,6 +60,10 @@ def result_of(summary: Summary) -> dict[str, Any]:
             }
             for gap in summary.gaps
         ],
+        "partial_intervals": [
+            {"agent": one.agent, "interval": one.index, "end_s": one.end_s}
+            for one in summary.completeness.partials
+        ],
         "rules": [
             {
                 "name": rule.name,
@@ -101,7 +106,10 @@ def figures_of(summary: Summary) -> dict[str, Any]:
             account: {kind: {"agents": sent} for kind, sent in book.items()}
             for account, book in summary.books.items()
         },
-        "agents": {agent.name: _agent(agent) for agent in summary.agents},
+        "agents": {
+            agent.name: _agent(agent, summary.clocks.get(agent.name))
+            for agent in summary.agents
+        },
     }
 
 
@@ -185,7 +193,7 @@ def _connections(stream: StreamSummary) -> dict[str, Any]:
     }
 
 
-def _agent(agent: AgentSummary) -> dict[str, Any]:
+def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
     facts = agent.facts
     return {
         "throughput_per_s": _rounded(agent.throughput_per_s),
@@ -205,6 +213,20 @@ def _agent(agent: AgentSummary) -> dict[str, Any]:
         "clock_offset_bound_us": facts.get("clock_offset_bound_us"),
         "intervals": agent.intervals,
         "missing_intervals": agent.missing_intervals,
+        "clock": clock and _clock(clock),
+    }
+
+
+def _clock(clock: Clock) -> dict[str, Any]:
+    largest = clock.largest
+    return {
+        "samples": len(clock.deviations),
+        "drift_ppm": _rounded(clock.drift_ppm, 6),
+        "drift_bound_ppm": _rounded(clock.drift_bound_ppm, 6),
+        "largest_deviation_us": _rounded(largest.ns / 1000),
+        "largest_deviation_bound_us": _rounded(largest.bound_ns / 1000),
+        "largest_deviation_at_s": _rounded(largest.at_s),
+        "steps": clock.step_count,
     }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from ldapslam.jobs.thresholds import (
@@ -26,6 +27,8 @@ from ldapslam.jobs.thresholds import (
 from ldapslam.jobs.validity import Validity
 from ldapslam.reports import verdict
 from ldapslam.reports.books import Books, keep_books
+from ldapslam.reports.clocks import Clock, clocks_of
+from ldapslam.reports.completeness import Completeness, Gap
 from ldapslam.reports.distribution import (
     Curve,
     Distribution,
@@ -33,7 +36,7 @@ from ldapslam.reports.distribution import (
     distribution,
     why_missing,
 )
-from ldapslam.reports.evidence import Evidence, Gap
+from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.parts import collect_run
 from ldapslam.reports.result import figures_of, result_of
 from ldapslam.reports.results.columns import extent
@@ -143,6 +146,9 @@ class AgentSummary:
     highest_steal_share: float | None
     throttled_ns: int
     clock_step_ns: int
+    #: Interval -> step of the wall clock in it, the first of them; and how many.
+    clock_steps_ns: Mapping[int, int]
+    stepped: int
     intervals: int
     missing_intervals: int
     #: What the agent said of itself and of its targets.
@@ -171,18 +177,28 @@ class Summary:
     #: Length of the measure phase as it was run; None without any interval of it.
     measure_s: float | None
     interval_s: float
+    #: Ends of the planned intervals.
+    boundaries_ns: Sequence[int]
     #: Above it an interval of a worker counts as saturated.
     busy_share_limit: float
     streams: tuple[StreamSummary, ...]
     agents: tuple[AgentSummary, ...]
     books: Books
     timeline: Timeline
-    gaps: tuple[Gap, ...]
+    completeness: Completeness
+    #: Agent -> its clock over the run; of those that were sampled.
+    clocks: Mapping[str, Clock]
+    clock_deviation_limit_ns: float
     events: tuple[EventRecord, ...]
 
     @property
     def operations(self) -> tuple[OperationSummary, ...]:
         return tuple(one for stream in self.streams for one in stream.operations)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """Intervals that agents owed and the store does not have."""
+        return self.completeness.gaps
 
     @property
     def timed(self) -> tuple[OperationSummary, ...]:
@@ -193,6 +209,13 @@ class Summary:
     def started_utc(self) -> str:
         """T0, or what comes nearest to it when the run did not get so far."""
         return self.run.t0_utc or self.run.started_utc or self.run.submitted_utc
+
+    def since_start_s(self, at_utc: str) -> float | None:
+        """A time of day as s since T0; None when there was no T0."""
+        if self.run.t0_utc is None:
+            return None
+        t0 = datetime.fromisoformat(self.run.t0_utc)
+        return (datetime.fromisoformat(at_utc) - t0).total_seconds()
 
     def result(self) -> dict[str, Any]:
         """The content of result.json, schema ldapslam.result/1."""
@@ -221,10 +244,11 @@ def summarise(store: Store, run_id: str) -> Summary:
         busy_share_limit=validity.busy_share,
         run_queue_share_limit=validity.run_queue_share,
     )
-    evidence = Evidence(run, plan, validity, collected, facts)
+    clocks = clocks_of(store.clock_samples(run.run_id), facts)
+    evidence = Evidence(run, plan, validity, collected, facts, clocks)
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
-    missing = evidence.missing_intervals()
+    missing = evidence.completeness.missing
     summary = Summary(
         run=run,
         verdict="",
@@ -234,6 +258,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         notes=verdict.notes(evidence),
         measure_s=measure_s,
         interval_s=plan.interval_s,
+        boundaries_ns=tuple(one.end_ns for one in plan.intervals),
         busy_share_limit=validity.busy_share,
         streams=_streams(evidence),
         books=keep_books(run, collected),
@@ -248,7 +273,9 @@ def summarise(store: Store, run_id: str) -> Summary:
             for name in sorted(collected.agents)
         ),
         timeline=collected.timeline,
-        gaps=evidence.gaps,
+        completeness=evidence.completeness,
+        clocks=clocks,
+        clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
         events=tuple(store.events(run.run_id)),
     )
     thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
@@ -383,6 +410,8 @@ def _agent(
         highest_steal_share=totals.highest_steal_share,
         throttled_ns=totals.throttled_ns,
         clock_step_ns=totals.clock_step_ns,
+        clock_steps_ns=totals.clock_steps_ns,
+        stepped=totals.stepped,
         intervals=len(totals.seen),
         missing_intervals=missing_intervals,
         facts=facts,

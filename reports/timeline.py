@@ -216,6 +216,17 @@ class Plan:
         last = self._point_of[-1] if self._point_of else -1
         return last + 1 + index - len(self._point_of)
 
+    def span_ns(self, index: int) -> tuple[int, int]:
+        """Planned start and end of an interval; of the drain, the plan's end."""
+        if index < len(self.intervals):
+            return self.intervals[index].start_ns, self.intervals[index].end_ns
+        end_ns = self.intervals[-1].end_ns if self.intervals else 0
+        return end_ns, end_ns
+
+    def phase_of(self, index: int) -> str:
+        """Empty of the drain."""
+        return self.intervals[index].phase if index < len(self.intervals) else ""
+
     def wanted_of(self, operation: tuple[str, str]) -> str:
         """The outcome whose response times are shown for an operation."""
         return self._wanted.get(operation, "succeeded")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"
@@ -45,6 +46,12 @@ def grouped(text: str) -> str:
 def plain(text: str) -> str:
     """For terminals and logs: commas between digits, else ordinary spaces."""
     return _THIN_GROUP.sub(",", text).replace(THIN, " ")
+
+
+def time_of_day(start_utc: str, after_s: float) -> str:
+    """So many seconds after a time of day, to the second."""
+    moment = datetime.fromisoformat(start_utc) + timedelta(seconds=after_s)
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def seconds(value: float | None) -> str:

@@ -80,6 +80,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         lines.append(
             f"charts show {per_point} intervals merged into one point; tables are exact"
         )
+    lines += _notes_of_the_run(evidence)
     for fact, value, text in _AGENT_NOTES:
         named = [
             agent
@@ -127,6 +128,29 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
             if (number := stream.counters.get(counter, 0))
         ]
     return tuple(lines)
+
+
+def _notes_of_the_run(evidence: Evidence) -> list[str]:
+    """Of one that is not over, was taken over, or whose clocks jumped."""
+    run, lines = evidence.run, []
+    if evidence.completeness.is_live:
+        lines.append(
+            f"the run is not over ({run.state}): the report shows what had arrived"
+        )
+    if adopted := run.manifest.get("adopted"):
+        times = "once" if len(adopted) == 1 else f"{len(adopted)} times"
+        lines.append(
+            f"the coordinator was restarted {times} during the run and took it up "
+            "again; see the events"
+        )
+    lines += [
+        f"agent {agent}: steps of its monotonic clock against the coordinator's: "
+        f"{clock.step_count}, the first by {clock.steps[0].ns / 1e6:,.3f} ms at "
+        f"{clock.steps[0].at_s:,.1f} s"
+        for agent, clock in evidence.clocks.items()
+        if clock.steps
+    ]
+    return lines
 
 
 def _notes_of_replays(evidence: Evidence) -> list[str]:

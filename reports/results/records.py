@@ -213,6 +213,10 @@ class EventRecord:
     text: str
 
 
+#: The fields of a ClockSample.
+ClockRow = tuple[str, int, int, int]
+
+
 class ClockSample(NamedTuple):
     """An exchange with an agent's monotonic clock."""
 

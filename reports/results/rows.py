@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, RowMapping, Table
 
 from ldapslam.reports.results import schema
 from ldapslam.reports.results.records import (
+    ClockRow,
     ClockSample,
     HostInterval,
     IntervalRecord,
@@ -140,7 +141,7 @@ def interval_records(
 
 
 def add_clock_samples(
-    connection: Connection, run_id: str, samples: Iterable[ClockSample]
+    connection: Connection, run_id: str, samples: Iterable[ClockRow]
 ) -> None:
     """Inserts exchanges with agents' clocks; one that is there stays as it is."""
     table = schema.run_clock

@@ -33,6 +33,8 @@ from ldapslam.jobs.errors import RunNotFound, StoreBusy, StoreError, StoreFull
 from ldapslam.reports.results import rows, schema
 from ldapslam.reports.results.migrate import migrate
 from ldapslam.reports.results.records import (
+    ClockRow,
+    ClockSample,
     EventRecord,
     IntervalRecord,
     RunRecord,
@@ -251,7 +253,7 @@ class Store:
 
     # Clocks
 
-    def add_clock_samples(self, run_id: str, samples: Iterable[ClockSample]) -> None:
+    def add_clock_samples(self, run_id: str, samples: Iterable[ClockRow]) -> None:
         """Adds exchanges with agents' clocks; one that is there stays as it is."""
         with self.transaction(writes=True) as connection:
             rows.add_clock_samples(connection, run_id, samples)

@@ -347,3 +347,15 @@ def _without_later(record: IntervalRecord) -> IntervalRecord:
 def test_the_newest_migration_is_the_one_the_code_names() -> None:
     scripts = ScriptDirectory(str(migrate._SCRIPTS))
     assert scripts.get_current_head() == schema.SCHEMA_REVISION
+
+
+def test_clock_samples_are_kept_once_and_come_in_order(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    assert store.clock_samples(RUN_ID) == {}
+    rows = [("load2", 20, -7, 3), ("load1", 30, 2**62, 4), ("load1", 10, 5, 6)]
+    store.add_clock_samples(RUN_ID, rows)
+    store.add_clock_samples(RUN_ID, [("load1", 10, 99, 99)])
+    assert store.clock_samples(RUN_ID) == {
+        "load1": [("load1", 10, 5, 6), ("load1", 30, 2**62, 4)],
+        "load2": [("load2", 20, -7, 3)],
+    }

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a run there is, and what is missing: ranges of intervals, by agent. Pure.
+
+Nothing is ever filled in. A run that came to its end owes every planned interval and
+each agent's drain; one that was ended early, or is not over, the intervals up to the
+last that any agent sent in full. An agent whose streams all have a count owes those up
+to its own last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from ldapslam.reports.results.records import FINAL_STATES, RunRecord
+from ldapslam.reports.timeline import NS_PER_S, Plan
+from ldapslam.reports.totals import AgentTotals, Collected
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Intervals that an agent owed and the store does not have."""
+
+    agent: str
+    first_index: int
+    last_index: int
+    start_s: float
+    end_s: float
+
+    @property
+    def count(self) -> int:
+        return self.last_index - self.first_index + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """An agent's last interval, which ended before the plan had it."""
+
+    agent: str
+    index: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """What a run lacks."""
+
+    #: By agent, then time.
+    gaps: tuple[Gap, ...]
+    partials: tuple[Partial, ...]
+    #: Intervals of the measure phase, of all agents: due, and there in full.
+    measure_due: int
+    measure_there: int
+    #: More may still come.
+    is_live: bool
+
+    @cached_property
+    def missing(self) -> Counter[str]:
+        """Agent -> number of its missing intervals."""
+        missing: Counter[str] = Counter()
+        for gap in self.gaps:
+            missing[gap.agent] += gap.count
+        return missing
+
+
+def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completeness:
+    """Of the planned agents; `collected` has an entry for each."""
+    due, planned = _due(run, plan, collected), len(plan.intervals)
+    gaps: list[Gap] = []
+    partials: list[Partial] = []
+    measured = measured_due = 0
+    for name in run.agents:
+        agent = collected.agents[name]
+        owed = due
+        last = agent.final_index
+        is_early = last is not None and last < planned
+        if last is not None and is_early:
+            if plan.all_counted(agent.streams):
+                owed = [index for index in due if index <= last]
+            else:
+                partials.append(_partial(name, agent, last, plan))
+        missing = [
+            index
+            for index in owed
+            # the drain is whatever was its last
+            if index != last
+            and (index not in agent.seen if index < planned else last is None)
+        ]
+        gaps += _gaps(name, missing, plan)
+        in_measure = [index for index in owed if plan.phase_of(index) == "measure"]
+        measured_due += len(in_measure)
+        lacking = {*missing, *(one.index for one in partials if one.agent == name)}
+        measured += sum(index not in lacking for index in in_measure)
+    return Completeness(
+        gaps=tuple(gaps),
+        partials=tuple(partials),
+        measure_due=measured_due,
+        measure_there=measured,
+        is_live=run.state not in FINAL_STATES,
+    )
+
+
+def _due(run: RunRecord, plan: Plan, collected: Collected) -> Sequence[int]:
+    """The intervals that an agent owes that is there to the end; the drain is the one
+    after the planned ones."""
+    planned = len(plan.intervals)
+    if run.state == "finished":
+        # where counts ended the run, the plan goes on
+        return range(plan.shown + (0 < planned == plan.shown))
+    lasts = [max(agent.seen) for agent in collected.agents.values() if agent.seen]
+    return range(min(planned, max(lasts, default=-1) + 1))
+
+
+def _gaps(agent: str, missing: Sequence[int], plan: Plan) -> Iterator[Gap]:
+    # in a run of neighbours, number and place differ by the same
+    for _, group in groupby(enumerate(missing), key=lambda one: one[1] - one[0]):
+        numbers = [index for _, index in group]
+        start_ns, _ = plan.span_ns(numbers[0])
+        _, end_ns = plan.span_ns(numbers[-1])
+        yield Gap(
+            agent, numbers[0], numbers[-1], start_ns / NS_PER_S, end_ns / NS_PER_S
+        )
+
+
+def _partial(name: str, agent: AgentTotals, index: int, plan: Plan) -> Partial:
+    start_ns, end_ns = plan.span_ns(index)
+    if agent.final_end_ns is not None:
+        end_ns = max(start_ns, min(end_ns, agent.final_end_ns))
+    return Partial(name, index, start_ns / NS_PER_S, end_ns / NS_PER_S)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents' clocks: what their samples say, and what reports make of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.reports import charts
+from ldapslam.reports.clocks import DRIFT_LIMIT, clock_of, clocks_of
+from ldapslam.reports.content import document
+from ldapslam.reports.result import result_schema
+from ldapslam.reports.results.records import ClockSample
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.text import render_text
+from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
+
+#: Monotonic clocks start when their hosts do: days apart.
+TOLD_NS = 3 * 86_400 * NS_PER_S + 7
+US = 1_000
+
+
+def samples(
+    deviations_us: list[float], bound_us: float = 50, every_s: int = 10
+) -> list[ClockSample]:
+    return [
+        ClockSample(
+            "load1",
+            number * every_s * NS_PER_S,
+            TOLD_NS + round(deviation * US),
+            round(bound_us * US),
+        )
+        for number, deviation in enumerate(deviations_us)
+    ]
+
+
+def test_a_steady_drift_is_found_within_its_bound() -> None:
+    # 12 ppm: 120 us in 10 s, exactly
+    clock = clock_of(samples([120.0 * n for n in range(100)]), TOLD_NS)
+    assert clock.drift_ppm == pytest.approx(12)
+    # |c_i| of 100 even steps of 10 s: sum |t| / sum t² = 25,000 / 8,332,500 s
+    assert clock.drift_bound_ppm == pytest.approx(50 * 25_000 / 8_332_500, rel=1e-9)
+    assert (clock.largest.ns, clock.largest.at_s) == (99 * 120 * US, 990)
+    assert clock.largest.at_most_ns == (99 * 120 + 50) * US
+    assert clock.steps == ()
+
+
+@given(
+    errors=st.lists(st.floats(-1, 1), min_size=3, max_size=60),
+    bounds_us=st.lists(st.floats(5, 5000), min_size=60, max_size=60),
+    ppm=st.floats(-40, 40),
+)
+def test_the_true_drift_is_always_within_the_bound(
+    errors: list[float], bounds_us: list[float], ppm: float
+) -> None:
+    found = [
+        ClockSample(
+            "load1",
+            number * 10 * NS_PER_S,
+            TOLD_NS + round((ppm * 10 * number + error * bound) * US),
+            round(bound * US),
+        )
+        for number, (error, bound) in enumerate(zip(errors, bounds_us, strict=False))
+    ]
+    clock = clock_of(found, TOLD_NS)
+    assert clock.drift_ppm is not None
+    assert clock.drift_bound_ppm is not None
+    assert abs(clock.drift_ppm - ppm) <= clock.drift_bound_ppm + 1e-3
+    # and each deviation is: no sample is further off than its bound says
+    for number, one in enumerate(clock.deviations):
+        assert abs(one.ns - ppm * 10 * number * US) <= one.bound_ns + 2
+    assert clock.steps == ()
+
+
+@pytest.mark.parametrize(
+    ("jump_us", "is_step"),
+    [(1_099, False), (1_101, True), (-1_101, True)],
+)
+def test_a_step_is_what_bounds_and_drift_do_not_allow(
+    jump_us: int, is_step: bool
+) -> None:
+    # 2 * 50 us of bounds, and 1,000 us that 100 ppm are in 10 s
+    assert pytest.approx(1e-4) == DRIFT_LIMIT
+    clock = clock_of(samples([0, 0, 0, jump_us, jump_us]), TOLD_NS)
+    assert clock.step_count == is_step
+    for step in clock.steps:
+        assert (step.at_s, step.ns) == (30, jump_us * US)
+
+
+def test_an_exchange_that_was_held_up_says_no_more_than_its_neighbours() -> None:
+    found = samples([0, 0, 4_000, 0, 0])
+    found[2] = found[2]._replace(bound_ns=5_000 * US)
+    clock = clock_of(found, TOLD_NS)
+    assert clock.step_count == 0
+    # 100 ppm of 10 s above the bound beside it
+    assert clock.largest.at_most_ns == (50 + 1_000) * US
+
+
+def test_one_sample_has_no_drift() -> None:
+    clock = clock_of(samples([3]), TOLD_NS)
+    assert (clock.drift_ppm, clock.drift_bound_ppm) == (None, None)
+    assert clock.largest.ns == 3 * US
+
+
+def test_deviations_count_from_the_offset_that_t0_was_told_by() -> None:
+    found = samples([40, 40, 40])
+    facts = {"load1": {"clock_offset_us": TOLD_NS / 1000}}
+    assert clocks_of({"load1": found}, facts)["load1"].largest.ns == 40 * US
+    # unknown: from the first sample
+    assert clocks_of({"load1": found}, {})["load1"].largest.ns == 0
+    assert clocks_of({"load1": []}, {}) == {}
+
+
+def summary_with(
+    deviations_us: list[float], steps_ns: dict[int, int] | None = None, **run: Any
+) -> Summary:
+    """A run of ten intervals; samples of both agents' clocks, every second."""
+    facts = {"clock_offset_us": TOLD_NS / 1000, "clock_drift_us": 9e9}
+    scenario = Scenario(facts=facts, run=run, lost=frozenset())
+    with Store.open("sqlite://") as store:
+        if steps_ns is None:
+            fill(store, scenario)
+        else:
+            store.create_run(replace(run_record(scenario), **run))
+            for agent in scenario.agents:
+                known = {**facts, "clock_offset_bound_us": 100.0}
+                store.put_agent(RUN_ID, agent, known)
+            for record in intervals(scenario):
+                step_ns = steps_ns.get(record.index, 0)
+                store.add_interval(RUN_ID, replace(record, clock_step_ns=step_ns))
+        for agent in scenario.agents:
+            rows = [
+                one._replace(agent=agent) for one in samples(deviations_us, every_s=1)
+            ]
+            store.add_clock_samples(RUN_ID, rows)
+        return summarise(store, RUN_ID)
+
+
+def rule(summary: Summary) -> tuple[bool, str, str]:
+    (found,) = (one for one in summary.rules if one.name == "clock_offset")
+    return found.passed, found.limit, found.observed
+
+
+def test_clocks_that_part_slowly_are_judged_by_how_far_they_went() -> None:
+    # of intervals of 1 s: a tenth is 100 ms
+    limit = "within ±5.000 ms at the start, 100.000 ms apart later"
+    near = rule(summary_with([11_000.0 * n for n in range(10)]))
+    assert near == (
+        True,
+        limit,
+        "±0.250 ms (load2) at the start, 99.050 ms (load1) later",
+    )
+    far = rule(summary_with([11_200.0 * n for n in range(10)]))
+    assert far == (
+        False,
+        limit,
+        "±0.250 ms (load2) at the start, 100.850 ms (load1) later",
+    )
+
+
+def test_the_job_sets_how_far_clocks_may_go() -> None:
+    plan = {**run_record(Scenario()).plan, "validity": {"clock_deviation": "20%"}}
+    summary = summary_with([11_200.0 * n for n in range(10)], plan=plan)
+    assert rule(summary)[0]
+    assert "200.000 ms apart later" in rule(summary)[1]
+
+
+def test_the_report_shows_clocks_over_the_run_and_their_steps() -> None:
+    summary = summary_with([0, 0, 0, 5_000, 5_000], steps_ns={4: 2_500_000, 6: 400})
+    content = document(summary)
+    text = render_text(content)
+    assert "Agents' clocks against the coordinator's, all through the run" in text
+    assert "load1  monotonic  5.000        3.0  2026-03-01 12:00:05" in text
+    assert "load1  wall       2.500        5.0  2026-03-01 12:00:07" in text
+    assert any("jumped against the coordinator's 1 times" in n for n in summary.notes)
+    assert "clocks" in charts.draw(summary, content.charts())
+    result = summary.result()
+    jsonschema.validate(json.loads(json.dumps(result)), result_schema())
+    clock = result["agents"]["load1"]["clock"]
+    assert (clock["samples"], clock["steps"]) == (5, 1)
+    assert clock["largest_deviation_us"] == 5_000
+
+
+def test_a_run_that_was_not_sampled_is_judged_as_it_was() -> None:
+    with Store.open("sqlite://") as store:
+        summary = summarise(store, fill(store, Scenario()))
+    assert rule(summary) == (True, "within ±5.000 ms", "±0.250 ms (load2)")
+    assert "clocks" not in {one.name for one in document(summary).charts()}
+    assert summary.clocks == {}
+
+
+def test_restarts_and_silences_are_on_the_axis_and_in_the_log() -> None:
+    from ldapslam.reports.chart_data import event_marks
+
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario())
+        for second, kind in (
+            (4.5, "agent_silent"),
+            (7, "agent_heard"),
+            (7.1, "coordinator_restarted"),
+        ):
+            at_utc = f"2026-03-01T12:00:{second + 2:04.1f}00000Z"
+            store.add_event(RUN_ID, kind, "for the test", at_utc)
+        store.set_manifest(RUN_ID, {"adopted": ["2026-03-01T12:00:09Z"]})
+        summary = summarise(store, RUN_ID)
+    # the first event is T0; the last two are too near to be told apart
+    assert [(mark, round(at_s, 1)) for mark, at_s in event_marks(summary)] == [
+        ("2", 4.5),
+        ("3–4", 7.0),
+    ]
+    text = render_text(document(summary))
+    assert "4.5  agent_silent" in text
+    assert any("restarted once during the run" in note for note in summary.notes)

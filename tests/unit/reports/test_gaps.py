@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever of a run there is, it has a report, and the report says what is missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ldapslam.reports import charts
+from ldapslam.reports.content import document
+from ldapslam.reports.html import render_html
+from ldapslam.reports.render import FILES, render
+from ldapslam.reports.result import result_schema
+from ldapslam.reports.results.records import FINAL_STATES, IntervalRecord
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.text import render_text
+from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
+
+SCENARIO = Scenario(
+    agents=("load1", "load2", "load3"),
+    ramp_up_s=1,
+    warm_up_s=1,
+    measure_s=6,
+    cool_down_s=0,
+    searches_per_s=60,
+    modifies_per_s=60,
+)
+PLANNED = len(SCENARIO.boundaries_ns)
+RECORDS = {(one.agent, one.index): one for one in intervals(SCENARIO)}
+STATES = ("finished", "failed", "cancelled", "running", "draining", "preparing")
+
+
+def _summary(
+    store: Store, records: list[IntervalRecord], state: str = "finished", **run: Any
+) -> Summary:
+    record = replace(run_record(SCENARIO), state=state, **run)
+    store.create_run(record)
+    for one in records:
+        store.add_interval(record.run_id, one)
+    return summarise(store, record.run_id)
+
+
+def _cut(record: IntervalRecord, length_ns: int = 300_000_000) -> IntervalRecord:
+    """As an agent's last interval, ended before its time."""
+    return replace(record, final=True, end_ns=record.start_ns + length_ns)
+
+
+def _listed(summary: Summary) -> set[tuple[str, int]]:
+    return {
+        (gap.agent, index)
+        for gap in summary.gaps
+        for index in range(gap.first_index, gap.last_index + 1)
+    }
+
+
+def _missing(there: set[tuple[str, int]], state: str) -> set[tuple[str, int]]:
+    """Said another way: all that is due, without what is there."""
+    due = PLANNED + 1  # the drain
+    if state != "finished":
+        due = 1 + max((index for _, index in there if index < PLANNED), default=-1)
+    owed = {(agent, index) for agent in SCENARIO.agents for index in range(due)}
+    return owed - there
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    there=st.sets(st.sampled_from(sorted(RECORDS))),
+    state=st.sampled_from(STATES),
+    has_t0=st.booleans(),
+)
+def test_gaps_are_the_records_that_are_missing(
+    there: set[tuple[str, int]], state: str, has_t0: bool
+) -> None:
+    times = {} if has_t0 else {"t0_utc": None, "started_utc": None}
+    with Store.open("sqlite://") as store:
+        chosen = [RECORDS[key] for key in sorted(there)]
+        summary = _summary(store, chosen, state, **times)
+    assert _listed(summary) == _missing(there, state)
+    assert sum(gap.count for gap in summary.gaps) == len(_listed(summary))
+    assert summary.completeness.is_live == (state not in FINAL_STATES)
+    if summary.gaps or state != "finished":
+        assert summary.verdict == "INVALID"
+    # a chart shows the fleet in the intervals that all agents reported, and no others
+    complete = {
+        index
+        for index in range(PLANNED)
+        if all((agent, index) in there for agent in SCENARIO.agents)
+    }
+    timeline = summary.timeline
+    shown = {
+        round(start_s)
+        for start_s, end_s, is_gap in zip(
+            timeline.start_s, timeline.end_s, timeline.is_gap, strict=True
+        )
+        if not is_gap and end_s - start_s > 0.5
+    }
+    assert shown == complete
+    for start_s, end_s in timeline.gaps:
+        assert not complete & set(range(round(start_s), round(end_s)))
+    text = render_text(document(summary))
+    assert bool(summary.gaps) == ("Missing intervals" in text)
+    jsonschema.validate(json.loads(json.dumps(summary.result())), result_schema())
+
+
+@settings(
+    max_examples=3,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    there=st.sets(st.sampled_from(sorted(RECORDS))),
+    cut=st.sets(st.sampled_from(SCENARIO.agents)),
+    state=st.sampled_from(STATES),
+)
+def test_any_part_of_a_run_has_a_report_in_every_format(
+    tmp_path: Path, there: set[tuple[str, int]], cut: set[str], state: str
+) -> None:
+    lasts = {
+        agent: max((i for a, i in there if a == agent), default=-1) for agent in cut
+    }
+    chosen = [
+        _cut(RECORDS[key]) if lasts.get(key[0]) == key[1] else RECORDS[key]
+        for key in sorted(there)
+    ]
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, chosen, state)
+        paths = render(summary, tmp_path, store=store)
+    assert [path.name for path in paths] == list(FILES.values())
+    assert all(path.stat().st_size for path in paths)
+    text = (tmp_path / "report.txt").read_text("utf-8")
+    assert text.startswith(summary.verdict)
+    html = (tmp_path / "report.html").read_text("utf-8")
+    assert bool(summary.gaps) == ("Missing intervals" in html)
+
+
+def test_the_lost_agents_part_is_listed_with_its_times_and_meaning() -> None:
+    chosen = [r for (agent, n), r in RECORDS.items() if agent != "load2" or n < 4]
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, chosen)
+    (gap,) = summary.gaps
+    assert (gap.agent, gap.first_index, gap.last_index) == ("load2", 4, PLANNED)
+    assert (gap.start_s, gap.end_s) == (4.0, 8.0)
+    assert summary.verdict == "INVALID"
+    assert summary.reasons[0] == "intervals are missing: 5 of load2"
+    text = render_text(document(summary))
+    assert "2026-03-01 12:00:06  2026-03-01 12:00:10" in text
+    assert "Counts, totals and percentiles are of" in text
+    # of the measure phase, 2 to 7: 6 of 3 agents, without 4 of load2
+    lines = " ".join(text.split())
+    assert (
+        "Missing or cut short: 4 of the 18 intervals that agents owed in the measure "
+        "phase (22.22%)."
+    ) in lines
+
+
+def test_an_interval_that_an_agent_cut_short_is_not_drawn_as_if_complete() -> None:
+    """An orphaned agent drains by itself; with `on_agent_loss: continue` the others go
+    on to the end."""
+    kept = {
+        key: record
+        for key, record in RECORDS.items()
+        if key[0] != "load2" or key[1] <= 4
+    }
+    kept["load2", 4] = _cut(kept["load2", 4], 600_000_000)
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, list(kept.values()))
+    timeline = summary.timeline
+    assert timeline.is_gap[:PLANNED] == [False] * 4 + [True] * 4
+    assert timeline.gaps == [(4.0, 8.0)]
+    for series in timeline.operations.values():
+        assert series.throughput_per_s[4:PLANNED] == [None] * 4
+    (partial,) = summary.completeness.partials
+    assert (partial.agent, partial.index, partial.end_s) == ("load2", 4, 4.6)
+    assert _listed(summary) == {("load2", index) for index in (5, 6, 7)}
+    # counted all the same
+    (searches, _) = summary.operations
+    assert searches.totals["completed"] == sum(
+        one.completed
+        for record in kept.values()
+        for one in record.operations
+        if one.stream == "readers"
+    )
+
+
+def test_a_run_that_was_stopped_lists_what_was_cut_short_but_no_gap() -> None:
+    chosen = [
+        _cut(record) if index == 5 else record
+        for (_, index), record in RECORDS.items()
+        if index <= 5
+    ]
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, chosen, "cancelled", state_detail="by ana")
+        content = document(summary)
+        html = render_html(content, charts.draw(summary, content.charts()))
+    assert summary.gaps == ()
+    assert len(summary.completeness.partials) == 3
+    assert summary.timeline.gaps == [(5.0, 6.0)]
+    reason = "the run did not come to its planned end: cancelled: by ana"
+    assert summary.reasons[0] == reason
+    assert not any("missing" in reason for reason in summary.reasons)
+    assert "Intervals cut short" in html
+
+
+def test_a_live_runs_report_says_that_it_is_not_over() -> None:
+    chosen = [
+        record
+        for (agent, index), record in RECORDS.items()
+        if index < 4 and (agent, index) != ("load1", 3)
+    ]
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, chosen, "running")
+    assert _listed(summary) == {("load1", 3)}
+    assert "the run is not over (running): the report shows what had arrived" in (
+        summary.notes
+    )
+    assert "some of them may still arrive" in render_text(document(summary))
+
+
+@pytest.mark.parametrize("step_s", [1, 2])
+def test_many_gaps_are_all_in_the_result_and_some_in_the_report(step_s: int) -> None:
+    scenario = replace(SCENARIO, agents=("load1",), measure_s=220, searches_per_s=5)
+    run = replace(run_record(scenario), state="failed")
+    with Store.open("sqlite://") as store:
+        store.create_run(run)
+        for record in intervals(scenario):
+            if record.index % (2 * step_s) >= step_s:
+                store.add_interval(RUN_ID, record)
+        summary = summarise(store, RUN_ID)
+    listed = summary.result()["gaps"]
+    assert len(listed) == len(summary.gaps) > 50
+    text = render_text(document(summary))
+    assert f"and {len(listed) - 50} more: result.json has all of them" in text
+    assert all(start_s < 222 for start_s, _ in summary.timeline.gaps)
+    assert summary.timeline.end_s[-1] * NS_PER_S > 0
