@@ -15,7 +15,7 @@ of validity.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,7 +176,7 @@ def _check_rate(share: Share, most_per_s: float, agent: str, part: str) -> None:
 
 def describe_limits(document: Mapping[str, Any]) -> list[str]:
     """What `limits_json` says, a phrase for each limit; what is not one is left out."""
-    formats = {
+    formats: dict[str, Callable[[Any], str]] = {
         "max_connections": lambda value: f"{value:,} connections",
         "max_rate_per_s": lambda value: f"{value:g}/s",
         "max_duration_ns": lambda value: format_duration(int(value)),

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounded disks: what is refused before a run, and what happens when room runs out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.spool_room import room_for
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import agent_plan
+from support.fake_ldap import FakeLdap, answer
+from support.fleet import FleetOfProcesses, fake_engine, job_text
+from support.network import in_small_file_system
+
+_MIB = 1 << 20
+_KIB = 1 << 10
+
+
+def limits(**values: int) -> str:
+    return AgentLimits(**values).to_json()  # type: ignore[arg-type]
+
+
+def test_a_run_that_may_outgrow_the_quota_is_refused_with_figures(
+    fleet: FleetOfProcesses,
+) -> None:
+    with FakeLdap(answer) as server:
+        fleet.start_coordinator()
+        fleet.start_agent("a", limits=limits(spool_quota_bytes=500 * _KIB))
+        fleet.wait_for_agents("a")
+        run_id = fleet.submit(job_text(server.uri, duration="60s"))
+        failure = fleet.wait_for(run_id, "failed").failure
+        assert failure.error_class == "FleetError"
+        assert "too little room in its spool" in failure.message
+        assert "the quota is 500 KiB" in failure.message
+        assert server.connections == 0
+        # one that keeps less back for want of a coordinator fits
+        short = job_text(server.uri, duration="1s", orphan_grace="1s")
+        fleet.wait_for(fleet.submit(short), "finished")
+
+
+def test_a_run_that_may_fill_the_disk_is_refused(fleet: FleetOfProcesses) -> None:
+    spool = fleet.folder / "spool" / "a"
+    spool.mkdir(parents=True)
+    fleet.prefixes["a"] = in_small_file_system(str(spool), 5 * _MIB)
+    with FakeLdap(answer) as server:
+        fleet.start("a")
+        run_id = fleet.submit(job_text(server.uri, duration="60s"))
+        failure = fleet.wait_for(run_id, "failed").failure
+        assert "beside a reserve of 4 MiB" in failure.message
+        assert "make room there" in json.loads(failure.values_json)["hint"]
+        assert server.connections == 0
+
+
+def test_a_spool_whose_quota_is_used_up_ends_the_run_and_loses_nothing(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start_coordinator()
+    # the fake engine asks nobody for leave, so that its reports outgrow the quota
+    quota = limits(spool_quota_bytes=_KIB)
+    fleet.start_agent("a", engine=fake_engine(), limits=quota)
+    fleet.wait_for_agents("a")
+    run_id = fleet.submit(job_text(duration="120s"))
+    fleet.wait_for_load(run_id)
+    # nobody takes reports now, and nobody says that he is gone
+    coordinator = fleet.processes["coordinator"].pid
+    os.kill(coordinator, signal.SIGSTOP)
+    try:
+        fleet.wait_until(
+            lambda: "quota of 1 KiB" in (fleet.folder / "a.log").read_text(), "quota"
+        )
+        fleet.wait_until(lambda: not fleet.engine_pids("a"), "the end of the load")
+    finally:
+        os.kill(coordinator, signal.SIGCONT)
+    status = fleet.wait_for(run_id, "failed")
+    assert "is full" in status.state_detail
+    assert "quota" in status.state_detail
+    fleet.wait_for_delivery("a")
+    indexes = fleet.reported(run_id)["a"]
+    assert indexes == list(range(len(indexes)))
+    with fleet.opened_store() as store:
+        assert [record.final for record in store.intervals(run_id)][-1]
+
+
+def test_reports_of_a_real_run_are_no_larger_than_the_room_that_was_asked_for(
+    fleet: FleetOfProcesses,
+) -> None:
+    with FakeLdap(answer) as server:
+        text = job_text(server.uri, duration="4s", clients=8)
+        fleet.start("a")
+        run_id = fleet.submit(text)
+        fleet.wait_for_load(run_id)
+        coordinator = fleet.processes["coordinator"].pid
+        os.kill(coordinator, signal.SIGSTOP)
+        spool = fleet.folder / "spool" / "a"
+        try:
+            fleet.wait_until(lambda: fleet.undelivered("a") >= 10, "reports")
+            sizes = [_size(path) for path in spool.glob("*.report")]
+        finally:
+            os.kill(coordinator, signal.SIGCONT)
+        fleet.wait_for(run_id, "finished", "failed")
+    plan = agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)
+    room = room_for(plan, workers=1, orphan_grace_ns=10**9)
+    largest = max(sizes)
+    # above what is written, and not so far above that honest runs are refused
+    assert 2000 < largest < room.report_bytes < 20 * largest
+
+
+def _size(path: Path) -> int:
+    """0: it was delivered meanwhile."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def test_old_logs_of_engines_are_removed(fleet: FleetOfProcesses) -> None:
+    logs = fleet.folder / "spool" / "a" / "logs"
+    logs.mkdir(parents=True)
+    for number in range(205):
+        path = logs / f"engine-a-{number:03d}.log"
+        path.write_text("old")
+        os.utime(path, (number, number))
+    fleet.start("a", engine=fake_engine())
+    fleet.wait_for(fleet.submit(job_text(duration="400ms")), "finished")
+    left = sorted(path.name for path in logs.glob("engine-a-*.log"))
+    assert "engine-a-004.log" not in left
+    assert "engine-a-204.log" in left
+    assert len(left) <= 201
