@@ -102,7 +102,7 @@ def test_whatever_fails_the_books_balance(lasting: LastingFleet, seed: int) -> N
 def carry_out(fleet: ChaosFleet, schedule: FaultSchedule) -> None:
     """The run, its faults, and what must hold after them."""
     fleet.use_report_relay(schedule.seed, schedule.call_faults)
-    fleet.wait_for_agents(*AGENTS, timeout_s=45.0)
+    fleet.wait_for_agents(*AGENTS)
     run_id = fleet.submit_load(
         duration=f"{schedule.duration_s}s",
         agents={"names": list(schedule.agents)},

@@ -169,35 +169,34 @@ def _check_gaps(fleet: ChaosFleet, books: Books) -> None:
         summary = summarise(store, books.run.run_id)
     listed = {
         (gap.agent, index)
-        for gap in summary.gaps
+        for gap in summary.completeness.gaps
         for index in range(gap.first_index, gap.last_index + 1)
     }
+    listed |= {(one.agent, one.index) for one in summary.completeness.partials}
     assert listed == missing(books), f"{books.run.state}: {books.run.state_detail}"
 
 
 def missing(books: Books) -> set[tuple[str, int]]:
-    """(agent, interval) that the run should have, and has not.
+    """(agent, interval) that the run should have whole, and has not.
 
-    A run that was ended early owes the whole intervals that any agent reached; an agent
-    that came to its own end there, nothing after it.
+    The drain follows the planned ones. A run that was ended early owes the intervals
+    that any agent reached.
     """
     planned = len(books.run.plan["boundaries_ns"])
-    is_finished = books.run.state == "finished"
-    # the last one is as long as it happened to be
+    # an agent's last one is as long as it happened to be
     whole = {
         agent: {record.index for record in records.values() if not record.final}
         for agent, records in books.stored.items()
     }
-    reached = max((index + 1 for one in whole.values() for index in one), default=0)
+    due = max((index + 1 for one in whole.values() for index in one), default=0)
+    if books.run.state == "finished":
+        due = planned
     lacking = set()
     for agent, records in books.stored.items():
-        owed = planned if is_finished else min(planned, reached)
+        lacking |= {(agent, index) for index in range(due) if index not in whole[agent]}
         final = [record.index for record in records.values() if record.final]
-        if final and not is_finished:
-            owed = min(owed, final[0])
-        lacking |= {
-            (agent, index) for index in range(owed) if index not in whole[agent]
-        }
-        if is_finished and records and not final:
-            lacking.add((agent, planned))  # its drain
+        if final and final[0] < planned:
+            lacking.add((agent, final[0]))  # cut short
+        if not final and books.run.state == "finished":
+            lacking.add((agent, planned))
     return lacking
