@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ def dumpcap() -> str:
 def capture(program: str, port: int, path: Path) -> Iterator[None]:
     """All packets of one port of the loopback interface, none missed."""
     argv = [program, "-q", "-i", "lo", "-B", "64", "-s", "96", "-P"]
-    argv += ["-f", f"tcp port {port}", "-w", str(path)]
+    argv += ["-f", f"tcp port {port} or udp port {port}", "-w", str(path)]
     log = path.with_suffix(".log")
     with log.open("w") as output, subprocess.Popen(argv, stderr=output) as process:
         try:
@@ -59,6 +60,8 @@ def capture(program: str, port: int, path: Path) -> Iterator[None]:
                 assert time.monotonic() < deadline_s, log.read_text()
                 time.sleep(0.01)
             yield
+            push_out(port)
+            wait_until_written(path)
         finally:
             process.terminate()
             process.wait(_READY_S)
@@ -66,30 +69,53 @@ def capture(program: str, port: int, path: Path) -> Iterator[None]:
     assert "/0 " in received, f"packets were dropped: {log.read_text()}"
 
 
+def push_out(port: int) -> None:
+    """Packets are passed on in blocks of 256 KiB, and one that is not full may be kept
+    for good: fill two more with datagrams that nobody listens for."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(8_000):
+            sender.sendto(bytes(64), ("127.0.0.1", port))
+
+
+def wait_until_written(path: Path) -> None:
+    deadline_s = time.monotonic() + _READY_S
+    size, since_s = -1, 0.0
+    while time.monotonic() - since_s < 1.0:
+        assert time.monotonic() < deadline_s, f"{path} grows on"
+        if (now := path.stat().st_size) != size:
+            size, since_s = now, time.monotonic()
+        time.sleep(0.05)
+
+
 def service_times_us(path: Path, port: int) -> list[float]:
-    """Of every request that has an answer: the time between the two."""
+    """Of every request that has an answer: the time between the two.
+
+    Told apart by message ids: packets of two CPUs may be captured out of their order.
+    """
     argv = ["tshark", "-r", str(path), "-n", "-Y", "tcp.len > 0", "-T", "fields"]
     argv += ["-e", "frame.time_epoch", "-e", "tcp.srcport", "-e", "tcp.dstport"]
-    argv += ["-d", f"tcp.port=={port},data"]
+    argv += ["-e", "tcp.payload", "-d", f"tcp.port=={port},data"]
     fields = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    sent: dict[str, float] = {}
-    answered: dict[str, float] = {}
-    times = []
-
-    def close(client: str) -> None:
-        if client in sent and client in answered:
-            times.append((answered.pop(client) - sent.pop(client)) * 1e6)
-
+    sent: dict[tuple[str, int], float] = {}
+    answered: dict[tuple[str, int], float] = {}
     for line in fields.splitlines():
-        at, source, destination = line.split("\t")
+        at, source, destination, payload = line.split("\t")
+        number = message_id(bytes.fromhex(payload))
         if destination == str(port):
-            close(source)
-            sent[source] = float(at)
-        elif destination in sent:
-            answered[destination] = float(at)  # the entry's, then the result's
-    for client in list(sent):
-        close(client)
-    return times
+            sent[source, number] = float(at)
+        else:  # the last is the result's, which may follow its entry's
+            key = destination, number
+            answered[key] = max(answered.get(key, 0.0), float(at))
+    return [(answered[key] - sent[key]) * 1e6 for key in sent if key in answered]
+
+
+def message_id(payload: bytes) -> int:
+    """Of the first LDAP message in a segment."""
+    long_form = payload[1] & 0x7F if payload[1] & 0x80 else 0
+    at = 2 + long_form
+    assert payload[0] == 0x30, payload
+    assert payload[at] == 0x02, payload
+    return int.from_bytes(payload[at + 2 : at + 2 + payload[at + 1]], "big")
 
 
 def test_mean_of_a_closed_loop_agrees_with_a_packet_capture(
