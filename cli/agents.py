@@ -61,7 +61,11 @@ def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
 
 def agent_document(agent: pb.AgentStatus) -> dict[str, Any]:
     """An agent as JSON; figures that its host does not give are left out."""
-    shown = document(agent)
+    readable = pb.AgentStatus()
+    readable.CopyFrom(agent)
+    readable.limits_json = json.dumps(_opened(agent.limits_json))
+    readable.host_facts_json = json.dumps(_opened(agent.host_facts_json))
+    shown = document(readable)
     if agent.HasField("load"):
         # protobuf's JSON has 64-bit integers as text
         shown["load"] = {

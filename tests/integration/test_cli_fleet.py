@@ -150,10 +150,20 @@ def test_agents_are_listed_with_their_labels(fleet: Fleet) -> None:
     assert agents["one"]["labels"] == {"site": "a"}
     assert agents["two"]["host_facts"]["cores"] >= 1
     assert isinstance(agents["two"]["clock_offset_bound_ns"], int)
+    assert agents["one"]["limits"]["targets"] == ["loopback", "ldapi"]
+    assert 0 <= agents["one"]["load"]["cpu_utilisation"] <= 1
 
     code, out, _ = fleet.call("agents")
     assert code == 0
     assert "site=a" in out
+
+    code, out, _ = fleet.call("agents", "two")
+    assert code == 0
+    assert re.search(r"^limit +loopback ldapi$", out, re.MULTILINE)
+    assert re.search(r"^host +kernel Linux ", out, re.MULTILINE)
+    code, out, err = fleet.call("agents", "three")
+    assert (code, out) == (5, "")
+    assert "knows no agent 'three'" in err
 
 
 def test_a_cancelled_run_keeps_what_it_measured(fleet: Fleet) -> None:
