@@ -166,6 +166,8 @@ class _Link:
         self._samples: list[pb.ClockSample] = []
         self._stub: AgentServiceStub | None = None
         self._is_away = False
+        #: Whether the last connection was of use: a report was taken over it.
+        self._has_delivered = False
         #: Kind of the error that was last noted.
         self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
@@ -179,6 +181,7 @@ class _Link:
         back_off_s = _BACK_OFF_S[0]
         while True:
             connected_at = time.monotonic()
+            self._has_delivered = False
             try:
                 await self._connect_once()
             except AgentVersionMismatch:
@@ -187,7 +190,8 @@ class _Link:
                 self._note(await self._explained(error))
             finally:
                 self._session_id = self._stub = None
-            if time.monotonic() - connected_at > _BACK_OFF_S[1]:
+            lasted_s = time.monotonic() - connected_at
+            if self._has_delivered or lasted_s > _BACK_OFF_S[1]:
                 back_off_s = _BACK_OFF_S[0]
             # a fleet that lost its coordinator must not come back in step
             await asyncio.sleep(back_off_s * random.uniform(0.5, 1.0))
@@ -346,6 +350,7 @@ class _Link:
                 _log.warning("report %d is not taken yet: %s", number, error)
                 await asyncio.sleep(_STORE_PAUSE_S)
                 continue
+            self._has_delivered = True
             if reply.status == pb.ReportReply.STATUS_REFUSED:
                 _log.error("report %d was refused: %s", number, reply.detail)
                 await asyncio.to_thread(spool.reject, number)
