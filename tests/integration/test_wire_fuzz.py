@@ -112,7 +112,22 @@ class Fuzzed:
             assert operators.GetRun(asked).state in ("cancelled", "draining")
 
     async def send(self, count: int, seed: int, ids: list[str]) -> None:
-        likely = [*ids, ids[1], "a", build_version(), "readers", "search", "measure"]
+        session, *run_ids = ids
+        likely: dict[str, list[object]] = {
+            "protocol_version": [PROTOCOL_VERSION],
+            "build": [build_version()],
+            "session_id": [session],
+            "run_id": [*run_ids, run_ids[0], "latest"],
+            "after_run": [*run_ids],
+            "agent": ["a"],
+            "name": ["a", "nightly", "freeze"],
+            "schedule": ["nightly"],
+            "window": ["freeze"],
+            "stream": ["readers"],
+            "operation": ["search"],
+            "phase": ["measure"],
+            "host_facts_json": ["{}"],
+        }
         jobs = [job_text(), job_text(run={"duration": "1h"}), _BOMB, "job: x\n"]
         contents = [job.encode() for job in jobs]
         fuzzer = MessageFuzzer(seed, likely, contents)

@@ -10,7 +10,7 @@ seed makes the same bytes.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -79,11 +79,16 @@ class MessageFuzzer:
     """Bytes for methods' requests."""
 
     def __init__(
-        self, seed: int, texts: Sequence[str] = (), contents: Sequence[bytes] = ()
+        self,
+        seed: int,
+        values: Mapping[str, Sequence[object]] | None = None,
+        contents: Sequence[bytes] = (),
     ) -> None:
-        """`texts` and `contents` are likely values of string and bytes fields."""
+        """`values`: field's name -> what is likely in it; `contents` of bytes."""
         self._random = random.Random(seed)
-        self._likely = tuple(texts)
+        self._values = values or {}
+        texts = (v for found in self._values.values() for v in found)
+        self._likely = tuple(text for text in texts if isinstance(text, str))
         self._contents = (b"", b"\0", b"{", b"\xff" * 100, *contents)
 
     def chance(self, share: float) -> bool:
@@ -138,6 +143,8 @@ class MessageFuzzer:
 
     def _value(self, field: FieldDescriptor) -> object:
         kind = field.cpp_type
+        if field.name in self._values and self.chance(0.7):
+            return self._random.choice(self._values[field.name])
         if kind in _INTEGER_LIMITS:
             return self._integer(*_INTEGER_LIMITS[kind], field)
         if kind == FieldDescriptor.CPPTYPE_BOOL:
@@ -157,7 +164,7 @@ class MessageFuzzer:
         return max(low, min(high, number))
 
     def _text(self) -> str:
-        if self._likely and self.chance(0.6):
+        if self._likely and self.chance(0.3):
             return self._random.choice(self._likely)
         if self.chance(0.01):
             return self._random.choice(_TEXTS)
