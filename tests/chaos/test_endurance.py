@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of twelve hours, compressed: memory, store, and a report that can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.endurance import AGENTS, WARM_UP, Endurance, run_endurance, spikes
+from support.fleet import FleetOfProcesses
+
+MB = 1_000_000
+HTML_BYTES = 3 * MB
+
+
+def _check(seen: Endurance) -> None:
+    """Nothing was lost, counted twice or averaged away, however long the run."""
+    summary = seen.summary
+    assert summary is not None
+    assert summary.gaps == ()
+    assert summary.measure_s == seen.intervals - WARM_UP
+    totals = {one.title: one.totals["sent"] for one in summary.operations}
+    assert totals == dict(seen.sent)
+    for one in summary.operations:
+        assert one.times["response_time"].count == one.counts["succeeded"]
+    assert [agent.intervals for agent in summary.agents] == [seen.intervals] * 4
+    rules = {rule.name: rule.passed for rule in summary.rules}
+    assert rules["intervals_complete"]
+    assert rules["requests_balance"]
+    timeline = summary.timeline
+    assert len(timeline.start_s) <= 604
+    for spike in spikes(seen.intervals):
+        (place,) = (
+            n
+            for n, (start_s, end_s) in enumerate(
+                zip(timeline.start_s, timeline.end_s, strict=True)
+            )
+            if start_s <= spike < end_s
+        )
+        for series in timeline.operations.values():
+            usual = series.max_us[place - 3] or 0
+            assert (series.max_us[place] or 0) > 4 * usual
+            if timeline.intervals_per_point > 1:
+                band = series.envelopes["p50_us"]
+                assert (band.high[place] or 0) > 10 * (series.p50_us[place] or 0)
+    assert seen.files["report.html"] < HTML_BYTES
+    assert seen.most_bytes < 300 * MB
+
+
+@pytest.fixture
+def endurance_fleet() -> FleetOfProcesses:
+    return FleetOfProcesses()
+
+
+def test_a_run_of_minutes_goes_through_the_whole_pipeline(
+    endurance_fleet: FleetOfProcesses, tmp_path: Path
+) -> None:
+    try:
+        seen = run_endurance(endurance_fleet, 300, tmp_path)
+    finally:
+        endurance_fleet.close()
+    _check(seen)
+
+
+@pytest.mark.long
+def test_twelve_hours_leave_memory_flat_and_a_report_in_time(
+    endurance_fleet: FleetOfProcesses, tmp_path: Path
+) -> None:
+    try:
+        seen = run_endurance(endurance_fleet, 43_200, tmp_path)
+    finally:
+        endurance_fleet.close()
+    _check(seen)
+    assert len(AGENTS) == 4
+    assert seen.slope_bytes < 1 * MB, f"{seen.memory[::10]}"
+    assert seen.bytes_per_interval < 20_000
+    assert seen.report_s < 15

@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A long run in compressed form: four agents' reports through a real coordinator.
+
+The coordinator is a process with its store, the reports come over gRPC, each sent when
+the one before is acknowledged, as agents do it; only that nobody waits for the end of
+an interval. What the agents say is drawn beforehand: several operations with
+distributions of a busy directory, slow at night, with some intervals that stand out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ldapslam.proto import agent_pb2 as pb
+from ldapslam.proto import common_pb2
+from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
+from ldapslam.proto.credentials import aio_channel
+from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.reports.render import render
+from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import Summary, summarise
+from support.fleet import FleetOfProcesses
+
+NS_PER_S = 1_000_000_000
+AGENTS = ("load1", "load2", "load3", "load4")
+WARM_UP = 60
+#: Stream -> operation -> (requests of an agent in an interval, median in ns).
+OPERATIONS = {
+    "readers": {"search": (300, 280_000), "compare": (100, 150_000)},
+    "writers": {"modify": (40, 1_900_000), "bind": (60, 700_000)},
+}
+#: Snapshots drawn for each operation and kind of interval.
+_VARIANTS = 48
+_METRICS = {
+    common_pb2.METRIC_RESPONSE_TIME: 1.0,
+    common_pb2.METRIC_SERVICE_TIME: 0.97,
+    common_pb2.METRIC_SEND_LAG: 0.02,
+    common_pb2.METRIC_RECEIVE_LAG: 0.03,
+}
+_SAMPLES = 200
+
+
+def job_text(intervals: int) -> str:
+    """So many intervals of 1 s, a minute of them warm-up."""
+    operations: dict[str, Any] = {
+        "search": {"search": {"base": "dc=example,dc=com", "filter": "(uid=u[0-9])"}},
+        "compare": {
+            "compare": {
+                "dn": "uid=u[0-9],dc=example,dc=com",
+                "attribute": "sn",
+                "value": "x",
+            }
+        },
+        "modify": {
+            "modify": {
+                "dn": "uid=u[0-9],dc=example,dc=com",
+                "replace": {"description": "[random:9]"},
+            }
+        },
+        "bind": {"bind": {"dn": "uid=u[0-9],dc=example,dc=com", "password": "x"}},
+    }
+    loads = {
+        "readers": {"closed": {"clients": 64}},
+        "writers": {"open": {"rate": "400/s", "connections": 8}},
+    }
+    return json.dumps(
+        {
+            "job": "endurance",
+            "targets": {"replica": "ldap://127.0.0.1:1"},
+            "agents": {"count": len(AGENTS)},
+            "run": {
+                "warm_up": f"{WARM_UP}s",
+                "duration": f"{intervals - WARM_UP}s",
+                "interval": "1s",
+            },
+            "streams": [
+                {
+                    "name": stream,
+                    "target": "replica",
+                    "load": loads[stream],
+                    "operations": [operations[name] for name in of_stream],
+                }
+                for stream, of_stream in OPERATIONS.items()
+            ],
+        }
+    )
+
+
+@dataclass
+class Endurance:
+    """What was seen."""
+
+    intervals: int
+    #: Requests sent, by operation, as the agents count them.
+    sent: Counter[str] = field(default_factory=Counter)
+    #: (interval, resident bytes of the coordinator).
+    memory: list[tuple[int, int]] = field(default_factory=list)
+    ingest_s: float = 0.0
+    store_bytes: int = 0
+    summary_s: float = 0.0
+    report_s: float = 0.0
+    files: dict[str, int] = field(default_factory=dict)
+    summary: Summary | None = None
+
+    @property
+    def reports_per_s(self) -> float:
+        return self.intervals * len(AGENTS) / self.ingest_s
+
+    @property
+    def bytes_per_interval(self) -> float:
+        """Of one agent, on disk."""
+        return self.store_bytes / self.intervals / len(AGENTS)
+
+    @property
+    def slope_bytes(self) -> float:
+        """Growth of the coordinator's memory in 10,000 intervals: least squares, after
+        a quarter of the run in which its pools fill."""
+        at, size = np.array(self.memory[len(self.memory) // 4 :], np.float64).T
+        return float(np.polyfit(at, size, 1)[0]) * 10_000
+
+    @property
+    def most_bytes(self) -> int:
+        return max(size for _, size in self.memory)
+
+
+def run_endurance(
+    fleet: FleetOfProcesses,
+    intervals: int,
+    out: Path,
+    say: Callable[[str], None] = lambda line: None,
+) -> Endurance:
+    """Pushes a run through a coordinator that `fleet` starts, and makes its report."""
+    fleet.start_coordinator()
+    pid = fleet.processes["coordinator"].pid
+    seen = Endurance(intervals)
+    run_id = asyncio.run(_push(fleet, seen, pid, say))
+    fleet.end("coordinator")
+    seen.store_bytes = os.path.getsize(fleet.store)
+    with Store.open(fleet.store, read_only=True) as store:
+        before_s = time.monotonic()
+        seen.summary = summarise(store, run_id)
+        seen.summary_s = time.monotonic() - before_s
+        paths = render(seen.summary, out, ("html", "pdf", "text"), store=store)
+        seen.report_s = time.monotonic() - before_s
+    seen.files = {path.name: path.stat().st_size for path in paths}
+    return seen
+
+
+def resident_bytes(pid: int) -> int:
+    """VmRSS of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"process {pid} has no memory")
+
+
+async def _push(
+    fleet: FleetOfProcesses, seen: Endurance, pid: int, say: Callable[[str], None]
+) -> str:
+    snapshots = _Snapshots(seen.intervals)
+    async with _agents(fleet.address) as agents:
+        run_id = await asyncio.to_thread(fleet.submit, job_text(seen.intervals))
+        await asyncio.gather(*(agent.begin() for agent in agents))
+        before_s = time.monotonic()
+        every = max(1, seen.intervals // _SAMPLES)
+        # a hundred intervals apart at most: agents of one fleet are at one time
+        for start in range(0, seen.intervals + 1, every):
+            chosen = range(start, min(start + every, seen.intervals + 1))
+            await asyncio.gather(
+                *(
+                    agent.report(run_id, snapshots, chosen, seen.sent)
+                    for agent in agents
+                )
+            )
+            seen.memory.append((start, resident_bytes(pid)))
+            if start % (20 * every) == 0:
+                say(f"{start:,} intervals, {time.monotonic() - before_s:.0f} s")
+        seen.ingest_s = time.monotonic() - before_s
+        await asyncio.gather(*(agent.finish(run_id) for agent in agents))
+    state = (await asyncio.to_thread(fleet.run, run_id)).state
+    assert state == "finished", f"{state}: {fleet.logs()}"
+    return run_id
+
+
+@asynccontextmanager
+async def _agents(address: str) -> AsyncIterator[list[_Agent]]:
+    agents = [_Agent(name, address) for name in AGENTS]
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for agent in agents:
+            await agent.register()
+            tasks += [
+                asyncio.create_task(agent.follow()),
+                asyncio.create_task(agent.beat()),
+            ]
+        yield agents
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for agent in agents:
+            await agent.channel.close()
+
+
+class _Agent:
+    """Speaks as an agent does, and does nothing."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.channel = aio_channel(address, None)
+        self._stub = AgentServiceStub(self.channel)
+        self._session = ""
+        self._last_command = 0
+        self._has_begun = asyncio.Event()
+        self._samples: list[pb.ClockSample] = []
+
+    async def register(self) -> None:
+        reply = await self._stub.Register(
+            pb.RegisterRequest(
+                protocol_version=PROTOCOL_VERSION,
+                build=build_version(),
+                name=self.name,
+                instance_id=f"instance of {self.name}",
+                epoch=1,
+                host_facts_json="{}",
+            )
+        )
+        self._session = reply.session_id
+        for _ in range(3):  # of the first, nothing is known before the second
+            await self._heartbeat()
+
+    async def follow(self) -> None:
+        """Does what it is told, in name."""
+        request = pb.CommandsRequest(session_id=self._session)
+        async for command in self._stub.Commands(request):
+            self._last_command = command.number
+            if command.HasField("prepare"):
+                ready = pb.AgentReady(facts_json="{}")
+                await self._progress(command.prepare.run_id, ready=ready)
+            elif command.HasField("start"):
+                started = pb.AgentStarted(start_error_ns=40_000)
+                await self._progress(command.start.run_id, started=started)
+                self._has_begun.set()
+
+    async def beat(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            await self._heartbeat()
+
+    async def _heartbeat(self) -> None:
+        request = pb.HeartbeatRequest(
+            session_id=self._session,
+            last_command=self._last_command,
+            samples=self._samples,
+        )
+        sent_ns = time.monotonic_ns()
+        reply = await self._stub.Heartbeat(request)
+        self._samples = [
+            pb.ClockSample(
+                agent_sent_mono_ns=sent_ns,
+                coordinator_received_mono_ns=reply.received_mono_ns,
+                coordinator_sent_mono_ns=reply.sent_mono_ns,
+                agent_received_mono_ns=time.monotonic_ns(),
+            )
+        ]
+
+    async def begin(self) -> None:
+        """Returns when the run has started."""
+        async with asyncio.timeout(60):
+            await self._has_begun.wait()
+
+    async def report(
+        self,
+        run_id: str,
+        snapshots: _Snapshots,
+        indexes: Iterable[int],
+        sent: Counter[str],
+    ) -> None:
+        """One after the other, each when the one before is committed."""
+        for index in indexes:
+            report = pb.IntervalReport(
+                run_id=run_id,
+                agent=self.name,
+                epoch=1,
+                sequence=index,
+                snapshot=snapshots.of(AGENTS.index(self.name), index, sent),
+            )
+            reply = await self._stub.ReportInterval(report)
+            assert reply.status == pb.ReportReply.STATUS_COMMITTED, reply.detail
+
+    async def finish(self, run_id: str) -> None:
+        await self._progress(run_id, finished=pb.AgentFinished(facts_json="{}"))
+
+    async def _progress(self, run_id: str, **kind: Any) -> None:
+        report = pb.ProgressReport(run_id=run_id, agent=self.name, epoch=1, **kind)
+        await self._stub.ReportProgress(report)
+
+
+class _Snapshots:
+    """Intervals to send: drawn once, chosen by the time of the run."""
+
+    def __init__(self, intervals: int) -> None:
+        self._intervals = intervals
+        rng = np.random.default_rng(20_261_121)
+        self._drawn = {
+            (name, pace): [
+                _operation(rng, stream, name, requests, median_ns * pace)
+                for _ in range(_VARIANTS)
+            ]
+            for stream, operations in OPERATIONS.items()
+            for name, (requests, median_ns) in operations.items()
+            for pace in (1.0, 1.5, 2.2, 25.0)
+        }
+
+    def of(self, agent: int, index: int, sent: Counter[str]) -> common_pb2.Snapshot:
+        if index == self._intervals:
+            return self._drain(index)
+        snapshot = common_pb2.Snapshot(
+            index=index,
+            phase="warm_up" if index < WARM_UP else "measure",
+            start_ns=index * NS_PER_S,
+            end_ns=(index + 1) * NS_PER_S,
+            streams=[
+                common_pb2.StreamInterval(
+                    stream=stream,
+                    connects=16 if index == 0 else 0,
+                    in_flight=12,
+                    last_done_ns=(index + 1) * NS_PER_S - 1_000_000,
+                )
+                for stream in OPERATIONS
+            ],
+            workers=[
+                common_pb2.WorkerInterval(
+                    worker=number,
+                    model=model,
+                    wall_ns=NS_PER_S,
+                    busy_ns=(index * 7919 + number) % 400_000_000,
+                    cpu_ns=300_000_000,
+                    run_queue_ns=3_000_000,
+                )
+                for number, model in ((0, "closed"), (1, "open"))
+            ],
+            host=common_pb2.HostInterval(cpu_utilisation=0.3, steal_share=0.0),
+        )
+        pace = self._pace(index)
+        for stream, operations in OPERATIONS.items():
+            for name in operations:
+                place = (index * 31 + agent * 17) % _VARIANTS
+                row = self._drawn[name, pace][place]
+                snapshot.operations.add().CopyFrom(row)
+                snapshot.operations[-1].measured = index >= WARM_UP
+                sent[f"{stream}.{name}"] += row.sent
+        return snapshot
+
+    def _pace(self, index: int) -> float:
+        """Slower in the middle of the run; three single intervals stand out."""
+        if index in self.spikes():
+            return 25.0
+        part = index / self._intervals
+        return 2.2 if 0.45 < part < 0.5 else 1.5 if 0.3 < part < 0.7 else 1.0
+
+    def spikes(self) -> tuple[int, ...]:
+        return spikes(self._intervals)
+
+    def _drain(self, index: int) -> common_pb2.Snapshot:
+        start_ns = index * NS_PER_S
+        return common_pb2.Snapshot(
+            index=index,
+            phase="drain",
+            start_ns=start_ns,
+            end_ns=start_ns + 2_000_000,
+            final=True,
+        )
+
+
+def spikes(intervals: int) -> tuple[int, ...]:
+    """The intervals that stand out."""
+    return intervals // 5, intervals // 3, intervals * 4 // 5
+
+
+def _operation(
+    rng: np.random.Generator, stream: str, name: str, requests: int, median_ns: float
+) -> common_pb2.OperationInterval:
+    number = int(rng.poisson(requests))
+    times = rng.lognormal(np.log(median_ns), 0.35, number)
+    metrics = dict(_METRICS)
+    if stream == "writers":
+        metrics[common_pb2.METRIC_BACKLOG_WAIT] = 0.0001
+    return common_pb2.OperationInterval(
+        stream=stream,
+        operation=name,
+        scheduled=number,
+        sent=number,
+        completed=number,
+        succeeded=number,
+        requests=number,
+        entries=number if name == "search" else 0,
+        result_codes={0: number},
+        histograms=[
+            common_pb2.Histogram(
+                metric=metric,  # type: ignore[arg-type]
+                outcome=common_pb2.OUTCOME_SUCCEEDED,
+                packed=Histogram.of_values((times * part).astype(np.int64)).packed(),
+            )
+            for metric, part in metrics.items()
+        ],
+    )
