@@ -11,6 +11,7 @@ A receiver may be told twice (its answer was lost), never of something that was 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,7 @@ BACK_OFF_S = (5.0, 30.0, 120.0, 600.0)
 STOP_GRACE_S = 5.0
 
 _THREADS = 2
+_ENDED = "; the coordinator ended"
 #: Kinds of events.
 _TOLD, _FAILED = "notified", "notify_failed"
 #: Of a run that ended earlier nobody needs to be told any more.
@@ -88,6 +90,7 @@ class Notifier(Extension):
         self._journal: Journal | None = None
         #: Runs that are taken up again are told of before.
         self._has_started = asyncio.Event()
+        self._ending = asyncio.Event()
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="notify")
         #: Run -> what its submission names, asked for as long as that is kept.
         self._submitted: dict[str, asyncio.Task[tuple[Destination, ...]]] = {}
@@ -104,7 +107,8 @@ class Notifier(Extension):
         self._has_started.set()
 
     async def stop(self) -> None:
-        """Let what is being sent end; the rest will not be sent."""
+        """Let what is being sent end; nothing is tried again."""
+        self._ending.set()
         if self._pending:
             await asyncio.wait(self._pending, timeout=STOP_GRACE_S)
         for task in [*self._pending, *self._submitted.values()]:
@@ -147,7 +151,11 @@ class Notifier(Extension):
     async def _tell(self, record: RunRecord) -> None:
         asked = self._submitted.pop(record.run_id, None)
         named = await asked if asked is not None else ()
-        wanted = dict.fromkeys([*self._settings.destinations, *named])
+        # one that both name is the operator's
+        wanted = {
+            (one.url, one.secret, one.mail): one
+            for one in (*named, *self._settings.destinations)
+        }
         if not wanted:
             return
         document = notification(
@@ -155,7 +163,7 @@ class Notifier(Extension):
         )
         if not await self._is_news(record):
             return
-        await asyncio.gather(*(self._deliver(document, one) for one in wanted))
+        await asyncio.gather(*(self._deliver(document, one) for one in wanted.values()))
 
     async def _is_news(self, record: RunRecord) -> bool:
         """False of a run that ended long ago, or was told of before the coordinator
@@ -187,14 +195,24 @@ class Notifier(Extension):
                     why = str(error)
                     if error.is_final or pause_s is None:
                         break
-                _log.info("run %s: %s: %s; another attempt follows", run_id, to, why)
-                await asyncio.sleep(pause_s)
+                if not self._ending.is_set():
+                    _log.info("run %s: %s: %s; it is tried again", run_id, to, why)
+                if await self._ends_within(pause_s):
+                    why += _ENDED
+                    break
         except asyncio.CancelledError:
-            why += "; the coordinator ended"
+            why += _ENDED
         except Exception as error:
             _log.exception("run %s: a notification", run_id)
             why = type(error).__name__
         self._note(run_id, _FAILED, f"{to} was not told: {why}")
+
+    async def _ends_within(self, pause_s: float) -> bool:
+        """Sleep; True as soon as the coordinator is to end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._ending.wait()
+        return self._ending.is_set()
 
     async def _send(self, document: dict[str, object], to: Destination) -> None:
         cutoff = Cutoff(self._limit_s)
