@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_NS = 1_000_000_000
 _MAX_NAME = 64
+#: Characters of why a report was refused.
+_MAX_REASON = 500
 _MAX_RUNS = 64
 
 _Report = agent_pb2.IntervalReport | agent_pb2.ProgressReport
@@ -222,13 +224,16 @@ class AgentCalls(Core):
     def _refuse_report(
         self, report: _Report, error: LdapSlamError
     ) -> agent_pb2.ReportReply:
-        _log.warning("a report of run %r was refused: %s", report.run_id, error)
+        # it names what the report has, of any length
+        reason = str(error)[:_MAX_REASON]
+        run_id = report.run_id[:_MAX_NAME]
+        _log.warning("a report of run %r was refused: %s", run_id, reason)
         run = self._live_part(report)
         if run is not None:
-            text = f"a report of agent {report.agent!r} was refused: {error}"
+            text = f"a report of agent {report.agent!r} was refused: {reason}"
             run.add_event("report_refused", text)
         return agent_pb2.ReportReply(
-            status=agent_pb2.ReportReply.STATUS_REFUSED, detail=str(error)
+            status=agent_pb2.ReportReply.STATUS_REFUSED, detail=reason
         )
 
     def _fail_part(
