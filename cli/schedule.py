@@ -243,7 +243,7 @@ def audit_command(limit: int, coordinator: str, as_json: bool) -> None:
     with ScheduleClient(coordinator) as client:
         entries = client.audit(limit)
     if as_json:
-        put_json([document(entry) for entry in entries])
+        put_json([{**document(entry), "number": entry.number} for entry in entries])
         return
     rows = [
         (shown(one.at_utc), one.who, one.role, one.action, one.subject, one.detail)

@@ -8,9 +8,8 @@ end. Windows are given once, from and to, or by a rule of begins with a length.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 
 from ldapslam.coordinator.recurrence import Rule, check_cron, times
 from ldapslam.coordinator.time_zone import clock_text, parse_utc, zone_named
@@ -23,6 +22,7 @@ PREPARATION = timedelta(minutes=2)
 _LONGEST = timedelta(days=31)
 #: A run that finds no room between so many windows in a row finds none.
 _MOST_SPANS = 400
+_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,30 @@ class Window:
     length: timedelta
     #: URIs; empty: all servers.
     targets: frozenset[str] = frozenset()
+    #: The span that was found last, and for when.
+    _found: list[tuple[datetime, tuple[datetime, datetime]]] = field(
+        default_factory=list, compare=False, repr=False
+    )
 
     def concerns(self, targets: frozenset[str]) -> bool:
         return not self.targets or bool(self.targets & targets)
 
-    def spans(self, now: datetime) -> Iterable[tuple[datetime, datetime]]:
-        """Begin and end of each window that is not over, in order."""
+    def first_span(self, now: datetime) -> tuple[datetime, datetime] | None:
+        """Begin and end of the first window that is not over."""
+        for asked, span in self._found:
+            # asked each second for each run that waits, and mostly the same
+            if asked <= now < span[1]:
+                return span
         if isinstance(self.begins, datetime):
             begins: Iterable[datetime] = [self.begins]
         else:
             begins = times(self.begins, now - self.length)
-        for begin in begins:
-            if begin + self.length > now:
-                yield begin, begin + self.length
+        begin = next((one for one in begins if one + self.length > now), None)
+        if begin is None:
+            return None
+        span = begin, begin + self.length
+        self._found[:] = [(now, span), *self._found[: _KEPT - 1]]
+        return span
 
 
 def window_of(message: pb.MaintenanceWindow) -> Window:
@@ -112,7 +123,7 @@ def _in_the_way(
 ) -> tuple[Window, datetime] | None:
     """A window that meets [begin, begin + needed), and its end."""
     for window in windows:
-        for start, end in islice(window.spans(begin), 1):
-            if start < begin + needed:
-                return window, end
+        span = window.first_span(begin)
+        if span is not None and span[0] < begin + needed:
+            return window, span[1]
     return None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -88,6 +89,17 @@ def test_a_run_that_fits_between_no_two_windows_never_begins() -> None:
     hold = hold_of([NIGHTLY], DS1, 23 * HOUR, moment("2026-03-20 12:00"))
     assert hold == Hold("night", None)
     assert "leaves no room" in str(hold)
+
+
+def test_what_was_found_for_one_time_is_not_taken_for_another() -> None:
+    asked = [moment("2026-03-20 12:00") + HOUR * number for number in range(48)]
+    again = [hold_of([NIGHTLY], DS1, HOUR, now) for now in asked]
+    fresh = [hold_of([replace(NIGHTLY, _found=[])], DS1, HOUR, now) for now in asked]
+    assert again == fresh
+    # and a clock that is put back
+    assert hold_of([NIGHTLY], DS1, HOUR, asked[12]) == fresh[12]
+    held = [hold is not None for hold in fresh[10:15]]
+    assert held == [False, True, True, True, False]
 
 
 BAD = [
