@@ -57,6 +57,8 @@ _SERVER_OPTIONS = (
     click.option(
         "--tls-crl",
         metavar="FILE",
+        envvar="LDAPSLAM_TLS_CRL",
+        show_envvar=True,
         type=click.Path(path_type=Path, dir_okay=False),
         help="Revoked certificates (a CRL as PEM), with --tls; read again when it "
         "changes.",

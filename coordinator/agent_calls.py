@@ -143,6 +143,11 @@ class AgentCalls(Core):
             known=True, received_mono_ns=received_ns, sent_mono_ns=self._now_ns()
         )
 
+    def session_agent(self, session_id: str) -> str | None:
+        """Whose session it is; None when it is nobody's (any more)."""
+        link = self._sessions.get(session_id)
+        return None if link is None else link.identity.name
+
     def leave(self, request: agent_pb2.LeaveRequest) -> agent_pb2.LeaveReply:
         """The agent ends in order."""
         link = self._sessions.get(request.session_id)
@@ -158,9 +163,7 @@ class AgentCalls(Core):
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
             record = await asyncio.to_thread(interval_record, report, run_record.plan)
-            is_new = await self._journal.call(
-                self._journal.store.add_interval, report.run_id, record
-            )
+            is_new = await self._journal.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
         except StoreError as error:

@@ -124,7 +124,7 @@ class Guard:
             request = _read(handler, content)
             access.check_own_name(method, who, request)
         except LdapSlamError as error:
-            if isinstance(error, AccessRefused):
+            if isinstance(error, AccessRefused) and who.peer:
                 self._audit.refused(who, method, str(error))
             async with errors_to(context):
                 raise
@@ -138,7 +138,8 @@ class Guard:
         if pem is not None:
             return _identity_of(pem)
         if self._revocations is not None and not context.peer().startswith("unix:"):
-            # not reached: this address asks for certificates in the handshake
+            # its caller has hung up, and gRPC knows nothing of it any more; others
+            # showed a certificate in the handshake
             raise AccessRefused("the call came without a certificate")
         return None
 

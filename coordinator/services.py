@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from ldapslam.coordinator.access import caller_name
+from ldapslam.coordinator.access import caller, caller_name
 from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.rpc import Context, errors_to
+from ldapslam.jobs.errors import AccessRefused
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
@@ -35,6 +36,7 @@ class AgentService(AgentServiceServicer):
         self, request: agent_pb2.CommandsRequest, context: Context
     ) -> AsyncIterator[agent_pb2.Command]:
         async with errors_to(context):
+            self._check_session(request.session_id)
             # closed with the call, not when it is collected as garbage
             async with aclosing(self._coordinator.commands(request)) as commands:
                 async for command in commands:
@@ -45,6 +47,7 @@ class AgentService(AgentServiceServicer):
     ) -> agent_pb2.HeartbeatReply:
         received_ns = self._now_ns()
         async with errors_to(context):
+            self._check_session(request.session_id)
             return self._coordinator.heartbeat(request, received_ns)
 
     async def ReportInterval(
@@ -63,7 +66,14 @@ class AgentService(AgentServiceServicer):
         self, request: agent_pb2.LeaveRequest, context: Context
     ) -> agent_pb2.LeaveReply:
         async with errors_to(context):
+            self._check_session(request.session_id)
             return self._coordinator.leave(request)
+
+    def _check_session(self, session_id: str) -> None:
+        """AccessRefused when an agent uses the session of another one."""
+        who, agent = caller(), self._coordinator.session_agent(session_id)
+        if who.is_certified and agent not in (None, who.who):
+            raise AccessRefused(f"the session is not that of agent {who.who!r}")
 
 
 class OperatorService(OperatorServiceServicer):

@@ -310,38 +310,45 @@ def test_why_there_is_no_connection_is_said(
         thread.join()
 
 
+def connected(
+    made: SecureCoordinator, name: str, files: TlsFiles
+) -> tuple[grpc.Channel, str]:
+    """An agent that has registered, and its session."""
+    channel = made.channel(files)
+    request = agent_pb2.RegisterRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        name=name,
+        instance_id=name,
+        host_facts_json="{}",
+    )
+    reply = call(channel, METHODS["/ldapslam.v1.AgentService/Register"], request)
+    assert isinstance(reply, agent_pb2.RegisterReply)
+    return channel, reply.session_id
+
+
 def test_calls_that_are_open_end_with_the_certificate(
     secure_coordinator: SecureCoordinator,
 ) -> None:
     """Expiry and revocation, on connections that go on being used."""
     made = secure_coordinator
-    watch = METHODS["/ldapslam.v1.AgentService/Commands"]
     register = METHODS["/ldapslam.v1.AgentService/Register"]
 
-    def connected(name: str, files: TlsFiles) -> tuple[grpc.Channel, grpc.Call]:
-        channel = made.channel(files)
-        request = agent_pb2.RegisterRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
-            name=name,
-            instance_id=name,
-            host_facts_json="{}",
-        )
-        reply = call(channel, register, request)
-        assert isinstance(reply, agent_pb2.RegisterReply)
+    def streaming(name: str, files: TlsFiles) -> tuple[grpc.Channel, grpc.Call]:
+        channel, session_id = connected(made, name, files)
         commands = channel.unary_stream(
-            path_of(watch),
+            "/ldapslam.v1.AgentService/Commands",
             agent_pb2.CommandsRequest.SerializeToString,
             agent_pb2.Command.FromString,
         )
         return channel, commands(
-            agent_pb2.CommandsRequest(session_id=reply.session_id), timeout=30
+            agent_pb2.CommandsRequest(session_id=session_id), timeout=30
         )
 
     brief = made.forged("brief", Role.AGENT, not_after=timedelta(seconds=3))
-    brief_channel, brief_calls = connected("brief", brief)
-    lost_channel, lost_calls = connected("lost", made.issue("lost", Role.AGENT))
-    good_channel, good_calls = connected("good", made.issue("good", Role.AGENT))
+    brief_channel, brief_calls = streaming("brief", brief)
+    lost_channel, lost_calls = streaming("lost", made.issue("lost", Role.AGENT))
+    good_channel, good_calls = streaming("good", made.issue("good", Role.AGENT))
     begun_s = time.monotonic()
     made.authority.revoke("lost")
     for calls, word in ((lost_calls, "was revoked"), (brief_calls, "expired at")):
@@ -357,3 +364,60 @@ def test_calls_that_are_open_end_with_the_certificate(
         channel.close()
     assert good_calls.is_active()
     good_channel.close()
+
+
+def test_a_session_is_its_agents_alone(secure_coordinator: SecureCoordinator) -> None:
+    made = secure_coordinator
+    mine, session_id = connected(made, "mine", made.issue("mine", Role.AGENT))
+    thief, _ = connected(made, "thief", made.issue("thief", Role.AGENT))
+    heartbeat = METHODS["/ldapslam.v1.AgentService/Heartbeat"]
+    requests = {
+        heartbeat: agent_pb2.HeartbeatRequest(session_id=session_id),
+        METHODS["/ldapslam.v1.AgentService/Commands"]: agent_pb2.CommandsRequest(
+            session_id=session_id
+        ),
+        METHODS["/ldapslam.v1.AgentService/Leave"]: agent_pb2.LeaveRequest(
+            session_id=session_id
+        ),
+    }
+    with mine, thief:
+        for method, request in requests.items():
+            with pytest.raises(grpc.RpcError) as caught:
+                call(thief, method, request)
+            error = error_of_rpc(caught.value, "it")
+            assert isinstance(error, AccessRefused)
+            assert "not that of agent 'thief'" in str(error)
+        reply = call(mine, heartbeat, requests[heartbeat])
+    assert isinstance(reply, agent_pb2.HeartbeatReply)
+    assert reply.known
+
+
+def test_a_renewed_certificate_of_the_coordinator_needs_no_restart(
+    make_secure_coordinator: Callable[[], SecureCoordinator],
+) -> None:
+    made = make_secure_coordinator()
+    viewer = made.issue("victor", Role.VIEWER)
+
+    def shown_serial() -> int:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(viewer.authority)
+        context.load_cert_chain(viewer.certificate, viewer.key)
+        context.set_alpn_protocols(["h2"])
+        host, _, port = made.address.rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), timeout=5) as plain,
+            context.wrap_socket(plain, server_hostname=host) as stream,
+        ):
+            der = stream.getpeercert(binary_form=True)
+        assert der is not None
+        return x509.load_der_x509_certificate(der).serial_number
+
+    with made.served():
+        first = shown_serial()
+        assert first == made.files.identity().serial
+        made.authority.renew("coordinator")
+        second = shown_serial()
+        assert second == made.files.identity().serial != first
+        # what cannot be used does not take the place of what can
+        made.files.certificate.write_bytes(viewer.certificate.read_bytes())
+        assert shown_serial() == second

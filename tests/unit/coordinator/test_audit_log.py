@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the audit log has, and how little of it strangers can fill."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from ldapslam.coordinator.access import NOBODY, STRANGER, Caller, enter
+from ldapslam.coordinator.audit_log import AuditLog
+from ldapslam.coordinator.journal import Journal
+from ldapslam.proto.pki.certificate import Role
+from ldapslam.reports.results import audit
+from ldapslam.reports.results.audit import AuditRecord
+from ldapslam.reports.results.store import Store
+
+OLGA = Caller("olga", Role.OPERATOR, "ipv4:192.0.2.7:4711")
+SOMEBODY = Caller("", STRANGER, "ipv4:198.51.100.9:1")
+
+
+def test_who_did_what_is_kept_newest_first(tmp_path: Path) -> None:
+    async def work() -> list[AuditRecord]:
+        journal = Journal(str(tmp_path / "store.sqlite"))
+        try:
+            log = AuditLog(journal)
+            await log.note("submit", "run-1", "job.yaml", by="root@host")
+            enter(OLGA)
+            await log.note("cancel", "run-1", by="root@host")
+            enter(NOBODY)
+            return await journal.call(audit.newest, journal.store, 0)
+        finally:
+            await journal.close()
+
+    cancel, submit = asyncio.run(work())
+    assert (submit.who, submit.role, submit.action) == ("root@host", "local", "submit")
+    assert (cancel.who, cancel.role, cancel.peer) == ("olga", "operator", OLGA.peer)
+    assert (submit.number, cancel.number) == (1, 2)
+    assert (submit.subject, submit.detail) == ("run-1", "job.yaml")
+
+
+def test_a_million_refusals_are_a_few_lines(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = 0.0
+
+    async def work() -> list[AuditRecord]:
+        nonlocal now_s
+        journal = Journal(str(tmp_path / "store.sqlite"))
+        try:
+            log = AuditLog(journal, lambda: now_s)
+            for number in range(10_000):
+                now_s = number / 100  # a hundred seconds in all
+                log.refused(SOMEBODY, "Enrol" * 1000, "x" * 100_000)
+            await journal.flush()
+            return await journal.call(audit.newest, journal.store, 0)
+        finally:
+            await journal.close()
+
+    caplog.set_level(logging.ERROR)
+    records = asyncio.run(work())
+    # fifty at once, five a minute
+    assert len(records) == 58
+    assert all(len(f"{record}") < 2000 for record in records)
+    assert {(record.role, record.peer) for record in records} == {
+        ("none", SOMEBODY.peer)
+    }
+
+
+def test_how_many_refusals_were_left_out_is_said_with_the_next(tmp_path: Path) -> None:
+    now_s = 0.0
+
+    async def work() -> list[AuditRecord]:
+        nonlocal now_s
+        journal = Journal(str(tmp_path / "store.sqlite"))
+        try:
+            log = AuditLog(journal, lambda: now_s)
+            for _ in range(75):
+                log.refused(SOMEBODY, "Enrol", "no")
+            now_s = 60.0
+            log.refused(SOMEBODY, "Enrol", "no")
+            await journal.flush()
+            return await journal.call(audit.newest, journal.store, 2)
+        finally:
+            await journal.close()
+
+    last, before = asyncio.run(work())
+    assert last.detail == "no (and 25 refusals before, not written)"
+    assert before.detail == "no"
+
+
+def test_a_text_that_a_caller_chose_is_cut_and_holds_no_zero(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store.sqlite") as store:
+        record = AuditRecord(
+            "2026-11-21", "w" * 9999, "r", "p", "a", "s\0t", "d" * 9999
+        )
+        audit.add(store, record)
+        [kept] = audit.newest(store)
+    assert (len(kept.who), len(kept.detail), kept.subject) == (501, 501, "s�t")
