@@ -60,7 +60,7 @@ def agents(fleet: FleetOfProcesses, start: Start) -> Callable[..., None]:
     def begin(*names: str) -> None:
         for name in names:
             fleet.start_agent(name, fake_engine())
-        fleet.wait_for_agents(*names)
+        fleet.wait_for_agents(*names, timeout_s=90)
 
     return begin
 
@@ -173,7 +173,7 @@ def test_an_agent_shows_its_own_figures(fleet: FleetOfProcesses, start: Start) -
         name="agent",
     )
     with agent:
-        fleet.wait_for_agents("one")
+        fleet.wait_for_agents("one", timeout_s=90)
         shown = scrape(agent)
         agent.process.terminate()
         assert agent.wait() == 0
@@ -239,7 +239,7 @@ def test_every_line_is_json_of_coordinator_agent_and_engine(
         name="agent",
     )
     with agent:
-        fleet.wait_for_agents("one")
+        fleet.wait_for_agents("one", timeout_s=90)
         # nobody listens on port 1: the engine's process has something to say
         run_id = fleet.submit(job_text("ldap://127.0.0.1:1"))
         fleet.wait_for(run_id, "failed")
@@ -427,6 +427,24 @@ def test_a_receiver_that_hangs_hurts_neither_the_run_nor_the_end(
             found = [e.text for e in store.events(run_id) if e.kind == "notify_failed"]
             assert len(found) == 1
             assert "the coordinator ended" in found[0]
+
+
+def test_a_run_that_a_killed_coordinator_left_unjudged_is_judged_and_told_of(
+    fleet: FleetOfProcesses, start: Start, agents: Callable[..., None]
+) -> None:
+    with Webhook() as webhook:
+        notify = ("--notify", f"http://127.0.0.1:{webhook.port}/")
+        first = start(*notify)
+        agents("a")
+        run_id = submit(fleet)
+        fleet.wait_for(run_id, "finished")
+        first.process.kill()
+        first.wait()
+        with fleet.opened_store() as store:
+            assert store.run(run_id).verdict is None
+        start(*notify)
+        verdict = verdict_of(fleet, run_id)
+        assert webhook.wait_for(1)[0].document["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
