@@ -15,17 +15,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from ldapslam.jobs.errors import StoreFull
+from ldapslam.reports.results.records import IntervalRecord
 from ldapslam.reports.results.store import Store
 
 _log = logging.getLogger(__name__)
 
 #: Writes that wait for room; runs end when there is none, so there are few.
 _MOST_KEPT = 100_000
+#: Reports in one transaction.
+_MOST_TOGETHER = 64
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,6 +43,8 @@ class Journal:
         # of the store's thread
         self._kept: deque[Callable[[], object]] = deque()
         self._has_room = True
+        #: Reports that wait for their commit, with who waits for it.
+        self._reports: deque[tuple[str, IntervalRecord, Future[bool]]] = deque()
         try:
             self.store = self._executor.submit(Store.open, url).result()
         except BaseException:
@@ -59,6 +64,43 @@ class Journal:
         work = partial(function, *args, **kwargs)
         future = self._executor.submit(self._do, work)
         return asyncio.wrap_future(future)
+
+    async def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
+        """`Store.add_interval`, together with the reports that come meanwhile.
+
+        A commit waits for the disk, which takes one of many reports as long as one of
+        a single one. Each is answered when it is durable.
+        """
+        answer: Future[bool] = Future()
+        self._reports.append((run_id, record, answer))
+        self._executor.submit(self._add_reports)
+        return await asyncio.wrap_future(answer)
+
+    def _add_reports(self) -> None:
+        """All that have come by now; the calls of the others then find none."""
+        taken = []
+        while self._reports and len(taken) < _MOST_TOGETHER:
+            taken.append(self._reports.popleft())
+        if not taken:
+            return
+        reports = [(run_id, record) for run_id, record, _ in taken]
+        try:
+            found = self._do(partial(self.store.add_intervals, reports))
+        except Exception:
+            # whose fault it is shows when each is alone
+            for run_id, record, answer in taken:
+                self._answer(answer, partial(self.store.add_interval, run_id, record))
+            return
+        for (_, _, answer), is_new in zip(taken, found, strict=True):
+            self._answer(answer, partial(bool, is_new))
+
+    def _answer(self, answer: Future[bool], work: Callable[[], bool]) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return  # nobody waits for it any more; it is sent again
+        try:
+            answer.set_result(self._do(work))
+        except Exception as error:
+            answer.set_exception(error)
 
     def post(
         self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs

@@ -97,6 +97,23 @@ def interval_rows(
     ]
 
 
+def add_interval(connection: Connection, run_id: str, record: IntervalRecord) -> bool:
+    """Inserts a report; False when it is there."""
+    table = schema.interval
+    known = sa.select(table.c.sequence).where(
+        table.c.run_id == run_id,
+        table.c.agent == record.agent,
+        table.c.epoch == record.epoch,
+        table.c.sequence == record.sequence,
+    )
+    if connection.execute(known).first() is not None:
+        return False
+    for child, values in interval_rows(run_id, record):
+        if values:
+            connection.execute(child.insert(), values)
+    return True
+
+
 def interval_records(
     found: Mapping[str, Sequence[RowMapping]],
 ) -> list[IntervalRecord]:

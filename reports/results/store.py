@@ -18,7 +18,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -267,21 +267,17 @@ class Store:
 
     def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
         """Adds a report; False when the store already has it. Durable on return."""
-        table = schema.interval
-        known = sa.select(table.c.sequence).where(
-            table.c.run_id == run_id,
-            table.c.agent == record.agent,
-            table.c.epoch == record.epoch,
-            table.c.sequence == record.sequence,
-        )
+        return self.add_intervals([(run_id, record)])[0]
+
+    def add_intervals(
+        self, reports: Sequence[tuple[str, IntervalRecord]]
+    ) -> list[bool]:
+        """Adds reports of runs in one transaction: all of them, or with an error none.
+        Of each, False when the store already has it."""
         with self.transaction(writes=True) as connection:
-            self._require_run(connection, run_id)
-            if connection.execute(known).first() is not None:
-                return False
-            for child, values in rows.interval_rows(run_id, record):
-                if values:
-                    connection.execute(child.insert(), values)
-        return True
+            for run_id in {run_id for run_id, _ in reports}:
+                self._require_run(connection, run_id)
+            return [rows.add_interval(connection, *report) for report in reports]
 
     def intervals(self, run_id: str) -> Iterator[IntervalRecord]:
         """The run's reports by interval, then agent; a few intervals in memory."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import StoreError, StoreFull
+from ldapslam.jobs.errors import RunNotFound, StoreError, StoreFull
+from ldapslam.reports.results.records import IntervalRecord
 from support.store import RUN_ID, Scenario, run_record
 
 
@@ -102,3 +104,76 @@ def test_a_write_that_fails_otherwise_is_logged_and_holds_nothing_up(
     asyncio.run(write())
     assert store.taken == [1]
     assert "the disk is broken" in caplog.text
+
+
+def _report(sequence: int) -> IntervalRecord:
+    return IntervalRecord("load1", 1, sequence, sequence, "measure", 0, 1)
+
+
+def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> None:
+    async def report() -> tuple[list[object], int, list[int]]:
+        journal = Journal(str(tmp_path / "results.sqlite"))
+        await journal.call(journal.store.create_run, run_record(Scenario()))
+        commits = 0
+        add = journal.store.add_intervals
+
+        def counted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[bool]:
+            nonlocal commits
+            commits += 1
+            return add(reports)
+
+        journal.store.add_intervals = counted  # type: ignore[method-assign]
+        is_stuck = threading.Event()
+        journal.post(is_stuck.wait)
+        together = [
+            asyncio.create_task(journal.add_interval(run_id, _report(sequence)))
+            for run_id, sequence in (
+                (RUN_ID, 0),
+                (RUN_ID, 1),
+                (RUN_ID, 0),  # delivered twice
+                ("nosuch", 2),
+                (RUN_ID, 3),
+            )
+        ]
+        await asyncio.sleep(0)  # all of them have asked
+        is_stuck.set()
+        found = await asyncio.gather(*together, return_exceptions=True)
+        first = commits
+        assert await journal.add_interval(RUN_ID, _report(4)) is True
+        stored = [one.index for one in journal.store.intervals(RUN_ID)]
+        await journal.close()
+        return list(found), first, stored
+
+    found, commits, stored = asyncio.run(report())
+    # the unknown run spoils the first transaction, and is alone to blame
+    assert [one for one in found if isinstance(one, bool)] == [True, True, False, True]
+    assert isinstance(found[3], RunNotFound)
+    assert stored == [0, 1, 3, 4]
+    assert commits == 1 + 5  # together, then one by one
+
+
+def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
+    async def report() -> list[int]:
+        journal = Journal(str(tmp_path / "results.sqlite"))
+        await journal.call(journal.store.create_run, run_record(Scenario()))
+        sizes = []
+        add = journal.store.add_intervals
+
+        def noted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[bool]:
+            sizes.append(len(reports))
+            return add(reports)
+
+        journal.store.add_intervals = noted  # type: ignore[method-assign]
+        is_stuck = threading.Event()
+        journal.post(is_stuck.wait)
+        tasks = [
+            asyncio.create_task(journal.add_interval(RUN_ID, _report(sequence)))
+            for sequence in range(100)
+        ]
+        await asyncio.sleep(0)
+        is_stuck.set()
+        assert all(await asyncio.gather(*tasks))
+        await journal.close()
+        return sizes
+
+    assert asyncio.run(report()) == [64, 36]
