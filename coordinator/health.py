@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
@@ -56,7 +56,7 @@ class HealthService(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
     async def Watch(
         self, request: health_pb2.HealthCheckRequest, context: Context
-    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+    ) -> AsyncGenerator[health_pb2.HealthCheckResponse, None]:
         while True:
             told = self._status(request.service)
             yield _Response(status=told)

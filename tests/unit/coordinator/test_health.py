@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the health service answers, whom it tells, and when it asks the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from ldapslam.coordinator import health as module
+from ldapslam.coordinator.health import SERVICES, Health, HealthService
+from ldapslam.coordinator.journal import Journal
+from ldapslam.jobs.errors import StoreError
+from ldapslam.reports.results.store import Store
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
+def asking(service: str = "") -> health_pb2.HealthCheckRequest:
+    return health_pb2.HealthCheckRequest(service=service)
+
+
+class Refused(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, code: Any, *_: object) -> None:
+        raise Refused(code)
+
+
+async def status(service: HealthService, name: str = "") -> int:
+    return int((await service.Check(asking(name), Context())).status)
+
+
+def test_all_services_have_one_status_and_another_is_refused() -> None:
+    async def ask() -> None:
+        service = HealthService()
+        assert {await status(service, name) for name in SERVICES} == {NOT_SERVING}
+        await service.set_serving(True)
+        assert {await status(service, name) for name in SERVICES} == {SERVING}
+        with pytest.raises(Refused) as refused:
+            await status(service, "nosuch")
+        assert refused.value.args == (grpc.StatusCode.NOT_FOUND,)
+
+    asyncio.run(ask())
+
+
+def test_each_watcher_is_told_of_each_change_also_when_another_leaves() -> None:
+    async def watch() -> None:
+        service = HealthService()
+        async with (
+            aclosing(service.Watch(asking(), Context())) as one,
+            aclosing(service.Watch(asking(), Context())) as other,
+            aclosing(service.Watch(asking("nosuch"), Context())) as stranger,
+        ):
+            assert (await anext(one)).status == NOT_SERVING
+            assert (await anext(other)).status == NOT_SERVING
+            assert (await anext(stranger)).status == UNKNOWN
+            await one.aclose()
+            waiting = asyncio.ensure_future(anext(other))
+            await asyncio.sleep(0)
+            await service.set_serving(True)
+            assert (await waiting).status == SERVING
+            # a change between two questions is not lost, no change is no news
+            await service.set_serving(False)
+            assert (await anext(other)).status == NOT_SERVING
+            waiting = asyncio.ensure_future(anext(other))
+            await service.set_serving(False)
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(watch())
+
+
+@pytest.fixture
+def journal() -> Iterator[Journal]:
+    journal = Journal("sqlite://")
+    yield journal
+    asyncio.run(journal.close())
+
+
+def test_a_store_that_just_took_a_write_is_not_asked(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Store] = []
+    monkeypatch.setattr(module, "check_writable", asked.append)
+
+    async def look() -> None:
+        busy, idle = Health(check_every_s=3600), Health(check_every_s=-1)
+        await busy._look(journal)
+        assert (asked, await status(busy.service)) == ([], SERVING)
+        await idle._look(journal)
+        assert (asked, await status(idle.service)) == ([journal.store], SERVING)
+        journal.store.writes.note_failure("disk full")
+        await busy._look(journal)
+        assert len(asked) == 2
+
+    asyncio.run(look())
+
+
+def test_a_store_that_refuses_or_does_not_answer_is_not_serving_until_it_does(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Exception] = [StoreError("disk full"), TimeoutError()]
+
+    def check(store: Store) -> None:
+        if failures:
+            raise failures.pop(0)
+
+    monkeypatch.setattr(module, "check_writable", check)
+
+    async def look() -> None:
+        health = Health(check_every_s=-1)
+        for expected in (NOT_SERVING, NOT_SERVING, SERVING):
+            await health._look(journal)
+            assert await status(health.service) == expected
+
+    asyncio.run(look())
