@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +23,8 @@ from ldapslam.coordinator.submission import load_submission, new_run_id
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.reports.results import agenda
+from ldapslam.reports.results.agenda import FireRecord
 from ldapslam.reports.results.records import RunRecord, utc_text
 from ldapslam.reports.results.store import Store
 from support.fleet import job_text
@@ -282,3 +284,43 @@ async def create(queue: FakeQueue, request: schedule_pb2.CreateScheduleRequest) 
 def moment(text: str) -> datetime:
     """`2026-03-01 12:00` in UTC."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def in_a_queue(
+    path: Path, begin: datetime, test: Callable[[FakeQueue], Awaitable[None]]
+) -> None:
+    """Run a test with a scheduler whose time begins then."""
+
+    async def go() -> None:
+        queue = FakeQueue(path, begin)
+        try:
+            await queue.new_scheduler()
+            await test(queue)
+        finally:
+            await queue.close()
+
+    asyncio.run(go())
+
+
+async def tick_every(queue: FakeQueue, step: timedelta, until: timedelta) -> None:
+    """Ticks from now on."""
+    end = queue.now + until
+    while queue.now < end:
+        await queue.tick_at(queue.now + step)
+
+
+def fires(queue: FakeQueue, schedule_id: str) -> list[FireRecord]:
+    """What became of a schedule's times, oldest first."""
+    return agenda.fires(queue.journal.store, schedule_id, 1000)[::-1]
+
+
+def outcomes(queue: FakeQueue, schedule_id: str) -> list[tuple[str, str]]:
+    """(HH:MM that a run was due, what became of it), oldest first."""
+    return [
+        (fire.due_utc[11:16], str(fire.outcome)) for fire in fires(queue, schedule_id)
+    ]
+
+
+def states(queue: FakeQueue) -> list[str]:
+    """Of the runs, the first submitted first."""
+    return [record.state for record in queue.records()]

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,12 +13,17 @@ from ldapslam.jobs.errors import ConfigError, JobErrors, StoreBusy, TargetError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.reports.results import agenda
-from ldapslam.reports.results.agenda import FireRecord, ScheduleRecord
+from ldapslam.reports.results.agenda import ScheduleRecord
 from support.fake_queue import (
     FakeQueue,
     create,
+    fires,
+    in_a_queue,
     moment,
+    outcomes,
     schedule_request,
+    states,
+    tick_every,
 )
 
 BEGIN = moment("2026-03-01 11:30")
@@ -36,40 +39,6 @@ QUEUE = schedule_pb2.OVERLAP_POLICY_QUEUE
 REPLACE = schedule_pb2.OVERLAP_POLICY_REPLACE
 
 
-def in_a_queue(path: Path, test: Callable[[FakeQueue], Awaitable[None]]) -> None:
-    async def go() -> None:
-        queue = FakeQueue(path, BEGIN)
-        try:
-            await queue.new_scheduler()
-            await test(queue)
-        finally:
-            await queue.close()
-
-    asyncio.run(go())
-
-
-def fires(queue: FakeQueue, schedule_id: str) -> list[FireRecord]:
-    """Oldest first."""
-    return agenda.fires(queue.journal.store, schedule_id, 1000)[::-1]
-
-
-def outcomes(queue: FakeQueue, schedule_id: str) -> list[tuple[str, str]]:
-    return [
-        (fire.due_utc[11:16], str(fire.outcome)) for fire in fires(queue, schedule_id)
-    ]
-
-
-def states(queue: FakeQueue) -> list[str]:
-    return [record.state for record in queue.records()]
-
-
-async def tick_every(queue: FakeQueue, step: timedelta, until: timedelta) -> None:
-    """Ticks from now on."""
-    end = queue.now + until
-    while queue.now < end:
-        await queue.tick_at(queue.now + step)
-
-
 def test_a_run_begins_at_each_time(tmp_path: Path) -> None:
     async def test(queue: FakeQueue) -> None:
         schedule_id = await create(queue, schedule_request("hourly", cron="0 * * * *"))
@@ -82,7 +51,7 @@ def test_a_run_begins_at_each_time(tmp_path: Path) -> None:
         assert states(queue) == ["finished"] * 3
         assert {record.schedule_id for record in queue.records()} == {schedule_id}
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
@@ -115,7 +84,7 @@ def test_a_time_that_passed_while_nobody_was_there_is_missed_and_reported(
         assert outcomes(queue, made["all"]) == [*run_all, ("16:00", "overlapped")]
         assert fires(queue, made["skip"])[0].detail == "3:30:30 late"
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_clock_that_jumps_back_runs_nothing_twice(tmp_path: Path) -> None:
@@ -132,7 +101,7 @@ def test_a_clock_that_jumps_back_runs_nothing_twice(tmp_path: Path) -> None:
         await tick_every(queue, 10 * S, 20 * MINUTE)
         assert outcomes(queue, schedule_id) == [*before, ("12:45", "submitted")]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_clock_that_jumps_ahead_makes_times_missed(tmp_path: Path) -> None:
@@ -146,7 +115,7 @@ def test_a_clock_that_jumps_ahead_makes_times_missed(tmp_path: Path) -> None:
             ("14:00", "missed"),
         ]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_an_overlap_leaves_the_time_out(tmp_path: Path) -> None:
@@ -161,7 +130,7 @@ def test_an_overlap_leaves_the_time_out(tmp_path: Path) -> None:
             ("14:00", "submitted"),
         ]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
@@ -187,7 +156,7 @@ def test_an_overlap_may_wait_for_the_run_before_even_on_shared_targets(
         await tick_every(queue, 10 * S, 2 * MINUTE)
         assert second in queue.begun
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_an_overlap_may_replace_the_run_before(tmp_path: Path) -> None:
@@ -202,7 +171,7 @@ def test_an_overlap_may_replace_the_run_before(tmp_path: Path) -> None:
         ] * 4
         assert states(queue) == ["cancelled"] * 3 + ["running"]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
@@ -236,7 +205,7 @@ def test_times_in_a_pause_are_noted_and_those_while_disabled_are_not(
             ("18:00", "submitted"),
         ]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_pause_survives_a_restart(tmp_path: Path) -> None:
@@ -250,7 +219,7 @@ def test_a_pause_survives_a_restart(tmp_path: Path) -> None:
         await queue.tick_at(NOON)
         assert outcomes(queue, schedule_id) == [("12:00", "paused")]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_schedule_that_has_no_more_times_is_over(tmp_path: Path) -> None:
@@ -264,96 +233,7 @@ def test_a_schedule_that_has_no_more_times_is_over(tmp_path: Path) -> None:
         [record] = agenda.schedules(queue.journal.store)
         assert record.state == "over"
 
-    in_a_queue(tmp_path, test)
-
-
-def test_copies_begin_by_their_stagger(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request(
-            "copies", duration="1m", cron="0 12 * * *", copies=3, stagger_ns=600 * NS
-        )
-        await create(queue, request)
-        await tick_every(queue, 10 * S, HOUR)
-        begun = [time - NOON for time in queue.begun.values()]
-        assert begun == [0 * MINUTE, 10 * MINUTE, 20 * MINUTE]
-
-    in_a_queue(tmp_path, test)
-
-
-def window(**fields: object) -> schedule_pb2.MaintenanceWindow:
-    times = {"from_utc": "2026-03-01T12:05:00Z", "until_utc": "2026-03-01T14:00:00Z"}
-    return schedule_pb2.MaintenanceWindow(**{"name": "move", **times, **fields})  # type: ignore[arg-type]
-
-
-def test_no_run_begins_in_maintenance_or_reaches_into_it(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        assert queue.scheduler is not None
-        await queue.scheduler.agenda.add_window(window())
-        once = await create(
-            queue, schedule_request("once", cron="0 12 * * *", misfire=ONCE)
-        )
-        skip = await create(
-            queue, schedule_request("skip", uri="ldap://ds2", cron="0 12 * * *")
-        )
-        by_hand = await queue.submit(uri="ldap://ds3", duration="40m")
-        await queue.tick()
-        await queue.advance()
-        # 11:30 and forty minutes
-        assert by_hand not in queue.begun
-        short = await queue.submit(uri="ldap://ds4", duration="20m")
-        await queue.advance()
-        assert short in queue.begun
-        await tick_every(queue, 30 * S, HOUR)
-        assert outcomes(queue, skip) == [("12:00", "missed")]
-        assert outcomes(queue, once) == [("12:00", "submitted")]
-        [run_id] = fires(queue, once)[0].run_ids
-        assert "maintenance window 'move'" in queue.explained[run_id]
-        await queue.new_scheduler()
-        await tick_every(queue, 30 * S, 2 * HOUR)
-        assert queue.begun[run_id] == queue.begun[by_hand] == moment("2026-03-01 14:00")
-
-    in_a_queue(tmp_path, test)
-
-
-def test_a_run_waits_for_its_time_and_for_another_run(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        first = await queue.submit(not_before_utc="2026-03-01T12:00:00Z")
-        after = {
-            name: await queue.submit(
-                uri=f"ldap://{name}", after_run=first, after_if=condition
-            )
-            for name, condition in {
-                "any": pb.RUN_CONDITION_ANY,
-                "pass": pb.RUN_CONDITION_PASS,
-                "fail": pb.RUN_CONDITION_FAIL,
-            }.items()
-        }
-        queue.verdict = "FAIL"
-        await queue.tick()
-        assert queue.explained[first] == "waits for 2026-03-01 12:00:00 UTC"
-        assert f"waits for the end of run {first}" in queue.explained[after["pass"]]
-        await tick_every(queue, 10 * S, 40 * MINUTE)
-        assert queue.begun[first] == NOON
-        await queue.new_scheduler()
-        await tick_every(queue, 10 * S, 10 * MINUTE)
-        assert set(queue.begun) == {first, after["any"], after["fail"]}
-        assert "ended as FAIL" in queue.dropped[after["pass"]]
-
-    in_a_queue(tmp_path, test)
-
-
-def test_the_end_of_a_chain_that_was_dropped_is_dropped(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        first = await queue.submit()
-        passing = pb.RUN_CONDITION_PASS
-        second = await queue.submit(after_run=first, after_if=passing)
-        third = await queue.submit(after_run=second, after_if=passing)
-        queue.verdict = "INVALID"
-        await tick_every(queue, 10 * S, 20 * MINUTE)
-        assert list(queue.dropped) == [second, third]
-        assert "cancelled without a verdict" in queue.dropped[third]
-
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_submission_that_fails_is_reported(tmp_path: Path) -> None:
@@ -369,7 +249,7 @@ def test_a_submission_that_fails_is_reported(tmp_path: Path) -> None:
         ]
         assert fires(queue, schedule_id)[0].detail == "no such directory"
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_submission_is_tried_again_when_the_store_was_busy(tmp_path: Path) -> None:
@@ -385,7 +265,7 @@ def test_a_submission_is_tried_again_when_the_store_was_busy(tmp_path: Path) -> 
         assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
         assert len(queue.begun) == 1
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_schedule_that_cannot_go_on_is_not_in_the_way_of_others(
@@ -408,7 +288,7 @@ def test_a_schedule_that_cannot_go_on_is_not_in_the_way_of_others(
             await queue.tick_at(NOON)
         assert outcomes(queue, schedule_id) == [("12:00", "submitted")]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_submission_that_a_crash_left_is_not_made_up_for_hours_later(
@@ -425,7 +305,7 @@ def test_a_submission_that_a_crash_left_is_not_made_up_for_hours_later(
         assert outcomes(queue, schedule_id) == [("12:00", "missed")]
         assert queue.records() == []
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(tmp_path: Path) -> None:
@@ -437,7 +317,7 @@ def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(tmp_path: Path) -
         assert len(caught.value.faults) == 2
         assert agenda.schedules(queue.journal.store) == []
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_names_are_unique_and_ids_may_be_shortened(tmp_path: Path) -> None:
@@ -456,7 +336,7 @@ def test_names_are_unique_and_ids_may_be_shortened(tmp_path: Path) -> None:
             with pytest.raises(ConfigError):
                 found(name)
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
@@ -473,7 +353,7 @@ def test_a_removed_schedule_is_gone_with_its_times_and_leaves_its_runs(
         assert fires(queue, schedule_id) == []
         assert states(queue) == ["finished"]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
@@ -495,7 +375,7 @@ def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
         await scheduler.agenda.remove("old")
         assert [one.name for one in agenda.schedules(queue.journal.store)] == ["new"]
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)
 
 
 def test_many_missed_times_are_settled_at_once(tmp_path: Path) -> None:
@@ -510,4 +390,4 @@ def test_many_missed_times_are_settled_at_once(tmp_path: Path) -> None:
         assert [fire.due_utc[11:16] for fire in made] == ["09:09"]
         assert found[0].outcome == "overlapped"
 
-    in_a_queue(tmp_path, test)
+    in_a_queue(tmp_path, BEGIN, test)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that wait: for maintenance, a time, another run, copies before them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto import schedule_pb2
+from support.fake_queue import (
+    FakeQueue,
+    create,
+    fires,
+    in_a_queue,
+    moment,
+    outcomes,
+    schedule_request,
+    tick_every,
+)
+
+BEGIN = moment("2026-03-01 11:30")
+NOON = moment("2026-03-01 12:00")
+S = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+NS = 1_000_000_000
+
+ONCE = schedule_pb2.MISFIRE_POLICY_RUN_ONCE
+
+
+def test_copies_begin_by_their_stagger(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request(
+            "copies", duration="1m", cron="0 12 * * *", copies=3, stagger_ns=600 * NS
+        )
+        await create(queue, request)
+        await tick_every(queue, 10 * S, HOUR)
+        begun = [time - NOON for time in queue.begun.values()]
+        assert begun == [0 * MINUTE, 10 * MINUTE, 20 * MINUTE]
+
+    in_a_queue(tmp_path, BEGIN, test)
+
+
+def window(**fields: object) -> schedule_pb2.MaintenanceWindow:
+    times = {"from_utc": "2026-03-01T12:05:00Z", "until_utc": "2026-03-01T14:00:00Z"}
+    return schedule_pb2.MaintenanceWindow(**{"name": "move", **times, **fields})  # type: ignore[arg-type]
+
+
+def test_no_run_begins_in_maintenance_or_reaches_into_it(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        assert queue.scheduler is not None
+        await queue.scheduler.agenda.add_window(window())
+        once = await create(
+            queue, schedule_request("once", cron="0 12 * * *", misfire=ONCE)
+        )
+        skip = await create(
+            queue, schedule_request("skip", uri="ldap://ds2", cron="0 12 * * *")
+        )
+        by_hand = await queue.submit(uri="ldap://ds3", duration="40m")
+        await queue.tick()
+        await queue.advance()
+        # 11:30 and forty minutes
+        assert by_hand not in queue.begun
+        short = await queue.submit(uri="ldap://ds4", duration="20m")
+        await queue.advance()
+        assert short in queue.begun
+        await tick_every(queue, 30 * S, HOUR)
+        assert outcomes(queue, skip) == [("12:00", "missed")]
+        assert outcomes(queue, once) == [("12:00", "submitted")]
+        [run_id] = fires(queue, once)[0].run_ids
+        assert "maintenance window 'move'" in queue.explained[run_id]
+        await queue.new_scheduler()
+        await tick_every(queue, 30 * S, 2 * HOUR)
+        assert queue.begun[run_id] == queue.begun[by_hand] == moment("2026-03-01 14:00")
+
+    in_a_queue(tmp_path, BEGIN, test)
+
+
+def test_a_run_waits_for_its_time_and_for_another_run(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        first = await queue.submit(not_before_utc="2026-03-01T12:00:00Z")
+        after = {
+            name: await queue.submit(
+                uri=f"ldap://{name}", after_run=first, after_if=condition
+            )
+            for name, condition in {
+                "any": pb.RUN_CONDITION_ANY,
+                "pass": pb.RUN_CONDITION_PASS,
+                "fail": pb.RUN_CONDITION_FAIL,
+            }.items()
+        }
+        queue.verdict = "FAIL"
+        await queue.tick()
+        assert queue.explained[first] == "waits for 2026-03-01 12:00:00 UTC"
+        assert f"waits for the end of run {first}" in queue.explained[after["pass"]]
+        await tick_every(queue, 10 * S, 40 * MINUTE)
+        assert queue.begun[first] == NOON
+        await queue.new_scheduler()
+        await tick_every(queue, 10 * S, 10 * MINUTE)
+        assert set(queue.begun) == {first, after["any"], after["fail"]}
+        assert "ended as FAIL" in queue.dropped[after["pass"]]
+
+    in_a_queue(tmp_path, BEGIN, test)
+
+
+def test_the_end_of_a_chain_that_was_dropped_is_dropped(tmp_path: Path) -> None:
+    async def test(queue: FakeQueue) -> None:
+        first = await queue.submit()
+        passing = pb.RUN_CONDITION_PASS
+        second = await queue.submit(after_run=first, after_if=passing)
+        third = await queue.submit(after_run=second, after_if=passing)
+        queue.verdict = "INVALID"
+        await tick_every(queue, 10 * S, 20 * MINUTE)
+        assert list(queue.dropped) == [second, third]
+        assert "cancelled without a verdict" in queue.dropped[third]
+
+    in_a_queue(tmp_path, BEGIN, test)
