@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from ldapslam.reports.results.store import Store
 
 #: Intervals of a run that one transaction of a prune removes: about 0.1 s.
 _BATCH_INTERVALS = 500
+#: After each, for others: SQLite has no queue, and who waits looks every 0.1 s.
+_PAUSE_S = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +242,7 @@ def remove_run(store: Store, run_id: str) -> None:
         with store.transaction(writes=True) as connection:
             # what hangs on an interval goes with it
             connection.execute(interval.delete().where(batch))
+        time.sleep(_PAUSE_S)
     with store.transaction(writes=True) as connection:
         connection.execute(run.delete().where(is_run))
 

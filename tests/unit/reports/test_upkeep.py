@@ -257,6 +257,7 @@ def test_a_removed_run_leaves_no_row_and_takes_no_other(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "_BATCH_INTERVALS", 2)
+    monkeypatch.setattr(upkeep, "_PAUSE_S", 0)
     fill(store, SMALL)
     store.create_run(a_run(1))
     for record in intervals(SMALL):
@@ -267,6 +268,34 @@ def test_a_removed_run_leaves_no_row_and_takes_no_other(
     assert rows_of(store, RUN_ID) == 0
     assert rows_of(store, "run-1") == other
     upkeep.remove_run(store, RUN_ID)
+
+
+def test_others_write_while_a_long_run_is_removed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_BATCH_INTERVALS", 1)
+    fill(store, SMALL)
+    store.create_run(a_run(1))
+    assert store.path is not None
+    ended = threading.Event()
+    written: list[int] = []
+
+    def write(path: Path) -> None:
+        with Store.open(path) as other:
+            while not ended.is_set():
+                other.add_event("run-1", "x", "y", "2026-03-01T12:00:00Z")
+                written.append(len(written))
+
+    writer = threading.Thread(target=write, args=(store.path,))
+    writer.start()
+    try:
+        upkeep.remove_run(store, RUN_ID)
+    finally:
+        ended.set()
+        writer.join()
+    # at least once for every other batch
+    assert len(written) >= 4
+    assert len(store.events("run-1")) == len(written)
 
 
 def test_a_removal_that_is_interrupted_leaves_no_run_that_looks_whole(
