@@ -30,6 +30,9 @@ _MOST_KEPT = 100_000
 #: Reports in one transaction.
 _MOST_TOGETHER = 64
 
+#: A report, and who waits for its commit.
+_Waiting = tuple[str, IntervalRecord, Future[bool]]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ class Journal:
         self._kept: deque[Callable[[], object]] = deque()
         self._has_room = True
         #: Reports that wait for their commit, with who waits for it.
-        self._reports: deque[tuple[str, IntervalRecord, Future[bool]]] = deque()
+        self._reports: deque[_Waiting] = deque()
         try:
             self.store = self._executor.submit(Store.open, url).result()
         except BaseException:
@@ -78,7 +81,7 @@ class Journal:
 
     def _add_reports(self) -> None:
         """All that have come by now; the calls of the others then find none."""
-        taken = []
+        taken: list[_Waiting] = []
         while self._reports and len(taken) < _MOST_TOGETHER:
             taken.append(self._reports.popleft())
         if not taken:

@@ -59,7 +59,8 @@ def over_time(axes: Any, summary: Summary, *, is_first: bool) -> None:
         axes.axvspan(
             start_s,
             stop_s,
-            facecolor="none",
+            # in a narrow one no hatch would be seen
+            facecolor=MUTED if stop_s - start_s < end_s / 100 else "none",
             edgecolor=MUTED,
             hatch="/////",
             linewidth=0,

@@ -48,7 +48,7 @@ class Reports:
     is_final: Flags
     in_measure: Flags
 
-    def sum(self, reports: Sequence[int], amounts: Sequence[int]) -> Floats:
+    def sum(self, reports: npt.ArrayLike, amounts: npt.ArrayLike) -> Floats:
         """By agent and slot: amounts, each of the report beside it."""
         where = np.asarray(reports, dtype=np.intp)
         cells = self.agent[where] * len(self.indexes) + self.slot[where]

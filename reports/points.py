@@ -219,7 +219,9 @@ class _Point:
                     setattr(seen, name, value)
 
 
-def gaps_of(plan: Plan, complete: bytes, due: int) -> list[tuple[float, float]]:
+def gaps_of(
+    plan: Plan, complete: bytes | bytearray, due: int
+) -> list[tuple[float, float]]:
     """From and to in s: the first `due` planned intervals, where not complete."""
     gaps: list[tuple[float, float]] = []
     spans = zip(plan.intervals[:due], complete, strict=False)

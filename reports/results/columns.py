@@ -180,7 +180,7 @@ class _Reader:
         )
         cursor = self._connection.execute(query).cursor
         assert cursor is not None, "a query has a cursor"
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def _children(
