@@ -78,6 +78,8 @@ class AgentCalls(Core):
         losses = [c for c in commands if isinstance(c, fleet_machine.ReportLoss)]
         for loss in losses:
             self._execute(loss)
+        link = self._links.get(name)
+        is_resumed = is_resumed and link is not None
         if not is_resumed:
             link = AgentLink(identity, self._now_ns())
             self._links[name] = self._sessions[link.session_id] = link

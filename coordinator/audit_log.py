@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 #: So many refusals at once, and so many each minute.
 _BURST = 50
 _PER_MINUTE = 5
+#: Characters in a line of the log.
+_MAX_LOGGED = 300
 
 
 class Allowance:
@@ -72,7 +74,8 @@ class AuditLog:
         if not self._allowance.take(self._now_s()):
             self._left_out += 1
             return
-        _log.warning("refused %s from %s: %s", subject, who.peer, reason)
+        shown = reason[:_MAX_LOGGED]
+        _log.warning("refused %s from %s: %s", subject[:_MAX_LOGGED], who.peer, shown)
         if self._left_out:
             reason += f" (and {self._left_out} refusals before, not written)"
             self._left_out = 0
