@@ -12,10 +12,11 @@ import time
 
 import pytest
 
+from ldapslam.lab import Lab
 from ldapslam.reports.summary import Summary, summarise
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
-from support.fleet import FINAL
+from support.fleet import FINAL, job_text
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 
@@ -200,6 +201,41 @@ def test_sigterm_has_a_coordinator_cancel_and_drain(fleet: ChaosFleet) -> None:
     fleet.start_coordinator()
     books = ended(fleet, run_id, state="cancelled")
     assert all(books.is_complete(agent) for agent in AGENTS)
+
+
+def test_a_coordinator_may_leave_its_runs_to_its_successor(chaos: ChaosFleet) -> None:
+    chaos.options["coordinator"] = {"leave_runs": True}
+    chaos.begin(*AGENTS)
+    run_id = chaos.submit_load(duration="10s")
+    chaos.wait_for_load(run_id)
+    assert chaos.end("coordinator") == 0
+    chaos.start_coordinator()
+    books = ended(chaos, run_id, state="finished")
+    assert missing(books) == set()
+
+
+def test_slapd_has_counted_what_is_in_the_store(fleet: ChaosFleet, lab: Lab) -> None:
+    """Another server's books, that of cn=monitor, over a cut link and a restart."""
+    uri = lab.supplier.uri
+    before = lab.monitor_counts(lab.supplier)
+    run_id = fleet.submit(job_text(uri, duration="12s", clients=7))
+    fleet.wait_for_load(run_id)
+    fleet.relays["a"].cut()
+    time.sleep(2.0)
+    fleet.kill("coordinator")
+    fleet.start_coordinator()
+    fleet.relays["a"].mend()
+    status = fleet.wait_for(run_id, *FINAL)
+    assert status.state == "finished", status.state_detail
+    fleet.heal(*AGENTS)
+    after = lab.monitor_counts(lab.supplier)
+    with fleet.opened_store() as store:
+        sent = sum(
+            row.sent for one in store.intervals(run_id) for row in one.operations
+        )
+        control = store.run(run_id).manifest["control_operations"][uri]["search"]
+    assert sent > 1_000
+    assert after["search"] - before["search"] == sent + control
 
 
 def test_a_second_coordinator_is_refused_and_harms_nothing(fleet: ChaosFleet) -> None:

@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
 
+from ldapslam.cli.client import Client
 from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.results.store import Store
@@ -33,9 +34,11 @@ from support.relay import Relay
 from support.report_relay import ReportRelay
 from support.tallied_engine import tallied_engine
 
+T = TypeVar("T")
+
 INTERVAL_S = 0.2
 
-_PATIENCE = 3
+_PATIENCE = 6
 #: The coordinator waits 30 s for agents that do not end.
 _HEAL_S = 40.0
 _ENGINE_SCRIPT = "tallied_engine.py"
@@ -171,13 +174,23 @@ class ChaosFleet(FleetOfProcesses):
         return time.monotonic() + t0 - time.time()
 
     def run(self, run_id: str) -> pb.RunStatus:
-        """Asked over a connection of its own: the coordinator may be another one."""
-        with self.client() as client:
-            return client.run(run_id)
+        return self._asked(lambda client: client.run(run_id))
 
     def agents(self) -> dict[str, pb.AgentStatus]:
-        with self.client() as client:
-            return {agent.name: agent for agent in client.agents()}
+        found = self._asked(lambda client: client.agents())
+        return {agent.name: agent for agent in found}
+
+    def _asked(self, question: Callable[[Client], T]) -> T:
+        """Over a connection that lasts for as long as it works: a broken one would wait
+        before it finds the next coordinator."""
+        try:
+            return question(self._lasting_client())
+        except LdapSlamError:
+            super()._drop_client()
+            raise
+
+    def _drop_client(self) -> None:
+        """Not by who starts a coordinator, in another thread than who asks."""
 
     def use_report_relay(self, seed: int, faults: Sequence[str]) -> None:
         """Have the agents' calls go through a relay with these faults; without any,
@@ -236,6 +249,7 @@ class ChaosFleet(FleetOfProcesses):
     def close(self) -> None:
         for key in self.processes:
             self.send_signal(key, signal.SIGCONT)
+        super()._drop_client()
         super().close()
         if self._report_relay is not None:
             self._report_relay.close()

@@ -8,7 +8,7 @@ schedule. `Expected` says what a run may come to under it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -107,14 +107,15 @@ class FaultSchedule:
             fault.agent for fault in self.faults if fault.agent and fault.kind in lethal
         )
 
-    def load_ends_s(self, agent: str) -> float:
+    def load_ends_s(self, agent: str, begun_s: Mapping[Fault, float]) -> float:
         """Load of the agent reaches the directory no later after T0: by the plan, or by
-        the lease of an agent that does not hear its coordinator."""
+        the lease of an agent that does not hear its coordinator. `begun_s` says when
+        faults were there in truth."""
         ends_s = self.duration_s + _LATE_S
-        for fault in self.faults:
+        for fault, at_s in begun_s.items():
             is_deaf = fault.kind in _LEASED and fault.agent in (agent, None)
-            if is_deaf and fault.length_s > self.orphan_grace_s and fault.at_s > 0:
-                ends_s = min(ends_s, fault.at_s + self.orphan_grace_s + _LATE_S)
+            if is_deaf and fault.length_s > self.orphan_grace_s:
+                ends_s = min(ends_s, max(0, at_s) + self.orphan_grace_s + _LATE_S)
         return ends_s + sum(
             fault.length_s
             for fault in self.faults
