@@ -220,7 +220,7 @@ class _Agent:
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         self.channel = aio_channel(address, None)
-        self._stub = AgentServiceStub(self.channel)
+        self._stub: Any = AgentServiceStub(self.channel)  # type: ignore[no-untyped-call]
         self._session = ""
         self._last_command = 0
         self._has_begun = asyncio.Event()
@@ -410,7 +410,7 @@ def _operation(
         result_codes={0: number},
         histograms=[
             common_pb2.Histogram(
-                metric=metric,  # type: ignore[arg-type]
+                metric=metric,
                 outcome=common_pb2.OUTCOME_SUCCEEDED,
                 packed=Histogram.of_values((times * part).astype(np.int64)).packed(),
             )

@@ -60,7 +60,7 @@ def _histogram(rng: np.random.Generator) -> bytes:
 
 def _operation(rng: np.random.Generator, key: tuple[str, str], measured: bool) -> Any:
     outcomes = ("succeeded", WANTED[key], *rng.choice(OUTCOMES, rng.integers(0, 3)))
-    counts: dict[str, int] = {name: int(rng.integers(0, 900)) for name in COUNTERS}
+    counts: dict[str, Any] = {name: int(rng.integers(0, 900)) for name in COUNTERS}
     for name in ("timed_out", "unresolved"):
         counts[name] = int(rng.integers(0, 9) * (rng.random() < 0.3))
     return OperationInterval(
@@ -75,6 +75,12 @@ def _operation(rng: np.random.Generator, key: tuple[str, str], measured: bool) -
             if rng.random() < 0.8
         },
     )
+
+
+def _set_ups(rng: np.random.Generator) -> dict[str, Any]:
+    return {
+        name: _histogram(rng) if rng.random() < 0.2 else None for name in SET_UP_TIMES
+    }
 
 
 def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
@@ -109,10 +115,7 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
                 connects=int(rng.integers(0, 4)),
                 late_responses=int(rng.integers(0, 4)),
                 last_done_ns=start_ns + 7 if rng.random() < 0.5 else None,
-                **{
-                    name: _histogram(rng) if rng.random() < 0.2 else None
-                    for name in SET_UP_TIMES
-                },
+                **_set_ups(rng),
             )
             for stream, _ in KEYS
         ),
@@ -171,7 +174,7 @@ def _check_totals(collected: Collected, expected: ByRecord) -> None:
         assert found.unmeasured_overflow == expected.overflow[key]
         assert found.completed_in_measure == expected.in_measure[key, "completed"]
         assert found.succeeded_in_measure == expected.in_measure[key, "succeeded"]
-    histograms = {
+    histograms: dict[tuple[Any, ...], Histogram] = {
         **{
             (key, one): histogram
             for key in KEYS

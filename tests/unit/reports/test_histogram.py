@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from ldapslam.jobs.errors import StoreError
 from ldapslam.reports.results.histogram import (
-    BUCKETS,
     MAX_US,
     Histogram,
     bucket_index,
@@ -25,6 +24,7 @@ from ldapslam.reports.results.histogram import (
     percentile_rank,
     samples_needed,
 )
+from ldapslam.reports.results.packed import BUCKETS
 
 MAX_NS = MAX_US * 1000
 #: Durations over all magnitudes: uniform ones would hardly ever be short.
