@@ -321,6 +321,9 @@ def check_begins(queue: FakeQueue, fires: Mapping[str, list[FireRecord]]) -> Non
 
 # As users have them.
 
+#: For runs that follow each other.
+_PATIENCE_S = 120.0
+
 
 class Operator:
     """Calls commands of one coordinator, in this process."""
@@ -331,6 +334,16 @@ class Operator:
         self.fleet, self._capsys = fleet, capsys
         self.job = fleet.folder / "job.json"
         self.job.write_text(job_text())
+
+    def start_agent(self) -> None:
+        """An agent of any job, and wait for it."""
+        self.fleet.start_agent("a", fake_engine())
+
+        def is_idle() -> bool:
+            agents = self.fleet.agents()
+            return "a" in agents and agents["a"].state == "idle"
+
+        self.fleet.wait_until(is_idle, "an idle agent", _PATIENCE_S)
 
     def call(self, *words: str, expected: int = ExitCode.PASS) -> str:
         """What the command printed; on stderr when it was refused."""
@@ -358,33 +371,32 @@ def test_what_waits_and_what_is_scheduled_survives_the_end_of_the_coordinator(
     operator: Operator,
 ) -> None:
     fleet = operator.fleet
-    fleet.start_agent("a", fake_engine())
-    fleet.wait_for_agents("a")
+    operator.start_agent()
     first = operator.submit("--at", "+3s")
     second = operator.submit("--after", first)
     never = operator.submit("--after", first, "--if", "pass")
-    often = ("--every", "2s", "--until", "+5s", "--name", "often")
+    often = ("--every", "4s", "--until", "+14s", "--name", "often")
     schedule_id = operator.submit(*often, "--overlap", "queue", "--misfire", "run_all")
     waiting = fleet.run(second)
     assert (waiting.state, first in waiting.state_detail) == ("queued", True)
     fleet.end("coordinator", signal.SIGKILL)
     fleet.start_coordinator(schedules=True)
     for run_id in (first, second):
-        fleet.wait_for(run_id, "finished", timeout_s=60)
+        fleet.wait_for(run_id, "finished", timeout_s=_PATIENCE_S)
     # this coordinator has no judge
-    status = fleet.wait_for(never, "cancelled", "failed", timeout_s=60)
+    status = fleet.wait_for(never, "cancelled", "failed", timeout_s=_PATIENCE_S)
     assert f"run {first} ended as" in status.state_detail
 
-    def are_made() -> bool:
-        return len(operator.read("schedule", "show", "often")["fires"]) == 2
+    def is_over() -> bool:
+        return bool(operator.read("schedule", "show", "often")["state"] == "over")
 
-    fleet.wait_until(are_made, "both times", timeout_s=60)
+    fleet.wait_until(is_over, "the schedule's last time", timeout_s=_PATIENCE_S)
     shown = operator.read("schedule", "show", schedule_id[:8])
-    assert shown["state"] == "over"
-    assert [fire["outcome"] for fire in shown["fires"]] == ["submitted"] * 2
+    assert shown["fires"]
+    assert {fire["outcome"] for fire in shown["fires"]} == {"submitted"}
     for fire in shown["fires"]:
         [run_id] = fire["run_ids"]
-        status = fleet.wait_for(run_id, "finished", timeout_s=60)
+        status = fleet.wait_for(run_id, "finished", timeout_s=_PATIENCE_S)
         assert status.schedule_id == schedule_id
     did = {(one["action"], one["subject"]) for one in operator.read("audit", "-n", "0")}
     assert {("submit", first), ("schedule", schedule_id), ("submit", run_id)} <= did
@@ -427,8 +439,7 @@ def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
 
 def test_a_run_submitted_in_maintenance_waits_for_its_end(operator: Operator) -> None:
     fleet = operator.fleet
-    fleet.start_agent("a", fake_engine())
-    fleet.wait_for_agents("a")
+    operator.start_agent()
     window = ("--from", "now", "--for", "12h", "--name", "move")
     window_id = operator.call("maintenance", "add", *window)
     [found] = operator.read("maintenance", "list")
@@ -438,7 +449,7 @@ def test_a_run_submitted_in_maintenance_waits_for_its_end(operator: Operator) ->
     assert status.state == "queued"
     assert "maintenance window 'move', until " in status.state_detail
     operator.call("maintenance", "remove", "move")
-    fleet.wait_for(run_id, "finished", timeout_s=60)
+    fleet.wait_for(run_id, "finished", timeout_s=_PATIENCE_S)
 
 
 REFUSALS = [
