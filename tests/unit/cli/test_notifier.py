@@ -215,11 +215,12 @@ def test_what_is_being_sent_is_cut_off_at_the_end(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STOP_GRACE_S", 0.05)
-    ended_early = threading.Event()
+    has_begun, ended_early = threading.Event(), threading.Event()
 
     def hang(_: object, __: object, ___: object, cutoff: Cutoff) -> None:
+        has_begun.set()
         while not cutoff._is_over:
-            pass
+            ended_early.wait(0.01)
         ended_early.set()
         raise DeliveryFailed("not done")
 
@@ -228,10 +229,11 @@ def test_what_is_being_sent_is_cut_off_at_the_end(
     async def work(notifier: Notifier) -> None:
         await journal.call(journal.store.create_run, ended())
         notifier.run_judged(ended())
+        await asyncio.to_thread(has_begun.wait, 60)
 
     [(kind, text)] = run(journal, work, settings(OPS))
     assert (kind, "the coordinator ended" in text) == ("notify_failed", True)
-    assert ended_early.wait(10)
+    assert ended_early.wait(60)
 
 
 def test_a_submission_that_cannot_be_read_is_no_harm(
@@ -243,7 +245,7 @@ def test_a_submission_that_cannot_be_read_is_no_harm(
         submission = SubmissionRecord(b"\xff\xff")
         await journal.call(journal.store.create_run, queued, submission)
         notifier.run_changed(pb.RunStatus(run_id=RUN_ID, state="running"))
-        await asyncio.sleep(0)
+        await asyncio.wait({notifier._submitted[RUN_ID]})
         notifier.run_judged(record)
         await until_told(notifier)
 

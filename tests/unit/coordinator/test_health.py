@@ -66,7 +66,7 @@ def test_each_watcher_is_told_of_each_change_also_when_another_leaves() -> None:
             assert (await anext(stranger)).status == UNKNOWN
             await one.aclose()
             waiting = asyncio.ensure_future(anext(other))
-            await asyncio.sleep(0)
+            await asyncio.wait({waiting}, timeout=0)
             await service.set_serving(True)
             assert (await waiting).status == SERVING
             # a change between two questions is not lost, no change is no news
@@ -74,8 +74,8 @@ def test_each_watcher_is_told_of_each_change_also_when_another_leaves() -> None:
             assert (await anext(other)).status == NOT_SERVING
             waiting = asyncio.ensure_future(anext(other))
             await service.set_serving(False)
-            await asyncio.sleep(0)
-            assert not waiting.done()
+            done, _ = await asyncio.wait({waiting}, timeout=0)
+            assert done == set()
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 
