@@ -135,8 +135,8 @@ def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> No
                 (RUN_ID, 3),
             )
         ]
-        await asyncio.sleep(0)  # all of them have asked
-        is_stuck.set()
+        # after all of them have asked
+        asyncio.get_running_loop().call_soon(is_stuck.set)
         found = await asyncio.gather(*together, return_exceptions=True)
         first = commits
         assert await journal.add_interval(RUN_ID, _report(4)) is True
@@ -170,8 +170,7 @@ def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
             asyncio.create_task(journal.add_interval(RUN_ID, _report(sequence)))
             for sequence in range(100)
         ]
-        await asyncio.sleep(0)
-        is_stuck.set()
+        asyncio.get_running_loop().call_soon(is_stuck.set)
         assert all(await asyncio.gather(*tasks))
         await journal.close()
         return sizes
