@@ -41,7 +41,7 @@ streams:
     operations:
       - search: {{base: "ou=people,dc=example,dc=com", filter: "(uid=user.[0-999])"}}
 """
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 90.0
 
 
 def own_address() -> str:

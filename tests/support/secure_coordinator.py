@@ -60,7 +60,7 @@ def call(
     to: grpc.Channel,
     method: MethodDescriptor,
     request: Message | None = None,
-    timeout_s: float = 5.0,
+    timeout_s: float = 30.0,
 ) -> Message | None:
     """The answer, or the first one of a stream; None when a stream has none."""
     request = request or GetMessageClass(method.input_type)()
