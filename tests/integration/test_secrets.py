@@ -262,6 +262,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
                 ended = ldapslam(
                     *arguments,
                     cwd=tmp_path,
+                    timeout_s=300,
                     variables={
                         "LDAPSLAM_COORDINATOR": found[1],
                         "TMPDIR": str(tmp_path),
