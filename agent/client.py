@@ -39,6 +39,7 @@ from ldapslam.jobs.errors import (
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.address import check_plaintext
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
+from ldapslam.proto.clock_id import clock_id
 from ldapslam.proto.codec import rpc_errors
 from ldapslam.proto.credentials import TlsFiles, aio_channel
 from ldapslam.proto.diagnosis import explained
@@ -274,6 +275,7 @@ class _Link:
             max_runs=session.settings.max_runs,
             restricted=session.settings.restricted,
             host_id=host_id(),
+            clock_id=clock_id() if self._address.startswith("unix:") else "",
             limits_json=session.settings.limits_json,
         )
         with rpc_errors(self._address):

@@ -20,6 +20,7 @@ from ldapslam.coordinator.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.submission import check_version
 from ldapslam.jobs.errors import FleetError, LdapSlamError, RunNotFound, StoreError
 from ldapslam.proto import agent_pb2
+from ldapslam.proto.clock_id import clock_id
 from ldapslam.proto.messages import ProtocolError, decode_facts, error_of
 from ldapslam.reports.results.records import RunRecord
 
@@ -54,6 +55,7 @@ class AgentCalls(Core):
             labels=dict(request.labels),
             host_facts=decode_facts(request.host_facts_json),
             limits=decode_facts(request.limits_json),
+            shares_clock=bool(request.clock_id) and request.clock_id == clock_id(),
         )
         link = self._links.get(name)
         is_resumed = link is not None and link.identity.instance == identity.instance

@@ -29,6 +29,8 @@ class AgentIdentity:
     host_facts: Mapping[str, Any] = field(default_factory=dict)
     #: What its operator allows.
     limits: Mapping[str, Any] = field(default_factory=dict)
+    #: True: its CLOCK_MONOTONIC is ours.
+    shares_clock: bool = False
 
 
 class AgentLink:
@@ -95,7 +97,15 @@ class AgentLink:
 
     def best_exchange(self, since_ns: int) -> tuple[int, ClockOffset] | None:
         """The tightest exchange after `since_ns`: when it was, and what it says."""
-        return self._clock.best_since(since_ns)
+        found = self._clock.best_since(since_ns)
+        return None if found is None else (found[0], self._known(found[1]))
 
     def clock_offset(self, now_ns: int) -> ClockOffset | None:
-        return self._clock.estimate(now_ns)
+        estimate = self._clock.estimate(now_ns)
+        return None if estimate is None else self._known(estimate)
+
+    def _known(self, estimate: ClockOffset) -> ClockOffset:
+        """Nothing, exactly, where both have one clock; unless that cannot be true."""
+        if self.identity.shares_clock and abs(estimate.offset_ns) <= estimate.bound_ns:
+            return ClockOffset(0, 0)
+        return estimate

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "runs", "max_runs", "restricted", "host_id", "limits_json")
+    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "runs", "max_runs", "restricted", "host_id", "limits_json", "clock_id")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class RegisterRequest(_message.Message):
     RESTRICTED_FIELD_NUMBER: _ClassVar[int]
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     LIMITS_JSON_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_ID_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     build: str
     name: str
@@ -41,7 +42,8 @@ class RegisterRequest(_message.Message):
     restricted: bool
     host_id: str
     limits_json: str
-    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunPart, _Mapping]]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., host_id: _Optional[str] = ..., limits_json: _Optional[str] = ...) -> None: ...
+    clock_id: str
+    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunPart, _Mapping]]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., host_id: _Optional[str] = ..., limits_json: _Optional[str] = ..., clock_id: _Optional[str] = ...) -> None: ...
 
 class RunPart(_message.Message):
     __slots__ = ("run_id", "state")

@@ -139,7 +139,7 @@ def test_figures_of_a_run_are_there_while_it_goes(
     live = scrape(running)
     assert live['ldapslam_runs{state="running"}'] == 1
     assert live['ldapslam_agent_runs{agent="a"}'] == 1
-    assert live['ldapslam_agent_clock_offset_bound_seconds{agent="b"}'] > 0
+    assert live['ldapslam_agent_clock_offset_bound_seconds{agent="b"}'] >= 0
     # of two agents with 100 requests each in 200 ms
     assert live[f"ldapslam_stream_throughput_per_second{of}"] == pytest.approx(
         1000, rel=0.2

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ldapslam.coordinator.clock import ClockSample
+import pytest
+
+from ldapslam.coordinator.clock import ClockOffset, ClockSample
 from ldapslam.coordinator.link import AgentIdentity, AgentLink
 from ldapslam.proto.agent_pb2 import Command, StopRun
 
@@ -105,3 +107,19 @@ def test_clock_samples_of_another_session_are_ignored() -> None:
     offset = link.clock_offset(2_000)
     assert offset is not None
     assert offset.offset_ns == -1_500
+
+
+@pytest.mark.parametrize(
+    ("offset_ns", "expected"),
+    [(0, ClockOffset(0, 0)), (40, ClockOffset(0, 0)), (60, ClockOffset(60, 51))],
+)
+def test_a_clock_that_is_our_own_is_known_exactly_unless_it_cannot_be(
+    offset_ns: int, expected: ClockOffset
+) -> None:
+    link = AgentLink(AgentIdentity("a", "a-1", 1, "0", shares_clock=True))
+    # 100 ns on the way: known to 50
+    link.add_sample(ClockSample(offset_ns, 50, 50, offset_ns + 100), 50)
+    assert link.clock_offset(50) == expected
+    found = link.best_exchange(0)
+    assert found is not None
+    assert found == (50, expected)
