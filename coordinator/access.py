@@ -64,42 +64,44 @@ _OPERATOR = frozenset({Role.OPERATOR})
 _READER = frozenset({Role.OPERATOR, Role.VIEWER})
 _ANYONE = frozenset({Role.AGENT, Role.OPERATOR, Role.VIEWER})
 
+_BY_SERVICE: Mapping[str, Mapping[str, frozenset[Role]]] = {
+    "ldapslam.v1.AgentService": {
+        "Register": _AGENT,
+        "Commands": _AGENT,
+        "Heartbeat": _AGENT,
+        "ReportInterval": _AGENT,
+        "ReportProgress": _AGENT,
+        "Leave": _AGENT,
+    },
+    "ldapslam.v1.OperatorService": {
+        "SubmitJob": _OPERATOR,
+        "CancelRun": _OPERATOR,
+        "ListRuns": _READER,
+        "GetRun": _READER,
+        "WatchRun": _READER,
+        "ListAgents": _READER,
+        "FetchRun": _READER,
+    },
+    "ldapslam.v1.ScheduleService": {
+        "CreateSchedule": _OPERATOR,
+        "ChangeSchedule": _OPERATOR,
+        "RemoveSchedule": _OPERATOR,
+        "AddMaintenance": _OPERATOR,
+        "RemoveMaintenance": _OPERATOR,
+        "ListSchedules": _READER,
+        "ListMaintenance": _READER,
+        "ListAudit": _READER,
+    },
+    "ldapslam.v1.CertificateService": {"Renew": _AGENT},
+    # served on the enrolment address alone, without this table
+    "ldapslam.v1.EnrolmentService": {"Enrol": frozenset()},
+    "grpc.health.v1.Health": {"Check": _ANYONE, "List": _ANYONE, "Watch": _ANYONE},
+}
+
 #: Full name of a method -> roles that may call it.
 ROLES: Mapping[str, frozenset[Role]] = {
     f"/{service}/{method}": roles
-    for service, methods in {
-        "ldapslam.v1.AgentService": {
-            "Register": _AGENT,
-            "Commands": _AGENT,
-            "Heartbeat": _AGENT,
-            "ReportInterval": _AGENT,
-            "ReportProgress": _AGENT,
-            "Leave": _AGENT,
-        },
-        "ldapslam.v1.OperatorService": {
-            "SubmitJob": _OPERATOR,
-            "CancelRun": _OPERATOR,
-            "ListRuns": _READER,
-            "GetRun": _READER,
-            "WatchRun": _READER,
-            "ListAgents": _READER,
-            "FetchRun": _READER,
-        },
-        "ldapslam.v1.ScheduleService": {
-            "CreateSchedule": _OPERATOR,
-            "ChangeSchedule": _OPERATOR,
-            "RemoveSchedule": _OPERATOR,
-            "AddMaintenance": _OPERATOR,
-            "RemoveMaintenance": _OPERATOR,
-            "ListSchedules": _READER,
-            "ListMaintenance": _READER,
-            "ListAudit": _READER,
-        },
-        "ldapslam.v1.CertificateService": {"Renew": _AGENT},
-        # served on the enrolment address alone, without this table
-        "ldapslam.v1.EnrolmentService": {"Enrol": frozenset()},
-        "grpc.health.v1.Health": {"Check": _ANYONE, "List": _ANYONE, "Watch": _ANYONE},
-    }.items()
+    for service, methods in _BY_SERVICE.items()
     for method, roles in methods.items()
 }
 

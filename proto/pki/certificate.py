@@ -21,7 +21,10 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificatePublicKeyTypes,
+    PublicKeyTypes,
+)
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -232,7 +235,7 @@ def request_key(request_pem: bytes) -> CertificatePublicKeyTypes:
     return key
 
 
-def public_key_bytes(key: CertificatePublicKeyTypes) -> bytes:
+def public_key_bytes(key: PublicKeyTypes) -> bytes:
     """For comparing keys."""
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 

@@ -34,7 +34,9 @@ def brief_runs(
     Their job's text is empty; their plan has its phases, their manifest its failure.
     """
     table = schema.run.c
-    columns = [table[name] for name in (*_PLAIN, "seed", "agents")]
+    columns: list[sa.ColumnElement[Any]] = [
+        table[name] for name in (*_PLAIN, "seed", "agents")
+    ]
     columns += [
         table.plan["phases"].label("phases"),
         table.manifest["failure"].label("failure"),

@@ -14,6 +14,7 @@ import sqlite3
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -247,7 +248,7 @@ def remove_run(store: Store, run_id: str) -> None:
         connection.execute(run.delete().where(is_run))
 
 
-def _index(store: Store, query: sa.Select[tuple[int]]) -> int | None:
+def _index(store: Store, query: sa.Select[Any]) -> int | None:
     with store.transaction() as connection:
         found: int | None = connection.scalar(query)
         return found

@@ -18,7 +18,7 @@ from ldapslam.agent import client
 from ldapslam.agent.engine_child import ENGINE_COMMAND
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.settings import AgentSettings
-from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.agent_calls import AgentCalls
 from ldapslam.coordinator.schedule_service import Schedules
 from ldapslam.coordinator.server import run_coordinator
 from ldapslam.jobs.errors import StoreError
@@ -27,10 +27,10 @@ from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
 
 def _lose_acknowledgements() -> None:
     """Commit every report, but fail to answer the first time it comes."""
-    take = Coordinator.take_interval
+    take = AgentCalls.take_interval
     seen: set[tuple[str, int]] = set()
 
-    async def take_and_forget(self: Coordinator, report: IntervalReport) -> ReportReply:
+    async def take_and_forget(self: AgentCalls, report: IntervalReport) -> ReportReply:
         reply = await take(self, report)
         key = report.agent, report.sequence
         if key not in seen:
@@ -38,7 +38,7 @@ def _lose_acknowledgements() -> None:
             raise StoreError("the answer is lost, for the test")
         return reply
 
-    Coordinator.take_interval = take_and_forget  # type: ignore[method-assign]
+    AgentCalls.take_interval = take_and_forget  # type: ignore[method-assign]
 
 
 def _coordinate(options: dict[str, Any]) -> None:
