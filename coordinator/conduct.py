@@ -275,14 +275,11 @@ class ActiveRun:
         if before is None or after is None:
             return
         drift_ns = abs(after.offset_ns - before.offset_ns)
-        bound_ns = max(after.bound_ns, before.bound_ns)
-        self._put_agent(
-            agent,
-            {
-                "clock_drift_us": drift_ns / 1000,
-                "clock_offset_bound_us": bound_ns / 1000,
-            },
-        )
+        facts = {"clock_drift_us": drift_ns / 1000}
+        if agent not in self._clock_at_ns:
+            # too short for samples, which say how well it was known at each time
+            facts["clock_offset_bound_us"] = max(after.bound_ns, before.bound_ns) / 1000
+        self._put_agent(agent, facts)
 
     def add_event(self, kind: str, text: str) -> None:
         """Add a line to the run's log."""
