@@ -247,18 +247,26 @@ test_server_that_is_silent_keeps_no_other_waiting(void)
 
     target(&silent, port);
     target(&prompt, slam_responder_port(responder));
+    /* on a busy machine too, one is through before the others give up */
+    silent.config.connect_timeout_ns = 3000 * MS;
+    prompt.config.connect_timeout_ns = 30000 * MS;
     bench_open(&b, SLAM_CONNECTOR_THREADS, SILENT + 1);
     for (size_t i = 0; i <= SILENT; i++)
         b.links[i].config = i < SILENT ? &silent.config : &prompt.config;
     for (size_t i = 0; i <= SILENT; i++)
         slam_connector_submit(b.connector, &b.links[i], 0);
-    /* the silent ones take the whole time-out for their binds: one second */
-    CHECK(next_delivery(&b, 900) == &b.links[SILENT]);
-    CHECK(b.links[SILENT].wire != NULL);
-    CHECK_EQ(b.links[SILENT].setup.binds, 1);
+    struct slam_link *first = next_delivery(&b, 30000);
+    bool is_prompt = first == &b.links[SILENT];
+    bool is_set_up = is_prompt && first->wire != NULL;
+    uint64_t binds = is_prompt ? first->setup.binds : 0;
+
+    /* before the checks: they return, and connectors still use the bench */
     bench_close(&b);
     close(listener);
     slam_responder_destroy(responder);
+    CHECK(is_prompt);
+    CHECK(is_set_up);
+    CHECK_EQ(binds, 1);
 }
 
 static void
