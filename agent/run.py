@@ -359,10 +359,14 @@ class AgentRun:
     def _on_interval(self, event: IntervalClosed, now_ns: int) -> list[Command]:
         sequence = self._reported_intervals
         self._reported_intervals += 1
+        commands: list[Command] = []
         is_over = event.is_final or event.index + 1 >= self._planned_intervals
         if is_over and self.state is not AgentRunState.DRAINING:
             self._drain(now_ns)
-        return [ReportInterval(self._run(), sequence, event.snapshot)]
+            if not event.is_final:
+                # there is no more load to hold a lease for; the drain has a limit
+                commands.append(ExtendLease(now_ns + self._grace_ns + DRAIN_SLACK_NS))
+        return [*commands, ReportInterval(self._run(), sequence, event.snapshot)]
 
     def _on_clean_up(self, event: CleanUpProgressed, now_ns: int) -> list[Command]:
         if self.state is AgentRunState.DRAINING:

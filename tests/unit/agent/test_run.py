@@ -230,7 +230,10 @@ def test_the_straight_way_from_the_order_to_the_last_report() -> None:
     ]
     assert agent.handle(EngineStarted(5), T0_NS) == [ReportStarted("r", 5)]
     assert agent.handle(IntervalClosed(0, "x"), 3 * S) == [ReportInterval("r", 0, "x")]
-    assert agent.handle(IntervalClosed(1, "y"), 4 * S) == [ReportInterval("r", 1, "y")]
+    assert agent.handle(IntervalClosed(1, "y"), 4 * S) == [
+        ExtendLease(4 * S + GRACE_NS + DRAIN_SLACK_NS),
+        ReportInterval("r", 1, "y"),
+    ]
     assert agent.handle(IntervalClosed(2, "z"), 5 * S) == [ReportInterval("r", 2, "z")]
     assert agent.handle(EngineFinished(FACTS), 5 * S) == [
         ReportFinished("r", "", 3, FACTS)
@@ -245,6 +248,14 @@ def test_the_engines_lease_begins_when_the_coordinator_was_last_heard() -> None:
     assert agent.handle(CoordinatorHeard(), 7 * S) == [
         ExtendLease(7 * S + ORPHAN_GRACE_NS + LEASE_SLACK_NS)
     ]
+
+
+def test_a_drain_may_last_longer_than_the_lease_of_the_load() -> None:
+    agent = agent_in(State.READY)
+    agent.handle(StartReceived("r", T0_NS), S)
+    commands = agent.handle(IntervalClosed(1, "last planned"), 4 * S)
+    (lease,) = (one for one in commands if isinstance(one, ExtendLease))
+    assert lease.until_mono_ns > 4 * S + GRACE_NS
 
 
 def test_an_engine_that_ended_for_want_of_a_lease_ended_early() -> None:
