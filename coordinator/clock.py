@@ -26,6 +26,8 @@ from dataclasses import dataclass
 DRIFT_LIMIT = 100e-6
 #: Exchanges kept for each agent.
 WINDOW = 64
+#: No host runs for seventy years; what follows from such times fits into 64 bits.
+_LATEST_NS = 2**61
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class ClockSample:
     @property
     def is_plausible(self) -> bool:
         """False when a clock went backwards or the sample was made up."""
+        if max(map(abs, (self.t1, self.t2, self.t3, self.t4))) > _LATEST_NS:
+            return False
         return self.t4 >= self.t1 and self.t3 >= self.t2 and self.rtt_ns >= 0
 
     def offset_ns(self) -> int:

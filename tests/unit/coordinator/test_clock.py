@@ -81,8 +81,14 @@ def test_a_bound_widens_with_age_until_a_newer_sample_is_better() -> None:
         ClockSample(t1=10, t2=0, t3=0, t4=9),
         ClockSample(t1=0, t2=10, t3=9, t4=10),
         ClockSample(t1=0, t2=0, t3=100, t4=50),
+        ClockSample(t1=-(2**63), t2=0, t3=1, t4=2**63 - 1),
     ],
-    ids=["agent's clock went back", "coordinator's clock went back", "negative way"],
+    ids=[
+        "agent's clock went back",
+        "coordinator's clock went back",
+        "negative way",
+        "no clock's times",
+    ],
 )
 def test_an_impossible_sample_is_ignored(sample: ClockSample) -> None:
     estimator = OffsetEstimator()
