@@ -192,6 +192,11 @@ class AgentCalls(Core):
             event, facts = _progress(report)
         except (ProtocolError, RunNotFound) as error:
             self._fail_part(report, error)
+            link = self._links.get(report.agent)
+            is_of_now = link is not None and link.identity.epoch == report.epoch
+            if is_of_now and report.WhichOneof("kind") in ("finished", "failed"):
+                # the agent is through with it, whatever there is to say against it
+                self._release(report)
             return self._refuse_report(report, error)
         run = self._runs.get(report.run_id)
         if run is not None and not run.is_of_now(report.agent, report.epoch):
@@ -207,9 +212,12 @@ class AgentCalls(Core):
         if is_end:
             if run is not None:
                 run.drop_agent(report.agent)
-            self._feed_fleet(fleet_machine.AgentReleased(report.agent, report.run_id))
+            self._release(report)
         await self._journal.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+
+    def _release(self, report: agent_pb2.ProgressReport) -> None:
+        self._feed_fleet(fleet_machine.AgentReleased(report.agent, report.run_id))
 
     async def _reporters_run(self, run_id: str, agent: str) -> RunRecord:
         run = self._runs.get(run_id)
