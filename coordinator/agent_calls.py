@@ -113,12 +113,13 @@ class AgentCalls(Core):
         link = self._sessions.get(request.session_id)
         if link is None:
             raise FleetError("the session is not known", hint="register again")
+        name = link.identity.name
         try:
             async with aclosing(link.commands(request.last_command)) as commands:
+                self._feed_fleet(fleet_machine.AgentListens(name))
                 async for command in commands:
                     yield command
         finally:
-            name = link.identity.name
             if self._links.get(name) is link and not link.is_streaming:
                 self._feed_fleet(fleet_machine.AgentHungUp(name))
 

@@ -13,7 +13,7 @@ An agent:
                                          |            (its last run)     |
                                          '---- [AssignRun] ----> assigned
     idle -- TimePassed, silent too long --> lost
-    idle, assigned -- AgentHungUp, then not back in time --> lost
+    idle, assigned -- AgentHungUp, then no AgentListens in time --> lost
     assigned -- TimePassed, silent, its connection open --> silent
     silent -- AgentHeard, AgentRegistered --> assigned
     silent -- TimePassed, beyond the leases of its runs --> lost
@@ -57,6 +57,8 @@ from ldapslam.coordinator.selection import Candidate, Selection
 LOST_AFTER_NS = 4_000_000_000
 #: An agent's own clock decides when its lease is over; its last words take a while.
 LEASE_SLACK_NS = 5_000_000_000
+#: A run that begins anew, or was held, then waits so long for agents that went away.
+PATIENCE_NS = 60_000_000_000
 
 
 class AgentState(StrEnum):
@@ -101,6 +103,13 @@ class AgentHeard:
 @dataclass(frozen=True, slots=True)
 class AgentHungUp:
     """The connection that brings the agent its commands has ended."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentListens:
+    """A connection that brings the agent its commands stands."""
 
     name: str
 
@@ -181,6 +190,7 @@ FleetEvent = (
     AgentRegistered
     | AgentHeard
     | AgentHungUp
+    | AgentListens
     | AgentLeft
     | AgentReleased
     | TimePassed
@@ -355,6 +365,7 @@ class Fleet:
             AgentRegistered: self._on_registered,
             AgentHeard: self._on_heard,
             AgentHungUp: self._on_hung_up,
+            AgentListens: self._on_listens,
             AgentLeft: self._on_left,
             AgentReleased: self._on_released,
             TimePassed: self._on_time,
@@ -454,6 +465,14 @@ class Fleet:
             record.hung_up_ns = now_ns
         return []
 
+    def _on_listens(self, event: AgentListens, now_ns: int) -> list[Command]:
+        record = self._agents.get(event.name)
+        if record is None or record.gone is not None:
+            return [RefuseEvent(event, self.agent_state(event.name))]
+        # the end of its last connection may have been noticed after it was back
+        record.hung_up_ns = None
+        return []
+
     def _on_left(self, event: AgentLeft, now_ns: int) -> list[Command]:
         record = self._agents.get(event.name)
         if record is None or record.gone is not None:
@@ -474,7 +493,7 @@ class Fleet:
                 commands += self._judge_silence(record, now_ns)
         for run_id, entry in self._waiting():
             until_ns = entry.agents_until_ns
-            if until_ns is None or now_ns < until_ns:
+            if until_ns is None or now_ns < until_ns or run_id in self._held:
                 continue
             refusal = self.refusal(run_id, entry.selection)
             if refusal is not None:
@@ -569,6 +588,8 @@ class Fleet:
         entry.selection = replace(
             entry.selection, names=event.agents, count=None, hosts=1
         )
+        # one of them may be gone for good by now
+        entry.agents_until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns or 0)
         return self._assign()
 
     def _on_withdrawn(self, event: RunWithdrawn, now_ns: int) -> list[Command]:
@@ -586,6 +607,12 @@ class Fleet:
     def _on_hold(self, event: HoldRuns, now_ns: int) -> list[Command]:
         if event.run_ids == self._held:
             return []
+        for run_id in self._held - event.run_ids:
+            # its agents may have been away for the same reason
+            entry = self._runs.get(run_id)
+            if entry is not None and entry.agents_until_ns is not None:
+                until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns)
+                entry.agents_until_ns = until_ns
         self._held = event.run_ids
         return self._assign()
 

@@ -14,9 +14,11 @@ import pytest
 from ldapslam.coordinator.fleet import (
     LEASE_SLACK_NS,
     LOST_AFTER_NS,
+    PATIENCE_NS,
     AgentHeard,
     AgentHungUp,
     AgentLeft,
+    AgentListens,
     AgentRegistered,
     AgentReleased,
     AgentState,
@@ -94,8 +96,9 @@ AGENT_EVENTS: tuple[FleetEvent, ...] = (
     AgentReleased("a", "r"),
     TimePassed(),
     AgentHungUp("a"),
+    AgentListens("a"),
 )
-_REGISTER, _RESTART, _HEARD, _LEFT, _RELEASED, _TIME, _HUNG_UP = range(7)
+_REGISTER, _RESTART, _HEARD, _LEFT, _RELEASED, _TIME, _HUNG_UP, _LISTENS = range(8)
 #: (state, number of the event above) -> state after it; not here: refused.
 AGENT_EDGES: dict[tuple[AgentState, int], AgentState] = {
     (AgentState.ABSENT, _REGISTER): AgentState.IDLE,
@@ -114,6 +117,9 @@ AGENT_EDGES: dict[tuple[AgentState, int], AgentState] = {
     (AgentState.ASSIGNED, _TIME): AgentState.SILENT,
     (AgentState.ASSIGNED, _HUNG_UP): AgentState.ASSIGNED,
     (AgentState.IDLE, _HUNG_UP): AgentState.IDLE,
+    (AgentState.IDLE, _LISTENS): AgentState.IDLE,
+    (AgentState.ASSIGNED, _LISTENS): AgentState.ASSIGNED,
+    (AgentState.SILENT, _LISTENS): AgentState.SILENT,
     (AgentState.SILENT, _REGISTER): AgentState.ASSIGNED,
     (AgentState.SILENT, _RESTART): AgentState.IDLE,
     (AgentState.SILENT, _HEARD): AgentState.ASSIGNED,
@@ -178,6 +184,16 @@ def test_an_agent_that_only_lost_its_connection_comes_back() -> None:
     assert fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), 4 * S) == []
     assert fleet.handle(TimePassed(), 8 * S - 1) == []
     assert fleet.agent_state("a") is AgentState.ASSIGNED
+
+
+def test_an_agent_may_be_back_before_the_end_of_its_connection_is_noticed() -> None:
+    fleet = agent_in(AgentState.ASSIGNED)
+    fleet.handle(AgentRegistered("a", "a-1", runs=("r",)), 1 * S)
+    fleet.handle(AgentHungUp("a"), 2 * S)
+    fleet.handle(AgentListens("a"), 3 * S)
+    # silent, and its connection stands: it may go on with its load
+    assert fleet.handle(TimePassed(), 9 * S) == [ReportSilence("a", ("r",), 8 * S)]
+    assert fleet.agent_state("a") is AgentState.SILENT
 
 
 def test_a_silent_agent_keeps_its_run_until_its_lease_is_over() -> None:
@@ -511,6 +527,31 @@ def test_a_run_that_begins_anew_waits_for_its_agents_to_end_their_part() -> None
     assert fleet.handle(RunRequeued("r", ("a",)), S) == []
     fleet.handle(AgentReleased("b", "r"), S)
     assert fleet.handle(AgentReleased("a", "r"), S) == [AssignRun("r", ("a",))]
+
+
+def test_a_run_that_begins_anew_gives_up_when_one_of_its_agents_is_gone() -> None:
+    fleet = fleet_of("a", "b", "c")
+    submit(fleet, "r", Selection(names=("a", "b", "c")))
+    fleet.handle(RunRequeued("r", ("a", "b")), S)
+    fleet.handle(AgentReleased("a", "r"), S)
+    fleet.handle(AgentLeft("b", "bye"), S)
+    fleet.handle(AgentHeard("a"), S + PATIENCE_NS)
+    assert GiveUpRun("r", "agents a, b", ("a",)) in fleet.handle(
+        TimePassed(), S + PATIENCE_NS
+    )
+    assert fleet.run_state("r") is QueueState.UNKNOWN
+
+
+def test_a_held_run_waits_for_its_agents_when_it_is_held_no_more() -> None:
+    fleet = Fleet()
+    fleet.handle(HoldRuns(frozenset({"r"})), 0)
+    submit(fleet, "r", may_wait=True, agents_until_ns=3 * S)
+    assert fleet.handle(TimePassed(), 9 * S) == []
+    fleet.handle(HoldRuns(frozenset()), 10 * S)
+    assert fleet.handle(TimePassed(), 10 * S + PATIENCE_NS - 1) == []
+    assert fleet.handle(TimePassed(), 10 * S + PATIENCE_NS) == [
+        GiveUpRun("r", "1 agent", ())
+    ]
 
 
 # What a coordinator before this one left.
