@@ -81,9 +81,14 @@ class Allowed:
             found = inner if inner is not None else found
         if any(found in network for network in self.networks):
             return True
+        if isinstance(found, ipaddress.IPv6Address) and found not in _UNICAST:
+            # whatever else there is leads into somebody's own network
+            return False
         return found.is_global and not found.is_multicast
 
 
+#: All that is given to networks that are everybody's.
+_UNICAST = ipaddress.IPv6Network("2000::/3")
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 
 
