@@ -36,6 +36,10 @@ _HOST_PER_S = 0.2
 _TOTAL_BURST = 50
 _TOTAL_PER_S = 5.0
 _MAX_HOSTS = 1024
+#: Certificates that one agent may have renewed: it asks for one in weeks, and each is
+#: kept in the authority's register.
+_RENEWAL_BURST = 5
+_RENEWALS_PER_S = 1 / 3600
 
 
 class Attempts:
@@ -100,15 +104,29 @@ class EnrolmentService(EnrolmentServiceServicer):
 
 
 class RenewalService(CertificateServiceServicer):
-    def __init__(self, enrolment: Enrolment, audit: AuditLog) -> None:
+    def __init__(
+        self,
+        enrolment: Enrolment,
+        audit: AuditLog,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._enrolment = enrolment
         self._audit = audit
+        self._now_s = now_s
+        #: By name; as many as there are holders of certificates.
+        self._allowances: dict[str, Allowance] = {}
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.EnrolReply:
         who = caller()
         async with errors_to(context):
             if not who.is_certified:
                 raise AccessRefused("there is no certificate to renew")
+            if not self._may_renew(who.who):
+                error = AccessRefused(
+                    "the certificate was renewed too often", hint="try again in an hour"
+                )
+                self._audit.refused(who, "renew", str(error))
+                raise error
             signed = await asyncio.to_thread(
                 self._enrolment.authority.renew_for,
                 who.who,
@@ -122,6 +140,11 @@ class RenewalService(CertificateServiceServicer):
                 certificate_pem=signed.certificate_pem,
                 authority_pem=signed.authority_pem,
             )
+
+    def _may_renew(self, name: str) -> bool:
+        now_s = self._now_s()
+        fresh = Allowance(_RENEWAL_BURST, _RENEWALS_PER_S, now_s)
+        return self._allowances.setdefault(name, fresh).take(now_s)
 
 
 def _host(peer: str) -> str:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Renewal: an agent has what it needs, and cannot fill the authority's register."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from ldapslam.coordinator.access import Caller, enter
+from ldapslam.coordinator.audit_log import AuditLog
+from ldapslam.coordinator.enrolment import Enrolment, RenewalService
+from ldapslam.coordinator.journal import Journal
+from ldapslam.proto import enrolment_pb2 as pb
+from ldapslam.proto.pki.authority import Authority
+from ldapslam.proto.pki.certificate import Role, build_request, new_key
+
+
+class Refused(Exception):
+    pass
+
+
+class FakeContext:
+    """Of a call; refusing it raises."""
+
+    async def abort(self, code: Any, text: str, metadata: Any = ()) -> None:
+        raise Refused(text)
+
+
+def test_an_agent_may_renew_a_few_times_and_then_once_an_hour(tmp_path: Path) -> None:
+    now_s = 0.0
+    authority = Authority.create(tmp_path / "pki", "test")
+    for name in ("a", "b"):
+        token = authority.token(name, Role.AGENT, timedelta(hours=1))
+        authority.enrol(token.proof, build_request(new_key(), name))
+    request = pb.RenewRequest(request_pem=build_request(new_key(), "a"))
+
+    async def work() -> list[str]:
+        nonlocal now_s
+        journal = Journal(str(tmp_path / "results.sqlite"))
+        try:
+            service = RenewalService(
+                Enrolment("127.0.0.1:0", authority), AuditLog(journal), lambda: now_s
+            )
+
+            async def renews(name: str) -> bool:
+                enter(Caller(name, Role.AGENT, "ipv4:192.0.2.7:1"))
+                try:
+                    await service.Renew(request, FakeContext())
+                except Refused:
+                    return False
+                return True
+
+            assert [await renews("a") for _ in range(7)] == [True] * 5 + [False] * 2
+            assert await renews("b")
+            now_s = 3600.0
+            assert [await renews("a") for _ in range(2)] == [True, False]
+            return [one.identity.name for one in authority.issued()]
+        finally:
+            await journal.close()
+
+    names = asyncio.run(work())
+    assert (names.count("a"), names.count("b")) == (1 + 6, 1 + 1)
