@@ -230,6 +230,12 @@ class _Link:
                 await self._stub.Leave(request, timeout=_CALL_TIMEOUT_S)
         except LdapSlamError as error:
             _log.info("%s", error)
+        except asyncio.CancelledError:
+            # a call is cancelled with its channel, which `keep` closes when it breaks
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            _log.info("the connection broke while leaving")
 
     async def _connect_once(self) -> None:
         """Register and work over one channel until something breaks."""
