@@ -62,6 +62,8 @@ class Slot:
         self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
         self._events = asyncio.Queue()
         self._assignments: dict[str, RunAssignment] = {}
+        #: Run -> which of the coordinator's attempts at it.
+        self._attempts: dict[str, int] = {}
         self._child: EngineChild | None = None
         self._listeners: set[asyncio.Task[None]] = set()
 
@@ -80,6 +82,7 @@ class Slot:
     def prepare(self, run: RunAssignment) -> None:
         """Have the machine take a run."""
         self._assignments[run.run_id] = run
+        self._attempts[run.run_id] = run.attempt
         self.post(machine.PrepareReceived(run.run_id, run.orphan_grace_ns))
 
     async def serve(self) -> None:
@@ -161,6 +164,9 @@ class Slot:
                 report.failed.CopyFrom(failure_message(error))
             case _:
                 raise TypeError(f"not a report: {command!r}")
+        report.attempt = self._attempts.get(report.run_id, 0)
+        if report.WhichOneof("kind") in ("finished", "failed"):
+            self._attempts.pop(report.run_id, None)
         return report
 
     async def _spool(self, entry: agent_pb2.SpoolEntry) -> None:

@@ -200,7 +200,8 @@ class AgentCalls(Core):
                 self._release(report)
             return self._refuse_report(report, error)
         run = self._runs.get(report.run_id)
-        if run is not None and not run.is_of_now(report.agent, report.epoch):
+        of = report.agent, report.epoch, report.attempt
+        if run is not None and not run.is_of_now(*of):
             _log.info("run %s: a report of an earlier agent %s", *_key(report))
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)

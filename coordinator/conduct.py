@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -88,8 +89,8 @@ class ActiveRun:
         self._closing: asyncio.Task[None] | None = None
         self._observers = observers
         self._clock_at_ns: dict[str, int] = {}
-        #: Agent -> the epoch in which it was given its part.
-        self._epochs: dict[str, int] = {}
+        #: Agent -> the epoch in which it was given its part, and in which attempt.
+        self._given: dict[str, tuple[int, int]] = {}
 
     def resume(
         self,
@@ -104,7 +105,7 @@ class ActiveRun:
             agent for agent, part in plan.parts.items() if not part.is_over
         )
         for agent, facts in agents.items():
-            self._epochs[agent] = int(facts.get("epoch", 0))
+            self._given[agent] = int(facts.get("epoch", 0)), facts.get("attempt", 0)
             if "clock_offset_us" in facts:
                 self._offsets[agent] = ClockOffset(
                     round(facts["clock_offset_us"] * 1000),
@@ -167,9 +168,10 @@ class ActiveRun:
             )
             self._send(agent, agent_pb2.Command(stop=stop))
 
-    def is_of_now(self, agent: str, epoch: int) -> bool:
+    def is_of_now(self, agent: str, epoch: int, attempt: int) -> bool:
         """False: the report is of an earlier process, or an attempt before this one."""
-        return self._epochs.get(agent, epoch) == epoch
+        known_epoch, known_attempt = self._given.get(agent, (epoch, attempt))
+        return epoch == known_epoch and attempt in (0, known_attempt)
 
     def has_live_part(self, agent: str) -> bool:
         part = self._machine.parts.get(agent)
@@ -324,16 +326,19 @@ class ActiveRun:
         self.record = replace(self.record, agents=agents)
         self._journal.post(self._journal.store.set_run_agents, self.run_id, agents)
         self._live = LiveFigures(agents)
+        attempt = secrets.randbits(62) + 1
         for index, agent in enumerate(agents):
             assignment = RunAssignment()
             assignment.CopyFrom(self.submission.assignment)
             assignment.agent_index = index
             assignment.agent_count = len(agents)
+            assignment.attempt = attempt
             link = self._fleet.link(agent)
             if link is not None:
-                facts = {"epoch": link.identity.epoch, "build": link.identity.build}
+                epoch, build = link.identity.epoch, link.identity.build
+                facts = {"epoch": epoch, "build": build, "attempt": attempt}
                 self._put_agent(agent, facts)
-                self._epochs[agent] = link.identity.epoch
+                self._given[agent] = epoch, attempt
             self._send(agent, agent_pb2.Command(prepare=assignment))
         self._notify(status=self.status())
 

@@ -15,6 +15,7 @@ from ldapslam.proto.messages import ProtocolError, decode_facts
 COORDINATOR_FACTS = frozenset(
     {
         "epoch",
+        "attempt",
         "build",
         "start_error_us",
         "clock_offset_us",

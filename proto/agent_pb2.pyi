@@ -166,7 +166,7 @@ class IntervalReport(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.Snapshot, _Mapping]] = ...) -> None: ...
 
 class ProgressReport(_message.Message):
-    __slots__ = ("run_id", "agent", "epoch", "ready", "started", "finished", "failed", "cleaning_up")
+    __slots__ = ("run_id", "agent", "epoch", "ready", "started", "finished", "failed", "cleaning_up", "attempt")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +175,7 @@ class ProgressReport(_message.Message):
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
     CLEANING_UP_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     agent: str
     epoch: int
@@ -183,7 +184,8 @@ class ProgressReport(_message.Message):
     finished: AgentFinished
     failed: _common_pb2.Failure
     cleaning_up: _common_pb2.CleaningUp
-    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., ready: _Optional[_Union[AgentReady, _Mapping]] = ..., started: _Optional[_Union[AgentStarted, _Mapping]] = ..., finished: _Optional[_Union[AgentFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., cleaning_up: _Optional[_Union[_common_pb2.CleaningUp, _Mapping]] = ...) -> None: ...
+    attempt: int
+    def __init__(self, run_id: _Optional[str] = ..., agent: _Optional[str] = ..., epoch: _Optional[int] = ..., ready: _Optional[_Union[AgentReady, _Mapping]] = ..., started: _Optional[_Union[AgentStarted, _Mapping]] = ..., finished: _Optional[_Union[AgentFinished, _Mapping]] = ..., failed: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., cleaning_up: _Optional[_Union[_common_pb2.CleaningUp, _Mapping]] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class AgentReady(_message.Message):
     __slots__ = ("facts_json",)

@@ -213,7 +213,7 @@ class CleaningUp(_message.Message):
     def __init__(self, entries_left: _Optional[int] = ...) -> None: ...
 
 class RunAssignment(_message.Message):
-    __slots__ = ("run_id", "job_file", "job_text", "overrides", "files", "agent_index", "agent_count", "seed", "orphan_grace_ns")
+    __slots__ = ("run_id", "job_file", "job_text", "overrides", "files", "agent_index", "agent_count", "seed", "orphan_grace_ns", "attempt")
     class FilesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -230,6 +230,7 @@ class RunAssignment(_message.Message):
     AGENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     ORPHAN_GRACE_NS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     job_file: str
     job_text: bytes
@@ -239,4 +240,5 @@ class RunAssignment(_message.Message):
     agent_count: int
     seed: int
     orphan_grace_ns: int
-    def __init__(self, run_id: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., agent_index: _Optional[int] = ..., agent_count: _Optional[int] = ..., seed: _Optional[int] = ..., orphan_grace_ns: _Optional[int] = ...) -> None: ...
+    attempt: int
+    def __init__(self, run_id: _Optional[str] = ..., job_file: _Optional[str] = ..., job_text: _Optional[bytes] = ..., overrides: _Optional[_Iterable[str]] = ..., files: _Optional[_Mapping[str, bytes]] = ..., agent_index: _Optional[int] = ..., agent_count: _Optional[int] = ..., seed: _Optional[int] = ..., orphan_grace_ns: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...

@@ -46,7 +46,13 @@ _METHOD = (
 #: Rows of the log, at most.
 _EVENTS = 200
 #: Facts of agents that are long, and of interest to programs only, or elsewhere.
-_IN_RESULT = ("clean_up", "control_operations", "later_operations", "targets")
+_IN_RESULT = (
+    "attempt",
+    "clean_up",
+    "control_operations",
+    "later_operations",
+    "targets",
+)
 
 _CLEAN_UP = {
     "entries": "entries",

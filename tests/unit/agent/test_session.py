@@ -112,6 +112,29 @@ def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(tmp_path: Path) -> 
     assert asyncio.run(scenario()) == "ConfigError"
 
 
+def test_what_an_agent_reports_names_the_attempt_that_it_is_of(tmp_path: Path) -> None:
+    async def scenario() -> list[int]:
+        with Spool(tmp_path) as spool:
+            session = AgentSession(AgentSettings("one", tmp_path), spool)
+            serving = asyncio.create_task(session.serve())
+            attempts = []
+            for attempt in (7, 5):
+                prepare = RunAssignment(run_id="..", attempt=attempt)
+                session.has_reports.clear()
+                session.take_command(agent_pb2.Command(prepare=prepare))
+                await session.has_reports.wait()
+                first = spool.first()
+                assert first is not None
+                spool.remove(first[0])
+                attempts.append(first[1].progress.attempt)
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            return attempts
+
+    assert asyncio.run(scenario()) == [7, 5]
+
+
 def test_an_agent_says_at_its_start_which_runs_left_entries(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

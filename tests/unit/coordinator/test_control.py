@@ -148,6 +148,30 @@ def test_a_run_that_cannot_be_stored_starts_no_load(
     in_a_world(tmp_path, test)
 
 
+def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
+    tmp_path: Path,
+) -> None:
+    async def test(world: World) -> None:
+        run_id = await world.submit()
+        (command,) = await world.commands(1)
+        attempt = command.prepare.attempt
+        assert attempt
+        stale = [
+            {"ready": agent_pb2.AgentReady()},
+            {"finished": agent_pb2.AgentFinished(early_reason="no coordinator")},
+        ]
+        for kind in stale:
+            await world.report(run_id, attempt=attempt + 1, **kind)
+        assert (await world.coordinator.run(run_id)).state == "preparing"
+        (agent,) = world.coordinator.agents().agents
+        assert list(agent.run_ids) == [run_id]
+        world.beat(0)
+        await world.report(run_id, attempt=attempt, ready=agent_pb2.AgentReady())
+        assert (await world.coordinator.run(run_id)).state == "ready"
+
+    in_a_world(tmp_path, test)
+
+
 def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
     async def test(world: World) -> None:
         leave = agent_pb2.LeaveRequest(session_id=world.session_id)
