@@ -287,7 +287,8 @@ worker_loop(struct slam_worker *worker)
                 boundary_ns = now_ns + CLOSE_RETRY_NS;
             }
         }
-        if (worker->draining &&
+        /* each planned interval has a record of its own, late as it may be */
+        if (worker->draining && planned_closed &&
             ((worker->active == 0 && worker->replacing == 0) || now_ns >= grace_end_ns))
             break;
         tell_when_finished(worker);

@@ -278,6 +278,25 @@ test_closed_and_open_streams_together_balance_with_the_responder(void)
 }
 
 static void
+test_each_planned_interval_is_closed_though_control_reads_late(void)
+{
+    static const struct timespec past_the_end = {.tv_sec = 1};
+    struct slam_stream_config closed = stream_config(false);
+    struct totals t;
+
+    closed.think_time_ns = MS;
+    CHECK(start_responder(NULL));
+    CHECK(create_engine(6));
+    CHECK(add(&closed));
+    CHECK(prepare_and_start());
+    nanosleep(&past_the_end, NULL);
+    CHECK(collect(&t));
+    CHECK(is_balanced(&t));
+    CHECK_EQ(t.intervals, 7);
+    end();
+}
+
+static void
 test_stop_ends_a_run_early_with_balanced_books(void)
 {
     static const struct slam_delay delay = {1, 30 * MS};
@@ -659,6 +678,7 @@ int
 main(void)
 {
     RUN(test_closed_and_open_streams_together_balance_with_the_responder);
+    RUN(test_each_planned_interval_is_closed_though_control_reads_late);
     RUN(test_stop_ends_a_run_early_with_balanced_books);
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
     RUN(test_destroy_in_mid_run_joins_every_thread);
