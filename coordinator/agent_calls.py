@@ -206,7 +206,12 @@ class AgentCalls(Core):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if run is not None:
-            if facts:
+            part = run.part(report.agent)
+            is_known = part is run_machine.Part.ENDED
+            if isinstance(event, run_machine.AgentPrepared):
+                is_known = part is not run_machine.Part.ASSIGNED
+            # what is counted in them is counted once, however often it is said
+            if facts and not is_known:
                 run.add_facts(report.agent, facts)
             if is_end:
                 run.add_clock_drift(report.agent)

@@ -173,9 +173,11 @@ class ActiveRun:
         known_epoch, known_attempt = self._given.get(agent, (epoch, attempt))
         return epoch == known_epoch and attempt in (0, known_attempt)
 
+    def part(self, agent: str) -> machine.Part:
+        return self._machine.parts.get(agent, machine.Part.LOST)
+
     def has_live_part(self, agent: str) -> bool:
-        part = self._machine.parts.get(agent)
-        return part is not None and not part.is_over
+        return not self.part(agent).is_over
 
     def sample_clocks(self) -> None:
         """Keep the best exchange with each agent's clock since the last call."""
@@ -336,9 +338,9 @@ class ActiveRun:
             link = self._fleet.link(agent)
             if link is not None:
                 epoch, build = link.identity.epoch, link.identity.build
+                self._given[agent] = epoch, attempt
                 facts = {"epoch": epoch, "build": build, "attempt": attempt}
                 self._put_agent(agent, facts)
-                self._given[agent] = epoch, attempt
             self._send(agent, agent_pb2.Command(prepare=assignment))
         self._notify(status=self.status())
 

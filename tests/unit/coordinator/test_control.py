@@ -172,6 +172,23 @@ def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
     in_a_world(tmp_path, test)
 
 
+def test_operations_that_an_agent_reports_twice_are_counted_once(
+    tmp_path: Path,
+) -> None:
+    async def test(world: World) -> None:
+        world.beat(0)
+        run_id = await world.submit()
+        before = json.dumps({"control_operations": {"ldap://ds": {"bind": 2}}})
+        for _ in range(2):
+            ready = agent_pb2.AgentReady(facts_json=before)
+            assert (await world.report(run_id, ready=ready)).status == COMMITTED
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        manifest = world.store.run(run_id).manifest
+        assert manifest["control_operations"] == {"ldap://ds": {"bind": 2}}
+
+    in_a_world(tmp_path, test)
+
+
 def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
     async def test(world: World) -> None:
         leave = agent_pb2.LeaveRequest(session_id=world.session_id)
