@@ -354,10 +354,8 @@ class ActiveRun:
             link = self._fleet.link(agent)
             offset = link.clock_offset(self._now_ns()) if link else None
             if offset is None:
-                error = FleetError(
-                    f"agent {agent!r} sent no clock sample: T0 cannot be told to it",
-                    hint="see the agent's log",
-                )
+                text = f"agent {agent!r} sent no clock sample: T0 cannot be told to it"
+                error = FleetError(text, hint="see the agent's log")
                 # after this round of commands, not within it
                 asyncio.get_running_loop().call_soon(
                     self.feed, machine.AgentFailed(agent, error)

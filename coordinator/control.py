@@ -156,5 +156,9 @@ class Coordinator(AgentCalls, OperatorCalls):
             # after a stall, what agents sent meanwhile is taken first
             self._feed_fleet(fleet_machine.TimePassed())
         for run in list(self._runs.values()):
-            if not run.state.is_final:
-                run.feed(run_machine.TimePassed())
+            try:
+                if not run.state.is_final:
+                    run.feed(run_machine.TimePassed())
+            except Exception:
+                # a defect; but time must not stand still for all the others
+                _log.exception("run %s: its clock", run.run_id)

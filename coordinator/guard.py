@@ -77,7 +77,11 @@ class Guard:
         """End open calls whose certificate is no longer good; until cancelled."""
         while self._revocations is not None:
             await asyncio.sleep(_LOOK_EVERY_S)
-            await asyncio.to_thread(self._revocations.refresh)
+            try:
+                await asyncio.to_thread(self._revocations.refresh)
+            except Exception:
+                # a defect; but open calls must still end when a certificate does
+                _log.exception("the list of revoked certificates")
             for task, identity in list(self._open.items()):
                 try:
                     self._check_certificate(identity)

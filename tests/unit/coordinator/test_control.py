@@ -189,6 +189,25 @@ def test_operations_that_an_agent_reports_twice_are_counted_once(
     in_a_world(tmp_path, test)
 
 
+def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        run_ids = [await world.submit() for _ in range(2)]
+        told = []
+
+        def feed(run: conduct.ActiveRun, event: object) -> None:
+            told.append(run.run_id)
+            raise RuntimeError("for the test")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(conduct.ActiveRun, "feed", feed)
+            world.coordinator._pass_time(is_stalled=False)
+        assert told == run_ids
+
+    in_a_world(tmp_path, test)
+
+
 def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
     async def test(world: World) -> None:
         leave = agent_pb2.LeaveRequest(session_id=world.session_id)
