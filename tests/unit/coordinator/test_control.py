@@ -156,7 +156,7 @@ def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
         (command,) = await world.commands(1)
         attempt = command.prepare.attempt
         assert attempt
-        stale = [
+        stale: list[dict[str, Any]] = [
             {"ready": agent_pb2.AgentReady()},
             {"finished": agent_pb2.AgentFinished(early_reason="no coordinator")},
         ]
