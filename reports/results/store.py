@@ -33,6 +33,7 @@ from ldapslam.jobs.errors import RunNotFound, StoreBusy, StoreError, StoreFull
 from ldapslam.reports.results import rows, schema
 from ldapslam.reports.results.migrate import migrate
 from ldapslam.reports.results.records import (
+    FINAL_STATES,
     ClockRow,
     ClockSample,
     EventRecord,
@@ -147,14 +148,18 @@ class Store:
         started_utc: str | None = None,
         finished_utc: str | None = None,
     ) -> None:
-        """Sets the state; of the times, those that are given."""
+        """Sets the state; of the times, those that are given. A final state stays: what
+        a full store took late must not undo it."""
         times = {
             "t0_utc": t0_utc,
             "started_utc": started_utc,
             "finished_utc": finished_utc,
         }
         given = {name: value for name, value in times.items() if value is not None}
-        self._update_run(run_id, {"state": state, "state_detail": detail, **given})
+        values = {"state": state, "state_detail": detail, **given}
+        if state not in FINAL_STATES and self.run(run_id).state in FINAL_STATES:
+            return
+        self._update_run(run_id, values)
 
     def set_verdict(self, run_id: str, verdict: str) -> None:
         """What the run was judged to be, once it has ended."""

@@ -344,6 +344,16 @@ def _without_later(record: IntervalRecord) -> IntervalRecord:
     )
 
 
+def test_a_final_state_stays(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "results.sqlite") as store:
+        fill(store, SMALL)
+        store.set_run_state(RUN_ID, "failed", "the disk was full")
+        store.set_run_state(RUN_ID, "draining", "written late")
+        assert store.run(RUN_ID).state == "failed"
+        store.set_run_state(RUN_ID, "finished")
+        assert store.run(RUN_ID).state == "finished"
+
+
 def test_the_newest_migration_is_the_one_the_code_names() -> None:
     scripts = ScriptDirectory(str(migrate._SCRIPTS))
     assert scripts.get_current_head() == schema.SCHEMA_REVISION
