@@ -140,7 +140,10 @@ def check_end(
     assert run.state != "cancelled"
     if schedule.is_harmless:
         assert run.state == "finished", run.state_detail
-        assert missing(books) == set()
+        for agent, index in missing(books):
+            # an engine that stood still over the plan's end has all of that in one
+            assert agent in schedule.stopped
+            assert index >= max(books.stored[agent])
     if run.state == "failed":
         assert run.state_detail
     for agent, times_s in books.arrived_s.items():

@@ -107,6 +107,15 @@ class FaultSchedule:
             fault.agent for fault in self.faults if fault.agent and fault.kind in lethal
         )
 
+    @property
+    def stopped(self) -> frozenset[str]:
+        """Agents whose engine stands still for a while."""
+        return frozenset(
+            fault.agent
+            for fault in self.faults
+            if fault.agent and fault.kind is Kind.STOP_ENGINE
+        )
+
     def load_ends_s(self, agent: str, begun_s: Mapping[Fault, float]) -> float:
         """Load of the agent reaches the directory no later after T0: by the plan, or by
         the lease of an agent that does not hear its coordinator. `begun_s` says when
@@ -114,8 +123,8 @@ class FaultSchedule:
         ends_s = self.duration_s + _LATE_S
         for fault, at_s in begun_s.items():
             is_deaf = fault.kind in _LEASED and fault.agent in (agent, None)
-            if is_deaf and fault.length_s > self.orphan_grace_s:
-                ends_s = min(ends_s, max(0, at_s) + self.orphan_grace_s + _LATE_S)
+            if is_deaf and at_s > 0 and fault.length_s > self.orphan_grace_s:
+                ends_s = min(ends_s, at_s + self.orphan_grace_s + _LATE_S)
         return ends_s + sum(
             fault.length_s
             for fault in self.faults
