@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Protocol
 
 from ldapslam.coordinator import run as machine
@@ -29,6 +28,7 @@ from ldapslam.coordinator.submission import Submission
 from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.clock_id import boot_id
 from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
 from ldapslam.proto.messages import failure_message
 from ldapslam.reports.results import submissions
@@ -87,6 +87,7 @@ class ActiveRun:
         self._servers: dict[str, Any] = {}
         self._control_operations: dict[str, dict[str, int]] = {}
         self._closing: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._observers = observers
         self._clock_at_ns: dict[str, int] = {}
         #: Agent -> the epoch in which it was given its part, and in which attempt.
@@ -350,6 +351,7 @@ class ActiveRun:
         self._set_manifest(t0={"mono_ns": t0_ns, "boot_id": boot_id()})
         self._set_state(self.state, self.record.state_detail, t0_utc=t0_utc)
         self._notify(status=self.status())
+        orders = {}
         for agent in agents:
             link = self._fleet.link(agent)
             offset = link.clock_offset(self._now_ns()) if link else None
@@ -362,16 +364,19 @@ class ActiveRun:
                 )
                 continue
             self._offsets[agent] = offset
-            self._put_agent(
-                agent,
-                {
-                    "clock_offset_us": offset.offset_ns / 1000,
-                    "clock_offset_bound_us": offset.bound_ns / 1000,
-                },
-            )
-            start = agent_pb2.StartRun(
-                run_id=self.run_id, t0_mono_ns=offset.to_agent_ns(t0_ns)
-            )
+            known = {
+                "clock_offset_us": offset.offset_ns / 1000,
+                "clock_offset_bound_us": offset.bound_ns / 1000,
+            }
+            self._put_agent(agent, known)
+            orders[agent] = offset.to_agent_ns(t0_ns)
+        self._starting = asyncio.create_task(self._order_start(orders))
+
+    async def _order_start(self, orders: Mapping[str, int]) -> None:
+        """Once it is stored: the next coordinator must know that there may be load."""
+        await self._journal.flush()
+        for agent, t0_mono_ns in orders.items():
+            start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
             self._send(agent, agent_pb2.Command(start=start))
 
     def _send(self, agent: str, command: agent_pb2.Command) -> None:
@@ -454,14 +459,6 @@ class ActiveRun:
         self._journal.post(
             self._journal.store.put_agent, self.run_id, agent, dict(facts)
         )
-
-
-def boot_id() -> str:
-    """Tells one start of this host from another: CLOCK_MONOTONIC counts from it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
 
 
 _SERVER_FACTS = tuple(

@@ -17,11 +17,11 @@ from ldapslam.coordinator import fleet as fleet_machine
 from ldapslam.coordinator import run as run_machine
 from ldapslam.coordinator.adoption import Close, Resume, adoption_of
 from ldapslam.coordinator.agent_calls import AgentCalls
-from ldapslam.coordinator.conduct import boot_id
 from ldapslam.coordinator.operator_calls import OperatorCalls
 from ldapslam.coordinator.submission import reload_submission
 from ldapslam.jobs.errors import LdapSlamError, RunAborted
 from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.clock_id import boot_id
 from ldapslam.reports.results import submissions
 from ldapslam.reports.results.listing import brief_runs
 from ldapslam.reports.results.records import FINAL_STATES

@@ -14,8 +14,16 @@ def clock_id() -> str:
 
     It counts from the kernel's start, plus what the process's time namespace adds.
     """
+    boot = boot_id()
     try:
-        boot_id = _BOOT_ID.read_text("ascii").strip()
-        return f"{boot_id} {_TIME_NAMESPACE.readlink()}"
+        return f"{boot} {_TIME_NAMESPACE.readlink()}" if boot else ""
+    except OSError:
+        return ""
+
+
+def boot_id() -> str:
+    """Tells one start of this host from another; empty: not known."""
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
     except OSError:
         return ""
