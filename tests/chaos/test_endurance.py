@@ -53,6 +53,7 @@ def endurance_fleet() -> FleetOfProcesses:
     return FleetOfProcesses()
 
 
+@pytest.mark.long
 def test_a_run_of_minutes_goes_through_the_whole_pipeline(
     endurance_fleet: FleetOfProcesses, tmp_path: Path
 ) -> None:

@@ -36,6 +36,8 @@ targets: {{directory: "{uri}"}}
 bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
 {tls}
 run: {{duration: {duration}, interval: 500ms}}
+# these tests share the machine with others
+validity: {{stall: 5s, saturated_intervals: 100%}}
 streams:
   - name: readers
     target: directory

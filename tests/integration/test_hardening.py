@@ -50,6 +50,7 @@ def directory(peer: Peer, request: Request) -> bool:
     return answer(peer, request)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not _refuses_executable_memory(), reason="the kernel has no PR_SET_MDWE"
 )
