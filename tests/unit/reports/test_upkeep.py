@@ -72,9 +72,9 @@ def test_a_run_without_plan_and_failure_is_listed(store: Store) -> None:
 
 
 def test_a_list_is_newest_first_and_as_long_as_wanted(store: Store) -> None:
-    for number in (2, 0, 1):
-        store.create_run(a_run(number))
-    store.set_run_state("run-0", "running")
+    store.create_run(a_run(2))
+    store.create_run(a_run(0, state="running"))
+    store.create_run(a_run(1))
     assert [run.run_id for run in brief_runs(store, 2)] == ["run-2", "run-1"]
     assert [run.run_id for run in brief_runs(store)] == ["run-2", "run-1", "run-0"]
     live = brief_runs(store, states=["running", "queued"])
