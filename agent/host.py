@@ -25,10 +25,10 @@ import psutil
 
 from ldapslam.agent.spool import Spool
 from ldapslam.proto.agent_pb2 import HostLoad
+from ldapslam.proto.clock_id import boot_id
 from ldapslam.proto.common_pb2 import HostInterval
 
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MACHINE_ID = Path("/etc/machine-id")
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 
@@ -44,7 +44,7 @@ def host_facts() -> dict[str, Any]:
     major, minor = divmod(api["vendor_version"], 10000)
     return {
         "host_name": socket.gethostname(),
-        "boot_id": _text(_BOOT_ID),
+        "boot_id": boot_id() or None,
         "cpu_model": _cpu_model(),
         "cores": psutil.cpu_count(logical=True),
         "cores_usable": usable_cores(),
@@ -66,7 +66,7 @@ def host_id() -> str:
     with images and missing in many. It changes when the host boots. Hashed, because
     systemd asks that machine ids not be shown.
     """
-    own = _text(_BOOT_ID) or _text(_MACHINE_ID) or socket.gethostname()
+    own = boot_id() or _text(_MACHINE_ID) or socket.gethostname()
     return hashlib.sha256(f"ldapslam {own}".encode()).hexdigest()[:16]
 
 

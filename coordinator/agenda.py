@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.maintenance import Window, window_of
+from ldapslam.coordinator.names import MAX_NAME, is_usable
 from ldapslam.coordinator.recurrence import next_time
 from ldapslam.coordinator.schedule import Plan, State, plan_of
 from ldapslam.coordinator.submission import load_submission
@@ -31,8 +32,6 @@ from ldapslam.reports.results.records import utc_text
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-_MAX_NAME = 64
 
 
 @dataclass(slots=True)
@@ -254,18 +253,18 @@ def run_request(job: operator_pb2.SubmitJobRequest) -> operator_pb2.SubmitJobReq
 
 def check_name(name: str) -> None:
     """ConfigError when it cannot be a name."""
-    if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
+    if not is_usable(name):
         raise ConfigError(
-            f"name {name[:_MAX_NAME]!r} cannot be used",
-            hint=f"give 1 to {_MAX_NAME} printable characters",
+            f"name {name[:MAX_NAME]!r} cannot be used",
+            hint=f"give 1 to {MAX_NAME} printable characters",
         )
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    candidate, number = name[:_MAX_NAME], 1
+    candidate, number = name[:MAX_NAME], 1
     while candidate in taken:
         number += 1
-        candidate = f"{name[: _MAX_NAME - 8]}-{number}"
+        candidate = f"{name[: MAX_NAME - 8]}-{number}"
     return candidate
 
 

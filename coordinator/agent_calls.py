@@ -17,8 +17,15 @@ from ldapslam.coordinator.facts import agent_facts
 from ldapslam.coordinator.fleet import AgentState
 from ldapslam.coordinator.ingest import interval_record
 from ldapslam.coordinator.link import AgentIdentity, AgentLink
+from ldapslam.coordinator.names import MAX_NAME, is_usable
 from ldapslam.coordinator.submission import check_version
-from ldapslam.jobs.errors import FleetError, LdapSlamError, RunNotFound, StoreError
+from ldapslam.jobs.errors import (
+    FleetError,
+    LdapSlamError,
+    RunNotFound,
+    StoreBusy,
+    StoreError,
+)
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.clock_id import clock_id
 from ldapslam.proto.messages import ProtocolError, decode_facts, error_of
@@ -27,7 +34,6 @@ from ldapslam.reports.results.records import RunRecord
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_NS = 1_000_000_000
-_MAX_NAME = 64
 #: Characters of why a report was refused.
 _MAX_REASON = 500
 _MAX_RUNS = 64
@@ -42,10 +48,10 @@ class AgentCalls(Core):
         """Take an agent in, or back after a broken connection."""
         name = request.name
         check_version(name, request.protocol_version, request.build)
-        if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
+        if not is_usable(name):
             raise FleetError(
-                f"agent name {name[:_MAX_NAME]!r} cannot be used",
-                hint=f"give 1 to {_MAX_NAME} printable characters with --name",
+                f"agent name {name[:MAX_NAME]!r} cannot be used",
+                hint=f"give 1 to {MAX_NAME} printable characters with --name",
             )
         identity = AgentIdentity(
             name=name,
@@ -171,6 +177,8 @@ class AgentCalls(Core):
             is_new = await self._journal.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
+        except StoreBusy:
+            raise  # for a while: the agent keeps the report, and sends it again
         except StoreError as error:
             part = self._live_part(report)
             if part is not None:
@@ -248,7 +256,7 @@ class AgentCalls(Core):
     ) -> agent_pb2.ReportReply:
         # it names what the report has, of any length
         reason = str(error)[:_MAX_REASON]
-        run_id = report.run_id[:_MAX_NAME]
+        run_id = report.run_id[:MAX_NAME]
         _log.warning("a report of run %r was refused: %s", run_id, reason)
         run = self._live_part(report)
         if run is not None:

@@ -374,7 +374,11 @@ class ActiveRun:
 
     async def _order_start(self, orders: Mapping[str, int]) -> None:
         """Once it is stored: the next coordinator must know that there may be load."""
-        await self._journal.flush()
+        try:
+            await self._journal.flush()
+        except StoreError as error:
+            self.feed(machine.StoreFailed(error))
+            return
         for agent, t0_mono_ns in orders.items():
             start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
             self._send(agent, agent_pb2.Command(start=start))

@@ -19,7 +19,7 @@ from ldapslam.coordinator.adoption import Close, Resume, adoption_of
 from ldapslam.coordinator.agent_calls import AgentCalls
 from ldapslam.coordinator.operator_calls import OperatorCalls
 from ldapslam.coordinator.submission import reload_submission
-from ldapslam.jobs.errors import LdapSlamError, RunAborted
+from ldapslam.jobs.errors import LdapSlamError, RunAborted, StoreFull
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.clock_id import boot_id
 from ldapslam.reports.results import submissions
@@ -50,6 +50,7 @@ class Coordinator(AgentCalls, OperatorCalls):
                 await self._adopt(run)
             except Exception as error:
                 _log.exception("run %s cannot be taken up", run.record.run_id)
+                self._forget(run.record.run_id)
                 failure = RunAborted(f"it could not be taken up again: {error}")
                 await self._close_record(run.record, "coordinator_restarted", failure)
         await self._judge_what_was_left()
@@ -88,6 +89,12 @@ class Coordinator(AgentCalls, OperatorCalls):
             )
         )
         active.resume(plan, self._own_t0_ns(plan, record.t0_utc), events, run.agents)
+
+    def _forget(self, run_id: str) -> None:
+        """What there is of a run that was half taken up."""
+        self._runs.pop(run_id, None)
+        self._feed_fleet(fleet_machine.RunWithdrawn(run_id))
+        self._feed_fleet(fleet_machine.RunEnded(run_id))
 
     def _own_t0_ns(self, plan: Resume, t0_utc: str | None) -> int:
         """T0 in our clock: the same as then, if this host was not started meanwhile."""
@@ -133,7 +140,8 @@ class Coordinator(AgentCalls, OperatorCalls):
         await asyncio.gather(*tasks, return_exceptions=True)
         for link in self._links.values():
             link.close()
-        await self._journal.flush()
+        with contextlib.suppress(StoreFull):  # the journal tries until it is closed
+            await self._journal.flush()
 
     async def _tick(self) -> None:
         before_s = clocks_s = time.monotonic()

@@ -138,8 +138,13 @@ class Journal:
                 self._has_room = True
 
     async def flush(self) -> None:
-        """Return when everything posted so far is committed."""
-        await self.call(lambda: None)
+        """Return when everything posted so far is committed; StoreFull when some of it
+        waits for room."""
+        await self.call(self._check_room)
+
+    def _check_room(self) -> None:
+        if self._kept:
+            raise StoreFull(self.store.url, f"{len(self._kept)} writes wait for room")
 
     async def export(self, run_id: str) -> AsyncGenerator[bytes, None]:
         """The run's archive in chunks, of what is committed now."""

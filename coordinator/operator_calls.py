@@ -15,7 +15,7 @@ from ldapslam.coordinator.core import Core
 from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.run import RunState
 from ldapslam.coordinator.submission import Submission, load_submission
-from ldapslam.jobs.errors import LdapSlamError, NotEnoughAgents
+from ldapslam.jobs.errors import LdapSlamError, NotEnoughAgents, StoreFull
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import facts_json
 from ldapslam.reports.results.listing import brief_runs
@@ -76,7 +76,8 @@ class OperatorCalls(Core):
             run.tell_of_wait(_what_for(request))
         else:
             self._queue(run, may_wait=not must_fit)
-        await self._journal.flush()
+        with contextlib.suppress(StoreFull):  # the run is there, and accepted
+            await self._journal.flush()
 
     def _check_agents(self, submission: Submission) -> None:
         refusal = self._fleet.refusal(submission.run_id, submission.selection)

@@ -10,12 +10,13 @@ Everything lives in one temporary folder that the keeper process owns, with the 
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,7 @@ from ldapslam.lab.slapd import Server, SlapdSettings
 _READY_TIMEOUT_S = 30.0
 _LOAD_TIMEOUT_S = 600.0
 _PROBE_INTERVAL_S = 0.01
+_CLOSE_TIMEOUT_S = 5.0
 
 # cn=monitor's names where they differ from the RFC's.
 _OPERATION_NAMES = {"modrdn": "modify_dn"}
@@ -174,11 +176,11 @@ class Lab:
     # -- asking -----------------------------------------------------------------------
 
     def monitor_counts(self, server: Server) -> dict[str, int]:
-        """Operations completed since the server started, by name, from cn=monitor.
+        """Operations begun since the server started, by name, from cn=monitor.
 
-        The lab's own operations are not in the figures (its unbinds, which have no
-        response, may be for a moment). A replica's are in those of its supplier: a
-        bind and a search each time it connected.
+        Begun ones, as slapd counts an operation as completed a moment after its client
+        has the response. The lab's own operations are not in the figures. A replica's
+        are in those of its supplier: a bind and a search each time it connected.
         """
         with self._bound(server) as connection:
             entries = self._search(
@@ -186,17 +188,14 @@ class Lab:
                 server,
                 "cn=Operations,cn=Monitor",
                 ldap.SCOPE_ONELEVEL,
-                ["cn", "monitorOpCompleted"],
+                ["cn", "monitorOpInitiated"],
             )
-            # Read while this search was not yet completed, after the bind was.
             own = self._own_operations[server.name].copy()
-            own["search"] -= 1
         counts = {}
         for attributes in entries.values():
             name = attributes["cn"][0].decode().lower()
             name = _OPERATION_NAMES.get(name, name)
-            completed = int(attributes["monitorOpCompleted"][0])
-            counts[name] = completed - own[name]
+            counts[name] = int(attributes["monitorOpInitiated"][0]) - own[name]
         return counts
 
     def search(
@@ -326,7 +325,8 @@ class Lab:
 
     @contextmanager
     def _bound(self, server: Server) -> Iterator[Any]:
-        """A connection bound as the rootdn; its operations are tallied."""
+        """A connection bound as the rootdn; its operations are tallied, and counted by
+        the server when this returns."""
         connection = ldap.initialize(server.uri)
         connection.set_option(ldap.OPT_NETWORK_TIMEOUT, 5)
         connection.set_option(ldap.OPT_TIMEOUT, 30)
@@ -334,12 +334,17 @@ class Lab:
         own = self._own_operations[server.name]
         try:
             connection.simple_bind_s(people.ADMIN_DN, self._password)
-            own["bind"] += 1
+        except ldap.LDAPError:
+            connection.unbind_s()
+            raise
+        own["bind"] += 1
+        try:
             yield connection
         finally:
-            connection.unbind_s()
-            if own["bind"]:
-                own["unbind"] += 1
+            own["unbind"] += 1
+            with _open_socket(connection) as stream:
+                connection.unbind_s()
+                _read_to_end(stream)
 
     def _search(
         self,
@@ -352,6 +357,20 @@ class Lab:
         found = connection.search_s(base_dn, scope, "(objectClass=*)", attributes)
         self._own_operations[server.name]["search"] += 1
         return dict(found)
+
+
+def _open_socket(connection: Any) -> socket.socket:
+    """The connection's socket, which outlives the connection."""
+    stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
+    stream.settimeout(_CLOSE_TIMEOUT_S)
+    return stream
+
+
+def _read_to_end(stream: socket.socket) -> None:
+    """Wait until the server has closed it, as it does after an unbind."""
+    with suppress(OSError):
+        while stream.recv(4096):
+            pass
 
 
 def _last_lines(log: Path, lines: int = 5) -> str:

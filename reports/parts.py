@@ -144,7 +144,8 @@ def _chunks(indexes: Sequence[int], plan: Plan, wanted: int) -> list[Sequence[in
 
 def _start(order: _Order) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "ldapslam.reports.parts"],
+        # -P: the current folder is not a place to import from
+        [sys.executable, "-P", "-m", "ldapslam.reports.parts"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

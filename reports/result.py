@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.jobs.result_codes import code_name
+from ldapslam.reports.totals import COUNTERS
 
 if TYPE_CHECKING:
     from ldapslam.reports.clocks import Clock
@@ -27,21 +28,8 @@ if TYPE_CHECKING:
 SCHEMA = "ldapslam.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result_schema.json")
 
-TOTALS = (
-    "scheduled",
-    "sent",
-    "completed",
-    "succeeded",
-    "expected",
-    "failed",
-    "dropped",
-    "timed_out",
-    "unresolved",
-    "abandoned",
-    "substituted",
-    "captures_missing",
-    "requests",
-)
+#: What became of requests; the others count what came with them.
+TOTALS = tuple(name for name in COUNTERS if name not in ("entries", "references"))
 
 
 def result_of(summary: Summary) -> dict[str, Any]:

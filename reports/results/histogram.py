@@ -202,11 +202,6 @@ class Histogram:
         if header_of(packed)[0]:
             block_of([packed])
 
-    @staticmethod
-    def overflow_of(packed: bytes) -> int:
-        """The overflow of a packed histogram, from its header alone."""
-        return header_of(packed)[2]
-
     def add(self, other: Histogram) -> None:
         self._settle()
         self._counts += other.counts

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.packed import header_of
 from ldapslam.reports.results.records import (
     SET_UP_TIMES,
     IntervalRecord,
@@ -120,7 +121,7 @@ def _add_operation(
         sums.of_agents[record.agent, "completed in measure"] += operation.completed
     for one, packed in operation.histograms.items():
         if not operation.measured:
-            sums.overflow[key] += Histogram.overflow_of(packed)
+            sums.overflow[key] += header_of(packed)[2]
             continue
         sums.histograms[key, one].add_packed(packed)
         if one == ("response_time", wanted.get(key, "succeeded")):

@@ -15,14 +15,16 @@ import pytest
 from ldapslam.coordinator import conduct
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import NotEnoughAgents, StoreBusy
+from ldapslam.jobs.errors import NotEnoughAgents, StoreBusy, StoreFull
 from ldapslam.proto import agent_pb2
+from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2 import RunStatus, SubmitJobRequest
 from ldapslam.reports.results.store import Store
 from support.fleet import job_text
 
 S = 1_000_000_000
+_TIMEOUT_S = 30  # for what never comes
 BUSY = StoreBusy("results.sqlite", 10)
 REFUSED = agent_pb2.ReportReply.STATUS_REFUSED
 COMMITTED = agent_pb2.ReportReply.STATUS_COMMITTED
@@ -108,7 +110,7 @@ async def world_in(path: Path) -> AsyncIterator[World]:
 
 def in_a_world(path: Path, test: Callable[[World], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with world_in(path) as world:
+        async with asyncio.timeout(_TIMEOUT_S), world_in(path) as world:
             await test(world)
 
     asyncio.run(run())
@@ -254,6 +256,79 @@ def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
         assert "stayed locked" in status.state_detail
         (agent,) = world.coordinator.agents().agents
         assert agent.state == "idle"
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_report_that_finds_the_store_busy_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        world.beat(0)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        snapshot = Snapshot(end_ns=S, phase="measure")
+        report = agent_pb2.IntervalReport(
+            run_id=run_id, agent="a", epoch=3, sequence=1, snapshot=snapshot
+        )
+        with monkeypatch.context() as patch:
+            for function in ("add_intervals", "add_interval"):
+                fail(patch, function, times=1)
+            with pytest.raises(StoreBusy):
+                await world.coordinator.take_interval(report)
+        assert (await world.coordinator.run(run_id)).state == "running"
+        reply = await world.coordinator.take_interval(report)
+        assert reply.status == COMMITTED
+
+    in_a_world(tmp_path, test)
+
+
+def test_no_agent_is_told_to_start_before_that_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        world.beat(0)
+        run_id = await world.submit()
+
+        async def no_room() -> None:
+            raise StoreFull("results.sqlite", "3 writes wait for room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(world.journal, "flush", no_room)
+            with pytest.raises(StoreFull):  # not acknowledged: the agent says it again
+                await world.report(run_id, ready=agent_pb2.AgentReady())
+            commands = await world.commands(2)
+        assert [one.WhichOneof("kind") for one in commands] == ["prepare", "stop"]
+        await world.report(run_id, finished=agent_pb2.AgentFinished())
+        status = await world.end_of(run_id)
+        assert status.state == "failed"
+        assert "wait for room" in status.state_detail
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_run_that_is_half_taken_up_holds_no_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(world: World) -> None:
+        world.beat(0)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+
+        def resume(*args: object) -> None:
+            raise RuntimeError("for the test")
+
+        monkeypatch.setattr(conduct.ActiveRun, "resume", resume)
+        async with world_in(tmp_path) as next_world:
+            await next_world.coordinator.start()
+            assert next_world.store.run(run_id).state == "failed"
+            await next_world.report(run_id, finished=agent_pb2.AgentFinished())
+            # agent and target are free for the next one
+            next_id = await next_world.submit()
+            (command,) = await next_world.commands(1)
+            assert command.prepare.run_id == next_id
 
     in_a_world(tmp_path, test)
 
