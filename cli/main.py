@@ -45,6 +45,7 @@ _COMMANDS = {
     "compare": "one_line",
     "mix": "one_line",
     "replay": "replay",
+    "data": "data",
     "selfcheck": "selfcheck",
     "coordinator": "serve",
     "agent": "serve",
