@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a monitor is, and how those that ask a directory come to it.
+
+A monitor belongs to one thread of the observer, which calls `open` once, `sample` at
+every tick of `every_ns`, and `close`. None of them is called while another is under
+way. What cannot be read is NaN; a sample that has nothing at all is an error, and the
+next tick tries again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import ldap
+
+from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
+from ldapslam.jobs.bind import Bind
+from ldapslam.jobs.errors import TargetUnreachable
+
+#: Name of the metric that says since when a server or process has been running: a
+#: change of it is a restart.
+STARTED = "started"
+MISSING = math.nan
+
+
+class Metric(NamedTuple):
+    """A figure of a monitor."""
+
+    name: str
+    #: '1', 'bytes', 's', …; of a counter, what it counts.
+    unit: str
+    #: A counter only rises while what it belongs to keeps running.
+    kind: Literal["gauge", "counter"]
+
+
+class Monitor(Protocol):
+    """One source of figures; `name` is unique in the run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def every_ns(self) -> int:
+        """Time between samples; 0: the run's interval."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Fixed once `open` has returned."""
+
+    def open(self) -> Mapping[str, Any]:
+        """Facts for the manifest; LdapSlamError."""
+
+    def sample(self) -> Sequence[float]:
+        """A value for each metric, NaN where missing; LdapSlamError when all are."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAccess:
+    """How to come to one server: TLS, addresses and the job's own bind."""
+
+    access: LdapAccess
+    #: Hears the kind of every request, for the books.
+    note_request: Callable[[str], None]
+
+    def bound_as(self, bind: Bind | None) -> TargetAccess:
+        """The same with the password of `bind` resolved; ConfigError. None: itself."""
+        if bind is None:
+            return self
+        sasl, secret = bind.sasl, bind.secret
+        access = dataclasses.replace(
+            self.access,
+            bind_dn=bind.dn,
+            bind_password=secret.resolve() if secret else None,
+            mechanism=sasl.mechanism if sasl else None,
+            authcid=sasl.authcid if sasl else None,
+            authzid=sasl.authzid if sasl else None,
+        )
+        return dataclasses.replace(self, access=access)
+
+
+class Directory:
+    """A connection to a server that is made anew when it was lost."""
+
+    def __init__(self, uri: str, target: TargetAccess) -> None:
+        self.uri = uri
+        self._target = target
+        self._connection: Any = None
+
+    def read(
+        self,
+        base_dn: str,
+        scope: int = ldap.SCOPE_BASE,
+        attributes: Sequence[str] = ("*", "+"),
+        filter_text: str = "(objectClass=*)",
+    ) -> list[tuple[str, dict[str, list[bytes]]]]:
+        """The entries found, attribute names in lower case; none where the base is not
+        there or may not be seen. TargetError when there is no answer."""
+        if self._connection is None:
+            self._connection = connect(
+                self.uri, self._target.access, note_request=self._target.note_request
+            )
+        self._target.note_request("search")
+        try:
+            found = self._connection.search_ext_s(
+                base_dn,
+                scope,
+                filter_text,
+                list(attributes),
+                timeout=self._target.access.connect_timeout_ns / 1e9,
+            )
+        except (ldap.NO_SUCH_OBJECT, ldap.INSUFFICIENT_ACCESS):
+            return []
+        except ldap.LDAPError as error:
+            self.close()
+            raise TargetUnreachable(self.uri, error_text(error)) from error
+        return [
+            (dn, {name.lower(): values for name, values in entry.items()})
+            for dn, entry in found
+            if dn is not None
+        ]
+
+    def close(self) -> None:
+        """Unbind, if it is connected."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.unbind_s()
+        except ldap.LDAPError:
+            return
+        self._target.note_request("unbind")
+
+
+def number(values: Sequence[bytes] | None) -> float:
+    """The first value, if it is a number; else NaN."""
+    try:
+        found = float(values[0]) if values else MISSING
+    except ValueError:
+        return MISSING
+    return found if math.isfinite(found) else MISSING
