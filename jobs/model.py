@@ -30,6 +30,7 @@ from ldapslam.jobs.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
 from ldapslam.jobs.bind import Bind, Sasl, Secret
 from ldapslam.jobs.connection import Connection, Tls
 from ldapslam.jobs.fault import Fault, expected
+from ldapslam.jobs.monitors import Monitor, ReplicationCheck, Verify
 from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.sections import (
     Count,
@@ -337,6 +338,15 @@ class Job(Section):
         description="the kinds of load, which run side by side",
         examples=["[{name: readers, …}]"],
     )
+    monitors: list[Monitor] = Field(
+        default_factory=list,
+        description="what is read of servers and hosts all through the run, one "
+        "mapping each",
+        examples=["[{directory: replica}, {host: replica, processes: [slapd]}]"],
+    )
+    verify: Verify | None = Field(
+        default=None, description="what must be right on the servers after the load"
+    )
     thresholds: list[
         Annotated[Text, AfterValidator(_checked_threshold), Kind("threshold")]
     ] = Field(
@@ -405,13 +415,16 @@ __all__ = [
     "Connection",
     "Job",
     "Load",
+    "Monitor",
     "Open",
     "Operation",
     "PythonStream",
+    "ReplicationCheck",
     "Run",
     "Sasl",
     "Secret",
     "Stream",
     "Tls",
     "Validity",
+    "Verify",
 ]

@@ -38,6 +38,7 @@ def check_references(tree: Tree) -> Iterator[Finding]:
     data = tree.data
     yield from check_choices(Job, data, ())
     yield from _streams(tree)
+    yield from _monitored_roles(mapping(data))
     yield from _idle_agents(mapping(data))
     yield from _start_tls(data)
     yield from _time_line(mapping(data))
@@ -93,13 +94,24 @@ def _streams(tree: Tree) -> Iterator[Finding]:
                     (*path, "name"), Fault(reason, "give each stream its own")
                 )
             names.setdefault(name, index)
-        if isinstance(role, str) and targets and role not in targets:
-            hint = did_you_mean(role, targets, "roles")
-            fault = Fault(f"unknown target role {got(role)}", hint)
-            yield Finding((*path, "target"), fault)
+        yield from _role(role, targets, (*path, "target"))
         yield from check_stream(stream, path)
         if path not in tree.unknown:
             yield from _what_is_sent(stream, path)
+
+
+def _role(role: Any, targets: dict[str, Any], path: Path) -> Iterator[Finding]:
+    if isinstance(role, str) and targets and role not in targets:
+        hint = did_you_mean(role, targets, "roles")
+        yield Finding(path, Fault(f"unknown target role {got(role)}", hint))
+
+
+def _monitored_roles(job: dict[str, Any]) -> Iterator[Finding]:
+    for index, monitor in enumerate(items(job.get("monitors"))):
+        for key in ("directory", "host", "target"):
+            role = mapping(monitor).get(key)
+            targets = mapping(job.get("targets"))
+            yield from _role(role, targets, ("monitors", index, key))
 
 
 def _what_is_sent(stream: dict[str, Any], path: Path) -> Iterator[Finding]:
