@@ -13,28 +13,26 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import ldap
 
 from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
 from ldapslam.jobs.bind import Bind
 from ldapslam.jobs.errors import TargetUnreachable
+from ldapslam.reports.results.monitor_records import STARTED, Metric
 
-#: Name of the metric that says since when a server or process has been running: a
-#: change of it is a restart.
-STARTED = "started"
+__all__ = [
+    "MISSING",
+    "STARTED",
+    "Directory",
+    "Metric",
+    "Monitor",
+    "TargetAccess",
+    "number",
+]
+
 MISSING = math.nan
-
-
-class Metric(NamedTuple):
-    """A figure of a monitor."""
-
-    name: str
-    #: '1', 'bytes', 's', …; of a counter, what it counts.
-    unit: str
-    #: A counter only rises while what it belongs to keeps running.
-    kind: Literal["gauge", "counter"]
 
 
 class Monitor(Protocol):

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from ldapslam.reports.results.records import METRICS, OUTCOMES, SET_UP_TIMES
 
 #: Revision of the newest migration.
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 
 metadata = MetaData()
 
@@ -92,6 +92,40 @@ run_clock = Table(
     Column("at_ns", BigInteger, primary_key=True, autoincrement=False),
     Column("offset_ns", BigInteger, nullable=False),
     Column("bound_ns", BigInteger, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+
+def _monitor_key() -> list[Column[str]]:
+    columns: list[Column[str]] = [
+        Column("run_id", String(64), primary_key=True),
+        Column("agent", String(255), primary_key=True),
+        Column("monitor", Text, primary_key=True),
+    ]
+    return columns
+
+
+monitor_description = Table(
+    "monitor_description",
+    metadata,
+    *_monitor_key(),
+    # [[name, unit, kind]], in the order of the values
+    Column("metrics", JSON, nullable=False),
+    Column("facts", JSON, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+#: A reading of a monitor.
+monitor_sample = Table(
+    "monitor_sample",
+    metadata,
+    *_monitor_key(),
+    # since T0
+    Column("at_ns", BigInteger, primary_key=True, autoincrement=False),
+    Column("took_ns", BigInteger, nullable=False),
+    # doubles, little-endian; NaN is missing, empty when there is nothing
+    Column("packed_values", LargeBinary, nullable=False),
+    Column("failure", Text),
     ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
 )
 
@@ -287,6 +321,8 @@ TABLES = (
     run_agent,
     run_event,
     run_clock,
+    monitor_description,
+    monitor_sample,
     interval,
     operation_interval,
     stream_interval,

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from ldapslam.jobs.errors import ConfigError, StoreError
 from ldapslam.reports.results import schema
 from ldapslam.reports.results.listing import brief_runs
+from ldapslam.reports.results.monitor_rows import remove_monitor_samples
 from ldapslam.reports.results.records import FINAL_STATES, RunRecord
 from ldapslam.reports.results.store import Store
 
@@ -232,6 +233,7 @@ def remove_run(store: Store, run_id: str) -> None:
         if found not in FINAL_STATES:
             raise StoreError(f"run {run_id!r} is {found}: it has not ended")
         connection.execute(run.update().where(is_run), marks)
+    remove_monitor_samples(store, run_id, _PAUSE_S)
     first = sa.select(sa.func.min(interval.c.interval_index)).where(
         interval.c.run_id == run_id
     )
