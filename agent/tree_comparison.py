@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two trees of entries compared: how many are missing, extra or different, and which.
+
+    result = compare(expected, found)         Tree: a server's, a file's
+    result.is_equal, result.missing, result.named
+
+The expected tree is read first and leaves 16 bytes an entry in memory (a hash of its
+DN, one of its content); the other one is read against that table. Only the entries
+that differ, as many of them as are to be named, are read again to say in what. With
+`sample`, the DNs of all entries are compared, and the content of so many, drawn by a
+hash of their DNs: the same ones for the same seed, whatever the order of entries.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+
+from ldapslam.agent.content import (
+    EVERYTHING,
+    AttributeDifference,
+    Attributes,
+    Fingerprint,
+    Rules,
+    content_digest,
+    differing_attributes,
+    normalised,
+    normalised_dn,
+)
+
+#: Entries that a result names.
+NAMED: Final = 20
+
+_HASH_BYTES = 8
+_SALT_BYTES = 16
+_BATCH = 2_048
+
+#: DN as it was read, normalised DN, digest of the content.
+_Digested = tuple[str, bytes, bytes]
+Kind = Literal["missing", "extra", "different"]
+Progress = Callable[[str, int], None]
+
+
+class Tree(Protocol):
+    """Entries that can be read more than once."""
+
+    @property
+    def name(self) -> str:
+        """What people call it: a URI, a file."""
+
+    def entries(self) -> Iterator[tuple[str, Attributes]]:
+        """DN and attributes of each."""
+
+    def names(self) -> Iterator[str]:
+        """The DN of each."""
+
+    def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
+        """Those with these DNs that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDifference:
+    """One entry that is not alike in both trees."""
+
+    kind: Kind
+    dn: str
+    #: In what a different entry differs; empty when it no longer does.
+    attributes: tuple[AttributeDifference, ...] = ()
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What was found."""
+
+    expected: Fingerprint
+    found: Fingerprint
+    #: Entries of the expected tree that the other one lacks.
+    missing: int = 0
+    #: Entries of the other tree that are not expected.
+    extra: int = 0
+    #: Entries of both trees whose attributes differ.
+    different: int = 0
+    #: Entries whose attributes were compared.
+    compared: int = 0
+    #: Only a sample's contents were compared: the fingerprints have counts alone.
+    is_sample: bool = False
+    #: At most as many of each kind as were asked for.
+    named: list[EntryDifference] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        return not (self.missing or self.extra or self.different)
+
+
+def compare(
+    expected: Tree,
+    found: Tree,
+    rules: Rules = EVERYTHING,
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+    named: int = NAMED,
+    progress: Progress = lambda name, entries: None,
+) -> Comparison:
+    """Read both and compare. `progress` hears the name of the tree being read and how
+    many entries it has had, some thousand at a time."""
+    result = Comparison(Fingerprint(), Fingerprint(), is_sample=sample is not None)
+    comparer = _Comparer(expected, found, rules, result, named, progress)
+    if sample is None:
+        comparer.compare_all()
+    else:
+        comparer.compare_sample(sample, seed)
+    return result
+
+
+class _Comparer:
+    def __init__(
+        self,
+        expected: Tree,
+        found: Tree,
+        rules: Rules,
+        result: Comparison,
+        named: int,
+        progress: Progress,
+    ) -> None:
+        self._expected = expected
+        self._found = found
+        self._rules = rules
+        self._result = result
+        self._named = named
+        self._progress = progress
+        #: DNs of different entries, to be explained.
+        self._different: list[str] = []
+
+    def compare_all(self) -> None:
+        table = _Table(self._digested(self._expected, self._result.expected))
+        for batch in _batches(self._digested(self._found, self._result.found)):
+            for dn, is_known, is_same in table.look_up(batch):
+                if not is_known:
+                    self._note("extra", dn)
+                elif not is_same:
+                    self._note("different", dn)
+        self._result.compared = table.seen_count
+        self._name_missing(table)
+        self._explain(self._different)
+
+    def compare_sample(self, sample: int, seed: int) -> None:
+        drawn = _Sample(sample, seed)
+        names = self._named_only(self._expected, self._result.expected)
+        table = _Table(drawn.watch(names))
+        for batch in _batches(self._named_only(self._found, self._result.found)):
+            for dn, is_known, _ in table.look_up(batch):
+                if not is_known:
+                    self._note("extra", dn)
+        self._name_missing(table)
+        for dn, expected, found in self._pairs(drawn.dns()):
+            self._result.compared += 1
+            differences = differing_attributes(expected, found, self._rules)
+            if differences:
+                self._note("different", dn, tuple(differences))
+
+    def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[_Digested]:
+        for dn, attributes in tree.entries():
+            key = normalised_dn(dn)
+            digest = content_digest(key, normalised(attributes, self._rules))
+            total.add(digest)
+            self._tell(tree, total)
+            yield dn, key, digest
+
+    def _named_only(self, tree: Tree, total: Fingerprint) -> Iterator[_Digested]:
+        for dn in tree.names():
+            total.count += 1
+            self._tell(tree, total)
+            yield dn, normalised_dn(dn), bytes(_HASH_BYTES)
+
+    def _tell(self, tree: Tree, total: Fingerprint) -> None:
+        if total.count % _BATCH == 0:
+            self._progress(tree.name, total.count)
+
+    def _note(
+        self, kind: Kind, dn: str, attributes: tuple[AttributeDifference, ...] = ()
+    ) -> None:
+        count = getattr(self._result, kind) + 1
+        setattr(self._result, kind, count)
+        if count > self._named:
+            return
+        if kind == "different" and not attributes:
+            self._different.append(dn)
+        else:
+            self._result.named.append(EntryDifference(kind, dn, attributes))
+
+    def _name_missing(self, table: _Table) -> None:
+        """The table has no names: those of the expected tree are read again."""
+        missing = table.missing()
+        self._result.missing = len(missing)
+        left = min(self._named, len(missing))
+        if not left:
+            return
+        wanted = set(missing.tolist())
+        for dn in self._expected.names():
+            if _hash_of(normalised_dn(dn)) in wanted:
+                self._result.named.append(EntryDifference("missing", dn))
+                left -= 1
+                if not left:
+                    return
+
+    def _explain(self, dns: list[str]) -> None:
+        explained = set()
+        for dn, expected, found in self._pairs(dns):
+            explained.add(dn)
+            attributes = differing_attributes(expected, found, self._rules)
+            self._result.named.append(
+                EntryDifference("different", dn, tuple(attributes))
+            )
+        self._result.named += [
+            EntryDifference("different", dn) for dn in dns if dn not in explained
+        ]
+
+    def _pairs(self, dns: list[str]) -> Iterator[tuple[str, Attributes, Attributes]]:
+        """Entries that both trees have, in the order of `dns`."""
+        if not dns:
+            return
+        left, right = (
+            {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
+            for tree in (self._expected, self._found)
+        )
+        for dn in dns:
+            key = normalised_dn(dn)
+            if key in left and key in right:
+                yield dn, left[key], right[key]
+
+
+class _Table:
+    """Hashes of DNs and contents, sorted by the former."""
+
+    def __init__(self, entries: Iterable[_Digested]) -> None:
+        keys, contents = array("Q"), array("Q")
+        for _, key, digest in entries:
+            keys.append(_hash_of(key))
+            contents.append(_head(digest))
+        order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
+        self._keys = np.frombuffer(keys, np.uint64)[order]
+        self._contents = np.frombuffer(contents, np.uint64)[order]
+        self._is_seen = np.zeros(len(keys), np.bool_)
+
+    def look_up(self, batch: list[_Digested]) -> Iterator[tuple[str, bool, bool]]:
+        """Of each entry: DN, whether that is known, whether the content is the same."""
+        if not len(self._keys):
+            yield from ((dn, False, False) for dn, _, _ in batch)
+            return
+        keys = np.array([_hash_of(key) for _, key, _ in batch], np.uint64)
+        contents = np.array([_head(digest) for _, _, digest in batch], np.uint64)
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        is_known = self._keys[places] == keys
+        is_same = self._contents[places] == contents
+        self._is_seen[places[is_known]] = True
+        for (dn, _, _), known, same in zip(
+            batch, is_known.tolist(), is_same.tolist(), strict=True
+        ):
+            yield dn, known, same
+
+    @property
+    def seen_count(self) -> int:
+        return int(self._is_seen.sum())
+
+    def missing(self) -> Any:
+        """Hashes of the DNs that were not looked up, as an array."""
+        return self._keys[~self._is_seen]
+
+
+class _Sample:
+    """The entries of smallest hashes among those that pass by."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self._size = size
+        self._salt = seed.to_bytes(_SALT_BYTES, "big")
+        #: The largest hash first: it is the next to go.
+        self._heap: list[tuple[int, str]] = []
+
+    def watch(self, entries: Iterable[_Digested]) -> Iterator[_Digested]:
+        for entry in entries:
+            dn, key, _ = entry
+            drawn = (-_hash_of(key, self._salt), dn)
+            if len(self._heap) < self._size:
+                heapq.heappush(self._heap, drawn)
+            else:
+                heapq.heappushpop(self._heap, drawn)
+            yield entry
+
+    def dns(self) -> list[str]:
+        return sorted(dn for _, dn in self._heap)
+
+
+def _batches(entries: Iterator[_Digested]) -> Iterator[list[_Digested]]:
+    while batch := list(itertools.islice(entries, _BATCH)):
+        yield batch
+
+
+def _hash_of(key: bytes, salt: bytes = b"") -> int:
+    return _head(blake2b(key, digest_size=_HASH_BYTES, salt=salt).digest())
+
+
+def _head(digest: bytes) -> int:
+    return int.from_bytes(digest[:_HASH_BYTES], "big")
