@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Did replication deliver what was written? Asked once the load has stopped.
+
+First the states (replication_state.py) are read until they are equal on all servers or
+the time is up, then what the servers hold is compared (replication_content.py), which
+names the entries that one of them lacks, has too many or has in another form. Both are
+done whatever came of the other: a server that is behind has differences to name.
+
+Readings are _POLL_S apart, and the time to converge is known no better than that.
+Nothing of this is load; all of it is in the servers' `control`, for the books.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ldapslam.agent.content import normalised_dn
+from ldapslam.agent.control_connection import ControlConnection
+from ldapslam.agent.ldap_access import LdapAccess
+from ldapslam.agent.replication_content import Comparison, compare
+from ldapslam.agent.replication_state import (
+    State,
+    are_equal,
+    behind,
+    naming_contexts,
+    state,
+)
+from ldapslam.agent.server_counts import ServerKind, detect
+from ldapslam.jobs.errors import TargetError
+from ldapslam.jobs.monitors import ReplicationCheck
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationServer:
+    """One of the servers that are to hold the same."""
+
+    uri: str
+    access: LdapAccess
+    #: Requests that were sent to it, by kind; added to.
+    control: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    connection: ControlConnection
+    kind: ServerKind
+
+    @property
+    def uri(self) -> str:
+        return self.connection.uri
+
+
+def verify_replication(
+    servers: Sequence[ReplicationServer],
+    check: ReplicationCheck,
+    *,
+    load_ended_s: float,
+    seed: int,
+    now_s: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """What was found, as the run's manifest has it; TargetError where it could not be
+    checked. `load_ended_s` is on the clock of `now_s`.
+
+    The first server is the one that others are compared with. The result:
+
+        servers: [URI, …]                          in this order
+        within_s, converged, after_s               after_s None: not in time
+        trees: [{suffix, converged, after_s,
+                 states: {URI: {source: CSN}}, behind: {URI: [source, …]}}]
+        content: None | {sample, entries: {URI: n}, difference_count,
+                 differences: [{server, dn, difference, attributes}]}
+    """
+    if len(servers) < 2:
+        raise TargetError(
+            "replication needs two servers to compare, the job has "
+            f"{len(servers) or 'none'}",
+            hint="name the replicas in `targets`",
+        )
+    with ExitStack() as stack:
+        members = [_opened(stack, server) for server in servers]
+        trees = _trees(members, check)
+        deadline_s = load_ended_s + check.within_ns / 1e9
+        found = _converge(members, trees, load_ended_s, deadline_s, now_s, wait)
+        content = None
+        if check.content:
+            content = compare(
+                [member.connection for member in members],
+                [check.base] if check.base else trees,
+                sample=check.sample,
+                seed=seed,
+            )
+    times_s = [tree["after_s"] for tree in found]
+    return {
+        "servers": [server.uri for server in servers],
+        "within_s": check.within_ns / 1e9,
+        "converged": None not in times_s,
+        "after_s": None if None in times_s else max(times_s),
+        "trees": found,
+        "content": content and _content(content),
+    }
+
+
+def _opened(stack: ExitStack, server: ReplicationServer) -> _Member:
+    connection = stack.enter_context(
+        ControlConnection.open(server.uri, server.access, server.control)
+    )
+    return _Member(connection, detect(connection))
+
+
+def _trees(members: Sequence[_Member], check: ReplicationCheck) -> list[str]:
+    """The suffixes that are replicated; those without a state anywhere are not."""
+    first = members[0]
+    contexts = naming_contexts(first.connection)
+    if check.base is not None:
+        contexts = [one for one in contexts if _is_within(check.base, one)]
+    trees = [
+        suffix
+        for suffix in contexts
+        if any(state(member.connection, member.kind, suffix) for member in members)
+    ]
+    if not trees:
+        what = repr(check.base) if check.base else "any of its suffixes"
+        raise TargetError(
+            f"{first.uri}: no server says how far replication of {what} is",
+            hint="slapd needs contextCSN (the overlay syncprov on suppliers), 389-DS "
+            "a replica; the job's bind DN must be allowed to read them",
+        )
+    return trees
+
+
+def _is_within(dn: str, suffix: str) -> bool:
+    top = normalised_dn(suffix)
+    return (b"," + normalised_dn(dn)).endswith(b"," + top) or not top
+
+
+def _converge(
+    members: Sequence[_Member],
+    trees: Sequence[str],
+    load_ended_s: float,
+    deadline_s: float,
+    now_s: Callable[[], float],
+    wait: Callable[[float], None],
+) -> list[dict[str, Any]]:
+    """Each tree with its last states; one that has converged is not read again."""
+    states: dict[str, dict[str, State]] = {}
+    after_s: dict[str, float | None] = dict.fromkeys(trees)
+    while True:
+        for suffix in trees:
+            if after_s[suffix] is not None:
+                continue
+            states[suffix] = {
+                member.uri: state(member.connection, member.kind, suffix)
+                for member in members
+            }
+            if are_equal(states[suffix]):
+                after_s[suffix] = max(0.0, now_s() - load_ended_s)
+        left_s = deadline_s - now_s()
+        if None not in after_s.values() or left_s <= 0:
+            break
+        wait(min(_POLL_S, left_s))
+    return [
+        {
+            "suffix": suffix,
+            "converged": after_s[suffix] is not None,
+            "after_s": after_s[suffix],
+            "states": {uri: dict(one) for uri, one in states[suffix].items()},
+            "behind": behind(states[suffix]),
+        }
+        for suffix in trees
+    ]
+
+
+def _content(found: Comparison) -> dict[str, Any]:
+    return {
+        "sample": found.sample,
+        "entries": dict(found.entries),
+        "difference_count": found.difference_count,
+        "differences": [
+            {
+                "server": one.uri,
+                "dn": one.dn,
+                "difference": one.kind,
+                "attributes": list(one.attributes),
+            }
+            for one in found.differences
+        ],
+    }
