@@ -2,9 +2,9 @@
 """Did replication deliver what was written? Asked once the load has stopped.
 
 First the states (replication_state.py) are read until they are equal on all servers or
-the time is up, then what the servers hold is compared (replication_content.py), which
-names the entries that one of them lacks, has too many or has in another form. Both are
-done whatever came of the other: a server that is behind has differences to name.
+the time is up, then what the servers hold is compared (tree_comparison.py), which names
+entries that one of them lacks, has too many or has in another form. Both are done
+whatever came of the other: a server that is behind has differences to name.
 
 Readings are _POLL_S apart, and the time to converge is known no better than that.
 Nothing of this is load; all of it is in the servers' `control`, for the books.
@@ -21,8 +21,8 @@ from typing import Any
 
 from ldapslam.agent.content import normalised_dn
 from ldapslam.agent.control_connection import ControlConnection
+from ldapslam.agent.directory_tree import DirectoryTree
 from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.replication_content import Comparison, compare
 from ldapslam.agent.replication_state import (
     State,
     are_equal,
@@ -31,6 +31,7 @@ from ldapslam.agent.replication_state import (
     state,
 )
 from ldapslam.agent.server_counts import ServerKind, detect
+from ldapslam.agent.tree_comparison import EntryDifference, compare
 from ldapslam.jobs.errors import TargetError
 from ldapslam.jobs.monitors import ReplicationCheck
 
@@ -75,8 +76,12 @@ def verify_replication(
         within_s, converged, after_s               after_s None: not in time
         trees: [{suffix, converged, after_s,
                  states: {URI: {source: CSN}}, behind: {URI: [source, …]}}]
-        content: None | {sample, entries: {URI: n}, difference_count,
-                 differences: [{server, dn, difference, attributes}]}
+        content: None | {sample, compared, entries: {URI: n}, difference_count,
+                         differences: [{server, dn, difference, attributes}]}
+
+    `difference` is missing, extra or different, as the server is against the first one;
+    of each kind and server the first few are named. `compared` entries have had their
+    attributes compared, in all comparisons together.
     """
     if len(servers) < 2:
         raise TargetError(
@@ -91,12 +96,8 @@ def verify_replication(
         found = _converge(members, trees, load_ended_s, deadline_s, now_s, wait)
         content = None
         if check.content:
-            content = compare(
-                [member.connection for member in members],
-                [check.base] if check.base else trees,
-                sample=check.sample,
-                seed=seed,
-            )
+            bases = [check.base] if check.base else trees
+            content = _content(members, bases, check.sample, seed)
     times_s = [tree["after_s"] for tree in found]
     return {
         "servers": [server.uri for server in servers],
@@ -104,7 +105,7 @@ def verify_replication(
         "converged": None not in times_s,
         "after_s": None if None in times_s else max(times_s),
         "trees": found,
-        "content": content and _content(content),
+        "content": content,
     }
 
 
@@ -178,18 +179,59 @@ def _converge(
     ]
 
 
-def _content(found: Comparison) -> dict[str, Any]:
+def _content(
+    members: Sequence[_Member], bases: Sequence[str], sample: int | None, seed: int
+) -> dict[str, Any]:
+    first, *others = members
+    entries: Counter[str] = Counter({member.uri: 0 for member in members})
+    differences: list[dict[str, Any]] = []
+    compared = difference_count = 0
+    for base in bases:
+        for other in others:
+            result = compare(
+                _tree(first, base), _tree(other, base), sample=sample, seed=seed
+            )
+            # the first one is read anew for each comparison, and counts once
+            if other is others[0]:
+                entries[first.uri] += result.expected.count
+            entries[other.uri] += result.found.count
+            compared += result.compared
+            # what was different when it was read, and is no longer, is on its way
+            named = [one for one in result.named if not _has_vanished(one)]
+            vanished = len(result.named) - len(named)
+            difference_count += result.missing + result.extra + result.different
+            difference_count -= vanished
+            differences += [
+                {
+                    "server": other.uri,
+                    "dn": one.dn,
+                    "difference": one.kind,
+                    "attributes": [each.attribute for each in one.attributes],
+                }
+                for one in named
+            ]
+    if not entries[first.uri]:
+        raise TargetError(
+            f"{first.uri}: nothing can be read below {', '.join(map(repr, bases))}",
+            hint="may the job's bind DN read the tree?",
+        )
     return {
-        "sample": found.sample,
-        "entries": dict(found.entries),
-        "difference_count": found.difference_count,
-        "differences": [
-            {
-                "server": one.uri,
-                "dn": one.dn,
-                "difference": one.kind,
-                "attributes": list(one.attributes),
-            }
-            for one in found.differences
-        ],
+        "sample": sample,
+        "compared": compared,
+        "entries": dict(entries),
+        "difference_count": difference_count,
+        "differences": differences,
     }
+
+
+def _tree(member: _Member, base: str) -> DirectoryTree:
+    control = member.connection.control
+
+    def note(kind: str) -> None:
+        control[kind] += 1
+
+    return DirectoryTree(member.connection.ldap, member.uri, base, note_request=note)
+
+
+def _has_vanished(one: EntryDifference) -> bool:
+    return one.kind == "different" and not one.attributes
