@@ -136,6 +136,7 @@ async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
     _log.info("leaving: %s", order.reason)
     if order.at_once:
         return
+    await session.end_observations()
     if not await session.wait_until_delivered(session.settings.leave_timeout_s):
         _log.warning(
             "%d reports stay in the spool %s for the next agent on it",
@@ -367,9 +368,12 @@ class _Link:
 
 
 async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply:
-    reply: pb.ReportReply
-    if entry.WhichOneof("kind") == "interval":
-        reply = await stub.ReportInterval(entry.interval, timeout=_REPORT_TIMEOUT_S)
-    else:
-        reply = await stub.ReportProgress(entry.progress, timeout=_REPORT_TIMEOUT_S)
+    match entry.WhichOneof("kind"):
+        case "interval":
+            call, report = stub.ReportInterval, entry.interval
+        case "observation":
+            call, report = stub.ReportObservation, entry.observation
+        case _:
+            call, report = stub.ReportProgress, entry.progress
+    reply: pb.ReportReply = await call(report, timeout=_REPORT_TIMEOUT_S)
     return reply

@@ -8,29 +8,24 @@ prints goes to stderr, the log. It loads the job, asks each target whether it is
 (preflight), has the engine connect, waits for T0, and passes the engine's snapshots on.
 A crash here costs a run, not the agent. Nothing secret is in arguments or frames: the
 references in the job are resolved here, from the environment inherited of the agent.
-
-When the agent dies, its end of stdin closes and this process ends at once; should the
-thread that notices be stuck, the kernel's parent-death signal does it.
+When the agent dies, this process ends (pipe.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import importlib
 import logging
 import os
-import queue
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
-from ldapslam.agent import engine_setup, preflight
+from ldapslam.agent import engine_setup, pipe, preflight
 from ldapslam.agent.admission import admit, ask_servers, workers_for
 from ldapslam.agent.composite import compose
 from ldapslam.agent.engine_setup import add_streams
@@ -40,6 +35,7 @@ from ldapslam.agent.host import (
     shares_host,
 )
 from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.pipe import begin_child, own_pipe
 from ldapslam.agent.replays import with_traces
 from ldapslam.agent.run_ledgers import RunLedgers, added, run_ledgers
 from ldapslam.jobs.errors import (
@@ -57,15 +53,10 @@ from ldapslam.jobs.phases import phase_at
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import CleaningUp, RunAssignment
-from ldapslam.proto.frames import encode_frame, read_frame
 from ldapslam.proto.messages import facts_json, failure_message, snapshot_message
 
 _log = logging.getLogger(__name__)
 
-#: Exit status when the agent is gone.
-EXIT_ORPHANED = 3
-
-_PR_SET_PDEATHSIG = 1
 _SNAPSHOT_WAIT_NS = 1_000_000_000
 _START_POLL_S = 0.001
 
@@ -81,46 +72,7 @@ class Engine(engine_setup.Engine, Protocol):
     def close(self) -> None: ...
 
 
-class Pipe:
-    """Frames to and from the agent; requests are read by a thread of their own."""
-
-    def __init__(self, requests: BinaryIO, events: BinaryIO) -> None:
-        self._events = events
-        self._requests: queue.SimpleQueue[pb.EngineRequest] = queue.SimpleQueue()
-        self._reader = threading.Thread(
-            target=self._read, args=(requests,), name="requests", daemon=True
-        )
-        self._reader.start()
-
-    def _read(self, requests: BinaryIO) -> None:
-        try:
-            while request := read_frame(requests, pb.EngineRequest):
-                self._requests.put(request)
-        except LdapSlamError as error:
-            _log.error("%s", error)
-        # os._exit: the main thread may be in the engine, and nobody is left to tell
-        os._exit(EXIT_ORPHANED)
-
-    def next(self) -> pb.EngineRequest:
-        """The next request, once there is one."""
-        return self._requests.get()
-
-    def next_before(self, mono_ns: int | None) -> pb.EngineRequest | None:
-        """The next request; None when there is none by then."""
-        if mono_ns is None:
-            return self.next()
-        left_s = max(0, mono_ns - time.monotonic_ns()) / 1e9
-        try:
-            return self._requests.get(timeout=left_s)
-        except queue.Empty:
-            return None
-
-    def send(self, **kind: Any) -> None:
-        try:
-            self._events.write(encode_frame(pb.EngineEvent(**kind)))
-            self._events.flush()
-        except BrokenPipeError:
-            os._exit(EXIT_ORPHANED)
+Pipe = pipe.Pipe[pb.EngineRequest, pb.EngineEvent]
 
 
 class RunProcess:
@@ -340,50 +292,27 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
     return TargetUnreachable(uri, f"{stage}: {detail}")
 
 
-def _end_with_parent() -> None:
-    """Have the kernel end this process when the agent's thread that made it ends."""
-    parent = os.getppid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        _log.warning("no parent-death signal: errno %d", ctypes.get_errno())
-    if os.getppid() != parent:
-        os._exit(EXIT_ORPHANED)
-
-
-def _own_pipe() -> Pipe:
-    """Frames on the original stdin and stdout, which nothing else can then reach."""
-    requests, events = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return Pipe(os.fdopen(requests, "rb"), os.fdopen(events, "wb"))
-
-
 def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
     """Serve one run; the exit status. `make_run` is another one's in tests."""
-    # the agent decides what a signal to the terminal's process group means
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
     log_fields = set_up_log(format_of_parent())
-    _end_with_parent()
-    pipe = _own_pipe()
-    request = pipe.next()
+    begin_child()
+    own = own_pipe(pb.EngineRequest, pb.EngineEvent)
+    request = own.next()
     if request.WhichOneof("kind") != "prepare":
         _log.error("expected a request to prepare")
         return 1
     log_fields["run_id"] = request.prepare.run.run_id
     log_fields["agent"] = request.prepare.agent
     try:
-        make_run(pipe, request.prepare).execute()
+        make_run(own, request.prepare).execute()
     except LdapSlamError as error:
         _log.error("run %s: %s", request.prepare.run.run_id, error)
-        pipe.send(failed=failure_message(error))
+        own.send(failed=failure_message(error))
         return 1
     except Exception as error:
         _log.exception("run %s failed", request.prepare.run.run_id)
         failure = EngineError(f"{type(error).__name__}: {error}")
-        pipe.send(failed=failure_message(failure))
+        own.send(failed=failure_message(failure))
         return 1
     return 0
 

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 
 from ldapslam.agent import run as machine
-from ldapslam.agent.engine_child import remove_left_over
+from ldapslam.agent.children import remove_left_over
 from ldapslam.agent.ledger_folder import folders_left
+from ldapslam.agent.observation import Observations
 from ldapslam.agent.run import AgentRunEvent
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.slot import Slot, work_folder
@@ -45,6 +46,7 @@ class AgentSession:
         #: Run -> the slot that has it, from the order to prepare on.
         self._places: dict[str, Slot] = {}
         self._left: list[machine.LeaveFleet] = []
+        self._observations = Observations(settings, spool, self.has_reports)
         if len(spool):
             self.has_reports.set()
 
@@ -57,10 +59,13 @@ class AgentSession:
         """Have every slot take an event, after those already posted."""
         for slot in self._slots:
             slot.post(event)
+        if isinstance(event, machine.CoordinatorHeard):
+            self._observations.heard()
 
     def take_command(self, command: agent_pb2.Command) -> None:
         """An order of the coordinator."""
         kind = command.WhichOneof("kind")
+        self._observations.take_command(command)
         if kind == "prepare":
             run_id = command.prepare.run_id
             slot = self._places.setdefault(run_id, self._place_for(run_id))
@@ -71,7 +76,7 @@ class AgentSession:
         elif kind == "stop":
             stop = command.stop
             self._tell(machine.StopReceived(stop.run_id, stop.reason, stop.abandon))
-        else:
+        elif kind is None:
             _log.warning("unknown command %d", command.number)
 
     def _place_for(self, run_id: str) -> Slot:
@@ -111,7 +116,9 @@ class AgentSession:
                 for task in done:
                     task.result()
                 self.post(machine.TimePassed())
+                self._observations.end_orphans()
         finally:
+            await self._observations.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -127,6 +134,10 @@ class AgentSession:
                 folder.name,
                 spool,
             )
+
+    async def end_observations(self) -> None:
+        """Of runs that go on without this agent, or have to end."""
+        await self._observations.end_all()
 
     async def wait_until_delivered(self, timeout_s: float) -> bool:
         """False: there are reports that the coordinator has not acknowledged."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ldapslam.agent.engine_child import ENGINE_COMMAND
+from ldapslam.agent.children import ENGINE_COMMAND
 from ldapslam.agent.limits import AgentLimits
 
 

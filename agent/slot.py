@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ldapslam.agent import run as machine
-from ldapslam.agent.engine_child import EngineChild
+from ldapslam.agent.children import EngineChild
 from ldapslam.agent.ledger_folder import run_folder
 from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.run_ledgers import clean_up_aside

@@ -18,6 +18,7 @@ from ldapslam.coordinator.fleet import AgentState
 from ldapslam.coordinator.ingest import interval_record
 from ldapslam.coordinator.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.names import MAX_NAME, is_usable
+from ldapslam.coordinator.observing import observed
 from ldapslam.coordinator.submission import check_version
 from ldapslam.jobs.errors import (
     FleetError,
@@ -26,9 +27,13 @@ from ldapslam.jobs.errors import (
     StoreBusy,
     StoreError,
 )
-from ldapslam.proto import agent_pb2
+from ldapslam.proto import agent_pb2, observation_pb2
 from ldapslam.proto.clock_id import clock_id
 from ldapslam.proto.messages import ProtocolError, decode_facts, error_of
+from ldapslam.reports.results.monitor_rows import (
+    add_monitor_samples,
+    describe_monitors,
+)
 from ldapslam.reports.results.records import RunRecord
 
 _log = logging.getLogger(__name__)
@@ -38,7 +43,11 @@ HEARTBEAT_INTERVAL_NS = 1_000_000_000
 _MAX_REASON = 500
 _MAX_RUNS = 64
 
-_Report = agent_pb2.IntervalReport | agent_pb2.ProgressReport
+_Report = (
+    agent_pb2.IntervalReport
+    | agent_pb2.ProgressReport
+    | observation_pb2.ObservationReport
+)
 
 
 class AgentCalls(Core):
@@ -228,6 +237,35 @@ class AgentCalls(Core):
             if run is not None:
                 run.drop_agent(report.agent)
             self._release(report)
+        await self._journal.flush()
+        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+
+    async def take_observation(
+        self, report: observation_pb2.ObservationReport
+    ) -> agent_pb2.ReportReply:
+        """Commit what an observer found, and have the run's machine hear of it."""
+        store, run_id, agent = self._journal.store, report.run_id, report.agent
+        run = self._live_part(report)
+        try:
+            await self._reporters_run(run_id, agent)
+            news = await asyncio.to_thread(observed, report)
+        except (ProtocolError, RunNotFound) as error:
+            if run is not None:
+                run.feed(run_machine.ObserverEnded(agent, str(error)[:_MAX_REASON]))
+            return self._refuse_report(report, error)
+        of = agent, report.epoch, report.attempt
+        if run is not None and not run.is_of_now(*of):
+            _log.info("run %s: an observation of an earlier agent %s", *_key(report))
+            return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
+        call = self._journal.call
+        if news.monitors:
+            await call(describe_monitors, store, run_id, agent, news.monitors)
+        if news.samples:
+            await call(add_monitor_samples, store, run_id, agent, news.samples)
+        if run is not None:
+            run.add_observation(news.facts)
+            if news.event is not None:
+                run.feed(news.event)
         await self._journal.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 

@@ -23,14 +23,15 @@ from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.link import AgentLink
 from ldapslam.coordinator.live import LiveFigures
+from ldapslam.coordinator.observing import Observing, merged
 from ldapslam.coordinator.run import Run, RunState
+from ldapslam.coordinator.status import event_message, status_message
 from ldapslam.coordinator.submission import Submission
 from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.clock_id import boot_id
-from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
-from ldapslam.proto.messages import failure_message
+from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.reports.results import submissions
 from ldapslam.reports.results.records import EventRecord, RunRecord, utc_text
 
@@ -39,6 +40,10 @@ _log = logging.getLogger(__name__)
 #: The final state is written so often, a busy store having its own patience each time.
 _END_ATTEMPTS = 5
 _END_PAUSE_S = 1.0
+
+_SERVER_FACTS = tuple(
+    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
+)
 
 #: Figures that a watcher may leave unread before it gets no more.
 _MOST_UNREAD = 1000
@@ -53,6 +58,8 @@ class Fleet(Protocol):
     def link(self, agent: str) -> AgentLink | None: ...
 
     def requeue(self, run_id: str, agents: tuple[str, ...]) -> None: ...
+
+    def release(self, run_id: str, agents: tuple[str, ...]) -> None: ...
 
     def run_concluded(self, run: ActiveRun) -> None: ...
 
@@ -92,6 +99,7 @@ class ActiveRun:
         self._clock_at_ns: dict[str, int] = {}
         #: Agent -> the epoch in which it was given its part, and in which attempt.
         self._given: dict[str, tuple[int, int]] = {}
+        self._observing = Observing(self.run_id, submission.assignment, self._send)
 
     def resume(
         self,
@@ -273,6 +281,11 @@ class ActiveRun:
                 servers=self._servers, control_operations=self._control_operations
             )
 
+    def add_observation(self, facts: Mapping[str, Any]) -> None:
+        """Keep what an observer found."""
+        if facts:
+            self._set_manifest(**merged(self.record.manifest, facts))
+
     def add_clock_drift(self, agent: str) -> None:
         """The agent's part has ended: see how far its clock went meanwhile."""
         link, before = self._fleet.link(agent), self._offsets.get(agent)
@@ -310,6 +323,16 @@ class ActiveRun:
                 )
                 for agent in agents:
                     self._send(agent, agent_pb2.Command(stop=stop))
+            case machine.ObserveServers(agents):
+                self._assign(agents)
+                attempts = {agent: given[1] for agent, given in self._given.items()}
+                self._observing.observe(agents, attempts)
+            case machine.ConcludeObservers(agents, verify):
+                self._observing.conclude(agents, verify=verify)
+            case machine.EndObservers(agents):
+                self._observing.end(agents)
+            case machine.ReleaseAgents(agents):
+                self._fleet.release(self.run_id, agents)
             case machine.RequeueRun(agents):
                 self._fleet.requeue(self.run_id, agents)
             case machine.RecordState(state, detail):
@@ -325,25 +348,31 @@ class ActiveRun:
             case machine.RefuseEvent(event, state):
                 _log.debug("run %s, %s: refused %r", self.run_id, state, event)
 
-    def _prepare(self, agents: tuple[str, ...]) -> None:
+    def _assign(self, agents: tuple[str, ...]) -> None:
+        """These are the run's agents, in a new attempt at it."""
         self.record = replace(self.record, agents=agents)
         self._journal.post(self._journal.store.set_run_agents, self.run_id, agents)
-        self._live = LiveFigures(agents)
         attempt = secrets.randbits(62) + 1
-        for index, agent in enumerate(agents):
-            assignment = RunAssignment()
-            assignment.CopyFrom(self.submission.assignment)
-            assignment.agent_index = index
-            assignment.agent_count = len(agents)
-            assignment.attempt = attempt
+        self._given = {}
+        for agent in agents:
             link = self._fleet.link(agent)
             if link is not None:
                 epoch, build = link.identity.epoch, link.identity.build
                 self._given[agent] = epoch, attempt
                 facts = {"epoch": epoch, "build": build, "attempt": attempt}
                 self._put_agent(agent, facts)
-            self._send(agent, agent_pb2.Command(prepare=assignment))
         self._notify(status=self.status())
+
+    def _prepare(self, agents: tuple[str, ...]) -> None:
+        if not self.submission.limits.observed:
+            self._assign(agents)
+        self._live = LiveFigures(agents)
+        everyone = self.record.agents
+        for index, agent in enumerate(everyone):
+            if agent in agents:
+                _, attempt = self._given.get(agent, (0, 0))
+                part = self._observing.assignment(index, len(everyone), attempt)
+                self._send(agent, agent_pb2.Command(prepare=part))
 
     def _start(self, agents: tuple[str, ...], t0_ns: int) -> None:
         ahead = timedelta(microseconds=(t0_ns - self._now_ns()) / 1000)
@@ -463,38 +492,3 @@ class ActiveRun:
         self._journal.post(
             self._journal.store.put_agent, self.run_id, agent, dict(facts)
         )
-
-
-_SERVER_FACTS = tuple(
-    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
-)
-
-
-def status_message(
-    record: RunRecord,
-    events: list[EventRecord],
-    error: LdapSlamError | None,
-    planned_ns: int,
-) -> pb.RunStatus:
-    """A run as operators see it."""
-    return pb.RunStatus(
-        run_id=record.run_id,
-        job_name=record.job_name,
-        state=record.state,
-        state_detail=record.state_detail,
-        failure=failure_message(error) if error is not None else None,
-        submitted_utc=record.submitted_utc,
-        submitted_by=record.submitted_by,
-        t0_utc=record.t0_utc or "",
-        finished_utc=record.finished_utc or "",
-        agents=record.agents,
-        planned_ns=planned_ns,
-        events=[event_message(event) for event in events],
-        verdict=record.verdict or "",
-        priority=record.priority,
-        schedule_id=record.schedule_id or "",
-    )
-
-
-def event_message(event: EventRecord) -> pb.RunEvent:
-    return pb.RunEvent(at_utc=event.at_utc, kind=event.kind, text=event.text)

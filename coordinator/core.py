@@ -122,6 +122,12 @@ class Core:
         # after this round of the run's commands, not within it
         asyncio.get_running_loop().call_soon(self._feed_fleet, event)
 
+    def release(self, run_id: str, agents: tuple[str, ...]) -> None:
+        """They have no part in the run."""
+        for agent in agents:
+            event = fleet_machine.AgentReleased(agent, run_id)
+            asyncio.get_running_loop().call_soon(self._feed_fleet, event)
+
     def run_concluded(self, run: ActiveRun) -> None:
         """Its end is committed."""
         self._runs.pop(run.run_id, None)

@@ -33,10 +33,7 @@ _MAX_DEPTH = 8
 
 def agent_facts(text: str) -> dict[str, Any]:
     """The facts of a report; ProtocolError when a reader could stumble over them."""
-    if len(text) > _MAX_CHARACTERS:
-        raise ProtocolError(f"facts of {len(text)} characters")
-    facts = decode_facts(text)
-    _check_depth(facts, _MAX_DEPTH)
+    facts = monitor_facts(text)
     _expect(isinstance(facts.get("host", {}), dict), "host")
     targets = facts.get("targets", [])
     _expect(isinstance(targets, list), "targets")
@@ -46,13 +43,45 @@ def agent_facts(text: str) -> dict[str, Any]:
         operations = facts.get(name, {})
         _expect(isinstance(operations, dict), name)
         for counts in operations.values():
-            _expect(
-                isinstance(counts, dict) and all(map(_is_count, counts.values())), name
-            )
+            _expect(_are_counts(counts), name)
     _check_clean_up(facts.get("clean_up", {}))
     return {
         name: value for name, value in facts.items() if name not in COORDINATOR_FACTS
     }
+
+
+def observation_facts(text: str) -> dict[str, Any]:
+    """What an observer found: of servers by URI, and of their replication."""
+    facts = monitor_facts(text)
+    observations = facts.get("observations", {})
+    _expect(isinstance(observations, dict), "observations")
+    for found in observations.values():
+        _expect(isinstance(found, dict), "observations")
+        for name in ("before", "after"):
+            reading = found.get(name, {})
+            _expect(isinstance(reading, dict), name)
+            _expect(_are_counts(reading.get("operations", {}), may_lack=True), name)
+            started = reading.get("started")
+            _expect(started is None or _is_text(started), name)
+        _expect(_are_counts(found.get("control_operations", {})), "control_operations")
+    _expect(isinstance(facts.get("replication", {}), dict), "replication")
+    known = ("observations", "replication", "observer_cost")
+    return {name: facts[name] for name in known if name in facts}
+
+
+def monitor_facts(text: str) -> dict[str, Any]:
+    """Facts of any kind, of a size and depth that can be kept."""
+    if len(text) > _MAX_CHARACTERS:
+        raise ProtocolError(f"facts of {len(text)} characters")
+    facts = decode_facts(text)
+    _check_depth(facts, _MAX_DEPTH)
+    return facts
+
+
+def _are_counts(counts: object, *, may_lack: bool = False) -> bool:
+    return isinstance(counts, dict) and all(
+        _is_count(count) or (may_lack and count is None) for count in counts.values()
+    )
 
 
 def _check_clean_up(facts: Any) -> None:

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 
 from ldapslam.coordinator import fleet as fleet_machine
 from ldapslam.coordinator import run as run_machine
-from ldapslam.coordinator.conduct import ActiveRun, status_message
+from ldapslam.coordinator.conduct import ActiveRun
 from ldapslam.coordinator.core import Core
 from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.run import RunState
+from ldapslam.coordinator.status import status_message
 from ldapslam.coordinator.submission import Submission, load_submission
 from ldapslam.jobs.errors import LdapSlamError, NotEnoughAgents, StoreFull
 from ldapslam.proto import operator_pb2 as pb

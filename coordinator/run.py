@@ -20,6 +20,11 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
     draining --TimePassed, agents overdue--> failed, or what draining was to end in
     preparing -- some agents failed or overdue, a quorum is prepared --> queued
 
+A run with monitors has observers, one on each agent. They see the servers before
+anything else happens to them: agents are told to prepare when every observer has. They
+conclude when every agent has ended: draining goes on until they have. A run is never
+stopped for what an observer fails to see; its verdict says what is missing.
+
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
 agents that are overdue then are abandoned; an agent that reports progress with its
@@ -52,6 +57,14 @@ class RunState(StrEnum):
     @property
     def is_final(self) -> bool:
         return self in (RunState.FINISHED, RunState.FAILED, RunState.CANCELLED)
+
+
+class Watch(StrEnum):
+    """How far the observer of one agent is."""
+
+    ASSIGNED = "assigned"
+    PREPARED = "prepared"
+    ENDED = "ended"
 
 
 class Part(StrEnum):
@@ -87,6 +100,12 @@ class RunLimits:
     start_lead_ns: int = 1_000_000_000
     #: Beyond what is planned, for messages on their way.
     slack_ns: int = 30_000_000_000
+    #: Whether there are observers.
+    observed: bool = False
+    #: What they get to see the servers before the load.
+    observe_ns: int = 30_000_000_000
+    #: What they get, beyond the slack, to see replicas become equal after it.
+    verify_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,18 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class AgentsAssigned:
     agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverPrepared:
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverEnded:
+    agent: str
+    #: Why it saw nothing more, or empty.
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +206,8 @@ class TimePassed:
 
 RunEvent = (
     AgentsAssigned
+    | ObserverPrepared
+    | ObserverEnded
     | AgentPrepared
     | AgentStarted
     | CleanUpProgressed
@@ -188,6 +221,27 @@ RunEvent = (
 )
 
 # Commands.
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveServers:
+    """On these agents; the run begins anew for all of them."""
+
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConcludeObservers:
+    agents: tuple[str, ...]
+    #: Whether replicas are to become equal; False after a run that went wrong.
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndObservers:
+    """At once."""
+
+    agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +262,13 @@ class StopAgents:
     reason: str
     #: True: at once, without drain.
     abandon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAgents:
+    """They have not been told of the run."""
+
+    agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +306,13 @@ class RefuseEvent:
 
 
 Command = (
-    PrepareAgents
+    ObserveServers
+    | ConcludeObservers
+    | EndObservers
+    | PrepareAgents
     | StartAgents
     | StopAgents
+    | ReleaseAgents
     | RequeueRun
     | RecordState
     | RecordEvent
@@ -265,9 +330,14 @@ class Run:
         self.state = RunState.QUEUED
         #: Agent -> how far it is; in the order of the agents' indexes.
         self.parts: dict[str, Part] = {}
+        #: Agent -> how far its observer is; those of all agents, or of none.
+        self.watches: dict[str, Watch] = {}
+        #: Agents have ended, and observers are awaited.
+        self.is_concluding = False
         #: T0 in the coordinator's clock; None until all agents were ready.
         self.t0_ns: int | None = None
         self._limits = limits
+        self._are_told = False
         self._deadline_ns: int | None = None
         #: What the run will have been once its agents are gone.
         self.ending = Ending()
@@ -275,6 +345,8 @@ class Run:
         live = (*active, RunState.DRAINING)
         steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
             AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
+            ObserverPrepared: (self._on_observer_prepared, live),
+            ObserverEnded: (self._on_observer_ended, live),
             AgentPrepared: (self._on_prepared, live),
             AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
             CleanUpProgressed: (self._on_clean_up, live),
@@ -303,6 +375,9 @@ class Run:
         self.parts = dict(parts)
         self.t0_ns = t0_ns
         self.ending = ending
+        self._are_told = True
+        if self._limits.observed:
+            self.watches = dict.fromkeys(parts, Watch.PREPARED)
         if state is RunState.READY:
             self._deadline_ns = max(t0_ns, now_ns) + self._limits.slack_ns
         elif state is RunState.DRAINING:
@@ -312,7 +387,7 @@ class Run:
             # it ended between the two entries of the journal
             error = AgentLost(lost[0], 0.0)
             return self._stop(RunState.FAILED, str(error), error, now_ns)
-        return [] if self._live() else self._conclude()
+        return [] if self._live() else self._conclude(now_ns)
 
     def handle(self, event: RunEvent, now_ns: int) -> list[Command]:
         """Take one event; `now_ns` is the coordinator's clock and never goes back."""
@@ -322,14 +397,50 @@ class Run:
         if agent is not None:
             if agent not in self.parts:
                 return [RefuseEvent(event, self.state)]
-            if self.parts[agent].is_over:
+            is_of_observer = isinstance(event, ObserverPrepared | ObserverEnded)
+            if self.parts[agent].is_over and not is_of_observer:
                 return []
         return self._steps[type(event)](event, now_ns)
 
     def _on_assigned(self, event: AgentsAssigned, now_ns: int) -> list[Command]:
         self.parts = dict.fromkeys(event.agents, Part.ASSIGNED)
+        entered = self._enter(RunState.PREPARING)
+        if self._limits.observed:
+            self.watches = dict.fromkeys(event.agents, Watch.ASSIGNED)
+            self._deadline_ns = now_ns + self._limits.observe_ns
+            return [*entered, ObserveServers(event.agents)]
+        return [*entered, *self._prepare(now_ns)]
+
+    def _prepare(self, now_ns: int) -> list[Command]:
+        self._are_told = True
         self._deadline_ns = now_ns + self._limits.prepare_ns
-        return [*self._enter(RunState.PREPARING), PrepareAgents(event.agents)]
+        return [PrepareAgents(self._live())]
+
+    def _on_observer_prepared(
+        self, event: ObserverPrepared, now_ns: int
+    ) -> list[Command]:
+        if self.watches.get(event.agent) is not Watch.ASSIGNED:
+            return []
+        self.watches[event.agent] = Watch.PREPARED
+        return self._prepare_when_observed(now_ns)
+
+    def _on_observer_ended(self, event: ObserverEnded, now_ns: int) -> list[Command]:
+        before = self.watches.get(event.agent, Watch.ENDED)
+        if before is Watch.ENDED:
+            return []
+        self.watches[event.agent] = Watch.ENDED
+        commands: list[Command] = []
+        if event.reason:
+            text = f"observer of agent {event.agent!r}: {event.reason}"
+            commands.append(RecordEvent("observer_failed", text))
+        if self.is_concluding:
+            return [*commands, *([] if self._watching() else self._end())]
+        return [*commands, *self._prepare_when_observed(now_ns)]
+
+    def _prepare_when_observed(self, now_ns: int) -> list[Command]:
+        if self._are_told or Watch.ASSIGNED in self.watches.values():
+            return []
+        return self._prepare(now_ns)
 
     def _on_prepared(self, event: AgentPrepared, now_ns: int) -> list[Command]:
         if self.state is not RunState.PREPARING:
@@ -350,10 +461,12 @@ class Run:
         )
         missing = [agent for agent in self.parts if agent not in ready]
         text = f"begins anew without {', '.join(missing)}"
-        self.parts = {}
+        observers = self._watching()
+        self.parts, self.watches, self._are_told = {}, {}, False
         self._deadline_ns = None
         return [
             RecordEvent("quorum", text),
+            *([EndObservers(observers)] if observers else []),
             StopAgents(ready, text),
             *self._enter(RunState.QUEUED, text),
             RequeueRun(ready),
@@ -394,7 +507,7 @@ class Run:
         if self.parts[event.agent] is not Part.STARTED and self.state in _BEFORE_LOAD:
             reason = reason or "no load was started"
         if not reason or not self.ending.is_planned:
-            return self._end_part(event.agent)
+            return self._end_part(event.agent, now_ns)
         error = RunAborted(f"agent {event.agent!r} ended early: {reason}")
         return self._lose(event.agent, "agent_early", error, now_ns, reason)
 
@@ -405,8 +518,11 @@ class Run:
 
     def _on_vanished(self, event: AgentVanished, now_ns: int) -> list[Command]:
         error = AgentLost(event.agent, event.silent_ns / 1e9)
+        if event.agent in self.watches:
+            self.watches[event.agent] = Watch.ENDED
         if self._is_expendable(event.agent):
-            return self._leave_out(event.agent, str(error))
+            left_out = self._leave_out(event.agent, str(error))
+            return [*left_out, *self._prepare_when_observed(now_ns)]
         return self._lose(event.agent, "agent_lost", error, now_ns, event.reason)
 
     def _on_cancel(self, event: CancelRequested, now_ns: int) -> list[Command]:
@@ -414,13 +530,13 @@ class Run:
         noted = RecordEvent("cancel", detail)
         if self.state is RunState.QUEUED:
             self.ending = Ending(RunState.CANCELLED, detail)
-            return [noted, *self._conclude()]
+            return [noted, *self._conclude(now_ns)]
         return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
 
     def _on_gave_up(self, event: GaveUp, now_ns: int) -> list[Command]:
         state = RunState.CANCELLED if event.error is None else RunState.FAILED
         self.ending = Ending(state, event.reason, event.error)
-        return [RecordEvent("gave_up", event.reason), *self._conclude()]
+        return [RecordEvent("gave_up", event.reason), *self._conclude(now_ns)]
 
     def _on_store_failed(self, event: StoreFailed, now_ns: int) -> list[Command]:
         noted = RecordEvent("store_failed", str(event.error))
@@ -439,9 +555,11 @@ class Run:
             return self._enter(RunState.DRAINING)
         if self._deadline_ns is None or now_ns < self._deadline_ns:
             return []
+        if self.is_concluding or not self._are_told:
+            return self._without_observers(now_ns)
         late = self._late()
         if self.state is RunState.DRAINING:
-            return self._abandon(late)
+            return self._abandon(late, now_ns)
         commands: list[Command] = []
         while late and self._is_expendable(late[0]):
             error = AgentUnreachable(late[0], self._limits.prepare_ns / 1e9)
@@ -472,7 +590,7 @@ class Run:
         has_others = any(part is not Part.LOST for part in self.parts.values())
         is_fatal = self._limits.stop_on_loss or self.state in _BEFORE_LOAD
         if has_others and not is_fatal:
-            return [noted] if self._live() else [noted, *self._conclude()]
+            return [noted] if self._live() else [noted, *self._conclude(now_ns)]
         return [noted, *self._stop(RunState.FAILED, str(error), error, now_ns)]
 
     def _stop(
@@ -487,8 +605,11 @@ class Run:
         if is_first:
             self.ending = Ending(outcome, detail, error)
         live = self._live()
+        if live and not self._are_told:
+            self.parts.update(dict.fromkeys(live, Part.ENDED))
+            return [ReleaseAgents(live), *self._conclude(now_ns)]
         if not live:
-            return self._conclude()
+            return self._conclude(now_ns)
         if not is_first:
             return []
         self._deadline_ns = self._drain_deadline_ns(now_ns)
@@ -497,7 +618,7 @@ class Run:
             return [RecordState(self.state, detail), stop]
         return [*self._enter(RunState.DRAINING, detail), stop]
 
-    def _abandon(self, late: tuple[str, ...]) -> list[Command]:
+    def _abandon(self, late: tuple[str, ...], now_ns: int) -> list[Command]:
         """The drain took too long: end without those that are still at it."""
         waited_ns = self._limits.grace_ns + self._limits.slack_ns
         error = AgentUnreachable(late[0], waited_ns / 1e9)
@@ -508,16 +629,47 @@ class Run:
         return [
             RecordEvent("agent_overdue", str(error)),
             StopAgents(late, "the drain took too long", abandon=True),
-            *self._conclude(),
+            *self._conclude(now_ns),
         ]
 
-    def _end_part(self, agent: str) -> list[Command]:
+    def _without_observers(self, now_ns: int) -> list[Command]:
+        """They took too long: go on with those that did not."""
+        late = self._watching()
+        if not self.is_concluding:
+            late = tuple(a for a in late if self.watches[a] is Watch.ASSIGNED)
+        for agent in late:
+            self.watches[agent] = Watch.ENDED
+        text = f"the observers of {', '.join(late)} took too long"
+        commands = [RecordEvent("observer_overdue", text), EndObservers(late)]
+        if self.is_concluding:
+            return [*commands, *self._end()]
+        return [*commands, *self._prepare(now_ns)]
+
+    def _end_part(self, agent: str, now_ns: int) -> list[Command]:
         self.parts[agent] = Part.ENDED
         if self._live():
             return []
-        return self._conclude()
+        return self._conclude(now_ns)
 
-    def _conclude(self) -> list[Command]:
+    def _conclude(self, now_ns: int) -> list[Command]:
+        """No agent is awaited any more; observers may be."""
+        observers = self._watching()
+        if not observers:
+            return self._end()
+        if self.t0_ns is None or self.is_concluding:  # no load to see the effect of
+            return [EndObservers(observers), *self._end()]
+        self.is_concluding = True
+        verify = self.ending.is_planned
+        self._deadline_ns = now_ns + self._limits.slack_ns
+        if verify:
+            self._deadline_ns += self._limits.verify_ns
+        entered = [] if self.state is RunState.DRAINING else self._enter_draining()
+        return [*entered, ConcludeObservers(observers, verify)]
+
+    def _enter_draining(self) -> list[Command]:
+        return self._enter(RunState.DRAINING, self.ending.detail)
+
+    def _end(self) -> list[Command]:
         ending = self.ending
         self.state = ending.state
         return [ConcludeRun(ending.state, ending.detail, ending.error)]
@@ -531,6 +683,10 @@ class Run:
 
     def _live(self) -> tuple[str, ...]:
         return tuple(agent for agent, part in self.parts.items() if not part.is_over)
+
+    def _watching(self) -> tuple[str, ...]:
+        """Agents whose observers are there."""
+        return tuple(a for a, watch in self.watches.items() if watch is not Watch.ENDED)
 
     def _late(self) -> tuple[str, ...]:
         """Agents that the current state waits for."""

@@ -15,7 +15,7 @@ from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.rpc import Context, errors_to
 from ldapslam.jobs.errors import AccessRefused
-from ldapslam.proto import agent_pb2
+from ldapslam.proto import agent_pb2, observation_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceServicer
@@ -61,6 +61,12 @@ class AgentService(AgentServiceServicer):
     ) -> agent_pb2.ReportReply:
         async with errors_to(context):
             return await self._coordinator.take_progress(request)
+
+    async def ReportObservation(
+        self, request: observation_pb2.ObservationReport, context: Context
+    ) -> agent_pb2.ReportReply:
+        async with errors_to(context):
+            return await self._coordinator.take_observation(request)
 
     async def Leave(
         self, request: agent_pb2.LeaveRequest, context: Context

@@ -176,6 +176,10 @@ def selection_of(job: Job) -> Selection:
     )
 
 
+#: Longest that entries of servers are compared, after they had to be equal.
+COMPARE_NS = 3600 * 1_000_000_000
+
+
 def limits_of(job: Job) -> RunLimits:
     """The times that decide the run's transitions."""
     return RunLimits(
@@ -184,7 +188,17 @@ def limits_of(job: Job) -> RunLimits:
         stop_on_loss=job.on_agent_loss == "stop",
         prepare_ns=job.agents.ready_within_ns,
         quorum=job.agents.quorum,
+        observed=bool(job.monitors or job.verify),
+        verify_ns=_verify_ns(job),
     )
+
+
+def _verify_ns(job: Job) -> int:
+    """Until replicas are equal, and then as long again to compare what they have."""
+    if job.verify is None:
+        return 0
+    check = job.verify.replication
+    return check.within_ns + (COMPARE_NS if check.content else 0)
 
 
 def _record(

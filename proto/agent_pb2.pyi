@@ -1,4 +1,5 @@
 from ldapslam.proto import common_pb2 as _common_pb2
+from ldapslam.proto import observation_pb2 as _observation_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -74,16 +75,42 @@ class CommandsRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., last_command: _Optional[int] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("number", "prepare", "start", "stop")
+    __slots__ = ("number", "prepare", "start", "stop", "observe", "conclude", "end_observation")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
+    OBSERVE_FIELD_NUMBER: _ClassVar[int]
+    CONCLUDE_FIELD_NUMBER: _ClassVar[int]
+    END_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     number: int
     prepare: _common_pb2.RunAssignment
     start: StartRun
     stop: StopRun
-    def __init__(self, number: _Optional[int] = ..., prepare: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ...) -> None: ...
+    observe: ObserveRun
+    conclude: ConcludeObservation
+    end_observation: EndObservation
+    def __init__(self, number: _Optional[int] = ..., prepare: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ..., observe: _Optional[_Union[ObserveRun, _Mapping]] = ..., conclude: _Optional[_Union[ConcludeObservation, _Mapping]] = ..., end_observation: _Optional[_Union[EndObservation, _Mapping]] = ...) -> None: ...
+
+class ObserveRun(_message.Message):
+    __slots__ = ("run",)
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    run: _common_pb2.RunAssignment
+    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ...) -> None: ...
+
+class ConcludeObservation(_message.Message):
+    __slots__ = ("run_id", "verify")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    verify: bool
+    def __init__(self, run_id: _Optional[str] = ..., verify: bool = ...) -> None: ...
+
+class EndObservation(_message.Message):
+    __slots__ = ("run_id",)
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    def __init__(self, run_id: _Optional[str] = ...) -> None: ...
 
 class StartRun(_message.Message):
     __slots__ = ("run_id", "t0_mono_ns")
@@ -210,12 +237,14 @@ class AgentFinished(_message.Message):
     def __init__(self, early_reason: _Optional[str] = ..., interval_count: _Optional[int] = ..., facts_json: _Optional[str] = ...) -> None: ...
 
 class SpoolEntry(_message.Message):
-    __slots__ = ("interval", "progress")
+    __slots__ = ("interval", "progress", "observation")
     INTERVAL_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     interval: IntervalReport
     progress: ProgressReport
-    def __init__(self, interval: _Optional[_Union[IntervalReport, _Mapping]] = ..., progress: _Optional[_Union[ProgressReport, _Mapping]] = ...) -> None: ...
+    observation: _observation_pb2.ObservationReport
+    def __init__(self, interval: _Optional[_Union[IntervalReport, _Mapping]] = ..., progress: _Optional[_Union[ProgressReport, _Mapping]] = ..., observation: _Optional[_Union[_observation_pb2.ObservationReport, _Mapping]] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("status", "detail")

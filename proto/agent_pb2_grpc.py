@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ldapslam.proto import agent_pb2 as ldapslam_dot_proto_dot_agent__pb2
+from ldapslam.proto import observation_pb2 as ldapslam_dot_proto_dot_observation__pb2
 
 GRPC_GENERATED_VERSION = '1.72.2'
 GRPC_VERSION = grpc.__version__
@@ -59,6 +60,11 @@ class AgentServiceStub(object):
                 request_serializer=ldapslam_dot_proto_dot_agent__pb2.ProgressReport.SerializeToString,
                 response_deserializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
                 _registered_method=True)
+        self.ReportObservation = channel.unary_unary(
+                '/ldapslam.v1.AgentService/ReportObservation',
+                request_serializer=ldapslam_dot_proto_dot_observation__pb2.ObservationReport.SerializeToString,
+                response_deserializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
+                _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/ldapslam.v1.AgentService/Leave',
                 request_serializer=ldapslam_dot_proto_dot_agent__pb2.LeaveRequest.SerializeToString,
@@ -104,6 +110,12 @@ class AgentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportObservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Leave(self, request, context):
         """The agent stops serving; nothing is running and its spool is delivered.
         """
@@ -137,6 +149,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
             'ReportProgress': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportProgress,
                     request_deserializer=ldapslam_dot_proto_dot_agent__pb2.ProgressReport.FromString,
+                    response_serializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.SerializeToString,
+            ),
+            'ReportObservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportObservation,
+                    request_deserializer=ldapslam_dot_proto_dot_observation__pb2.ObservationReport.FromString,
                     response_serializer=ldapslam_dot_proto_dot_agent__pb2.ReportReply.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
@@ -279,6 +296,33 @@ class AgentService(object):
             target,
             '/ldapslam.v1.AgentService/ReportProgress',
             ldapslam_dot_proto_dot_agent__pb2.ProgressReport.SerializeToString,
+            ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportObservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ldapslam.v1.AgentService/ReportObservation',
+            ldapslam_dot_proto_dot_observation__pb2.ObservationReport.SerializeToString,
             ldapslam_dot_proto_dot_agent__pb2.ReportReply.FromString,
             options,
             channel_credentials,

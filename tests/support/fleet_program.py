@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.agent import client
-from ldapslam.agent.engine_child import ENGINE_COMMAND
+from ldapslam.agent.children import ENGINE_COMMAND
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.coordinator.agent_calls import AgentCalls

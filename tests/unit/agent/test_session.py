@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.engine_child import EngineChild
+from ldapslam.agent.children import EngineChild
 from ldapslam.agent.session import AgentSession
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool

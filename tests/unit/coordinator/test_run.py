@@ -21,14 +21,20 @@ from ldapslam.coordinator.run import (
     CancelRequested,
     CleanUpProgressed,
     Command,
+    ConcludeObservers,
     ConcludeRun,
     Ending,
+    EndObservers,
     GaveUp,
+    ObserverEnded,
+    ObserverPrepared,
+    ObserveServers,
     Part,
     PrepareAgents,
     RecordEvent,
     RecordState,
     RefuseEvent,
+    ReleaseAgents,
     RequeueRun,
     Run,
     RunEvent,
@@ -111,6 +117,8 @@ EVENTS: tuple[RunEvent, ...] = (
     CancelRequested("me"),
     TimePassed(),
     CleanUpProgressed("a", 7),
+    ObserverPrepared("a"),
+    ObserverEnded("a"),
     GaveUp("nobody came"),
     StoreFailed(StoreError("the disk is full")),
 )
@@ -118,6 +126,14 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.QUEUED, AgentsAssigned): RunState.PREPARING,
     (RunState.QUEUED, CancelRequested): RunState.CANCELLED,
     (RunState.QUEUED, GaveUp): RunState.CANCELLED,
+    (RunState.PREPARING, ObserverPrepared): RunState.PREPARING,
+    (RunState.PREPARING, ObserverEnded): RunState.PREPARING,
+    (RunState.READY, ObserverPrepared): RunState.READY,
+    (RunState.READY, ObserverEnded): RunState.READY,
+    (RunState.RUNNING, ObserverPrepared): RunState.RUNNING,
+    (RunState.RUNNING, ObserverEnded): RunState.RUNNING,
+    (RunState.DRAINING, ObserverPrepared): RunState.DRAINING,
+    (RunState.DRAINING, ObserverEnded): RunState.DRAINING,
     (RunState.PREPARING, StoreFailed): RunState.DRAINING,
     (RunState.READY, StoreFailed): RunState.DRAINING,
     (RunState.RUNNING, StoreFailed): RunState.DRAINING,
@@ -550,3 +566,156 @@ def test_a_loss_between_two_entries_of_the_journal_is_not_forgotten() -> None:
     run, commands = resumed(RunState.RUNNING, {"a": Part.LOST, "b": Part.STARTED})
     assert commands[-1] == StopAgents(("b",), str(AgentLost("a", 0.0)))
     assert run.ending.state is RunState.FAILED
+
+
+OBSERVED = RunLimits(
+    planned_ns=30 * S,
+    grace_ns=10 * S,
+    prepare_ns=60 * S,
+    start_lead_ns=1 * S,
+    slack_ns=5 * S,
+    observed=True,
+    observe_ns=20 * S,
+    verify_ns=100 * S,
+)
+
+
+def observed_in_load(limits: RunLimits = OBSERVED) -> Run:
+    """A run of agents a and b with observers, whose load is over; a has ended."""
+    run = Run(limits)
+    for event in (
+        AgentsAssigned(("a", "b")),
+        ObserverPrepared("a"),
+        ObserverPrepared("b"),
+        AgentPrepared("a"),
+        AgentPrepared("b"),
+        AgentStarted("a"),
+        AgentStarted("b"),
+    ):
+        run.handle(event, 0)
+    run.handle(TimePassed(), PLAN_OVER_NS)
+    assert run.handle(AgentFinished("a"), PLAN_OVER_NS) == []
+    return run
+
+
+def test_agents_are_told_to_prepare_when_every_observer_has() -> None:
+    run = Run(OBSERVED)
+    assert run.handle(AgentsAssigned(("a", "b")), 0) == [
+        RecordState(RunState.PREPARING),
+        ObserveServers(("a", "b")),
+    ]
+    assert run.handle(ObserverPrepared("a"), 0) == []
+    assert run.handle(ObserverPrepared("a"), 0) == []
+    assert run.handle(ObserverPrepared("b"), 0) == [PrepareAgents(("a", "b"))]
+    assert run.handle(ObserverPrepared("b"), 0) == []
+
+
+def test_an_observer_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> None:
+    run = Run(OBSERVED)
+    run.handle(AgentsAssigned(("a", "b")), 0)
+    assert run.handle(ObserverEnded("a"), 0) == []
+    text = "observer of agent 'b': it fell over"
+    assert run.handle(ObserverEnded("b", "it fell over"), 0) == [
+        RecordEvent("observer_failed", text),
+        PrepareAgents(("a", "b")),
+    ]
+    # and none is awaited at the end
+    for event in (AgentPrepared("a"), AgentPrepared("b")):
+        run.handle(event, 0)
+    for event in (AgentStarted("a"), AgentStarted("b"), AgentFinished("a")):
+        run.handle(event, 0)
+    assert run.handle(AgentFinished("b"), 0) == [
+        ConcludeRun(RunState.FINISHED, "", None)
+    ]
+
+
+def test_agents_prepare_without_observers_that_take_too_long() -> None:
+    run = Run(OBSERVED)
+    run.handle(AgentsAssigned(("a", "b")), 0)
+    run.handle(ObserverPrepared("a"), 0)
+    assert run.handle(TimePassed(), 20 * S - 1) == []
+    assert run.handle(TimePassed(), 20 * S) == [
+        RecordEvent("observer_overdue", "the observers of b took too long"),
+        EndObservers(("b",)),
+        PrepareAgents(("a", "b")),
+    ]
+    # from now on agents have the time that they have without observers
+    assert run.handle(TimePassed(), 80 * S - 1) == []
+    assert run.handle(TimePassed(), 80 * S) != []
+
+
+def test_observers_conclude_when_every_agent_has_ended() -> None:
+    run = observed_in_load()
+    assert run.handle(AgentFinished("b"), PLAN_OVER_NS) == [
+        ConcludeObservers(("a", "b"), verify=True)
+    ]
+    assert run.state is RunState.DRAINING
+    assert run.handle(ObserverEnded("a"), PLAN_OVER_NS) == []
+    assert run.handle(ObserverEnded("b"), PLAN_OVER_NS) == [
+        ConcludeRun(RunState.FINISHED, "", None)
+    ]
+
+
+def test_a_run_ends_without_observers_that_do_not_conclude() -> None:
+    run = observed_in_load()
+    run.handle(AgentFinished("b"), PLAN_OVER_NS)
+    deadline_ns = PLAN_OVER_NS + 105 * S
+    assert run.handle(TimePassed(), deadline_ns - 1) == []
+    assert run.handle(TimePassed(), deadline_ns) == [
+        RecordEvent("observer_overdue", "the observers of a, b took too long"),
+        EndObservers(("a", "b")),
+        ConcludeRun(RunState.FINISHED, "", None),
+    ]
+
+
+def test_after_a_run_that_went_wrong_replicas_are_not_verified() -> None:
+    run = observed_in_load()
+    commands = run.handle(AgentFailed("b", ERROR), PLAN_OVER_NS)
+    assert commands[-1] == ConcludeObservers(("a", "b"), verify=False)
+    assert run.state is RunState.DRAINING
+    run.handle(ObserverEnded("a"), PLAN_OVER_NS)
+    (end,) = run.handle(ObserverEnded("b"), PLAN_OVER_NS)
+    assert end == ConcludeRun(RunState.FAILED, str(ERROR), ERROR)
+
+
+@pytest.mark.parametrize(
+    "event", [CancelRequested("me"), AgentVanished("a", 4 * S, "silent")]
+)
+def test_agents_that_have_not_been_told_of_the_run_are_released(
+    event: RunEvent,
+) -> None:
+    run = Run(OBSERVED)
+    run.handle(AgentsAssigned(("a", "b")), 0)
+    commands = run.handle(event, 0)
+    assert run.state.is_final
+    (released,) = [one for one in commands if isinstance(one, ReleaseAgents)]
+    assert "b" in released.agents
+    (ended,) = [one for one in commands if isinstance(one, EndObservers)]
+    assert "b" in ended.agents
+    assert not any(isinstance(one, StopAgents) for one in commands)
+
+
+def test_a_quorum_begins_anew_with_observers_of_its_own() -> None:
+    limits = RunLimits(30 * S, 10 * S, quorum=1, observed=True)
+    run = Run(limits)
+    run.handle(AgentsAssigned(("a", "b")), 0)
+    run.handle(ObserverPrepared("a"), 0)
+    commands = run.handle(AgentVanished("b", 4 * S, "silent"), 0)
+    assert commands[-1] == PrepareAgents(("a",))
+    commands = run.handle(AgentPrepared("a"), 0)
+    assert EndObservers(("a",)) in commands
+    assert commands[-1] == RequeueRun(("a",))
+    assert run.handle(AgentsAssigned(("a",)), 0)[-1] == ObserveServers(("a",))
+
+
+def test_a_resumed_run_still_has_its_observers() -> None:
+    run = Run(OBSERVED)
+    parts = {"a": Part.ENDED, "b": Part.STARTED}
+    assert run.resume(RunState.DRAINING, parts, 0, Ending(), 0) == []
+    assert run.handle(AgentFinished("b"), 0) == [
+        ConcludeObservers(("a", "b"), verify=True)
+    ]
+    again = Run(OBSERVED)
+    over = dict.fromkeys(parts, Part.ENDED)
+    commands = again.resume(RunState.DRAINING, over, 0, Ending(), 0)
+    assert commands == [ConcludeObservers(("a", "b"), verify=True)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's side of the engine's process: launch, talk, listen, end.
+"""The agent's side of its child processes: launch, talk, listen, end.
 
-The process gets pipes for stdin and stdout and a log file for stderr. It is always
+A process gets pipes for stdin and stdout and a log file for stderr. It is always
 reaped, and its folder removed, whatever way it ends.
 """
 
@@ -16,37 +16,39 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+from google.protobuf.message import Message
 
 from ldapslam.agent.spool import private
 from ldapslam.jobs.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
+from ldapslam.proto import observation_pb2
 from ldapslam.proto.frames import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
 
-#: Of engine processes, in an agent's folder of logs.
+#: Of child processes, in an agent's folder of logs.
 _MOST_LOGS = 200
 #: -P: the current folder is not a place to import from.
 ENGINE_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.engine_process")
+OBSERVER_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.observer_process")
 
 
-class EngineChild:
-    """One engine process. `launch`, then iterate over `events` to the end."""
+E = TypeVar("E", bound=Message)
+
+
+class _Child(Generic[E]):
+    """One process. Iterate over `events` to the end."""
+
+    _event_type: type[E]
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self._process = process
         self._folder = folder
 
     @classmethod
-    async def launch(
-        cls,
-        prepare: pb.PrepareEngine,
-        *,
-        work: Path,
-        log_path: Path,
-        command: Sequence[str] = ENGINE_COMMAND,
-    ) -> EngineChild:
-        """Start the process and give it the run; its files go below `work`."""
+    async def _start(cls, command: Sequence[str], work: Path, log_path: Path) -> Self:
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_logs(log_path.parent)
@@ -61,19 +63,14 @@ class EngineChild:
                 )
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            raise EngineError(f"the engine's process did not start: {error}") from error
-        child = cls(process, folder)
-        request = pb.PrepareEngine()
-        request.CopyFrom(prepare)
-        request.files_folder = str(folder)
-        await child.send(pb.EngineRequest(prepare=request))
-        return child
+            raise EngineError(f"the process did not start: {error}") from error
+        return cls(process, folder)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    async def send(self, request: pb.EngineRequest) -> None:
+    async def send(self, request: Message) -> None:
         """A process that is gone does not read; its end is reported by `events`."""
         stdin = self._process.stdin
         if stdin is None:
@@ -82,12 +79,12 @@ class EngineChild:
             stdin.write(encode_frame(request))
             await stdin.drain()
 
-    async def events(self) -> AsyncIterator[pb.EngineEvent]:
+    async def events(self) -> AsyncIterator[E]:
         """What the process says, until it ends; a garbled message ends it."""
         stdout = self._process.stdout
         if stdout is None:
             return
-        while event := await read_frame_async(stdout, pb.EngineEvent):
+        while event := await read_frame_async(stdout, self._event_type):
             yield event
 
     def kill(self) -> None:
@@ -108,9 +105,49 @@ class EngineChild:
         return f"exit status {status}"
 
 
+class EngineChild(_Child[pb.EngineEvent]):
+    """One engine process."""
+
+    _event_type = pb.EngineEvent
+
+    @classmethod
+    async def launch(
+        cls,
+        prepare: pb.PrepareEngine,
+        *,
+        work: Path,
+        log_path: Path,
+        command: Sequence[str] = ENGINE_COMMAND,
+    ) -> EngineChild:
+        """Start the process and give it the run; its files go below `work`."""
+        child = await cls._start(command, work, log_path)
+        request = pb.EngineRequest(prepare=prepare)
+        request.prepare.files_folder = str(child._folder)
+        await child.send(request)
+        return child
+
+
+class ObserverChild(_Child[observation_pb2.ObserverEvent]):
+    """One observer process (observer_process.py)."""
+
+    _event_type = observation_pb2.ObserverEvent
+
+    @classmethod
+    async def launch(
+        cls, prepare: observation_pb2.PrepareObserver, *, work: Path, log_path: Path
+    ) -> ObserverChild:
+        """Start the process and give it the run; its files go below `work`."""
+        child = await cls._start(OBSERVER_COMMAND, work, log_path)
+        request = observation_pb2.ObserverRequest(prepare=prepare)
+        request.prepare.files_folder = str(child._folder)
+        await child.send(request)
+        return child
+
+
 def _remove_old_logs(folder: Path) -> None:
     """A run leaves a log: an agent that serves for years has room for the last ones."""
-    logs = sorted(folder.glob("engine-*.log"), key=lambda path: path.stat().st_mtime)
+    logs = [*folder.glob("engine-*.log"), *folder.glob("observer-*.log")]
+    logs.sort(key=lambda path: path.stat().st_mtime)
     for path in logs[:-_MOST_LOGS]:
         path.unlink(missing_ok=True)
 

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of a job as an observer comes to them: allowed, and with a tally."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from ldapslam.agent.addresses import Place, allowed, resolve
+from ldapslam.agent.host import shares_host
+from ldapslam.agent.ldap_access import LdapAccess
+from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.monitors.base import TargetAccess
+from ldapslam.jobs.bind import Bind
+from ldapslam.jobs.model import Job
+
+_TIMEOUT_NS = 10_000_000_000
+_SUPPLIER = "supplier"
+
+
+class ObservedServers:
+    """For one run on one agent; secrets are resolved when they are asked for."""
+
+    def __init__(self, job: Job, limits: AgentLimits, agent: str) -> None:
+        self._job = job
+        self._limits = limits
+        self._agent = agent
+        self._places: dict[str, Place] = {}
+        self._controls: dict[str, Counter[str]] = {}
+        self._guard = threading.Lock()
+
+    def every(self) -> list[str]:
+        """All servers, each once; the suppliers first."""
+        roles = sorted(self._job.targets, key=lambda role: role != _SUPPLIER)
+        uris = [uri for role in roles for uri in self._job.targets[role]]
+        return list(dict.fromkeys(uris))
+
+    def counted(self) -> list[str]:
+        """Servers whose counts belong into the books: those with a monitor of their
+        own, and all whose replication is verified."""
+        if self._job.verify is not None:
+            return self.every()
+        roles = [one.directory for one in self._job.monitors if one.directory]
+        return [
+            uri
+            for uri in self.every()
+            if any(uri in self._job.targets[role] for role in roles)
+        ]
+
+    def control(self, uri: str) -> Counter[str]:
+        """What the observer asked of the server so far, by kind."""
+        return self._controls.setdefault(uri, Counter())
+
+    def target(self, uri: str) -> TargetAccess:
+        """For a monitor."""
+        return TargetAccess(self.access(uri), self._note(uri))
+
+    def access(self, uri: str) -> LdapAccess:
+        """As the job binds, or the first stream that loads the server; TargetNotAllowed
+        when this agent's operator does not allow it, TargetUnreachable."""
+        job, place = self._job, self._place(uri)
+        tls, bind = job.tls, job.bind
+        for stream in job.streams:
+            if uri in job.targets[stream.target]:
+                tls, bind = stream.tls or tls, bind or stream.bind
+                break
+        return LdapAccess(
+            start_tls=tls.start_tls,
+            ca_file=str(job.files[tls.ca_file]) if tls.ca_file else None,
+            cert_file=tls.cert_file,
+            key_file=tls.key_file,
+            verify=tls.verify,
+            connect_timeout_ns=_TIMEOUT_NS,
+            addresses={uri: place.text},
+            **_identity(bind),
+        )
+
+    def is_local(self, uri: str) -> bool:
+        """Whether the server is on this host."""
+        return uri.startswith("ldapi:") or shares_host(self._place(uri).addresses)
+
+    def _place(self, uri: str) -> Place:
+        if uri not in self._places:
+            self._places[uri] = allowed(uri, self._limits, self._agent, resolve)
+        return self._places[uri]
+
+    def _note(self, uri: str) -> Callable[[str], None]:
+        control = self.control(uri)
+
+        def note(kind: str) -> None:
+            with self._guard:  # monitors have threads of their own
+                control[kind] += 1
+
+        return note
+
+
+def _identity(bind: Bind | None) -> dict[str, object]:
+    sasl = bind.sasl if bind else None
+    secret = bind.secret if bind else None
+    return {
+        "bind_dn": bind.dn if bind else None,
+        "bind_password": secret.resolve() if secret else None,
+        "mechanism": sasl.mechanism if sasl else None,
+        "authcid": sasl.authcid if sasl else None,
+        "authzid": sasl.authzid if sasl else None,
+    }

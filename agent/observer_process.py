@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The observer: a process of an agent that sees servers and hosts during one run.
+
+    python -m ldapslam.agent.observer_process
+
+Before the load, and before any other process of the run has asked a server for
+anything, it reads what the servers count and how they are set up. From T0 on it samples
+the monitors, each in a thread of its own. After the load it waits for the replicas,
+compares what they have, and reads the counts again. Frames as the engine's process has
+them (pipe.py); it is a process of its own so that its work is never on the measured
+path, and what it costs can be told.
+
+What a server does not say is missing in what is found, with the reason. It is never a
+reason to end the run: the verdict says what follows from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ldapslam.agent.admission import keep_to_cpus
+from ldapslam.agent.control_connection import ControlConnection
+from ldapslam.agent.engine_process import load_assignment
+from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.monitors.choose import monitors_for
+from ldapslam.agent.observed_servers import ObservedServers
+from ldapslam.agent.pipe import begin_child, own_pipe
+from ldapslam.agent.replication import ReplicationServer, verify_replication
+from ldapslam.agent.sampling import Sampling, Watched
+from ldapslam.agent.server_counts import ServerCounts, detect, read_counts
+from ldapslam.agent.server_facts import server_facts
+from ldapslam.jobs.errors import EngineError, LdapSlamError
+from ldapslam.jobs.log_format import format_of_parent, set_up_log
+from ldapslam.proto import observation_pb2 as pb
+from ldapslam.proto.messages import facts_json, failure_message
+from ldapslam.reports.results.monitor_records import MonitorDescription, MonitorSample
+
+_log = logging.getLogger(__name__)
+
+Pipe = Any
+
+_FLUSH_NS = 1_000_000_000
+#: A server is through with what it was sent when two readings so far apart agree.
+_SETTLE_S = 0.1
+_SETTLE_LIMIT_S = 5.0
+
+
+class ObserverProcess:
+    """One run, from the order to observe to the last word."""
+
+    def __init__(self, pipe: Pipe, request: pb.PrepareObserver) -> None:
+        self._pipe = pipe
+        self._run = request.run
+        self._job = load_assignment(request.run, Path(request.files_folder))
+        limits = AgentLimits.from_json(request.limits_json)
+        keep_to_cpus(limits)
+        self._is_first = request.run.agent_index == 0
+        self._servers = ObservedServers(self._job, limits, request.agent)
+        self._sampling = Sampling(self._job.run.interval_ns)
+        self._found: dict[str, dict[str, Any]] = {}
+        self._tallies: dict[str, Counter[str]] = {}
+
+    def execute(self) -> None:
+        watched = self._watch()
+        uris = self._read_uris()
+        if not watched and not uris:
+            self._finish({})
+            return
+        for uri in uris:
+            self._found[uri] = self._before(uri)
+        ready = pb.ObserverReady(
+            monitors=[_description(one) for one in watched],
+            facts_json=facts_json({"observations": self._found}),
+        )
+        self._pipe.send(ready=ready)
+        conclude = self._serve()
+        self._sampling.stop()
+        self._flush()
+        found: dict[str, Any] = {}
+        if conclude.verify and self._is_first and self._job.verify is not None:
+            found["replication"] = self._verify()
+        for uri in uris:
+            self._found[uri].update(self._after(uri))
+        self._finish(found)
+
+    def _read_uris(self) -> list[str]:
+        """Servers whose counts are read: by the run's first agent alone."""
+        return self._servers.counted() if self._is_first else []
+
+    def _watch(self) -> list[Watched]:
+        monitors = monitors_for(
+            self._job,
+            access=self._servers.target,
+            is_local=self._servers.is_local,
+            has_directories=self._is_first,
+        )
+        return self._sampling.open(monitors)
+
+    # What servers count.
+
+    def _before(self, uri: str) -> dict[str, Any]:
+        try:
+            with self._connection(uri) as connection:
+                kind = detect(connection)
+                facts = server_facts(connection, kind)
+                counts = self._settled(connection, kind)
+                self._tallies[uri] = self._servers.control(uri).copy()
+        except LdapSlamError as error:
+            _log.warning("%s: %s", uri, error)
+            return {"failure": str(error)}
+        return {"kind": str(kind), "facts": facts, "before": counts.to_dict()}
+
+    def _after(self, uri: str) -> dict[str, Any]:
+        if uri not in self._tallies:
+            return {}
+        try:
+            with self._connection(uri) as connection:
+                counts = self._settled(connection, detect(connection))
+                asked = self._servers.control(uri) - self._tallies[uri]
+        except LdapSlamError as error:
+            _log.warning("%s: %s", uri, error)
+            return {"failure": str(error)}
+        return {"after": counts.to_dict(), "control_operations": dict(asked)}
+
+    def _connection(self, uri: str) -> ControlConnection:
+        access = self._servers.access(uri)
+        return ControlConnection.open(uri, access, self._servers.control(uri))
+
+    def _settled(self, connection: ControlConnection, kind: Any) -> ServerCounts:
+        """A reading with all that was sent to the server before, unbinds as well."""
+        control = connection.control
+        until_s = time.monotonic() + _SETTLE_LIMIT_S
+        counts, asked = read_counts(connection, kind), control.copy()
+        while time.monotonic() < until_s:
+            time.sleep(_SETTLE_S)
+            before, asked_before = counts, asked
+            counts, asked = read_counts(connection, kind), control.copy()
+            own = asked - asked_before
+            if all(
+                count is None or count - (before.operations[name] or 0) == own[name]
+                for name, count in counts.operations.items()
+            ):
+                break
+        return counts
+
+    # The load.
+
+    def _serve(self) -> pb.ConcludeObserver:
+        """Pass samples on until the observation is to be concluded."""
+        while True:
+            request = self._pipe.next_before(time.monotonic_ns() + _FLUSH_NS)
+            match request and request.WhichOneof("kind"):
+                case "start":
+                    self._sampling.start(request.start.t0_mono_ns)
+                case "conclude":
+                    conclude: pb.ConcludeObserver = request.conclude
+                    return conclude
+                case None:
+                    self._flush()
+
+    def _flush(self) -> None:
+        samples = [_sample(one) for one in self._sampling.taken()]
+        if samples:
+            self._pipe.send(samples=pb.MonitorSamples(samples=samples))
+
+    # Replication.
+
+    def _verify(self) -> dict[str, Any]:
+        assert self._job.verify is not None
+        ended_s = time.monotonic()
+        try:
+            return verify_replication(
+                [
+                    ReplicationServer(
+                        uri, self._servers.access(uri), self._servers.control(uri)
+                    )
+                    for uri in self._servers.every()
+                ],
+                self._job.verify.replication,
+                load_ended_s=ended_s,
+                seed=self._run.seed,
+            )
+        except LdapSlamError as error:
+            _log.error("replication: %s", error)
+            return {"failure": str(error)}
+
+    def _finish(self, found: Mapping[str, Any]) -> None:
+        facts = {**found, "observations": self._found}
+        if self._run.agent_count and self._sampling.has_monitors:
+            used = os.times()
+            facts["observer_cost"] = {"cpu_s": used.user + used.system}
+        self._pipe.send(finished=pb.ObserverFinished(facts_json=facts_json(facts)))
+
+
+def _description(one: Watched) -> pb.MonitorDescription:
+    description: MonitorDescription = one.description
+    return pb.MonitorDescription(
+        name=description.name,
+        metrics=[
+            pb.MonitorMetric(
+                name=metric.name, unit=metric.unit, is_counter=metric.kind == "counter"
+            )
+            for metric in description.metrics
+        ],
+        facts_json=facts_json(description.facts),
+    )
+
+
+def _sample(one: MonitorSample) -> pb.MonitorSample:
+    return pb.MonitorSample(
+        monitor=one.monitor,
+        at_ns=one.at_ns,
+        took_ns=one.took_ns,
+        values=one.values,
+        failure=one.failure or "",
+    )
+
+
+def main() -> int:
+    """Serve one run; the exit status."""
+    log_fields = set_up_log(format_of_parent())
+    begin_child()
+    pipe = own_pipe(pb.ObserverRequest, pb.ObserverEvent)
+    request = pipe.next()
+    if request.WhichOneof("kind") != "prepare":
+        _log.error("expected a request to prepare")
+        return 1
+    run_id = request.prepare.run.run_id
+    log_fields["run_id"], log_fields["agent"] = run_id, request.prepare.agent
+    try:
+        ObserverProcess(pipe, request.prepare).execute()
+    except LdapSlamError as error:
+        _log.error("run %s: %s", run_id, error)
+        pipe.send(failed=failure_message(error))
+        return 1
+    except Exception as error:
+        _log.exception("run %s failed", run_id)
+        failure = EngineError(f"{type(error).__name__}: {error}")
+        pipe.send(failed=failure_message(failure))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    logging.shutdown()
+    # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
+    os._exit(status)

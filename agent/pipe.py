@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A child process's side of the pipe to its agent.
+
+Frames come on stdin and go out on stdout, both taken away so that nothing else can
+reach them; whatever prints goes to stderr, the log. When the agent dies, its end of
+stdin closes and the process ends at once; should the thread that notices be stuck, the
+kernel's parent-death signal does it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from typing import Any, BinaryIO, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from ldapslam.jobs.errors import LdapSlamError
+from ldapslam.proto.frames import encode_frame, read_frame
+
+_log = logging.getLogger(__name__)
+
+#: Exit status when the agent is gone.
+EXIT_ORPHANED = 3
+
+_PR_SET_PDEATHSIG = 1
+
+R = TypeVar("R", bound=Message)
+E = TypeVar("E", bound=Message)
+
+
+class Pipe(Generic[R, E]):
+    """Frames to and from the agent; requests are read by a thread of their own."""
+
+    def __init__(
+        self,
+        requests: BinaryIO,
+        events: BinaryIO,
+        request_type: type[R],
+        event_type: type[E],
+    ) -> None:
+        self._events = events
+        self._event_type = event_type
+        self._requests: queue.SimpleQueue[R] = queue.SimpleQueue()
+        self._reader = threading.Thread(
+            target=self._read, args=(requests, request_type), name="requests"
+        )
+        self._reader.daemon = True
+        self._reader.start()
+
+    def _read(self, requests: BinaryIO, request_type: type[R]) -> None:
+        try:
+            while request := read_frame(requests, request_type):
+                self._requests.put(request)
+        except LdapSlamError as error:
+            _log.error("%s", error)
+        # os._exit: the main thread may be in the engine, and nobody is left to tell
+        os._exit(EXIT_ORPHANED)
+
+    def next(self) -> R:
+        """The next request, once there is one."""
+        return self._requests.get()
+
+    def next_before(self, mono_ns: int | None) -> R | None:
+        """The next request; None when there is none by then."""
+        if mono_ns is None:
+            return self.next()
+        left_s = max(0, mono_ns - time.monotonic_ns()) / 1e9
+        try:
+            return self._requests.get(timeout=left_s)
+        except queue.Empty:
+            return None
+
+    def send(self, **kind: Any) -> None:
+        try:
+            self._events.write(encode_frame(self._event_type(**kind)))
+            self._events.flush()
+        except BrokenPipeError:
+            os._exit(EXIT_ORPHANED)
+
+
+def own_pipe(request_type: type[R], event_type: type[E]) -> Pipe[R, E]:
+    """Frames on the original stdin and stdout, which nothing else can then reach."""
+    requests, events = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return Pipe(
+        os.fdopen(requests, "rb"), os.fdopen(events, "wb"), request_type, event_type
+    )
+
+
+def begin_child() -> None:
+    """Signals and the end of the agent, as every child process of an agent has them."""
+    # the agent decides what a signal to the terminal's process group means
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    # when the agent's thread that made this process ends
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        _log.warning("no parent-death signal: errno %d", ctypes.get_errno())
+    if os.getppid() != parent:
+        os._exit(EXIT_ORPHANED)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's orders to its observers, and what they answer. No gRPC.
+
+Each agent of a run has an observer, if the job has monitors or anything to verify. The
+first one reads the directories; all of them read what is on their own hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ldapslam.coordinator import run as machine
+from ldapslam.coordinator.facts import monitor_facts, observation_facts
+from ldapslam.proto import agent_pb2, observation_pb2
+from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto.messages import ProtocolError, error_of
+from ldapslam.proto.observation_pb2 import (
+    MonitorDescription as DescriptionMessage,
+)
+from ldapslam.proto.observation_pb2 import MonitorSamples
+from ldapslam.reports.results.monitor_records import (
+    Metric,
+    MonitorDescription,
+    MonitorSample,
+)
+
+#: Characters of the name of a monitor or metric, and of a unit.
+_MAX_NAME = 500
+_MAX_MONITORS = 1000
+_MAX_METRICS = 5000
+_MAX_NS = (1 << 63) - 1
+
+
+class Observing:
+    """Of one run: sends the orders, and puts together what was found."""
+
+    def __init__(
+        self,
+        run_id: str,
+        assignment: RunAssignment,
+        send: Callable[[str, agent_pb2.Command], None],
+    ) -> None:
+        self._run_id = run_id
+        self._assignment = assignment
+        self._send = send
+
+    def assignment(self, index: int, count: int, attempt: int) -> RunAssignment:
+        """The part of the agent with this index, of so many."""
+        part = RunAssignment()
+        part.CopyFrom(self._assignment)
+        part.agent_index, part.agent_count, part.attempt = index, count, attempt
+        return part
+
+    def observe(self, agents: Sequence[str], attempts: Mapping[str, int]) -> None:
+        for index, agent in enumerate(agents):
+            part = self.assignment(index, len(agents), attempts.get(agent, 0))
+            order = agent_pb2.ObserveRun(run=part)
+            self._send(agent, agent_pb2.Command(observe=order))
+
+    def conclude(self, agents: Iterable[str], *, verify: bool) -> None:
+        order = agent_pb2.ConcludeObservation(run_id=self._run_id, verify=verify)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(conclude=order))
+
+    def end(self, agents: Iterable[str]) -> None:
+        order = agent_pb2.EndObservation(run_id=self._run_id)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(end_observation=order))
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One report of an observer."""
+
+    #: For the run's machine; None: it goes on as before.
+    event: machine.ObserverPrepared | machine.ObserverEnded | None = None
+    monitors: Sequence[MonitorDescription] = ()
+    samples: Sequence[MonitorSample] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def observed(report: observation_pb2.ObservationReport) -> Observed:
+    """What a report says; ProtocolError when it cannot be kept."""
+    agent, event = report.agent, report.event
+    match event.WhichOneof("kind"):
+        case "ready":
+            ready = event.ready
+            if len(ready.monitors) > _MAX_MONITORS:
+                raise ProtocolError(f"{len(ready.monitors)} monitors")
+            return Observed(
+                machine.ObserverPrepared(agent),
+                monitors=[_description(one) for one in ready.monitors],
+                facts=observation_facts(ready.facts_json),
+            )
+        case "samples":
+            return Observed(samples=_samples(event.samples))
+        case "finished":
+            facts = observation_facts(event.finished.facts_json)
+            return Observed(machine.ObserverEnded(agent), facts=facts)
+        case "failed":
+            reason = str(error_of(event.failed)) or "it failed"
+            return Observed(machine.ObserverEnded(agent, reason))
+        case _:
+            raise ProtocolError("an observation without what was observed")
+
+
+def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's parts that observers make, with the facts of one more report."""
+    observations = {uri: dict(of) for uri, of in known.get("observations", {}).items()}
+    for uri, found in news.get("observations", {}).items():
+        observations.setdefault(uri, {}).update(found)
+    rest = {name: value for name, value in news.items() if name != "observations"}
+    return {**({"observations": observations} if observations else {}), **rest}
+
+
+def _description(message: DescriptionMessage) -> MonitorDescription:
+    if len(message.metrics) > _MAX_METRICS:
+        raise ProtocolError(f"a monitor of {len(message.metrics)} metrics")
+    metrics = [
+        Metric(_name(one.name), one.unit[:_MAX_NAME], _kind(one.is_counter))
+        for one in message.metrics
+    ]
+    if len({one.name for one in metrics}) < len(metrics):
+        raise ProtocolError("a monitor with two metrics of one name")
+    return MonitorDescription(
+        _name(message.name), metrics, monitor_facts(message.facts_json)
+    )
+
+
+def _kind(is_counter: bool) -> Any:
+    return "counter" if is_counter else "gauge"
+
+
+def _name(text: str) -> str:
+    if not text or len(text) > _MAX_NAME:
+        raise ProtocolError("a monitor or metric without a usable name")
+    return text
+
+
+def _samples(message: MonitorSamples) -> list[MonitorSample]:
+    samples = []
+    for one in message.samples:
+        if abs(one.at_ns) > _MAX_NS or not 0 <= one.took_ns <= _MAX_NS:
+            raise ProtocolError("a sample at no time")
+        if len(one.values) > _MAX_METRICS:
+            raise ProtocolError(f"a sample of {len(one.values)} values")
+        failure = one.failure[:_MAX_NAME] or None
+        samples.append(
+            MonitorSample(
+                _name(one.monitor), one.at_ns, one.took_ns, tuple(one.values), failure
+            )
+        )
+    return samples
