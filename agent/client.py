@@ -368,12 +368,12 @@ class _Link:
 
 
 async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply:
-    match entry.WhichOneof("kind"):
-        case "interval":
-            call, report = stub.ReportInterval, entry.interval
-        case "observation":
-            call, report = stub.ReportObservation, entry.observation
-        case _:
-            call, report = stub.ReportProgress, entry.progress
-    reply: pb.ReportReply = await call(report, timeout=_REPORT_TIMEOUT_S)
+    calls = {
+        "interval": stub.ReportInterval,
+        "progress": stub.ReportProgress,
+        "observation": stub.ReportObservation,
+    }
+    kind = entry.WhichOneof("kind")
+    reply: pb.ReportReply
+    reply = await calls[kind](getattr(entry, kind), timeout=_REPORT_TIMEOUT_S)
     return reply

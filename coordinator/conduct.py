@@ -59,7 +59,7 @@ class Fleet(Protocol):
 
     def requeue(self, run_id: str, agents: tuple[str, ...]) -> None: ...
 
-    def release(self, run_id: str, agents: tuple[str, ...]) -> None: ...
+    def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None: ...
 
     def run_concluded(self, run: ActiveRun) -> None: ...
 
@@ -332,7 +332,7 @@ class ActiveRun:
             case machine.EndObservers(agents):
                 self._observing.end(agents)
             case machine.ReleaseAgents(agents):
-                self._fleet.release(self.run_id, agents)
+                self._fleet.release_agents(self.run_id, agents)
             case machine.RequeueRun(agents):
                 self._fleet.requeue(self.run_id, agents)
             case machine.RecordState(state, detail):

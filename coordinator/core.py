@@ -122,7 +122,7 @@ class Core:
         # after this round of the run's commands, not within it
         asyncio.get_running_loop().call_soon(self._feed_fleet, event)
 
-    def release(self, run_id: str, agents: tuple[str, ...]) -> None:
+    def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None:
         """They have no part in the run."""
         for agent in agents:
             event = fleet_machine.AgentReleased(agent, run_id)

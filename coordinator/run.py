@@ -640,6 +640,7 @@ class Run:
         for agent in late:
             self.watches[agent] = Watch.ENDED
         text = f"the observers of {', '.join(late)} took too long"
+        commands: list[Command]
         commands = [RecordEvent("observer_overdue", text), EndObservers(late)]
         if self.is_concluding:
             return [*commands, *self._end()]
