@@ -29,7 +29,6 @@ __all__ = [
     "Metric",
     "Monitor",
     "TargetAccess",
-    "number",
 ]
 
 MISSING = math.nan
@@ -132,12 +131,3 @@ class Directory:
         except ldap.LDAPError:
             return
         self._target.note_request("unbind")
-
-
-def number(values: Sequence[bytes] | None) -> float:
-    """The first value, if it is a number; else NaN."""
-    try:
-        found = float(values[0]) if values else MISSING
-    except ValueError:
-        return MISSING
-    return found if math.isfinite(found) else MISSING

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The monitors that a job asks of one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import ldap
+
+from ldapslam.agent.monitors.base import Directory, Monitor, TargetAccess
+from ldapslam.agent.monitors.ds389 import ds389_table
+from ldapslam.agent.monitors.host import HostMonitor, ProcessMonitor, host_name
+from ldapslam.agent.monitors.log import LogMonitor
+from ldapslam.agent.monitors.process_table import processes_of
+from ldapslam.agent.monitors.reading import (
+    EntriesMonitor,
+    Table,
+    entry_table,
+    text,
+)
+from ldapslam.agent.monitors.slapd import slapd_table
+from ldapslam.jobs.errors import TargetError
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.monitors import Monitor as Wanted
+
+
+def monitors_for(
+    job: Job,
+    *,
+    access: Callable[[str], TargetAccess],
+    is_local: Callable[[str], bool],
+    has_directories: bool,
+) -> list[Monitor]:
+    """What this agent is to sample; each name once.
+
+    access: how to come to the server of a URI. is_local: whether it is on this host,
+    and this agent the one to read hosts and logs for it. has_directories: whether this
+    agent reads the directories, which one of a run's agents does. ConfigError when a
+    monitor's password cannot be had.
+    """
+    found: list[Monitor] = []
+    for wanted in job.monitors:
+        if wanted.directory or wanted.entry:
+            if has_directories:
+                found += _of_servers(job, wanted, access)
+        elif wanted.log and any(is_local(uri) for uri in _uris(job, wanted)):
+            found.append(_of_log(wanted))
+    found += _of_host(
+        [
+            wanted
+            for wanted in job.monitors
+            if wanted.host and any(is_local(uri) for uri in _uris(job, wanted))
+        ]
+    )
+    unique: dict[str, Monitor] = {}
+    for monitor in found:
+        unique.setdefault(monitor.name, monitor)
+    return list(unique.values())
+
+
+def _uris(job: Job, wanted: Wanted) -> list[str]:
+    """Of the servers that the monitor is about."""
+    if wanted.role is not None:
+        return list(job.targets[wanted.role])
+    return [uri for uris in job.targets.values() for uri in uris]
+
+
+def _of_servers(
+    job: Job, wanted: Wanted, access: Callable[[str], TargetAccess]
+) -> Iterable[Monitor]:
+    for uri in _uris(job, wanted):
+        learn: Callable[[Directory], Table] = directory_table
+        name = f"{wanted.role} {uri}"
+        if wanted.entry is not None:
+            learn = entry_table(wanted.entry, wanted.attributes, wanted.counters)
+            name = f"{wanted.entry} of {name}"
+        target = access(uri).bound_as(wanted.bind)
+        yield EntriesMonitor(name, wanted.every_ns or 0, uri, target, learn)
+
+
+def directory_table(directory: Directory) -> Table:
+    """What the server is, and so what can be read of it; TargetError."""
+    attributes = ("objectClass", "vendorName", "vendorVersion", "namingContexts")
+    found = directory.read("", ldap.SCOPE_BASE, attributes)
+    root_dse = found[0][1] if found else {}
+    if b"OpenLDAProotDSE" in root_dse.get("objectclass", ()):
+        return slapd_table(directory, root_dse)
+    vendor = text(root_dse, "vendorName") or ""
+    if "389" in vendor:
+        return ds389_table(directory)
+    raise TargetError(
+        f"server {directory.uri!r} is neither slapd nor 389-DS"
+        + (f", but of {vendor!r}" if vendor else ""),
+        hint="name entries of it: {entry: DN, target: ROLE, attributes: […]}",
+    )
+
+
+def _of_host(wanted: list[Wanted]) -> Iterable[Monitor]:
+    """One of the host, however many roles have servers on it; one of each process."""
+    if not wanted:
+        return
+    every_ns = min(one.every_ns or 0 for one in wanted)
+    host = host_name()
+    yield HostMonitor(f"host {host}", every_ns)
+    for program in dict.fromkeys(name for one in wanted for name in one.processes):
+        found = processes_of(program)
+        for one in found:
+            name = f"{program}({one.pid}) on {host}"
+            yield ProcessMonitor(name, every_ns, program, one.pid)
+        if not found:
+            yield ProcessMonitor(f"{program} on {host}", every_ns, program, None)
+
+
+def _of_log(wanted: Wanted) -> Monitor:
+    return LogMonitor(
+        f"log {wanted.log} on {host_name()}",
+        wanted.every_ns or 0,
+        Path(wanted.log or ""),
+        wanted.format or "",
+    )
