@@ -35,7 +35,14 @@ def report_plan(job: Job) -> dict[str, Any]:
         ],
         "validity": job.validity.model_dump(mode="json", by_alias=True),
         "thresholds": list(job.thresholds),
+        **_verify(job),
     }
+
+
+def _verify(job: Job) -> dict[str, Any]:
+    if job.verify is None:
+        return {}
+    return {"verify": job.verify.model_dump(mode="json", by_alias=True)}
 
 
 def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:

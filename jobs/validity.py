@@ -6,9 +6,18 @@ Pure data: reports/verdict.py applies them. A run that breaks one is INVALID.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from ldapslam.jobs.sections import Duration, Flag, PositiveDuration, Section, Share
+from ldapslam.jobs.sections import (
+    Duration,
+    Flag,
+    Kind,
+    PositiveDuration,
+    Section,
+    Share,
+)
 
 
 class Validity(Section):
@@ -65,4 +74,14 @@ class Validity(Section):
         default=0.10,
         description="how far an agent's clock may go from the coordinator's during the "
         "run, as a share of the interval",
+    )
+    books_missing_operations: Annotated[int, Field(ge=0), Kind("count")] = Field(
+        default=0,
+        description="requests of one kind that a watched server may have counted less "
+        "than were sent to it, beside those without an answer",
+    )
+    books_other_operations: Annotated[int, Field(ge=0), Kind("count")] | None = Field(
+        default=None,
+        description="requests of one kind that a watched server may have counted more "
+        "than were sent to it: other clients'; without it, any number",
     )

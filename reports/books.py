@@ -27,7 +27,7 @@ _SET_UP = {"binds": "bind", "extended": "extended", "unbinds": "unbind"}
 def keep_books(run: RunRecord, collected: Collected) -> Books:
     """Kinds in the order of their names; a kind never sent is left out."""
     streams = {stream["name"]: stream for stream in run.plan.get("streams", ())}
-    accounts = _accounts(streams)
+    accounts = accounts_of(streams)
     books: dict[str, Counter[str]] = {}
     for (stream, name), totals in collected.operations.items():
         if stream in streams:
@@ -55,7 +55,7 @@ def keep_books(run: RunRecord, collected: Collected) -> Books:
     }
 
 
-def _accounts(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def accounts_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Stream -> account."""
     return {
         name: uris[0]

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldapslam.reports import appendix, connections, gap_section, outcomes
+from ldapslam.reports import (
+    appendix,
+    connections,
+    gap_section,
+    outcomes,
+    replication,
+)
 from ldapslam.reports.chart_data import PANELS, event_marks
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
@@ -74,11 +80,19 @@ def document(summary: Summary) -> Document:
             Section("times", "Times in detail", _times(summary)),
             Section("errors", "Requests and errors", outcomes.outcomes(summary)),
             Section("connections", "Connections", connections.connections(summary)),
+            *_replication(summary),
             Section("agents", "Load generators", appendix.agents(summary)),
             Section("method", "How this was measured", appendix.method()),
             Section("manifest", "Manifest", appendix.manifest(summary)),
         ),
     )
+
+
+def _replication(summary: Summary) -> tuple[Section, ...]:
+    found = summary.replication
+    if found is None:
+        return ()
+    return (Section("replication", "Replication", replication.section(found)),)
 
 
 def _statement(summary: Summary) -> str:
@@ -90,6 +104,9 @@ def _statement(summary: Summary) -> str:
             f"{_counted(rules, 'validity rule is', 'validity rules are')} broken."
         )
     met = f"The {len(summary.rules)} validity rules hold"
+    if summary.replication is not None:
+        failed = bool(summary.replication.failures)
+        met += "; replicas differ" if failed else ", replicas hold the same"
     if missed:
         of_all = _counted(len(summary.thresholds), "threshold is", "thresholds are")
         return f"{met}; {missed} of {of_all} missed."

@@ -9,8 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from ldapslam.jobs.validity import Validity
+from ldapslam.reports.balance import Account, balance
+from ldapslam.reports.books import keep_books
 from ldapslam.reports.clocks import Clock
 from ldapslam.reports.completeness import Completeness, completeness
+from ldapslam.reports.replication import Replication, replication_of
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.timeline import NS_PER_S, Plan
 from ldapslam.reports.totals import (
@@ -142,6 +145,17 @@ class Evidence:
     def completeness(self) -> Completeness:
         """What there is of what agents owed."""
         return completeness(self.run, self.plan, self.collected)
+
+    @cached_property
+    def balances(self) -> dict[str, Account]:
+        """The books with the servers' own counts; empty where none was watched."""
+        books = keep_books(self.run, self.collected)
+        return balance(self.run, books, self.collected)
+
+    @cached_property
+    def replication(self) -> Replication | None:
+        """What the job asked to be checked after the load."""
+        return replication_of(self.run)
 
     @property
     def clock_deviation_limit_ns(self) -> float:

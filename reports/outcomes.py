@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ldapslam.jobs.result_codes import code_title
+from ldapslam.reports import books_section
 from ldapslam.reports.document import (
     BAD,
     MUTED,
@@ -54,6 +55,8 @@ def outcomes(summary: Summary) -> tuple[Block, ...]:
     blocks.append(_codes(summary))
     if summary.books:
         blocks.append(_books(summary))
+    if summary.balances:
+        blocks.append(books_section.balances(summary))
     return tuple(blocks)
 
 

@@ -40,6 +40,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "reasons": list(summary.reasons),
         "manifest": manifest_of(summary),
         **figures_of(summary),
+        "replication": summary.replication and summary.replication.result(),
         "gaps": [
             {
                 "agent": gap.agent,
@@ -90,10 +91,7 @@ def figures_of(summary: Summary) -> dict[str, Any]:
         "connections": {
             stream.name: _connections(stream) for stream in summary.streams
         },
-        "books": {
-            account: {kind: {"agents": sent} for kind, sent in book.items()}
-            for account, book in summary.books.items()
-        },
+        "books": _books(summary),
         "agents": {
             agent.name: _agent(agent, summary.clocks.get(agent.name))
             for agent in summary.agents
@@ -169,6 +167,26 @@ def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
             for outcome, times in one.outcome_times.items()
         },
     }
+
+
+def _books(summary: Summary) -> dict[str, Any]:
+    """What agents sent; of runs that watched their servers, also what these counted,
+    where several accounts have a server in common also for all of them together."""
+    books: dict[str, Any] = {
+        account: {kind: {"agents": sent} for kind, sent in book.items()}
+        for account, book in summary.books.items()
+    }
+    for account, balance in summary.balances.items():
+        books[account] = {
+            kind: {
+                "agents": line.agents,
+                "control": line.control,
+                "server": line.server,
+                "difference": line.difference,
+            }
+            for kind, line in balance.lines.items()
+        }
+    return books
 
 
 def _connections(stream: StreamSummary) -> dict[str, Any]:

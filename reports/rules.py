@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import OUTCOMES
+from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed
+from ldapslam.reports.server_rules import books_balance, replication_checked
 from ldapslam.reports.timeline import NS_PER_S
 from ldapslam.reports.totals import (
     ANSWERED,
@@ -24,24 +25,9 @@ from ldapslam.reports.totals import (
     WorkerTotals,
 )
 
-_NOT_APPLICABLE = "nothing to check"
 _NS_PER_MS = 1_000_000
 #: Any of them shows that the operation was measured.
 _WANTED = ("succeeded", "expected", "abandoned")
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule, applied."""
-
-    #: As in the result and the guide: `sent_share`.
-    name: str
-    #: What must hold, and what is wrong when it does not, for people.
-    title: str
-    problem: str
-    limit: str
-    observed: str
-    passed: bool
 
 
 def _run_completed(evidence: Evidence) -> Rule:
@@ -74,7 +60,7 @@ def _data_present(evidence: Evidence) -> Rule:
         "every operation had an expected result in the measure phase",
         "operations without a success or expected result in the measure phase",
         "1 each",
-        f"0 of {_listed(empty)}" if empty else f"all {len(with_data)}",
+        f"0 of {listed(empty)}" if empty else f"all {len(with_data)}",
         bool(with_data) and not empty,
     )
 
@@ -100,7 +86,7 @@ def _agents_present(evidence: Evidence) -> Rule:
         "every planned agent reported",
         "planned agents did not report",
         f"{len(planned)} agents" if len(planned) != 1 else "1 agent",
-        f"{observed}, not {_listed(silent)}" if silent else observed,
+        f"{observed}, not {listed(silent)}" if silent else observed,
         bool(planned) and not silent,
     )
 
@@ -116,7 +102,7 @@ def _intervals_complete(evidence: Evidence) -> Rule:
         "no interval is missing",
         "intervals are missing",
         "0 missing",
-        _listed(observed) if observed else "0",
+        listed(observed) if observed else "0",
         not observed,
     )
 
@@ -131,13 +117,13 @@ def _counts_reached(evidence: Evidence) -> Rule:
         if evidence.is_short(name)
     }
     is_early = any(evidence.ended_early(name) for name in short)
-    found = _listed(list(short.values())) + ("" if is_early else " at the run's end")
+    found = listed(list(short.values())) + ("" if is_early else " at the run's end")
     return Rule(
         "counts_reached",
         "streams that ended before the run had reached their count",
         "a stream ended before the run, and before it had reached its count",
         "all begun",
-        found if short else "all" if counted else _NOT_APPLICABLE,
+        found if short else "all" if counted else NOT_APPLICABLE,
         not is_early,
     )
 
@@ -173,7 +159,7 @@ def _dropped_arrivals(evidence: Evidence) -> Rule:
         "no arrival was dropped",
         "arrivals were dropped",
         "allowed" if allowed else "0",
-        _listed(where) if where else "0" if dropped else _NOT_APPLICABLE,
+        listed(where) if where else "0" if dropped else NOT_APPLICABLE,
         allowed or total == 0,
     )
 
@@ -202,7 +188,7 @@ def _send_lag(evidence: Evidence) -> Rule:
         "open streams sent on time (send lag p99)",
         "an open stream sent too late (send lag p99)",
         f"≤ {_ms(validity.send_lag_p99_ns)} or {share} of response time p99",
-        worst[1] if worst else _NOT_APPLICABLE,
+        worst[1] if worst else NOT_APPLICABLE,
         passed,
     )
 
@@ -280,7 +266,7 @@ def _clock_offset(evidence: Evidence) -> Rule:
     passed = not unknown and (highest is None or highest <= limit_ns)
     limit = f"within ±{_ms(limit_ns)}"
     if unknown:
-        observed = f"unknown of {_listed(unknown)}"
+        observed = f"unknown of {listed(unknown)}"
     if evidence.clocks:
         furthest_ns = evidence.clock_deviation_limit_ns
         deviations = {
@@ -338,7 +324,7 @@ def _histogram_overflow(evidence: Evidence) -> Rule:
         "no duration was above one hour",
         "durations were above one hour",
         "0",
-        _listed(observed) if observed else "0",
+        listed(observed) if observed else "0",
         not over,
     )
 
@@ -358,7 +344,7 @@ def _identity(
         formula = " = ".join(
             " + ".join(one.replace("_", " ") for one in side) for side in (left, right)
         )
-        return Rule(name, title, problem, formula, _listed(wrong) or "equal", not wrong)
+        return Rule(name, title, problem, formula, listed(wrong) or "equal", not wrong)
 
     return check
 
@@ -399,6 +385,8 @@ RULES: tuple[Callable[[Evidence], Rule], ...] = (
         ("completed",),
         ("succeeded", "expected", "failed"),
     ),
+    books_balance,
+    replication_checked,
 )
 
 
@@ -442,14 +430,9 @@ def _extreme(
 ) -> tuple[float | None, str]:
     """The worst value, and it with its owner as text."""
     if not values:
-        return None, _NOT_APPLICABLE
+        return None, NOT_APPLICABLE
     name = choose(values, key=values.__getitem__)
     return values[name], f"{show(values[name])} ({name})"
-
-
-def _listed(items: Sequence[str], limit: int = 4) -> str:
-    more = f" and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more
 
 
 def _percent(share: float) -> str:

@@ -26,6 +26,7 @@ from ldapslam.jobs.thresholds import (
 )
 from ldapslam.jobs.validity import Validity
 from ldapslam.reports import verdict
+from ldapslam.reports.balance import Account
 from ldapslam.reports.books import Books, keep_books
 from ldapslam.reports.clocks import Clock, clocks_of
 from ldapslam.reports.completeness import Completeness, Gap
@@ -38,6 +39,7 @@ from ldapslam.reports.distribution import (
 )
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.parts import collect_run
+from ldapslam.reports.replication import Replication
 from ldapslam.reports.result import figures_of, result_of
 from ldapslam.reports.results.columns import extent
 from ldapslam.reports.results.histogram import Histogram
@@ -49,7 +51,7 @@ from ldapslam.reports.results.records import (
     RunRecord,
 )
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.rules import Rule
+from ldapslam.reports.rule import Rule
 from ldapslam.reports.timeline import Plan, Timeline, wanted_outcome
 from ldapslam.reports.totals import (
     CONNECTION_COUNTERS,
@@ -184,6 +186,10 @@ class Summary:
     streams: tuple[StreamSummary, ...]
     agents: tuple[AgentSummary, ...]
     books: Books
+    #: The same with the servers' counts; of runs that watched their servers.
+    balances: Mapping[str, Account]
+    #: What was found after the load; None when the job did not ask.
+    replication: Replication | None
     timeline: Timeline
     completeness: Completeness
     #: Agent -> its clock over the run; of those that were sampled.
@@ -262,6 +268,8 @@ def summarise(store: Store, run_id: str) -> Summary:
         busy_share_limit=validity.busy_share,
         streams=_streams(evidence),
         books=keep_books(run, collected),
+        balances=evidence.balances,
+        replication=evidence.replication,
         agents=tuple(
             _agent(
                 name,
@@ -280,7 +288,9 @@ def summarise(store: Store, run_id: str) -> Summary:
     )
     thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
     word, reasons = verdict.conclude(
-        rules, [(one.expression, one.shown, one.passed) for one in thresholds]
+        rules,
+        [(one.expression, one.shown, one.passed) for one in thresholds],
+        evidence.replication.failures if evidence.replication else (),
     )
     return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
 

@@ -2,7 +2,8 @@
 """Can the numbers be certified, and are they good enough? Pure.
 
 Every rule is checked in every run. A run that breaks a rule is INVALID, whatever its
-thresholds say; one that misses a threshold is FAIL; the rest is PASS.
+thresholds say; one that misses a threshold, or whose servers turned out to differ, is
+FAIL; the rest is PASS.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ldapslam.reports.evidence import Evidence
-from ldapslam.reports.rules import RULES, Rule
+from ldapslam.reports.rule import Rule
+from ldapslam.reports.rules import RULES
 from ldapslam.reports.totals import unanswered
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
@@ -59,15 +61,19 @@ def judge(evidence: Evidence) -> tuple[Rule, ...]:
 
 
 def conclude(
-    rules: Sequence[Rule], thresholds: Sequence[tuple[str, str, bool]]
+    rules: Sequence[Rule],
+    thresholds: Sequence[tuple[str, str, bool]],
+    failures: Sequence[str] = (),
 ) -> tuple[str, tuple[str, ...]]:
-    """The verdict and its reasons; thresholds are (expression, value, passed)."""
+    """The verdict and its reasons; thresholds are (expression, value, passed), failures
+    what was verified after the load and found wrong."""
     broken = [f"{rule.problem}: {rule.observed}" for rule in rules if not rule.passed]
     missed = [
         f"threshold missed: {expression}, was {value}"
         for expression, value, passed in thresholds
         if not passed
     ]
+    missed += failures
     verdict = INVALID if broken else FAIL if missed else PASS
     return verdict, tuple(broken + missed)
 
@@ -108,6 +114,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     ]
     lines += _notes_of_sessions(evidence)
     lines += _notes_of_replays(evidence)
+    lines += _notes_of_books(evidence)
     lines += [
         f"agent {agent} left entries that the run had added: `ldapslam run --cleanup "
         f"{evidence.run.run_id}` on its host removes them"
@@ -162,6 +169,22 @@ def _notes_of_replays(evidence: Evidence) -> list[str]:
         for name, replay in facts.get("replays", {}).items()
         for one in replay["skipped"]
     ]
+
+
+def _notes_of_books(evidence: Evidence) -> list[str]:
+    """What servers counted beside the run's requests, and what they do not count."""
+    lines = []
+    for account, book in evidence.balances.items():
+        if book.unknown:
+            lines.append(f"the books of {account} cannot be balanced: {book.unknown}")
+        others = {kind: one.others for kind, one in book.lines.items() if one.others}
+        if others:
+            listed = ", ".join(f"{number:,} {kind}" for kind, number in others.items())
+            lines.append(
+                f"{account} had requests that nobody of the run sent: {listed}; other "
+                "clients' or replication's"
+            )
+    return lines
 
 
 def _notes_of_sessions(evidence: Evidence) -> list[str]:

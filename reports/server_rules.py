@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The validity rules about the servers under load. Pure."""
+
+from __future__ import annotations
+
+from ldapslam.reports.evidence import Evidence
+from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed
+
+
+def books_balance(evidence: Evidence) -> Rule:
+    """Of the servers that were watched; what is not known is not held against a run."""
+    validity = evidence.validity
+    most_missing = validity.books_missing_operations
+    most_others = validity.books_other_operations
+    wrong, others, lines = [], 0, 0
+    for account, book in evidence.balances.items():
+        for kind, line in book.lines.items():
+            lines += line.server is not None
+            others += line.others
+            if line.missing > most_missing:
+                wrong.append(f"{account} lacks {line.missing:,} {kind}")
+            elif most_others is not None and line.others > most_others:
+                wrong.append(f"{account} has {line.others:,} {kind} of others")
+    allowed = "any number" if most_others is None else f"≤ {most_others:,}"
+    found = f"balanced, {others:,} of others" if others else "balanced"
+    return Rule(
+        "books",
+        "servers counted what agents sent",
+        "servers did not count what agents sent",
+        f"≤ {most_missing:,} missing, {allowed} of others",
+        listed(wrong) if wrong else found if lines else NOT_APPLICABLE,
+        not wrong,
+    )
+
+
+def replication_checked(evidence: Evidence) -> Rule:
+    replication = evidence.replication
+    found = NOT_APPLICABLE
+    if replication is not None:
+        found = replication.unchecked or "checked"
+    return Rule(
+        "replication",
+        "replication was checked where the job asks for it",
+        "replication could not be checked",
+        "checked",
+        found,
+        replication is None or replication.is_checked,
+    )
