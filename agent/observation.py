@@ -19,7 +19,6 @@ from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import LdapSlamError, RunAborted
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import observation_pb2 as pb
-from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.messages import failure_message
 
 _log = logging.getLogger(__name__)
@@ -34,10 +33,15 @@ class Observation:
     """One run's observer on this agent."""
 
     def __init__(
-        self, run: RunAssignment, settings: AgentSettings, spool: Spool, report: Report
+        self,
+        order: agent_pb2.ObserveRun,
+        settings: AgentSettings,
+        spool: Spool,
+        report: Report,
     ) -> None:
-        self.run_id = run.run_id
-        self._run = run
+        self.run_id = order.run.run_id
+        self._run = run = order.run
+        self._reads_host = order.reads_host
         self._settings = settings
         self._spool = spool
         self._report = report
@@ -97,7 +101,10 @@ class Observation:
     async def _launch(self) -> ObserverChild:
         settings = self._settings
         prepare = pb.PrepareObserver(
-            run=self._run, agent=settings.name, limits_json=settings.limits_json
+            run=self._run,
+            agent=settings.name,
+            limits_json=settings.limits_json,
+            reads_host=self._reads_host,
         )
         logs = settings.logs or self._spool.folder / "logs"
         name = f"observer-{Path(settings.name).name}-{Path(self.run_id).name}.log"
@@ -135,12 +142,13 @@ class Observations:
         self._spool = spool
         self._has_reports = has_reports
         self._running: dict[str, tuple[Observation, asyncio.Task[None]]] = {}
+        self._telling: set[asyncio.Task[None]] = set()
 
     def take_command(self, command: agent_pb2.Command) -> None:
         """An order of the coordinator, if it is one about observers."""
         match command.WhichOneof("kind"):
             case "observe":
-                self._observe(command.observe.run)
+                self._observe(command.observe)
             case "start":
                 found = self._of(command.start.run_id)
                 if found is not None:
@@ -181,14 +189,15 @@ class Observations:
     def _of(self, run_id: str) -> Observation | None:
         return self._running[run_id][0] if run_id in self._running else None
 
-    def _observe(self, run: RunAssignment) -> None:
-        before = self._running.pop(run.run_id, None)
+    def _observe(self, order: agent_pb2.ObserveRun) -> None:
+        run_id = order.run.run_id
+        before = self._running.pop(run_id, None)
         if before is not None:
             before[1].cancel()  # of an earlier attempt
-        observation = Observation(run, self._settings, self._spool, self._keep)
+        observation = Observation(order, self._settings, self._spool, self._keep)
         task = asyncio.create_task(observation.serve())
-        self._running[run.run_id] = observation, task
-        task.add_done_callback(lambda done: self._forget(run.run_id, done))
+        self._running[run_id] = observation, task
+        task.add_done_callback(lambda done: self._forget(run_id, done))
 
     def _forget(self, run_id: str, task: asyncio.Task[None]) -> None:
         if run_id in self._running and self._running[run_id][1] is task:
@@ -205,7 +214,8 @@ class Observations:
             event=pb.ObserverEvent(failed=failure_message(error)),
         )
         task = asyncio.create_task(self._keep(report))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _keep(self, report: pb.ObservationReport) -> None:
         entry = agent_pb2.SpoolEntry(observation=report)

@@ -61,6 +61,7 @@ class ObserverProcess:
         limits = AgentLimits.from_json(request.limits_json)
         keep_to_cpus(limits)
         self._is_first = request.run.agent_index == 0
+        self._reads_host = request.reads_host
         self._servers = ObservedServers(self._job, limits, request.agent)
         self._sampling = Sampling(self._job.run.interval_ns)
         self._found: dict[str, dict[str, Any]] = {}
@@ -97,7 +98,7 @@ class ObserverProcess:
         monitors = monitors_for(
             self._job,
             access=self._servers.target,
-            is_local=self._servers.is_local,
+            is_local=lambda uri: self._reads_host and self._servers.is_local(uri),
             has_directories=self._is_first,
         )
         return self._sampling.open(monitors)

@@ -71,6 +71,7 @@ class AgentCalls(Core):
             host_facts=decode_facts(request.host_facts_json),
             limits=decode_facts(request.limits_json),
             shares_clock=bool(request.clock_id) and request.clock_id == clock_id(),
+            host_id=request.host_id,
         )
         link = self._links.get(name)
         is_resumed = link is not None and link.identity.instance == identity.instance

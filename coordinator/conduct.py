@@ -325,8 +325,7 @@ class ActiveRun:
                     self._send(agent, agent_pb2.Command(stop=stop))
             case machine.ObserveServers(agents):
                 self._assign(agents)
-                attempts = {agent: given[1] for agent, given in self._given.items()}
-                self._observing.observe(agents, attempts)
+                self._observing.observe(agents, self._given, self._fleet.link)
             case machine.ConcludeObservers(agents, verify):
                 self._observing.conclude(agents, verify=verify)
             case machine.EndObservers(agents):

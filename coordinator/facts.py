@@ -29,11 +29,14 @@ _CLEAN_UP_COUNTS = ("entries", "deleted", "already_gone", "left")
 
 _MAX_CHARACTERS = 1 << 20
 _MAX_DEPTH = 8
+#: Settings of servers, by database and plug-in, lie deeper.
+_MAX_MONITOR_DEPTH = 16
 
 
 def agent_facts(text: str) -> dict[str, Any]:
     """The facts of a report; ProtocolError when a reader could stumble over them."""
     facts = monitor_facts(text)
+    _check_depth(facts, _MAX_DEPTH)
     _expect(isinstance(facts.get("host", {}), dict), "host")
     targets = facts.get("targets", [])
     _expect(isinstance(targets, list), "targets")
@@ -74,7 +77,7 @@ def monitor_facts(text: str) -> dict[str, Any]:
     if len(text) > _MAX_CHARACTERS:
         raise ProtocolError(f"facts of {len(text)} characters")
     facts = decode_facts(text)
-    _check_depth(facts, _MAX_DEPTH)
+    _check_depth(facts, _MAX_MONITOR_DEPTH)
     return facts
 
 

@@ -31,6 +31,8 @@ class AgentIdentity:
     limits: Mapping[str, Any] = field(default_factory=dict)
     #: True: its CLOCK_MONOTONIC is ours.
     shares_clock: bool = False
+    #: The same for agents of one host; empty: not known.
+    host_id: str = ""
 
 
 class AgentLink:

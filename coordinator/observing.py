@@ -2,7 +2,7 @@
 """A run's orders to its observers, and what they answer. No gRPC.
 
 Each agent of a run has an observer, if the job has monitors or anything to verify. The
-first one reads the directories; all of them read what is on their own hosts.
+first one reads the directories, the first one of each host what is on that host.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from ldapslam.coordinator import run as machine
 from ldapslam.coordinator.facts import monitor_facts, observation_facts
+from ldapslam.coordinator.link import AgentLink
 from ldapslam.proto import agent_pb2, observation_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.messages import ProtocolError, error_of
@@ -53,10 +54,22 @@ class Observing:
         part.agent_index, part.agent_count, part.attempt = index, count, attempt
         return part
 
-    def observe(self, agents: Sequence[str], attempts: Mapping[str, int]) -> None:
+    def observe(
+        self,
+        agents: Sequence[str],
+        given: Mapping[str, tuple[int, int]],
+        link_of: Callable[[str], AgentLink | None],
+    ) -> None:
+        """`given`: agent -> its epoch and attempt. Of the agents of one host the first
+        one reads the host."""
+        hosts: set[str] = set()
         for index, agent in enumerate(agents):
-            part = self.assignment(index, len(agents), attempts.get(agent, 0))
-            order = agent_pb2.ObserveRun(run=part)
+            link = link_of(agent)
+            host = (link and link.identity.host_id) or f"of {agent}"
+            _, attempt = given.get(agent, (0, 0))
+            part = self.assignment(index, len(agents), attempt)
+            order = agent_pb2.ObserveRun(run=part, reads_host=host not in hosts)
+            hosts.add(host)
             self._send(agent, agent_pb2.Command(observe=order))
 
     def conclude(self, agents: Iterable[str], *, verify: bool) -> None:
