@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Observers of real agents: they see a run from before its load to after it, and what
+becomes of them is never the end of the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from ldapslam.reports.results.monitor_records import MonitorSeries
+from ldapslam.reports.results.monitor_rows import monitor_series
+from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
+
+HOST = [{"host": "replica", "every": "100ms"}]
+
+
+def observers(fleet: FleetOfProcesses, agent: str) -> list[int]:
+    """Processes of an agent that observe."""
+    children = psutil.Process(fleet.processes[agent].pid).children()
+    return [
+        child.pid
+        for child in children
+        if "ldapslam.agent.observer_process" in child.cmdline()
+    ]
+
+
+def series_of(fleet: FleetOfProcesses, run_id: str) -> list[MonitorSeries]:
+    with fleet.opened_store() as store:
+        return list(monitor_series(store, run_id))
+
+
+def kinds(fleet: FleetOfProcesses, run_id: str) -> list[str]:
+    return [event.kind for event in fleet.run(run_id).events]
+
+
+def test_one_agent_of_a_host_samples_it_while_there_is_load(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", "b", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="2s", monitors=HOST))
+    fleet.wait_for_load(run_id)
+    fleet.wait_until(
+        lambda: len(observers(fleet, "a") + observers(fleet, "b")) == 1,
+        "the end of the observer that has nothing to see",
+    )
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    (series,) = series_of(fleet, run_id)
+    # from T0 on, ten a second; a busy machine may miss some
+    assert series.at_ns[0] < 100_000_000
+    assert 10 <= len(series.at_ns) <= 40
+    assert not series.failures
+    # none is left
+    assert observers(fleet, "a") + observers(fleet, "b") == []
+    with fleet.opened_store() as store:
+        assert store.run(run_id).manifest["observer_cost"]["cpu_s"] > 0
+
+
+def test_a_run_goes_on_without_an_observer_that_was_killed(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="3s", monitors=HOST))
+    fleet.wait_for_load(run_id)
+    (pid,) = observers(fleet, "a")
+    os.kill(pid, signal.SIGKILL)
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert fleet.reported(run_id) == {"a": list(range(16))}
+    assert kinds(fleet, run_id).count("observer_failed") == 1
+
+
+def test_an_observer_outlives_its_coordinator(fleet: FleetOfProcesses) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(job_text(duration="4s", monitors=HOST))
+    fleet.wait_for_load(run_id)
+    fleet.end("coordinator", signal.SIGKILL)
+    fleet.start_coordinator()
+    assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
+    assert "observer_failed" not in kinds(fleet, run_id)
+    (series,) = series_of(fleet, run_id)
+    assert series.at_ns[-1] > 3_000_000_000
+    assert len(set(series.at_ns)) == len(series.at_ns)
+
+
+@pytest.fixture
+def silent_uri() -> Iterator[str]:
+    """A server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"ldap://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_run_that_is_cancelled_while_servers_are_looked_at_gives_its_agents_back(
+    fleet: FleetOfProcesses, silent_uri: str
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    monitors = [{"directory": "replica"}]
+    run_id = fleet.submit(job_text(silent_uri, monitors=monitors))
+    fleet.wait_until(lambda: len(observers(fleet, "a")) == 1, "the observer")
+    assert fleet.run(run_id).state == "preparing"
+    with fleet.client() as client:
+        client.cancel(run_id)
+    assert fleet.wait_for(run_id, *FINAL).state == "cancelled", fleet.logs()
+    fleet.wait_until(lambda: observers(fleet, "a") == [], "the observer's end")
+    after = fleet.submit(job_text(duration="200ms"))
+    assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
