@@ -46,8 +46,10 @@ from ldapslam.reports.chart_style import (
     WIDTH_IN,
 )
 from ldapslam.reports.document import ChartPlace
+from ldapslam.reports.monitor_panels import draw_panel, monitor_number, panels_of
 from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.svg import embeddable
+from ldapslam.reports.telemetry import MonitorSummary
 from ldapslam.reports.timeline import Series
 from ldapslam.reports.typeset import THIN
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANEL_IN = 1.45
+_MONITOR_PANEL_IN = 1.15
 _FRAME_IN = 0.62
 _AGENTS = 24
 
@@ -68,7 +71,7 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     for place in places:
         salt = f"ldapslam.{place.name}"
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
-            figure = _DRAWINGS[place.name](summary)
+            figure = _drawing(place.name)(summary)
             out = io.StringIO()
             figure.savefig(out, format="svg", metadata={"Date": None})
         drawn[place.name] = embeddable(
@@ -345,14 +348,31 @@ _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
 }
 
 
+def _drawing(name: str) -> Callable[[Summary], Figure]:
+    number = monitor_number(name)
+    if number is None:
+        return _DRAWINGS[name]
+    return lambda summary: _monitor(summary, summary.monitors[number])
+
+
+def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
+    shown = panels_of(monitor)
+    figure, panels = _panels(len(shown), _MONITOR_PANEL_IN)
+    for number, (axes, panel) in enumerate(zip(panels, shown, strict=True)):
+        over_time(axes, summary, is_first=number == 0)
+        draw_panel(axes, panel, monitor.restarts_s)
+        axes.set_title(panel.title, pad=12 if number == 0 else 5)
+    return _finished(figure, panels, summary)
+
+
 def _figure(height_in: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    figure = _figure(_PANEL_IN * max(count, 1) + _FRAME_IN)
+def _panels(count: int, panel_in: float = _PANEL_IN) -> tuple[Figure, list[Axes]]:
+    figure = _figure(panel_in * max(count, 1) + _FRAME_IN)
     axes = figure.subplots(max(count, 1), 1, sharex=True, squeeze=False)
     return figure, [row[0] for row in axes][:count]
 

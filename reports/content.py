@@ -15,6 +15,7 @@ from ldapslam.reports import (
     gap_section,
     outcomes,
     replication,
+    telemetry_section,
 )
 from ldapslam.reports.chart_data import PANELS, event_marks
 from ldapslam.reports.distribution import Distribution
@@ -81,6 +82,7 @@ def document(summary: Summary) -> Document:
             Section("errors", "Requests and errors", outcomes.outcomes(summary)),
             Section("connections", "Connections", connections.connections(summary)),
             *_replication(summary),
+            *telemetry_section.sections(summary),
             Section("agents", "Load generators", appendix.agents(summary)),
             Section("method", "How this was measured", appendix.method()),
             Section("manifest", "Manifest", appendix.manifest(summary)),

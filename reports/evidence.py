@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from ldapslam.reports.clocks import Clock
 from ldapslam.reports.completeness import Completeness, completeness
 from ldapslam.reports.replication import Replication, replication_of
 from ldapslam.reports.results.records import RunRecord
+from ldapslam.reports.telemetry import MonitorSummary
 from ldapslam.reports.timeline import NS_PER_S, Plan
 from ldapslam.reports.totals import (
     Collected,
@@ -36,6 +37,8 @@ class Evidence:
     facts: Mapping[str, Mapping[str, Any]]
     #: Agent -> its clock over the run; of those that were sampled.
     clocks: Mapping[str, Clock] = field(default_factory=dict)
+    #: What was read of servers and hosts.
+    monitors: Sequence[MonitorSummary] = ()
 
     @cached_property
     def streams(self) -> dict[str, Mapping[str, Any]]:

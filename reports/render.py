@@ -18,6 +18,8 @@ from ldapslam.jobs.errors import ReportError
 from ldapslam.reports.content import document
 from ldapslam.reports.hlog import write_hlog
 from ldapslam.reports.intervals_csv import write_intervals
+from ldapslam.reports.monitors_csv import write_monitors
+from ldapslam.reports.results.monitor_rows import monitor_series
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import Summary
 from ldapslam.reports.text import render_text
@@ -32,6 +34,9 @@ FILES = {
     "hlog": "histograms.hlog",
 }
 
+#: Beside intervals.csv, of a run with monitors.
+MONITORS_FILE = "monitors.csv"
+
 
 def render(
     summary: Summary,
@@ -40,7 +45,8 @@ def render(
     *,
     store: Store,
 ) -> list[Path]:
-    """The files written; `store` is where the summary came from."""
+    """The files written; `store` is where the summary came from. `csv` is two files
+    where the run had monitors."""
     wanted = set(formats)
     if unknown := wanted - FILES.keys():
         raise ReportError(
@@ -48,14 +54,18 @@ def render(
         )
     writers = _writers(summary, store)
     out.mkdir(parents=True, exist_ok=True)
+    files = {
+        file_name: writers[name] for name, file_name in FILES.items() if name in wanted
+    }
+    if "csv" in wanted and summary.monitors:
+        files[MONITORS_FILE] = writers["monitors"]
     paths = []
-    for name, file_name in FILES.items():
-        if name in wanted:
-            path = out / file_name
-            unfinished = path.with_name(f".{file_name}.part")
-            writers[name](unfinished)
-            os.replace(unfinished, path)
-            paths.append(path)
+    for file_name, write in files.items():
+        path = out / file_name
+        unfinished = path.with_name(f".{file_name}.part")
+        write(unfinished)
+        os.replace(unfinished, path)
+        paths.append(path)
     return paths
 
 
@@ -97,6 +107,9 @@ def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], objec
         "json": lambda path: path.write_text(result_json(summary), "utf-8"),
         "csv": _streamed(lambda out: write_intervals(store.intervals(run_id), out)),
         "hlog": _streamed(hlog),
+        "monitors": _streamed(
+            lambda out: write_monitors(monitor_series(store, run_id), out)
+        ),
     }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.jobs.result_codes import code_name
+from ldapslam.reports.telemetry import monitors_of
 from ldapslam.reports.totals import COUNTERS
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def figures_of(summary: Summary) -> dict[str, Any]:
             stream.name: _connections(stream) for stream in summary.streams
         },
         "books": _books(summary),
+        "monitors": monitors_of(summary.monitors),
         "agents": {
             agent.name: _agent(agent, summary.clocks.get(agent.name))
             for agent in summary.agents

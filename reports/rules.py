@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from ldapslam.reports.evidence import Evidence
+from ldapslam.reports.monitor_rule import server_restarted
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import OUTCOMES
 from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed
@@ -387,6 +388,7 @@ RULES: tuple[Callable[[Evidence], Rule], ...] = (
     ),
     books_balance,
     replication_checked,
+    server_restarted,
 )
 
 

@@ -43,6 +43,7 @@ from ldapslam.reports.replication import Replication
 from ldapslam.reports.result import figures_of, result_of
 from ldapslam.reports.results.columns import extent
 from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.monitor_rows import monitor_series
 from ldapslam.reports.results.records import (
     METRICS,
     OUTCOMES,
@@ -52,7 +53,8 @@ from ldapslam.reports.results.records import (
 )
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rule import Rule
-from ldapslam.reports.timeline import Plan, Timeline, wanted_outcome
+from ldapslam.reports.telemetry import MonitorSummary, telemetry
+from ldapslam.reports.timeline import NS_PER_S, Plan, Timeline, wanted_outcome
 from ldapslam.reports.totals import (
     CONNECTION_COUNTERS,
     GENERATOR_LAGS,
@@ -195,6 +197,7 @@ class Summary:
     #: Agent -> its clock over the run; of those that were sampled.
     clocks: Mapping[str, Clock]
     clock_deviation_limit_ns: float
+    monitors: tuple[MonitorSummary, ...]
     events: tuple[EventRecord, ...]
 
     @property
@@ -251,7 +254,8 @@ def summarise(store: Store, run_id: str) -> Summary:
         run_queue_share_limit=validity.run_queue_share,
     )
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
-    evidence = Evidence(run, plan, validity, collected, facts, clocks)
+    monitors = telemetry(monitor_series(store, run.run_id), _measure_s(run))
+    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors)
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
     missing = evidence.completeness.missing
@@ -284,6 +288,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         completeness=evidence.completeness,
         clocks=clocks,
         clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
+        monitors=monitors,
         events=tuple(store.events(run.run_id)),
     )
     thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
@@ -293,6 +298,14 @@ def summarise(store: Store, run_id: str) -> Summary:
         evidence.replication.failures if evidence.replication else (),
     )
     return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
+
+
+def _measure_s(run: RunRecord) -> tuple[float, float] | None:
+    """Start and end of the measure phase as planned, since T0."""
+    for phase in run.plan.get("phases", ()):
+        if phase["name"] == "measure":
+            return phase["start_ns"] / NS_PER_S, phase["end_ns"] / NS_PER_S
+    return None
 
 
 def _streams(evidence: Evidence) -> tuple[StreamSummary, ...]:
