@@ -62,7 +62,14 @@ _CLEAN_UP = {
 }
 
 #: Of the manifest's keys, those with a place of their own.
-_ELSEWHERE = ("job_text", "agents", "phases", "planned_agents")
+_ELSEWHERE = (
+    "job_text",
+    "agents",
+    "phases",
+    "planned_agents",
+    "observations",
+    "replication",
+)
 
 
 def agents(summary: Summary) -> tuple[Block, ...]:
@@ -115,6 +122,7 @@ def manifest(summary: Summary) -> tuple[Block, ...]:
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
     blocks: list[Block] = [
         _facts_table("facts", "Run", shown),
+        *_server_facts(content.get("observations") or {}),
         *_agent_facts(content["agents"]),
     ]
     if summary.events:
@@ -213,27 +221,45 @@ def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
     )
 
 
-def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """What the agents said of themselves: once, where they agree."""
-    flat = {
-        name: dict(_flattened({k: v for k, v in facts.items() if k not in _IN_RESULT}))
-        for name, facts in agents.items()
+def _server_facts(observations: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """How the servers said before the load that they are set up."""
+    facts = {
+        uri: found["facts"] for uri, found in observations.items() if "facts" in found
     }
+    if not facts:
+        return []
+    columns = (Column("Setting"), Column("Value"))
+    note = "Before the load, as far as the servers let the run's user read it."
+    return [Table("facts-servers", "Servers", columns, _compared(facts), (note,))]
+
+
+def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """What the agents said of themselves."""
+    facts = {
+        name: {key: value for key, value in of.items() if key not in _IN_RESULT}
+        for name, of in agents.items()
+    }
+    note = "What each agent found out about its targets is in result.json."
+    columns = (Column("Fact"), Column("Value"))
+    return [Table("facts-agents", "Agents", columns, _compared(facts), (note,))]
+
+
+def _compared(facts: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Cell, Cell], ...]:
+    """A row for each fact: once, where all of them agree."""
+    flat = {name: dict(_flattened(of)) for name, of in facts.items()}
     keys = dict.fromkeys(key for facts in flat.values() for key in facts)
     rows = []
     for key in keys:
         values = {name: facts.get(key, NOTHING) for name, facts in flat.items()}
         rows.append((Cell(key), Cell(_joined(values))))
-    note = "What each agent found out about its targets is in result.json."
-    columns = (Column("Fact"), Column("Value"))
-    return [Table("facts-agents", "Agents", columns, tuple(rows), (note,))]
+    return tuple(rows)
 
 
 def _joined(values: Mapping[str, str]) -> str:
-    """One value when all agents agree, else each agent's."""
+    """One value when all agree, else each one's."""
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
-    return ", ".join(f"{agent}: {value}" for agent, value in values.items())
+    return ", ".join(f"{name}: {value}" for name, value in values.items())
 
 
 def _flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
