@@ -15,6 +15,7 @@ of validity.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,10 @@ from ldapslam.jobs.errors import AgentLimitExceeded, LdapSlamError
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.profile import peak_rate
 from ldapslam.jobs.units import NS_PER_S, format_duration, format_share
+
+
+#: Every file that the agent can read.
+ANY_LOG = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class AgentLimits:
     spool_quota_bytes: int | None = None
     #: Runs at a time.
     max_runs: int = 1
+    #: Logs that monitors may read: paths, or ANY_LOG.
+    logs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """For the engine's process and the coordinator's `agents`."""
@@ -61,6 +68,7 @@ class AgentLimits:
             "marker_rdn": self.marker_rdn,
             "spool_quota_bytes": self.spool_quota_bytes,
             "max_runs": self.max_runs,
+            "logs": list(self.logs) or None,
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -69,7 +77,12 @@ class AgentLimits:
         """The limits that `to_json` gave; without a text, those of the defaults."""
         values: dict[str, Any] = json.loads(text or "{}")
         targets = parse_rules(values.pop("targets", ()))
-        return cls(targets=targets, **values)
+        logs = tuple(values.pop("logs", ()))
+        return cls(targets=targets, logs=logs, **values)
+
+    def allows_log(self, path: str) -> bool:
+        """Whether a job's monitor may read this file."""
+        return ANY_LOG in self.logs or os.path.realpath(path) in self.logs
 
     def cpus(self, usable: Sequence[int]) -> list[int]:
         """The CPUs that an engine may run on, of those that this process may. The last

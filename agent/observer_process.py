@@ -58,7 +58,7 @@ class ObserverProcess:
         self._pipe = pipe
         self._run = request.run
         self._job = load_assignment(request.run, Path(request.files_folder))
-        limits = AgentLimits.from_json(request.limits_json)
+        self._limits = limits = AgentLimits.from_json(request.limits_json)
         keep_to_cpus(limits)
         self._is_first = request.run.agent_index == 0
         self._reads_host = request.reads_host
@@ -100,6 +100,7 @@ class ObserverProcess:
             access=self._servers.target,
             is_local=lambda uri: self._reads_host and self._servers.is_local(uri),
             has_directories=self._is_first,
+            may_read=self._limits.allows_log,
         )
         return self._sampling.open(monitors)
 

@@ -55,6 +55,14 @@ _OPTIONS = (
         "When left out: loopback and ldapi.",
     ),
     click.option(
+        "--allow-log",
+        "allow_log",
+        metavar="PATH",
+        multiple=True,
+        help="A directory's log that monitors of a job may read, by its absolute path "
+        "without symbolic links; any. Repeatable. When left out: none.",
+    ),
+    click.option(
         "--require-marker",
         metavar="RDN",
         help="Load a directory only if this entry (cn=ldapslam-allowed) is below each "
@@ -116,6 +124,7 @@ def limit_options(command: _Command) -> _Command:
     def with_limits(
         *args: Any,
         allow_target: tuple[str, ...],
+        allow_log: tuple[str, ...],
         require_marker: str | None,
         max_connections: int | None,
         max_rate: float | None,
@@ -136,6 +145,7 @@ def limit_options(command: _Command) -> _Command:
             max_cpu_share=max_cpu,
             marker_rdn=None if require_marker is None else parse_marker(require_marker),
             spool_quota_bytes=spool_quota,
+            logs=allow_log,
         )
         return command(*args, limits=limits, **others)
 

@@ -21,7 +21,7 @@ from ldapslam.agent.monitors.reading import (
     text,
 )
 from ldapslam.agent.monitors.slapd import slapd_table
-from ldapslam.jobs.errors import TargetError
+from ldapslam.jobs.errors import FleetError, TargetError
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.monitors import Monitor as Wanted
 
@@ -32,14 +32,16 @@ def monitors_for(
     access: Callable[[str], TargetAccess],
     is_local: Callable[[str], bool],
     has_directories: bool,
+    may_read: Callable[[str], bool] = lambda path: True,
 ) -> list[Monitor]:
     """What this agent is to sample, each name once; with anything to sample, also the
     process that does it: what the sampling costs.
 
     access: how to come to the server of a URI. is_local: whether it is on this host,
     and this agent the one to read hosts and logs for it. has_directories: whether this
-    agent reads the directories, which one of a run's agents does. ConfigError when a
-    monitor's password cannot be had.
+    agent reads the directories, which one of a run's agents does. may_read: whether
+    the agent's operator allows a log. ConfigError when a monitor's password cannot be
+    had; FleetError when a log is not allowed.
     """
     found: list[Monitor] = []
     for wanted in job.monitors:
@@ -47,7 +49,7 @@ def monitors_for(
             if has_directories:
                 found += _of_servers(job, wanted, access)
         elif wanted.log and any(is_local(uri) for uri in _uris(job, wanted)):
-            found.append(_of_log(wanted))
+            found.append(_of_log(wanted, may_read))
     found += _of_host(
         [
             wanted
@@ -118,10 +120,16 @@ def _of_host(wanted: list[Wanted]) -> Iterable[Monitor]:
             yield ProcessMonitor(f"{program} on {host}", every_ns, program, None)
 
 
-def _of_log(wanted: Wanted) -> Monitor:
+def _of_log(wanted: Wanted, may_read: Callable[[str], bool]) -> Monitor:
+    path = wanted.log or ""
+    if not may_read(path):
+        raise FleetError(
+            f"this agent may not read the log {path!r}",
+            hint=f"if the agent's operator agrees: `--allow-log {path}`",
+        )
     return LogMonitor(
         f"log {wanted.log} on {host_name()}",
         wanted.every_ns or 0,
-        Path(wanted.log or ""),
+        Path(path),
         wanted.format or "",
     )

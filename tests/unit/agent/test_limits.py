@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,3 +180,19 @@ def test_limits_are_described_whatever_an_agent_says_of_them() -> None:
         "25% of the CPUs",
     ]
     assert describe_limits({"targets": 5, "max_connections": "many", "x": 1}) == []
+
+
+def test_a_log_is_read_only_where_it_is_allowed(tmp_path: Path) -> None:
+    log, secret = tmp_path / "slapd.log", tmp_path / "shadow"
+    for path in (log, secret):
+        path.touch()
+    limits = AgentLimits(logs=(str(log),))
+    assert AgentLimits.from_json(limits.to_json()) == limits
+    assert limits.allows_log(str(log))
+    assert not limits.allows_log(str(secret))
+    # a way around by a link is none
+    link = tmp_path / "link"
+    link.symlink_to(secret)
+    assert not AgentLimits(logs=(str(link),)).allows_log(str(link))
+    assert not AgentLimits().allows_log(str(log))
+    assert AgentLimits(logs=("any",)).allows_log(str(secret))
