@@ -38,7 +38,7 @@ from ldapslam.agent.python_arrivals import (
 )
 from ldapslam.agent.python_job import Client, PythonJob, RunStopped
 from ldapslam.agent.python_process import EXIT_ORPHANED, Usage, described
-from ldapslam.agent.python_recorder import UNRESOLVED, IntervalFigures, Recorder
+from ldapslam.agent.python_recorder import IntervalFigures, Recorder
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 
 #: A class gets so long for tear_down.
@@ -61,6 +61,8 @@ class PythonStreamSettings:
     #: Names of what the class records; the position of each is its number.
     operations: tuple[str, ...]
     uris: tuple[str, ...]
+    #: So many of them, at the end, are not for connections.
+    watched: int
     access: LdapAccess
     request_timeout_ns: int
     clients: int
@@ -116,7 +118,7 @@ class ClientProcess:
         self._client = Client(
             number=number,
             total=settings.total_clients,
-            uri=settings.uris[number % len(settings.uris)],
+            uri=settings.uris[number % (len(settings.uris) - settings.watched)],
             uris=settings.uris,
             access=settings.access,
             request_timeout_s=settings.request_timeout_ns / 1e9,
@@ -156,6 +158,7 @@ class ClientProcess:
             self._run(job)
         except RunStopped as error:
             self._check_stopped(error)
+        job.drain(self._client)
         self._idle.set()
         self._send("idle")
         self._closed.wait()
@@ -164,7 +167,7 @@ class ClientProcess:
             # after the last interval: booked with what the class asked
             self._client.count_request("unbind")
         self._disconnect()
-        self._send("ended", dict(self._client._requests))
+        self._send("ended", self._client._requests)
 
     def _check_stopped(self, error: RunStopped) -> None:
         """RunAborted when it is the class's own: a client less is a load of its own."""
@@ -373,7 +376,7 @@ class ClientProcess:
         timer.cancel()
 
     def _give_up_tear_down(self) -> None:
-        self._send("ended", dict(self._client._requests))
+        self._send("ended", self._client._requests)
         os._exit(1)
 
     # The reporter's thread.
@@ -419,11 +422,11 @@ class ClientProcess:
             self._drop(arrivals.end(self._end_ns - self._t0_ns))
         now_ns = max(start_ns, time.monotonic_ns())
         if not has_ended:
-            self._recorder.give_up(UNRESOLVED, now_ns)
+            self._recorder.give_up_all(now_ns)
         self._send_interval("final", start_ns, now_ns, usage, 0)
         self._closed.set()
         if not has_ended:
-            self._send("ended", dict(self._client._requests))
+            self._send("ended", self._client._requests)
             os._exit(1)
 
     def _hear_until(self, boundary_ns: int, run_end_ns: int) -> int:

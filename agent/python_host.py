@@ -62,9 +62,10 @@ def find_class(settings: PythonStreamSettings) -> type[PythonJob]:
         raise ConfigError(
             f"{path!r} {what}", hint="see docs/python-jobs.md for what a class must be"
         )
-    if sorted(found.operations) != sorted(settings.operations):
+    recorded = sorted(found.operations_of(settings.options))
+    if recorded != sorted(settings.operations):
         raise ConfigError(
-            f"{path!r} records the operations {sorted(found.operations)}, the job "
+            f"{path!r} records the operations {recorded}, the job "
             f"names {sorted(settings.operations)}",
             hint="name the same in `operations` of the job and of the class",
         )
@@ -192,17 +193,16 @@ class Host:
                 self._deadline_s = time.monotonic() + grace_s + limit_s
             self._send_intervals()
         elif kind == "ended":
-            self._count(child, content[0])
+            self._count(content[0])
             child.is_ended = True
         else:
             self._fail(LdapSlamError.from_dict(content[0]))
 
-    def _count(self, child: _Child, requests: dict[str, int]) -> None:
-        settings = self._settings
-        uri = settings.uris[settings.number(child.index) % len(settings.uris)]
-        counts = self._requests.setdefault(uri, {})
-        for kind, count in requests.items():
-            counts[kind] = counts.get(kind, 0) + count
+    def _count(self, requests: dict[str, dict[str, int]]) -> None:
+        for uri, of_server in requests.items():
+            counts = self._requests.setdefault(uri, {})
+            for kind, count in of_server.items():
+                counts[kind] = counts.get(kind, 0) + count
 
     def _take_end(self, child: _Child) -> None:
         """A client that ended without a word."""

@@ -88,6 +88,11 @@ class PythonJob:
     #: False: what it does is no load; its processes are not judged as a generator's.
     is_load: ClassVar[bool] = True
 
+    @classmethod
+    def operations_of(cls, options: Mapping[str, Any]) -> Collection[str]:
+        """What `run` records with these options."""
+        return cls.operations
+
     def __init__(self, options: Mapping[str, Any]) -> None:
         #: What the job file says below `options.options`; raise ValueError with a
         #: sentence about what is wrong, before any load.
@@ -99,6 +104,10 @@ class PythonJob:
     def run(self, client: Client) -> None:
         """One session of one virtual client."""
         raise NotImplementedError
+
+    def drain(self, client: Client) -> None:
+        """Called once after the last `run`: wait for observations that are under way.
+        What is still under way when the run's drain is over is unresolved."""
 
     def tear_down(self, client: Client) -> None:
         """Called once, after the drain; not measured."""
@@ -140,6 +149,11 @@ class Operation:
         #: The result code to record; None: that of python-ldap, or success.
         self.result_code: int | None = None
         self._last_code = 0
+
+    @property
+    def sent_ns(self) -> int:
+        """When its first request was handed to libldap, CLOCK_MONOTONIC; 0 before."""
+        return self._sent_ns
 
     def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
         """Count what others than `client.connection` received and sent: entries, and
@@ -223,6 +237,32 @@ class Operation:
         self._last_code = code
 
 
+class Observation:
+    """Something that was set off and is awaited beside `run`: see Client.observe. Any
+    thread may end it, once."""
+
+    def __init__(self, recorder: Recorder, request: Request) -> None:
+        self._recorder = recorder
+        self._request = request
+        recorder.observe(request)
+
+    @property
+    def begun_ns(self) -> int:
+        return self._request.sent_ns
+
+    def seen(self, received_ns: int) -> None:
+        """It has happened; `received_ns` is when this host had word of it."""
+        done_ns = time.monotonic_ns()
+        self._recorder.observed(self._request, received_ns=received_ns, done_ns=done_ns)
+
+    def timed_out(self) -> None:
+        self._recorder.missed(self._request, TIMED_OUT, time.monotonic_ns())
+
+    def lost(self) -> None:
+        """Nobody looks any more."""
+        self._recorder.missed(self._request, UNRESOLVED, time.monotonic_ns())
+
+
 class Client:
     """One virtual client of a stream, as its class sees it."""
 
@@ -267,8 +307,8 @@ class Client:
         self._recorded: BaseException | None = None
         self._in_session = False
         self._is_lost = False
-        #: Requests to the server by kind, those of set-up and close apart.
-        self._requests: dict[str, int] = {}
+        #: URI -> kind -> requests, those of set-up and close apart.
+        self._requests: dict[str, dict[str, int]] = {}
         #: CPU time and time waiting for a CPU of programs that the class ran.
         self._child_cpu_ns = 0
         self._child_run_queue_ns = 0
@@ -293,14 +333,7 @@ class Client:
         raised on; when it leaves `run` too, the session is over. Result codes in
         `expect` are no failures.
         """
-        try:
-            number = self._operations[name]
-        except KeyError:
-            names = ", ".join(repr(known) for known in self._operations)
-            raise ClassFault(
-                f"operation {name!r} is not declared, {names} are"
-            ) from None
-        return Operation(self, number, frozenset(expect))
+        return Operation(self, self._number_of(name), frozenset(expect))
 
     def sleep(self, duration_s: float) -> None:
         """Pause, as a user thinks; what is late after it is the generator's doing.
@@ -315,9 +348,23 @@ class Client:
         """Wait within an operation; True: the load ended meanwhile."""
         return self._stopping.wait(duration_s)
 
-    def count_request(self, kind: str) -> None:
-        """Count a request (bind, search, …) that did not go through `connection`."""
-        self._requests[kind] = self._requests.get(kind, 0) + 1
+    def observe(self, name: str, begun_ns: int) -> Observation:
+        """Begin to wait for what was set off at `begun_ns` (CLOCK_MONOTONIC): measured
+        from then on like an operation, whatever `run` does meanwhile."""
+        request = Request(
+            operation=self._number_of(name),
+            measured=self._is_measured(begun_ns),
+            intended_ns=begun_ns,
+            slot_free_ns=0,
+            sent_ns=begun_ns,
+        )
+        return Observation(self._recorder, request)
+
+    def count_request(self, kind: str, uri: str | None = None) -> None:
+        """Count a request (bind, search, …) that did not go through `connection`: to
+        the client's own server, or another one of `uris`."""
+        counts = self._requests.setdefault(uri or self.uri, {})
+        counts[kind] = counts.get(kind, 0) + 1
 
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
         """Count a program that the class ran as work of this client."""
@@ -325,6 +372,15 @@ class Client:
         self._child_run_queue_ns += run_queue_ns
 
     # Below: for Operation, Connection and python_client.py.
+
+    def _number_of(self, name: str) -> int:
+        try:
+            return self._operations[name]
+        except KeyError:
+            names = ", ".join(repr(known) for known in self._operations)
+            raise ClassFault(
+                f"operation {name!r} is not declared, {names} are"
+            ) from None
 
     def _take_slot_free(self) -> int:
         slot_free_ns, self._slot_free_ns = self._slot_free_ns, 0

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one client of a Python job type counts in one interval, in the engine's terms.
 
-A client has one request at a time. Its thread begins and ends requests; the reporter's
-thread swaps the two records once an interval, so neither waits for the other longer
-than an exchange of references takes. Histograms are the engine's own. No clock here:
+A client has one request at a time, and may have observations beside it, which any
+thread ends. Its thread begins and ends requests; the reporter's thread swaps the two
+records once an interval, so neither waits for the other longer than an exchange of
+references takes. Histograms are the engine's own. No clock here:
 times are arguments, CLOCK_MONOTONIC in ns. python-ldap has no receive stamps of the
 kernel: `received` is when libldap handed the last response over.
 """
@@ -183,6 +184,8 @@ class Recorder:
         self._other = _Record(new_histogram)
         self._is_open = is_open
         self._request: Request | None = None
+        #: By identity: those that are under way.
+        self._observations: dict[int, Request] = {}
 
     def begin(self, request: Request) -> None:
         """The request is sent now; it is the client's only one."""
@@ -201,18 +204,48 @@ class Recorder:
             if request is None:
                 self._active.stream["late_responses"] += 1
                 return False
-            record = self._active
-            figures = self._close(record, request, _COMPLETED[outcome])
-            figures.counts["completed"] += 1
-            figures.result_codes[code if 0 <= code < 128 else -1] += 1
-            self._times(record, request, outcome, received_ns)
-            record.record(request, outcome, SEND_LAG, request.send_lag_ns)
-            record.record(request, outcome, RECEIVE_LAG, done_ns - received_ns)
-            if self._is_open:
-                wait_ns = request.could_send_ns - request.intended_ns
-                record.record(request, outcome, BACKLOG_WAIT, wait_ns)
-            record.stream["stamps_missing"] += 1
-            record.done(done_ns)
+            self._complete(request, code, outcome, received_ns, done_ns)
+            self._active.stream["stamps_missing"] += 1
+            return True
+
+    def _complete(
+        self, request: Request, code: int, outcome: int, received_ns: int, done_ns: int
+    ) -> None:
+        record = self._active
+        figures = self._close(record, request, _COMPLETED[outcome])
+        figures.counts["completed"] += 1
+        figures.result_codes[code if 0 <= code < 128 else -1] += 1
+        self._times(record, request, outcome, received_ns)
+        record.record(request, outcome, SEND_LAG, request.send_lag_ns)
+        record.record(request, outcome, RECEIVE_LAG, done_ns - received_ns)
+        if self._is_open:
+            wait_ns = request.could_send_ns - request.intended_ns
+            record.record(request, outcome, BACKLOG_WAIT, wait_ns)
+        record.done(done_ns)
+
+    def observe(self, request: Request) -> None:
+        """Begin an observation: it counts like a request that was sent."""
+        with self._guard:
+            self._observations[id(request)] = request
+            counts = self._active.operation(request.operation, request.measured).counts
+            counts["scheduled"] += 1
+            counts["sent"] += 1
+
+    def observed(self, request: Request, *, received_ns: int, done_ns: int) -> bool:
+        """An observation has succeeded. False: it had been given up."""
+        with self._guard:
+            if self._observations.pop(id(request), None) is None:
+                self._active.stream["late_responses"] += 1
+                return False
+            self._complete(request, 0, SUCCEEDED, received_ns, done_ns)
+            return True
+
+    def missed(self, request: Request, outcome: int, now_ns: int) -> bool:
+        """An observation has not: TIMED_OUT or UNRESOLVED. False: it had ended."""
+        with self._guard:
+            if self._observations.pop(id(request), None) is None:
+                return False
+            self._give_up(request, outcome, now_ns)
             return True
 
     def give_up(self, outcome: int, now_ns: int) -> bool:
@@ -222,11 +255,20 @@ class Recorder:
             request, self._request = self._request, None
             if request is None:
                 return False
-            self._close(self._active, request, _GIVEN_UP[outcome])
-            record = self._active
-            self._times(record, request, outcome, now_ns)
-            record.record(request, outcome, SEND_LAG, request.send_lag_ns)
+            self._give_up(request, outcome, now_ns)
             return True
+
+    def give_up_all(self, now_ns: int) -> None:
+        """The request and the observations are unresolved: the run is over."""
+        self.give_up(UNRESOLVED, now_ns)
+        for request in list(self._observations.values()):
+            self.missed(request, UNRESOLVED, now_ns)
+
+    def _give_up(self, request: Request, outcome: int, now_ns: int) -> None:
+        record = self._active
+        self._close(record, request, _GIVEN_UP[outcome])
+        self._times(record, request, outcome, now_ns)
+        record.record(request, outcome, SEND_LAG, request.send_lag_ns)
 
     @staticmethod
     def _close(record: _Record, request: Request, counter: str) -> OperationFigures:
@@ -263,7 +305,8 @@ class Recorder:
         with self._guard:
             closed, self._active = self._active, self._other
             self._other = closed
-            closed.stream["in_flight"] = int(self._request is not None)
+            under_way = int(self._request is not None) + len(self._observations)
+            closed.stream["in_flight"] = under_way
             closed.stream["backlog"] = backlog
         return closed.take()
 

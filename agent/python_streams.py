@@ -302,6 +302,7 @@ def settings_of(stream: StreamPlan, run: AgentPlan) -> PythonStreamSettings:
         options=dict(stream.python.options),
         operations=stream.python.operations,
         uris=stream.uris,
+        watched=stream.python.watched,
         access=LdapAccess(
             start_tls=stream.start_tls,
             ca_file=stream.ca_file,

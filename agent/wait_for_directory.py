@@ -61,7 +61,11 @@ class WaitForDirectory(PythonJob):
     def _ask(self, client: Client, uri: str) -> int:
         """The result code of one attempt; below zero, the server is not there."""
         try:
-            connection = connect(uri, client.access, note_request=client.count_request)
+            connection = connect(
+                uri,
+                client.access,
+                note_request=lambda kind: client.count_request(kind, uri),
+            )
         except BindRejected as error:
             self._say(str(error))
             return error.result_code
@@ -69,7 +73,7 @@ class WaitForDirectory(PythonJob):
             self._say(str(error))
             return -1
         try:
-            client.count_request("search")
+            client.count_request("search", uri)
             found = connection.search_ext_s(
                 self._base, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"]
             )
@@ -79,7 +83,7 @@ class WaitForDirectory(PythonJob):
             self._say(f"{uri} answers {self._base!r} with result code {code}")
             return code
         finally:
-            client.count_request("unbind")
+            client.count_request("unbind", uri)
             connection.unbind_s()
 
     def _say(self, reason: str) -> None:

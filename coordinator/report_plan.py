@@ -56,7 +56,8 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
     return {
         "name": planned.name,
         "target": planned.target,
-        "uris": list(planned.uris),
+        "uris": list(job.targets[stream.target]),
+        **_watched(planned),
         "engine": planned.engine,
         # what a replay sends is its log's: perhaps not every operation
         "is_replay": planned.replay is not None,
@@ -72,6 +73,15 @@ def _stream(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, Any]:
             for name, kind in stream.request_names
         ],
     }
+
+
+def _watched(planned: StreamPlan) -> dict[str, Any]:
+    """Operation -> server, of a class that watches others than its target."""
+    if planned.python is None or not planned.python.watched:
+        return {}
+    number = planned.python.watched
+    names, uris = planned.request_names[-number:], planned.uris[-number:]
+    return {"watched": dict(zip(names, uris, strict=True))}
 
 
 def _rates(job: Job, stream: Stream, planned: StreamPlan) -> dict[str, float | None]:

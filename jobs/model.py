@@ -159,8 +159,8 @@ class Agents(Section):
 
 
 class PythonStream(Section):
-    """A class that drives the stream in place of the engine: see the types `python` and
-    `wait_for_directory`, which set this."""
+    """A class that drives the stream in place of the engine: see the types `python`,
+    `wait_for_directory` and `replication_probe`, which set this."""
 
     class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
         alias="class",
@@ -177,6 +177,11 @@ class PythonStream(Section):
     )
     needs_target: Flag = Field(
         default=True, description="whether the servers must answer before the run"
+    )
+    watches: list[Name] = Field(
+        default_factory=list,
+        description="roles of `targets` whose servers it uses beside the target's; no "
+        "connection of the stream goes there",
     )
 
 

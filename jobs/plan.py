@@ -41,6 +41,8 @@ class PythonPlan:
     operations: tuple[str, ...] = ()
     #: False: its servers need not be there before the run.
     needs_target: bool = True
+    #: So many at the end of the stream's URIs are not for its connections.
+    watched: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class StreamPlan:
 
     name: str
     #: Role of the targets, and their URIs: global connection n goes to
-    #: uris[n % len(uris)].
+    #: uris[n % len(uris)]. After them come those that a Python class watches.
     target: str
     uris: tuple[str, ...]
     start_tls: bool
@@ -199,7 +201,7 @@ def _stream_plan(
     return StreamPlan(
         name=stream.name,
         target=stream.target,
-        uris=tuple(job.targets[stream.target]),
+        uris=(*job.targets[stream.target], *_watched(job, stream)),
         start_tls=tls.start_tls,
         ca_file=_path(job, tls.ca_file),
         cert_file=tls.cert_file,
@@ -238,7 +240,7 @@ def _stream_plan(
         clean_up=tuple(ledgers.values()),
         operations=scripts.operations,
         scripts=scripts.scripts,
-        python=_python_plan(stream),
+        python=_python_plan(job, stream),
         replay=_replay_plan(job, stream),
     )
 
@@ -267,7 +269,7 @@ def _max_backlog(job: Job, load: Open) -> int:
     return load.max_backlog_arrivals(planned_end_ns(job.run))
 
 
-def _python_plan(stream: Stream) -> PythonPlan | None:
+def _python_plan(job: Job, stream: Stream) -> PythonPlan | None:
     if stream.python is None:
         return None
     python = stream.python
@@ -276,7 +278,14 @@ def _python_plan(stream: Stream) -> PythonPlan | None:
         python.options,
         tuple(python.operations),
         python.needs_target,
+        len(_watched(job, stream)),
     )
+
+
+def _watched(job: Job, stream: Stream) -> tuple[str, ...]:
+    """URIs that a stream uses beside those of its target."""
+    roles = stream.python.watches if stream.python is not None else []
+    return tuple(uri for role in roles for uri in job.targets[role])
 
 
 def _replay_plan(job: Job, stream: Stream) -> ReplayPlan | None:

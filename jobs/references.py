@@ -95,6 +95,7 @@ def _streams(tree: Tree) -> Iterator[Finding]:
                 )
             names.setdefault(name, index)
         yield from _role(role, targets, (*path, "target"))
+        yield from _watched_roles(stream, targets, path)
         yield from check_stream(stream, path)
         if path not in tree.unknown:
             yield from _what_is_sent(stream, path)
@@ -104,6 +105,20 @@ def _role(role: Any, targets: dict[str, Any], path: Path) -> Iterator[Finding]:
     if isinstance(role, str) and targets and role not in targets:
         hint = did_you_mean(role, targets, "roles")
         yield Finding(path, Fault(f"unknown target role {got(role)}", hint))
+
+
+def _watched_roles(
+    stream: dict[str, Any], targets: dict[str, Any], path: Path
+) -> Iterator[Finding]:
+    """Each server is one of the target's, or watched once."""
+    roles = [stream.get("target")]
+    for index, role in enumerate(items(mapping(stream.get("python")).get("watches"))):
+        where: Path = (*path, "python", "watches", index)
+        yield from _role(role, targets, where)
+        if role in roles:
+            fault = Fault(f"the role {got(role)} is there twice", "name each once")
+            yield Finding(where, fault)
+        roles.append(role)
 
 
 def _monitored_roles(job: dict[str, Any]) -> Iterator[Finding]:

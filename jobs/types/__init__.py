@@ -18,6 +18,7 @@ from ldapslam.jobs.types.mix import Mix
 from ldapslam.jobs.types.prime import Prime
 from ldapslam.jobs.types.python import Python
 from ldapslam.jobs.types.replay import Replay
+from ldapslam.jobs.types.replication_probe import ReplicationProbe
 from ldapslam.jobs.types.search_modify import SearchModify
 from ldapslam.jobs.types.wait_for_directory import WaitForDirectory
 
@@ -34,6 +35,7 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
     Prime,
     Python,
     Replay,
+    ReplicationProbe,
 )
 
 

@@ -51,6 +51,13 @@ class JobType(Generic[OptionsT]):
         an option names can be read with files.read_file."""
         raise NotImplementedError
 
+    def expand_among(
+        self, options: OptionsT, stream: Mapping[str, Any], targets: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """`expand`, for a type that must know the servers of a role; `targets` is the
+        job's, not yet checked either."""
+        return self.expand(options, stream)
+
 
 def without_nothing(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that have a value: what an option leaves out, the stream does too."""

@@ -100,8 +100,10 @@ def _made(
         )
     if findings:
         return None
+    targets = tree.data.get("targets")
+    targets = targets if isinstance(targets, dict) else {}
     try:
-        made: Any = job_type().expand(options, stream)
+        made: Any = job_type().expand_among(options, stream, targets)
     except Fault as fault:
         tree.findings.append(Finding(where, fault))
         return None
