@@ -14,7 +14,7 @@ from ldapslam.reports import (
     connections,
     gap_section,
     outcomes,
-    replication,
+    replication_section,
     telemetry_section,
 )
 from ldapslam.reports.chart_data import PANELS, event_marks
@@ -91,10 +91,8 @@ def document(summary: Summary) -> Document:
 
 
 def _replication(summary: Summary) -> tuple[Section, ...]:
-    found = summary.replication
-    if found is None:
-        return ()
-    return (Section("replication", "Replication", replication.section(found)),)
+    blocks = replication_section.replication(summary)
+    return (Section("replication", "Replication", blocks),) if blocks else ()
 
 
 def _statement(summary: Summary) -> str:

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says of replication: propagation during the run, equality after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ldapslam.reports.document import (
+    BAD,
+    MUTED,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Table,
+)
+from ldapslam.reports.replication import Replication
+from ldapslam.reports.summary import OperationSummary, Summary
+from ldapslam.reports.time_cells import missing, time_columns, times_cells
+from ldapslam.reports.typeset import NOTHING, count, decimal
+
+#: More rows would hide the rest of the report; result.json has all of them.
+_ROWS = 50
+
+
+def replication(summary: Summary) -> tuple[Block, ...]:
+    """During the run and after it; nothing when neither was asked for."""
+    blocks: list[Block] = []
+    if watched := _watched(summary):
+        blocks.append(_propagation(watched))
+    if summary.replication is not None:
+        blocks += _verified(summary.replication)
+    return tuple(blocks)
+
+
+def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
+    """The operations of probes, with the server of each."""
+    servers = {
+        (stream["name"], operation): uri
+        for stream in summary.run.plan.get("streams", ())
+        for operation, uri in stream.get("watched", {}).items()
+    }
+    return [
+        (one, servers[one.stream, one.operation])
+        for one in summary.operations
+        if (one.stream, one.operation) in servers
+    ]
+
+
+def _propagation(watched: Sequence[tuple[OperationSummary, str]]) -> Table:
+    times = [one.times["response_time"] for one, _ in watched]
+    return Table(
+        "propagation",
+        "Propagation during the run, in the measure phase",
+        (Column("Probe"), Column("Server"), *time_columns()),
+        tuple(
+            (Cell(one.title), Cell(uri), *times_cells(each))
+            for (one, uri), each in zip(watched, times, strict=True)
+        ),
+        (
+            "In ms: from when a write was sent to the supplier until this host had "
+            "word of it from the replica. Of these operations, service time is the "
+            "same.",
+            *missing(times),
+        ),
+    )
+
+
+def _verified(replication: Replication) -> list[Block]:
+    if replication.unchecked:
+        text = f"Replication could not be checked: {replication.unchecked}."
+        return [Paragraph(text)]
+    found = replication.found
+    blocks: list[Block] = [_trees(found)]
+    if content := found["content"]:
+        blocks.append(_entries(found, content))
+        if content["differences"]:
+            blocks.append(_differences(content))
+    return blocks
+
+
+def _trees(found: Mapping[str, Any]) -> Table:
+    return Table(
+        "replication",
+        "Convergence after the load",
+        (
+            Column("Tree"),
+            Column("Server"),
+            Column("converged after", "s", True),
+            Column("state"),
+        ),
+        tuple(
+            (
+                Cell(tree["suffix"]),
+                Cell(uri),
+                Cell(decimal(tree["after_s"], 3))
+                if tree["converged"]
+                else Cell(f"not within {found['within_s']:g}", BAD),
+                _state(tree, uri, states),
+            )
+            for tree in found["trees"]
+            for uri, states in tree["states"].items()
+        ),
+        (
+            "From the end of the load until every server had the last change of every "
+            "source (contextCSN of slapd, RUV of 389-DS).",
+        ),
+    )
+
+
+def _state(tree: Mapping[str, Any], uri: str, states: Mapping[str, str]) -> Cell:
+    if uri in tree["behind"]:
+        return Cell(f"behind on {', '.join(tree['behind'][uri])}", BAD)
+    if not states:
+        return Cell("says nothing", BAD)
+    return Cell("has all changes")
+
+
+def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
+    first = found["servers"][0]
+    differing: dict[str, int] = {}
+    for one in content["differences"]:
+        differing[one["server"]] = differing.get(one["server"], 0) + 1
+    what = (
+        "All entries were compared"
+        if content["sample"] is None
+        else f"The DNs of all entries and a sample of {count(content['sample'])} "
+        "entries were compared"
+    )
+    return Table(
+        "replication-entries",
+        "Entries after the load",
+        (
+            Column("Server"),
+            Column("entries", "", True),
+            Column("differences named", "", True),
+        ),
+        tuple(
+            (
+                Cell(uri),
+                Cell(count(number)),
+                Cell(NOTHING, MUTED)
+                if uri == first
+                else Cell(
+                    count(differing.get(uri, 0)), BAD if uri in differing else ""
+                ),
+            )
+            for uri, number in content["entries"].items()
+        ),
+        (f"{what} with those of {first}.",),
+    )
+
+
+def _differences(content: Mapping[str, Any]) -> Table:
+    shown = content["differences"][:_ROWS]
+    more = content["difference_count"] - len(shown)
+    return Table(
+        "replication-differences",
+        "Entries that differ",
+        (
+            Column("Server"),
+            Column("Entry"),
+            Column("is"),
+            Column("in"),
+        ),
+        tuple(
+            (
+                Cell(one["server"]),
+                Cell(one["dn"]),
+                Cell(one["difference"], BAD),
+                Cell(", ".join(one["attributes"]) or NOTHING),
+            )
+            for one in shown
+        ),
+        (f"and {count(more)} more",) if more > 0 else (),
+    )
