@@ -51,7 +51,7 @@ def report_command(
     ldapslam-runs/RUN_ID. Runs of `ldapslam run` are found there by their ids too,
     unless --store or --coordinator says where to look.
     """
-    with _store_of(run_id, store, coordinator) as (results, full_id, own_folder):
+    with store_of(run_id, store, coordinator) as (results, full_id, own_folder):
         folder = out or own_folder or RUNS_FOLDER / full_id
         state = results.run(full_id).state
         summary, files = report(results, full_id, out=folder, formats=formats)
@@ -81,7 +81,7 @@ def _folder_of(run: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def _store_of(
+def store_of(
     run: str, store: str | None, coordinator: str
 ) -> Iterator[tuple[Store, str, Path | None]]:
     """The store that has the run, the run's full id, and its folder if it has one."""

@@ -217,7 +217,7 @@ def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
         name,
         caption,
         (Column("Fact"), Column("Value")),
-        tuple((Cell(key), Cell(value)) for key, value in _flattened(facts)),
+        tuple((Cell(key), Cell(value)) for key, value in flattened(facts)),
     )
 
 
@@ -246,7 +246,7 @@ def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> list[Table]:
 
 def _compared(facts: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Cell, Cell], ...]:
     """A row for each fact: once, where all of them agree."""
-    flat = {name: dict(_flattened(of)) for name, of in facts.items()}
+    flat = {name: dict(flattened(of)) for name, of in facts.items()}
     keys = dict.fromkeys(key for facts in flat.values() for key in facts)
     rows = []
     for key in keys:
@@ -262,14 +262,14 @@ def _joined(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in values.items())
 
 
-def _flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in facts.items():
         name = f"{prefix}{key}".replace("_", " ")
         if isinstance(value, Mapping):
-            yield from _flattened(value, f"{name} · ")
+            yield from flattened(value, f"{name} · ")
         elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
             numbered = {str(number): one for number, one in enumerate(value, 1)}
-            yield from _flattened(numbered, f"{name} · ")
+            yield from flattened(numbered, f"{name} · ")
         else:
             yield name, _fact(value)
 

@@ -340,7 +340,7 @@ USAGE = [
         f"mix {URI} --search 1 --bind 1 {BASE} -e cn=a --credentials x",
         "needs a rate (-r)",
     ),
-    ("compare 20261121-1 20261121-2", "expected URIs such as"),
+    ("compare 20261121-1", "two runs are needed to compare"),
     ("search -b dc=x", "URI"),
 ]
 
