@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of what monitors read: rates, restarts, what is missing, what is shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from ldapslam.reports import charts
+from ldapslam.reports.content import document
+from ldapslam.reports.monitor_panels import chart_name, monitor_number, panels_of
+from ldapslam.reports.monitors_csv import COLUMNS, write_monitors
+from ldapslam.reports.render import MONITORS_FILE, render
+from ldapslam.reports.result import result_schema
+from ldapslam.reports.results.monitor_records import (
+    STARTED,
+    Metric,
+    MonitorDescription,
+    MonitorSeries,
+)
+from ldapslam.reports.results.monitor_rows import monitor_series
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.telemetry import MetricSummary, MonitorSummary, telemetry
+from ldapslam.reports.text import render_text
+from ldapslam.reports.timeline import DISPLAY_POINTS, NS_PER_S
+from support.monitors import (
+    CORES,
+    MODIFIES_PER_S,
+    PROCESS,
+    RESIDENT_BYTES,
+    SEARCHES_PER_S,
+    SERVER,
+    add_monitors,
+)
+from support.store import RUN_ID, Scenario, fill
+
+COUNTER = Metric("operations", "operations", "counter")
+GAUGE = Metric("connections", "1", "gauge")
+BEGAN = Metric(STARTED, "s since 1970", "gauge")
+
+
+def monitor(
+    metrics: tuple[Metric, ...],
+    rows: list[tuple[float, ...]],
+    *,
+    at_s: list[float] | None = None,
+    measure_s: tuple[float, float] | None = (0.0, 1e9),
+) -> MonitorSummary:
+    """A monitor that read these rows, one a second; an empty row is a failure."""
+    times_s = at_s if at_s is not None else [float(n) for n in range(len(rows))]
+    missing = (math.nan,) * len(metrics)
+    series = MonitorSeries(
+        "load1",
+        MonitorDescription("m", metrics),
+        (np.array(times_s) * NS_PER_S).astype(np.int64),
+        np.full(len(rows), 1_000_000, np.int64),
+        np.array([row or missing for row in rows], float).reshape(-1, len(metrics)),
+        {n: "no answer" for n, row in enumerate(rows) if not row},
+    )
+    (found,) = telemetry([series], measure_s)
+    return found
+
+
+def only(found: MonitorSummary) -> MetricSummary:
+    (metric,) = found.metrics
+    return metric
+
+
+# Figures.
+
+
+def test_counter_is_a_rate_by_the_times_that_it_was_really_read() -> None:
+    # 0 to 100 in 1 s, then to 400 in 1.5 s
+    found = only(monitor((COUNTER,), [(0,), (100,), (400,)], at_s=[0.0, 1.0, 2.5]))
+    assert found.points.values == (100.0, 200.0)
+    assert (found.lowest, found.highest) == (100.0, 200.0)
+    assert found.mean == pytest.approx(400 / 2.5)
+    assert found.increase == 400
+    assert found.unit == "operations/s"
+
+
+def test_gauge_is_what_was_read() -> None:
+    found = only(monitor((GAUGE,), [(4,), (6,), (11,)]))
+    assert (found.lowest, found.mean, found.highest) == (4, 7, 11)
+    assert found.increase is None
+
+
+def test_figures_are_of_the_measure_phase_and_its_two_ends() -> None:
+    rows = [(0.0,), (100.0,), (200.0,), (300.0,), (1000.0,)]
+    # readings come a moment after the interval's end
+    at_s = [0.001, 1.002, 2.001, 3.003, 4.001]
+    found = only(monitor((COUNTER,), rows, at_s=at_s, measure_s=(1.0, 3.0)))
+    assert found.mean == pytest.approx(200 / (3.003 - 1.002))
+    assert found.highest == pytest.approx(100 / 0.999, rel=1e-3)
+    assert found.increase == 1000
+
+
+def test_without_a_measure_phase_there_are_no_figures_but_points() -> None:
+    found = only(monitor((GAUGE,), [(4,), (6,)], measure_s=None))
+    assert (found.lowest, found.mean, found.highest) == (None, None, None)
+    assert found.points.values == (4, 6)
+
+
+def test_failed_reading_breaks_the_line_and_is_counted() -> None:
+    found = monitor((COUNTER,), [(0,), (10,), (), (30,), (40,)])
+    assert only(found).points.values == (10, None, None, 10)
+    assert (found.readings, found.failed) == (5, 1)
+    assert found.failures == ("no answer",)
+    assert only(found).missing_share == 0.2
+    assert only(found).mean == 10
+
+
+def test_value_that_is_never_there_is_missing_not_zero() -> None:
+    found = monitor((COUNTER, GAUGE), [(0, math.nan), (10, math.nan)])
+    gauge = found.metrics[1]
+    assert gauge.missing_share == 1
+    assert (gauge.lowest, gauge.mean, gauge.highest) == (None, None, None)
+    assert gauge.points.values == (None, None)
+
+
+def test_monitor_that_was_never_read_has_no_figures() -> None:
+    found = monitor((COUNTER, GAUGE), [])
+    assert (found.readings, found.first_s, found.took_mean_s) == (0, None, None)
+    assert found.failed_share is None
+    assert all(metric.missing_share == 1 for metric in found.metrics)
+
+
+def test_many_readings_are_averaged_into_points() -> None:
+    rows = [(float(n % 2),) for n in range(4 * DISPLAY_POINTS)]
+    found = only(monitor((GAUGE,), rows))
+    assert len(found.points.values) == DISPLAY_POINTS
+    assert set(found.points.values) == {0.5}
+    assert (found.lowest, found.highest) == (0, 1)
+
+
+# Restarts.
+
+
+def test_restart_is_a_change_of_when_it_began() -> None:
+    rows: list[tuple[float, ...]] = [(7, 10), (7, 20), (9, 30), (9, 40)]
+    found = monitor((BEGAN, COUNTER), rows)
+    assert found.restarts_s == (2.0,)
+    # 20 to 30 is of two servers
+    assert only(found).points.values == (10, None, 10)
+    assert only(found).increase == 20
+
+
+def test_restart_is_seen_across_readings_that_failed() -> None:
+    found = monitor((BEGAN, COUNTER), [(7, 10), (), (), (9, 5), (9, 6)])
+    assert found.restarts_s == (3.0,)
+    assert only(found).points.values == (None, None, None, 1)
+
+
+def test_where_nobody_says_when_it_began_lower_counts_are_a_restart() -> None:
+    assert monitor((COUNTER,), [(10,), (20,), (3,)]).restarts_s == (2.0,)
+    assert monitor((BEGAN, COUNTER), [(math.nan, 9), (math.nan, 3)]).restarts_s == (
+        1.0,
+    )
+
+
+def test_counter_that_goes_back_by_itself_is_no_restart() -> None:
+    rows: list[tuple[float, ...]] = [(7, 10), (7, 20), (7, 15), (7, 25)]
+    found = monitor((BEGAN, COUNTER), rows)
+    assert found.restarts_s == ()
+    assert only(found).points.values == (10, None, 10)
+
+
+def test_gauge_that_falls_is_no_restart() -> None:
+    assert monitor((GAUGE,), [(10,), (3,)]).restarts_s == ()
+
+
+# A run with monitors.
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario())
+        add_monitors(store, RUN_ID, 11, failing_s=frozenset({5}))
+        yield store
+
+
+@pytest.fixture(scope="module")
+def summary(store: Store) -> Summary:
+    return summarise(store, RUN_ID)
+
+
+def test_result_has_every_monitor_by_its_schema(summary: Summary) -> None:
+    result = json.loads(json.dumps(summary.result(), allow_nan=False))
+    jsonschema.validate(result, result_schema())
+    server, process = result["monitors"][SERVER], result["monitors"][PROCESS]
+    assert server["facts"]["server"] == "slapd"
+    assert (server["readings"], server["failed"]) == (12, 1)
+    search = server["metrics"]["search_initiated"]
+    assert search["mean"] == pytest.approx(SEARCHES_PER_S)
+    # eleven seconds, two of them beside the reading that failed
+    assert search["increase"] == 9 * SEARCHES_PER_S
+    assert server["metrics"]["modify_initiated"]["max"] == MODIFIES_PER_S
+    assert server["metrics"]["not_indexed[dc=example,dc=com]"]["missing_share"] == 1
+    assert process["metrics"]["cpu_user"]["mean"] == pytest.approx(CORES)
+    assert process["metrics"]["memory_resident"]["max"] == RESIDENT_BYTES
+    assert STARTED not in process["metrics"]
+
+
+def test_two_agents_monitors_of_one_name_are_both_in_the_result(store: Store) -> None:
+    with Store.open("sqlite://") as other:
+        fill(other, Scenario(measure_s=2, searches_per_s=20))
+        add_monitors(other, RUN_ID, 3)
+        add_monitors(other, RUN_ID, 3, agent="load2")
+        monitors = summarise(other, RUN_ID).result()["monitors"]
+    assert sorted(monitors) == sorted(
+        f"{name} ({agent})"
+        for name in (SERVER, PROCESS)
+        for agent in ("load1", "load2")
+    )
+
+
+def test_run_is_not_judged_by_what_was_missing(summary: Summary) -> None:
+    (rule,) = [one for one in summary.rules if one.name == "server_restarted"]
+    assert rule.passed
+    assert summary.verdict == "PASS"
+
+
+def test_restarted_server_makes_the_run_invalid() -> None:
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario())
+        add_monitors(store, RUN_ID, 11, restart_s=4)
+        summary = summarise(store, RUN_ID)
+    assert summary.verdict == "INVALID"
+    assert summary.reasons == (
+        "a server was restarted: slapd(411) on ds1 before 4.0 s, "
+        "supplier ldap://ds1.example.com before 5.0 s",
+    )
+    text = render_text(document(summary))
+    assert f"{SERVER} was restarted before 5.0 s" in text
+
+
+def test_report_has_a_section_only_with_monitors(summary: Summary) -> None:
+    (section,) = [one for one in document(summary).sections if one.name == "monitors"]
+    text = render_text(document(summary))
+    assert "Zero all through: abandon_initiated." in text
+    assert "Missing, not to be had here: not_indexed[dc=example,dc=com]." in text
+    assert section.title in text
+    with Store.open("sqlite://") as store:
+        fill(store, Scenario(measure_s=2, searches_per_s=20))
+        names = [one.name for one in document(summarise(store, RUN_ID)).sections]
+    assert "monitors" not in names
+
+
+def test_chart_has_a_panel_for_each_group_of_figures(summary: Summary) -> None:
+    process, server = summary.monitors
+    assert [panel.title for panel in panels_of(process)] == ["CPU, cores", "memory"]
+    assert [panel.title for panel in panels_of(server)] == [
+        "operations begun",
+        "connections",
+        "bytes sent and received",
+    ]
+    (begun, *_) = panels_of(server)
+    # the highest first; what is zero all through is not drawn
+    assert [label for label, _ in begun.lines] == ["search", "modify"]
+
+
+def test_charts_of_monitors_are_drawn(summary: Summary) -> None:
+    places = [
+        place
+        for place in document(summary).charts()
+        if monitor_number(place.name) is not None
+    ]
+    assert [place.name for place in places] == [chart_name(0), chart_name(1)]
+    drawn = charts.draw(summary, places)
+    assert all(svg.startswith("<svg") for svg in drawn.values())
+
+
+def test_figures_of_an_unknown_entry_have_panels_by_unit() -> None:
+    found = monitor(
+        (Metric("olmBytes", "1", "counter"), Metric("olmLevel", "1", "gauge")),
+        [(0, 5), (10, 6)],
+    )
+    assert [(one.title, one.unit) for one in panels_of(found)] == [
+        ("figures, /s", "/s"),
+        ("figures", ""),
+    ]
+
+
+def test_csv_has_every_value_as_it_was_read(store: Store) -> None:
+    out = io.StringIO()
+    write_monitors(monitor_series(store, RUN_ID), out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert tuple(rows[0]) == COLUMNS
+    of_search = [row for row in rows if row["metric"] == "search_initiated"]
+    assert [row["value"] for row in of_search][:2] == ["1000", "1100"]
+    assert of_search[0]["at_s"] == "0.000000"
+    missing = [row for row in rows if row["metric"].startswith("not_indexed")]
+    assert {row["value"] for row in missing} == {""}
+    (failed,) = [row for row in rows if row["failure"]]
+    assert (failed["monitor"], failed["at_s"], failed["metric"]) == (
+        SERVER,
+        "5.000000",
+        "",
+    )
+
+
+def test_csv_is_among_the_files_of_a_run_with_monitors(
+    summary: Summary, store: Store, tmp_path: Path
+) -> None:
+    paths = render(summary, tmp_path, ["csv"], store=store)
+    assert [path.name for path in paths] == ["intervals.csv", MONITORS_FILE]
