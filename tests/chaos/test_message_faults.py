@@ -23,6 +23,13 @@ AGENTS = ("a", "b")
 def fleet(chaos: ChaosFleet) -> ChaosFleet:
     """Agents a and b, idle."""
     chaos.begin(*AGENTS)
+    chaos.wait_until(
+        lambda: all(
+            0 < agent.clock_offset_bound_ns < 5_000_000
+            for agent in chaos.agents().values()
+        ),
+        "clocks that are known",
+    )
     return chaos
 
 

@@ -230,6 +230,7 @@ class ChaosFleet(FleetOfProcesses):
             self.send_signal(key, signal.SIGCONT)
         if self.processes["coordinator"].poll() is not None:
             self.start_coordinator()
+        begin_s = time.monotonic()
 
         def are_well() -> bool:
             for agent in agents:
@@ -237,9 +238,12 @@ class ChaosFleet(FleetOfProcesses):
                 if self.processes[agent].poll() is not None:
                     self.start_agent(agent)
             known = self.agents()
+            waited_ns = (time.monotonic() - begin_s) * 1e9
             return all(
                 agent in known
                 and known[agent].state == "idle"
+                # not the process that was killed a moment ago
+                and known[agent].silent_ns < waited_ns
                 and not self.undelivered(agent)
                 for agent in agents
             )
