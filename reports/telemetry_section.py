@@ -71,6 +71,7 @@ def _overview(summary: Summary) -> Table:
                 if one.failures
             ),
             *_restarts(summary),
+            *_cost(summary),
         ),
     )
 
@@ -90,6 +91,17 @@ def _restarts(summary: Summary) -> tuple[str, ...]:
         + ", ".join(f"{decimal(at_s, 1)} s" for at_s in one.restarts_s)
         for one in summary.monitors
         if one.restarts_s
+    )
+
+
+def _cost(summary: Summary) -> tuple[str, ...]:
+    cost = summary.run.manifest.get("observer_cost") or {}
+    cpu_s = cost.get("cpu_s")
+    if not isinstance(cpu_s, (int, float)):
+        return ()
+    return (
+        f"The observer took {decimal(cpu_s, 2)} s of CPU; its start, and what it read "
+        "and verified before and after the load, are in it.",
     )
 
 

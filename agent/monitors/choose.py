@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -34,8 +33,7 @@ def monitors_for(
     has_directories: bool,
     may_read: Callable[[str], bool] = lambda path: True,
 ) -> list[Monitor]:
-    """What this agent is to sample, each name once; with anything to sample, also the
-    process that does it: what the sampling costs.
+    """What this agent is to sample; each name once.
 
     access: how to come to the server of a URI. is_local: whether it is on this host,
     and this agent the one to read hosts and logs for it. has_directories: whether this
@@ -57,10 +55,6 @@ def monitors_for(
             if wanted.host and any(is_local(uri) for uri in _uris(job, wanted))
         ]
     )
-    if found:
-        own, host = os.getpid(), host_name()
-        name = f"observer({own}) on {host}"
-        found.append(ProcessMonitor(name, 0, "observer", own))
     unique: dict[str, Monitor] = {}
     for monitor in found:
         unique.setdefault(monitor.name, monitor)

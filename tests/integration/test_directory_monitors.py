@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Monitors of real servers: they count what a client did, and notice a restart."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ldap
+import numpy as np
+import pytest
+
+from ldapslam.agent.monitors.base import STARTED, Monitor
+from ldapslam.jobs.errors import BindRejected, TargetError
+from ldapslam.lab import Lab, SlapdSettings
+from ldapslam.reports.telemetry import restarted_at
+from support.ds389 import Ds389
+from support.monitored import monitors, opened, sampled, target
+
+_SEARCHES, _COMPARES, _FAILED_BINDS = 50, 7, 3
+_LIMIT_S = 30.0
+
+
+def client(uri: str, lab: Lab | Ds389) -> Any:
+    connection = ldap.initialize(uri)
+    connection.set_option(ldap.OPT_NETWORK_TIMEOUT, 5)
+    connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
+    return connection
+
+
+def work(uri: str, lab: Lab | Ds389) -> None:
+    """Known numbers of operations, all answered."""
+    connection = client(uri, lab)
+    person = f"uid=user.1,{lab.people_dn}"
+    for _ in range(_SEARCHES):
+        assert connection.search_s(person, ldap.SCOPE_BASE)
+    for _ in range(_COMPARES):
+        assert connection.compare_s(person, "uid", b"user.1")
+    for _ in range(_FAILED_BINDS):
+        with pytest.raises(ldap.INVALID_CREDENTIALS):
+            connection.simple_bind_s(person, "wrong")
+    connection.unbind_s()
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + _LIMIT_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            pytest.fail(f"waited {_LIMIT_S:g} s for {what}")
+        time.sleep(0.02)
+
+
+def directory(uri: str, lab: Lab | Ds389, control: Counter[str]) -> Monitor:
+    access = target(lab.admin_dn, lab.admin_password_file, control)
+    (monitor,) = monitors(uri, "[{directory: server}]", access)
+    return monitor
+
+
+def missing(found: dict[str, float]) -> set[str]:
+    return {
+        name.partition("[")[0] for name, value in found.items() if math.isnan(value)
+    }
+
+
+# slapd.
+
+
+def test_slapd_counts_what_a_client_did(lab: Lab) -> None:
+    uri, control = lab.supplier.uri, Counter[str]()
+    with opened(directory(uri, lab, control)) as monitor:
+        before, asked = sampled(monitor), control.copy()
+        work(uri, lab)
+        after = sampled(monitor)
+        own = control - asked
+    rises = {name: after[name] - before[name] for name in after}
+    assert rises["compare_initiated"] == _COMPARES
+    assert rises["bind_initiated"] == 1 + _FAILED_BINDS
+    # of a reading's own searches, those behind the operations' are in the next one's
+    assert rises["search_initiated"] == _SEARCHES + own["search"]
+    assert rises["connects"] == 1
+    assert rises["bytes_sent"] > 0
+    assert after["entries_sent"] - before["entries_sent"] >= _SEARCHES
+
+
+def test_slapd_says_of_itself_what_its_version_knows(lab: Lab) -> None:
+    control = Counter[str]()
+    with opened(directory(lab.supplier.uri, lab, control)) as monitor:
+        found = sampled(monitor)
+    # in slapd 2.5 back-mdb is built without it
+    assert missing(found) <= {"not_indexed"}
+    assert found["threads_max"] == 16
+    assert found["threads_active"] >= 1
+    pages = found["mdb_pages_used[dc=example,dc=com]"]
+    assert 0 < pages < found["mdb_pages_max[dc=example,dc=com]"]
+    assert abs(found[STARTED] - time.time()) < 24 * 3600
+    assert control["bind"] == control["unbind"] == 1
+
+
+def test_replica_says_that_it_follows(lab: Lab) -> None:
+    (replica,) = lab.replicas
+    connection = client(lab.supplier.uri, lab)
+    change = [(ldap.MOD_REPLACE, "description", [b"monitored"])]
+    connection.modify_s(f"uid=user.2,{lab.people_dn}", change)
+    connection.unbind_s()
+    lab.wait_in_sync(timeout_s=10)
+    with opened(directory(replica.uri, lab, Counter())) as monitor:
+        found = sampled(monitor)
+    (provider,) = [name for name in found if name.startswith("syncrepl_connected")]
+    assert lab.supplier.uri in provider
+    assert found[provider] == 1
+    assert found[provider.replace("connected", "persist")] == 1
+    assert -1 < found["newest_change_age[dc=example,dc=com]"] < _LIMIT_S
+
+
+def test_numbers_of_an_entry_are_read(lab: Lab) -> None:
+    access = target(lab.admin_dn, lab.admin_password_file)
+    wanted = (
+        "[{entry: 'cn=Bytes,cn=Statistics,cn=Monitor', target: server, "
+        "counters: [monitorCounter], attributes: [noSuchThing]}]"
+    )
+    (monitor,) = monitors(lab.supplier.uri, wanted, access)
+    with opened(monitor):
+        first, second = sampled(monitor), sampled(monitor)
+    assert second["monitorCounter"] > first["monitorCounter"]
+    assert math.isnan(second["noSuchThing"])
+
+
+def test_wrong_password_of_a_monitor_is_told(lab: Lab, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("wrong")
+    access = target(lab.admin_dn, password)
+    (monitor,) = monitors(lab.supplier.uri, "[{directory: server}]", access)
+    with pytest.raises(BindRejected):
+        monitor.open()
+
+
+def test_monitor_may_bind_as_another(lab: Lab, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("wrong")
+    wanted = (
+        f"[{{directory: server, bind: {{dn: '{lab.admin_dn}', "
+        f"password: {{file: {lab.admin_password_file}}}}}}}]"
+    )
+    access = target("cn=nobody", password)
+    (monitor,) = monitors(lab.supplier.uri, wanted, access)
+    with opened(monitor):
+        assert sampled(monitor)["connections"] >= 1
+
+
+@pytest.fixture(scope="module")
+def own_lab(slapd_installed: None) -> Iterator[Lab]:
+    """One slapd, to be restarted; its log has every operation."""
+    settings = SlapdSettings(debug="stats")
+    with Lab(entries=100, settings=settings) as lab:
+        yield lab
+
+
+def test_restart_of_slapd_is_noticed_by_its_monitors(own_lab: Lab) -> None:
+    server = own_lab.supplier
+    first_pid = own_lab.pid(server)
+    access = target(own_lab.admin_dn, own_lab.admin_password_file)
+    of_server, of_host, *of_processes = monitors(
+        server.uri, "[{directory: server}, {host: server, processes: [slapd]}]", access
+    )
+    assert of_host.name.startswith("host ")
+    (of_process,) = [one for one in of_processes if f"({first_pid})" in one.name]
+    with opened(of_server), opened(of_process):
+        rows = {one.name: [one.sample()] for one in (of_server, of_process)}
+        # slapd says when it began in whole seconds
+        began_s = sampled(of_server)[STARTED]
+        wait_for(lambda: time.time() > began_s + 1, "the next second")
+        own_lab.stop(server)
+        for one in (of_server, of_process):
+            with pytest.raises(TargetError):
+                one.sample()
+        own_lab.start(server)
+        for one in (of_server, of_process):
+            rows[one.name].append(one.sample())
+            found = restarted_at(one.metrics, np.array(rows[one.name]))
+            assert found == [1], one.name
+
+
+def test_log_of_slapd_has_the_same_counts(own_lab: Lab) -> None:
+    server = own_lab.supplier
+    (log,) = server.folder.glob("*.log")
+    (monitor,) = monitors(server.uri, f"[{{log: {log}, format: openldap}}]")
+    with opened(monitor):
+        work(server.uri, own_lab)
+        wait_for(lambda: sampled(monitor)["unbind"] == 1, "the unbind in the log")
+        found = sampled(monitor)
+    assert found["search"] == _SEARCHES
+    assert found["compare"] == _COMPARES
+    assert found["bind"] == 1 + _FAILED_BINDS
+    assert found["results[invalidCredentials]"] == _FAILED_BINDS
+    assert found["results[compareTrue]"] == _COMPARES
+    assert found["connects"] == 1
+
+
+# 389-DS.
+
+
+def test_389_ds_counts_what_a_client_did(ds389: Ds389) -> None:
+    control = Counter[str]()
+    with opened(directory(ds389.uri, ds389, control)) as monitor:
+        before, asked = sampled(monitor), control.copy()
+        work(ds389.uri, ds389)
+        after = sampled(monitor)
+        own = control - asked
+    rises = {name: after[name] - before[name] for name in after}
+    assert rises["compare_initiated"] == _COMPARES
+    assert rises["bind_initiated"] == 1 + _FAILED_BINDS
+    assert rises["search_initiated"] == _SEARCHES + own["search"]
+    assert rises["connects"] == 1
+
+
+def test_389_ds_says_of_itself_what_its_version_knows(ds389: Ds389) -> None:
+    with opened(directory(ds389.uri, ds389, Counter())) as monitor:
+        found = sampled(monitor)
+    # of newer versions
+    assert missing(found) <= {"work_queue", "threads_active"}
+    assert found["entry_cache_tries[userRoot]"] >= found["entry_cache_hits[userRoot]"]
+    assert found["connections"] >= 1
+    assert "bdb_commits" in found or "mdb_write_commits" in found
+
+
+def test_log_of_389_ds_has_the_same_counts(ds389: Ds389) -> None:
+    log = ds389.folder / "log" / "access"
+    (monitor,) = monitors(ds389.uri, f"[{{log: {log}, format: 389ds}}]")
+    with opened(monitor):
+        work(ds389.uri, ds389)
+        wait_for(lambda: sampled(monitor)["unbind"] >= 1, "the unbind in the log")
+        found = sampled(monitor)
+    assert found["search"] == _SEARCHES
+    assert found["compare"] == _COMPARES
+    assert found["bind"] == 1 + _FAILED_BINDS
+    assert found["results[invalidCredentials]"] == _FAILED_BINDS
+
+
+# Processes.
+
+
+def test_process_that_is_not_there_is_an_error_that_names_it() -> None:
+    wanted = "[{host: server, processes: [no-such-program]}]"
+    _, process = monitors("ldap://127.0.0.1", wanted)
+    with pytest.raises(TargetError, match="no-such-program"):
+        process.open()
+
+
+def test_own_process_is_found_by_its_programs_name() -> None:
+    program = Path(os.readlink("/proc/self/exe")).name
+    names = {Path(os.fsdecode(_own_command())).name, program}
+    found = [
+        one.name
+        for name in names
+        for one in monitors(
+            "ldap://127.0.0.1", f"[{{host: server, processes: [{name}]}}]"
+        )
+    ]
+    assert any(f"({os.getpid()})" in name for name in found)
+
+
+def _own_command() -> bytes:
+    return Path("/proc/self/cmdline").read_bytes().split(b"\0")[0]
