@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a load over LDAP has done so far, in two files beside each other.
+
+    people.ldif.rejects           LDIF of what the server refused, and why
+    people.ldif.rejects.state     where in people.ldif the load is; gone at its end
+
+Both follow the order of the file: when the state says a place, all before it has been
+answered and what was refused is in the rejects. What came after it is sent again by
+the next call, and is told from other entries by being there already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from ldapslam.agent.content import Fingerprint
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.lab.data.add_order import Add, Outcome
+from ldapslam.lab.data.ldif import Record, open_ldif, records
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a load is; numbers are of all its calls together."""
+
+    #: Where in the LDIF the next record begins; lines count from 1.
+    line: int = 1
+    offset_bytes: int = 0
+    rejects_bytes: int = 0
+    added: int = 0
+    #: Were there already when they were sent again.
+    present: int = 0
+    rejected: int = 0
+    #: Sum of the digests of the entries that are there; see content.Fingerprint.
+    digests: int = 0
+    #: Hash of the records up to here, in hex: see _hashed.
+    content: str = ""
+    #: Time under way, of earlier calls too.
+    seconds: float = 0.0
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of the entries that are there."""
+        return Fingerprint(self.added + self.present, self.digests)
+
+
+class LoadState:
+    """A load's two files; a context manager that closes them."""
+
+    def __init__(self, ldif: Path, uri: str, rejects: Path, *, restart: bool) -> None:
+        """ConfigError when the state is another load's, or damaged; `restart` forgets
+        it."""
+        self._rejects = rejects
+        self._path = rejects.with_name(rejects.name + ".state")
+        self._load = {"ldif": str(ldif.resolve()), "uri": uri}
+        self._version = _version(ldif)
+        self._file: BinaryIO | None = None
+        self.is_resumed = self._path.exists() and not restart
+        self.progress = self._read(ldif) if self.is_resumed else Progress()
+
+    def __enter__(self) -> Self:
+        try:
+            if self.progress.rejects_bytes:
+                self._file = self._rejects.open("r+b")
+                self._file.truncate(self.progress.rejects_bytes)
+                self._file.seek(0, os.SEEK_END)
+            else:
+                self._rejects.unlink(missing_ok=True)
+            self.save(self.progress.seconds)
+        except OSError as error:
+            raise self._unusable(error) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def settle(self, add: Add, digest: bytes) -> None:
+        """Note what became of the next entry of the file.
+
+        All at once: an interrupt comes before or after.
+        """
+        before, outcome = self.progress, add.outcome
+        total = before.fingerprint
+        rejects_bytes = before.rejects_bytes
+        if outcome is Outcome.REJECTED:
+            rejects_bytes = self._reject(add)
+        else:
+            total.add(digest)
+        self.progress = Progress(
+            line=add.record.end_line,
+            offset_bytes=add.record.end_bytes,
+            rejects_bytes=rejects_bytes,
+            added=before.added + (outcome is Outcome.ADDED),
+            present=before.present + (outcome is Outcome.PRESENT),
+            rejected=before.rejected + (outcome is Outcome.REJECTED),
+            digests=total.total,
+            content=_hashed(before.content, add.record),
+            seconds=before.seconds,
+        )
+
+    def save(self, seconds: float) -> None:
+        """Write the state, all or nothing; `seconds` is the time under way."""
+        self.progress = replace(self.progress, seconds=seconds)
+        if self._file is not None:
+            self._file.flush()
+        document = {
+            "format": _FORMAT,
+            **self._load,
+            "version": self._version,
+            "progress": asdict(self.progress),
+        }
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            new.write_text(json.dumps(document), encoding="utf-8")
+            new.replace(self._path)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def finish(self, seconds: float) -> None:
+        """The load is done: nothing is left to go on with."""
+        self.progress = replace(self.progress, seconds=seconds)
+        self._path.unlink(missing_ok=True)
+
+    def _reject(self, add: Add) -> int:
+        """How long the file of rejects now is."""
+        try:
+            if self._file is None:
+                self._file = self._rejects.open("wb")
+            reason = " ".join(add.reason.split())
+            head = f"# line {add.record.line}: {reason}\n".encode()
+            text = add.record.text.rstrip(b"\r\n")
+            self._file.write(head + text + b"\n\n")
+            return self._file.tell()
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _read(self, ldif: Path) -> Progress:
+        try:
+            document = json.loads(self._path.read_text(encoding="utf-8"))
+            if document["format"] != _FORMAT:
+                raise ValueError("another version of ldapslam wrote it")
+            load = {key: document[key] for key in self._load}
+            version, found = document["version"], document["progress"]
+            progress = Progress(
+                **{one.name: found[one.name] for one in fields(Progress)}
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"the state of an earlier load, {str(self._path)!r}, cannot be used: "
+                f"{error}",
+                hint="--restart begins anew",
+            ) from error
+        if load != self._load:
+            raise ConfigError(
+                f"{str(self._path)!r} is of another load that did not end: of "
+                f"{load['ldif']} into {load['uri']}",
+                hint="go on with that one, forget it with --restart, or name another "
+                "file with --rejects",
+            )
+        if version != self._version and not _begins_with(ldif, progress):
+            raise ConfigError(
+                f"{str(ldif)!r} was changed above line {progress.line}, up to which an "
+                "earlier call loaded it",
+                hint="--restart begins anew",
+            )
+        return progress
+
+    def _unusable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"the load's state cannot be kept in {str(self._rejects.parent)!r}: "
+            f"{error.strerror}",
+            hint="name a file in another folder with --rejects",
+        )
+
+
+def _version(ldif: Path) -> list[int]:
+    """By which a file that was not changed is known."""
+    try:
+        status = ldif.stat()
+    except OSError as error:
+        raise ConfigError(f"{str(ldif)!r} cannot be read: {error.strerror}") from error
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _begins_with(ldif: Path, progress: Progress) -> bool:
+    """Whether a file that was changed is as it was as far as it was loaded: an entry
+    that was refused may have been mended."""
+    content, end_bytes = "", 0
+    with open_ldif(ldif) as stream:
+        for record in records(stream, str(ldif)):
+            if end_bytes >= progress.offset_bytes:
+                break
+            content, end_bytes = _hashed(content, record), record.end_bytes
+    return (content, end_bytes) == (progress.content, progress.offset_bytes)
+
+
+def _hashed(before: str, record: Record) -> str:
+    """Hash of a file's records so far, of that before this one."""
+    return blake2b(before.encode() + record.text, digest_size=16).hexdigest()

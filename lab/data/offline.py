@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entries of an LDIF file into a database whose server does not run: slapadd, ldif2db.
+
+What is timed is the program alone. A database that a server has open is refused: what
+two processes write into it at once is lost, or both of them are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from ldapslam.agent.content import normalised_dn
+from ldapslam.jobs.errors import ConfigError, TargetError
+from ldapslam.lab.data.ldif import LdifTree, first_dn, is_packed, open_ldif
+from ldapslam.lab.data.slapd_config import find_database, running_slapd
+
+_PATH = os.pathsep.join(
+    [os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/local/sbin"]
+)
+_OUTPUT_LINES: Final = 20
+_END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineResult:
+    """What the program came to."""
+
+    #: slapadd, ldif2db or import-task.
+    program: str
+    seconds: float
+    is_success: bool
+    #: The last lines of what it said.
+    output: tuple[str, ...]
+    #: Entries that it says it read; None where it does not say.
+    processed: int | None = None
+    #: Of these, entries that it left out.
+    skipped: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return self.is_success and not self.skipped
+
+
+def slapadd(
+    ldif: Path,
+    config: Path,
+    *,
+    is_quick: bool = False,
+    continue_on_error: bool = False,
+) -> OfflineResult:
+    """Add the entries to the database of their suffix; others in it stay.
+
+    `is_quick`: slapadd -q, without checks and transactions. ConfigError: the program or
+    the database is not to be found. TargetError: a slapd has the database open.
+    """
+    database = find_database(config, first_dn(ldif))
+    pid = database.user_pid()
+    if pid is not None:
+        raise TargetError(
+            f"the database of {database.suffixes[0]!r} is open in process {pid}",
+            hint="stop that slapd first, or load over LDAP: give its URI instead of "
+            "--offline",
+        )
+    config_option = "-F" if config.is_dir() else "-f"
+    argv = [_program("slapadd", "slapd"), config_option, str(config)]
+    argv += ["-b", database.suffixes[0]]
+    argv += ["-q"] if is_quick else []
+    argv += ["-c"] if continue_on_error else []
+    # without -l it reads its standard input, where a packed file comes unpacked
+    is_piped = is_packed(ldif)
+    argv += [] if is_piped else ["-l", str(ldif)]
+    return _run("slapadd", argv, ldif if is_piped else None)
+
+
+def ldif2db(ldif: Path, config: Path) -> OfflineResult:
+    """Put the entries in place of all those of the back end of their suffix.
+
+    `config` is the instance's folder with dse.ldif. Errors as of slapadd.
+    """
+    if is_packed(ldif):
+        raise ConfigError(f"ldif2db reads no packed file such as {str(ldif)!r}")
+    settings = _dse(config)
+    pid = _ds389_pid(settings)
+    if pid is not None:
+        raise TargetError(
+            f"the instance of {str(config)!r} runs as process {pid}",
+            hint="stop it first, or have it import by itself: --offline import-task",
+        )
+    argv = [_program("ns-slapd", "389-ds-base"), "ldif2db", "-D", str(config)]
+    backend = backend_of(settings.values(), first_dn(ldif), str(config))
+    argv += ["-n", backend, "-i", str(ldif.resolve())]
+    return _run("ldif2db", argv, None)
+
+
+def imported(program: str, seconds: float, status: int, text: str) -> OfflineResult:
+    """The result that a program's end and its words say."""
+    said = re.findall(r"Processed (\d+) entries(.*)", text)
+    processed, rest = said[-1] if said else (None, "")
+    skipped = re.findall(r"(\d+) (?:bad )?(?:entries )?were skipped", rest)
+    refused = re.findall(r"^slapadd: could not (?:add|parse) entry", text, re.M)
+    return OfflineResult(
+        program,
+        seconds,
+        status == 0,
+        tuple(text.splitlines()[-_OUTPUT_LINES:]),
+        int(processed) if processed else None,
+        sum(map(int, skipped)) + len(refused),
+    )
+
+
+def _run(name: str, argv: Sequence[str], piped: Path | None) -> OfflineResult:
+    with tempfile.TemporaryFile() as output:
+        begun_s = time.monotonic()
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL if piped is None else subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            if piped is not None and process.stdin is not None:
+                _pipe(piped, process.stdin)
+            status = process.wait()
+        finally:
+            _end(process)
+        seconds = time.monotonic() - begun_s
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    return imported(name, seconds, status, text)
+
+
+def _pipe(ldif: Path, sink: IO[bytes]) -> None:
+    # a program that ends early says itself why
+    with contextlib.suppress(BrokenPipeError), sink, open_ldif(ldif) as stream:
+        shutil.copyfileobj(stream, sink, 1 << 20)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _program(name: str, package: str) -> str:
+    path = shutil.which(name, path=_PATH)
+    if path is None:
+        raise ConfigError(
+            f"{name} cannot be found on this host", hint=f"`apt-get install {package}`"
+        )
+    return path
+
+
+# -- 389-DS ----------------------------------------------------------------------------
+
+
+def _dse(config: Path) -> dict[bytes, dict[str, Sequence[bytes]]]:
+    return {
+        normalised_dn(dn): {name.lower(): values for name, values in attributes.items()}
+        for dn, attributes in LdifTree(config / "dse.ldif").entries()
+    }
+
+
+def _ds389_pid(settings: Mapping[bytes, Mapping[str, Sequence[bytes]]]) -> int | None:
+    """A server has a file with its process id as name while it runs."""
+    folders = settings.get(b"cn=config", {}).get("nsslapd-lockdir", ())
+    for folder in folders:
+        for lock in Path(os.fsdecode(folder), "server").glob("[0-9]*"):
+            if (pid := running_slapd(lock.name)) is not None:
+                return pid
+    return None
+
+
+def backend_of(
+    backends: Iterable[Mapping[str, Sequence[bytes]]], dn: str, where: str
+) -> str:
+    """Name of the back end that an entry of this DN is in, of entries of the class
+    nsBackendInstance with names of attributes in lower case. ConfigError: none is."""
+    found = {
+        normalised_dn(suffix.decode(errors="replace")): entry["cn"][0].decode()
+        for entry in backends
+        for suffix in entry.get("nsslapd-suffix", ())
+    }
+    key = normalised_dn(dn)
+    inside = [
+        suffix for suffix in found if key == suffix or key.endswith(b"," + suffix)
+    ]
+    if not inside:
+        suffixes = ", ".join(sorted(suffix.decode() for suffix in found))
+        raise ConfigError(
+            f"no back end of {where!r} is for {dn!r}; their suffixes are "
+            f"{suffixes or 'none'}"
+        )
+    return found[max(inside, key=len)]
