@@ -155,6 +155,8 @@ def _why_unknown(uris: Sequence[str], observations: Mapping[str, Any]) -> str:
         one = observations.get(uri)
         if one is None:
             return f"{uri} was not watched"
+        if failure := one.get("failure"):
+            return str(failure)
         if not all(_operations(one, when) for when in ("before", "after")):
             return f"{uri} did not say what it counted"
         if _has_restarted(one):

@@ -3,22 +3,26 @@
 
 from __future__ import annotations
 
+from ldapslam.reports.balance import restarted
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed
 
 
 def server_restarted(evidence: Evidence) -> Rule:
     """What is watched, a server or its process, ran from first to last reading."""
+    is_watched = bool(evidence.monitors or evidence.balances)
     restarts = [
         f"{one.name} before {at_s:,.1f} s"
         for one in evidence.monitors
         for at_s in one.restarts_s
     ]
+    # without a monitor, by what it counted before and after the run
+    restarts = restarts or restarted(evidence.run)
     return Rule(
         "server_restarted",
         "no server was restarted",
         "a server was restarted",
         "0",
-        listed(restarts) if restarts else "0" if evidence.monitors else NOT_APPLICABLE,
+        listed(restarts) if restarts else "0" if is_watched else NOT_APPLICABLE,
         not restarts,
     )

@@ -161,6 +161,31 @@ def test_a_dropped_arrival_is_scheduled_too() -> None:
     assert figures.operations[1, False].counts == {"scheduled": 1, "dropped": 1}
 
 
+def test_observations_are_under_way_beside_the_request_and_beside_each_other() -> None:
+    book = recorder()
+    first, second, third = (request(intended_ns=0, sent_ns=0) for _ in range(3))
+    for one in (first, second, third):
+        book.observe(one)
+    book.begin(request())
+    book.observed(second, received_ns=50 * MS, done_ns=51 * MS)
+    book.complete(0, SUCCEEDED, received_ns=130 * MS, done_ns=130 * MS)
+    figures = book.close_interval()
+    assert figures.stream["in_flight"] == 2
+    # what the kernel stamped is not counted among responses without a stamp
+    assert figures.stream["stamps_missing"] == 1
+    assert figures.operations[0, True].counts["sent"] == 4
+    assert figures.operations[0, True].counts["succeeded"] == 2
+    assert book.missed(first, TIMED_OUT, 90 * MS)
+    assert not book.missed(first, TIMED_OUT, 90 * MS)
+    book.give_up_all(100 * MS)
+    assert not book.observed(third, received_ns=110 * MS, done_ns=110 * MS)
+    figures = book.close_interval()
+    counts = figures.operations[0, True].counts
+    assert (counts["timed_out"], counts["unresolved"]) == (1, 1)
+    assert (figures.stream["in_flight"], figures.stream["late_responses"]) == (0, 1)
+    assert value_ms(figures, RESPONSE_TIME, TIMED_OUT) == 90
+
+
 def test_figures_of_clients_add_up() -> None:
     parts = []
     for received_ms in (110, 130, 150):

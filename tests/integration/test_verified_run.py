@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs against a supplier and two replicas: books that balance, replication verified
+after the load and probed during it; and a replica that is broken makes the run FAIL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ldapslam.agent.server_counts import KINDS
+from ldapslam.jobs.errors import ExitCode
+from ldapslam.lab import Lab
+from support.command_line import ldapslam
+from support.replication import mend_entry
+
+PEOPLE = "ou=people,dc=example,dc=com"
+JOB = f"""\
+job: verified
+targets:
+  supplier: "{{supplier}}"
+  replica: {{replicas}}
+bind: {{{{dn: "{{dn}}", password: {{{{file: "{{password_file}}"}}}}}}}}
+run: {{{{duration: 2s, interval: 500ms}}}}
+monitors: [{{{{directory: supplier}}}}, {{{{directory: replica}}}}]
+verify: {{{{replication: {{{{within: {{within}}}}}}}}}}
+validity: {{{{saturated_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}}}}
+streams:
+  - name: readers
+    target: replica
+    load: {{{{closed: {{{{clients: 2, think_time: 5ms}}}}}}}}
+    operations:
+      - search: {{{{base: "{PEOPLE}", filter: "(uid=user.[0-999])"}}}}
+  - name: writers
+    target: supplier
+    load: {{{{open: {{{{rate: 60/s, connections: 2}}}}}}}}
+    operations:
+      - modify:
+          dn: "uid=user.[0-499],{PEOPLE}"
+          replace: {{{{description: "[random:20]"}}}}
+      - add:
+          dn: "uid=verified.[unique],{PEOPLE}"
+          entry: {{{{objectClass: [person, uidObject], cn: c, sn: c}}}}
+      - delete: {{{{of: add}}}}
+"""
+#: A lab's replicas of slapd tell nobody of changes.
+PROBE = """\
+  - name: probe
+    target: supplier
+    type: replication_probe
+    options: {replicas: replica, dn: "cn=probe,dc=example,dc=com", poll: 10ms}
+"""
+#: The changes that 389-DS's supplier sends to a replica are requests there.
+WRITES = {"add", "delete", "modify", "modify_dn"}
+
+
+def run(
+    lab: Lab, folder: Path, within: str = "20s", more: str = ""
+) -> tuple[int, dict[str, Any]]:
+    job = folder / "verified.yaml"
+    job.write_text(
+        JOB.format(
+            supplier=lab.supplier.uri,
+            replicas=json.dumps([one.uri for one in lab.replicas]),
+            dn=lab.admin_dn,
+            password_file=lab.admin_password_file,
+            within=within,
+        )
+        + more
+    )
+    ended = ldapslam("run", job, "--agents", "2", "--json", cwd=folder)
+    assert ended.stdout, ended.stderr
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_the_books_balance_and_what_was_written_is_on_every_replica(
+    trio: Lab, tmp_path: Path
+) -> None:
+    trio.wait_in_sync(60)
+    code, result = run(trio, tmp_path, more=PROBE)
+    assert (code, result["verdict"]) == (ExitCode.PASS, "PASS"), result["reasons"]
+
+    # one account of the role's two replicas, one of the supplier
+    books = result["books"]
+    assert books.keys() == {"replica", trio.supplier.uri}
+    for account, book in books.items():
+        for kind, line in book.items():
+            assert kind in KINDS
+            is_replicated = trio.kind == "389ds" and account == "replica"
+            if line["server"] is None:
+                assert trio.kind == "389ds"
+                assert kind in ("abandon", "extended", "unbind")
+            elif is_replicated and kind in {*WRITES, "bind"}:
+                assert line["difference"] >= 0
+            else:
+                assert line["difference"] == 0, (account, kind, line)
+    assert books["replica"]["search"]["agents"] > 100
+    assert books[trio.supplier.uri]["add"]["server"] > 10
+
+    replication = result["replication"]
+    assert replication["converged"]
+    assert replication["servers"][0] == trio.supplier.uri
+    entries = replication["content"]["entries"]
+    assert len(entries) == 3
+    assert len(set(entries.values())) == 1
+    assert replication["content"]["differences"] == []
+
+    probe = result["streams"]["probe"]
+    assert probe.keys() == {"write", "propagation-replica-1", "propagation-replica-2"}
+    for name, operation in probe.items():
+        assert operation["succeeded"] == operation["sent"] > 5, name
+        assert operation["response_time_us"]["p50"] is None or (
+            operation["response_time_us"]["p50"] > 0
+        )
+
+    # the manifest has the servers as they are
+    facts = result["manifest"]["observations"][trio.supplier.uri]["facts"]
+    assert facts["version"]
+    assert facts["databases"]
+
+
+def test_a_replica_that_gets_nothing_makes_the_run_fail_and_is_named(
+    slapd_trio: Lab, tmp_path: Path
+) -> None:
+    paused = slapd_trio.replicas[0]
+    slapd_trio.pause_replication(paused)
+    try:
+        code, result = run(slapd_trio, tmp_path, within="1s")
+    finally:
+        slapd_trio.resume_replication(paused)
+    assert (code, result["verdict"]) == (ExitCode.FAIL, "FAIL"), result["reasons"]
+    (behind, different) = result["reasons"]
+    assert f"did not converge within 1 s: {paused.uri} behind" in behind
+    assert f"{paused.uri} has another description in 'uid=user." in different
+    slapd_trio.wait_in_sync(60)
+
+
+def test_entries_that_differ_make_the_run_fail_and_are_named(
+    slapd_trio: Lab, tmp_path: Path
+) -> None:
+    """Of people whom the run leaves alone."""
+    replica = slapd_trio.replicas[1]
+    lost, changed = f"uid=user.900,{PEOPLE}", f"uid=user.901,{PEOPLE}"
+    slapd_trio.wait_in_sync(60)
+    slapd_trio.break_entry(replica, lost)
+    slapd_trio.break_entry(replica, changed, "mail")
+    try:
+        code, result = run(slapd_trio, tmp_path)
+    finally:
+        mend_entry(slapd_trio, lost)
+        mend_entry(slapd_trio, changed)
+        slapd_trio.wait_in_sync(60)
+    assert (code, result["verdict"]) == (ExitCode.FAIL, "FAIL"), result["reasons"]
+    (reason,) = result["reasons"]
+    assert "2 entries differ" in reason
+    assert f"{replica.uri} lacks '{lost}'" in reason
+    assert f"{replica.uri} has another mail in '{changed}'" in reason

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verdict and the report make of a check of replication."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from ldapslam.reports.content import document
+from ldapslam.reports.result import result_schema
+from ldapslam.reports.results.store import Store
+from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.text import render_text
+from support.store import Scenario, fill
+
+SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
+SUFFIX = "dc=example,dc=com"
+CSN = "20260301120012.000001Z#000000#001#000000"
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    """Of two servers that hold the same."""
+    tree = {
+        "suffix": SUFFIX,
+        "converged": True,
+        "after_s": 0.25,
+        "states": {SUPPLIER: {"001": CSN}, REPLICA: {"001": CSN}},
+        "behind": {},
+    }
+    content = {
+        "sample": None,
+        "compared": 1_002,
+        "entries": {SUPPLIER: 1_002, REPLICA: 1_002},
+        "difference_count": 0,
+        "differences": [],
+    }
+    return {
+        "servers": [SUPPLIER, REPLICA],
+        "within_s": 60.0,
+        "converged": True,
+        "after_s": 0.25,
+        "trees": [{**tree, **changes.pop("tree", {})}],
+        "content": {**content, **changes.pop("content", {})},
+        **changes,
+    }
+
+
+def summary_of(manifest: dict[str, Any], *, is_asked: bool = True) -> Summary:
+    scenario = Scenario(run={"manifest": manifest})
+    with Store.open("sqlite://") as store:
+        run_id = fill(store, scenario)
+        record = store.run(run_id)
+        verify = {"verify": {"replication": {"within": "60s"}}} if is_asked else {}
+        edited = replace(record, run_id="edited", plan={**record.plan, **verify})
+        store.create_run(edited)
+        for agent, facts in store.agents(run_id).items():
+            store.put_agent("edited", agent, facts)
+        for interval in store.intervals(run_id):
+            store.add_interval("edited", interval)
+        summary = summarise(store, "edited")
+    Draft202012Validator(result_schema()).validate(summary.result())
+    return summary
+
+
+def test_a_run_that_did_not_ask_has_nothing_to_say() -> None:
+    summary = summary_of({}, is_asked=False)
+    assert summary.verdict == "PASS"
+    assert summary.result()["replication"] is None
+    assert "Convergence" not in render_text(document(summary))
+
+
+def test_servers_that_hold_the_same_pass() -> None:
+    summary = summary_of({"replication": found()})
+    assert (summary.verdict, summary.reasons) == ("PASS", ())
+    assert summary.result()["replication"]["after_s"] == 0.25
+    text = render_text(document(summary))
+    assert "replicas hold the same" in text
+    assert "0.250" in text
+
+
+def test_what_could_not_be_checked_is_invalid() -> None:
+    for manifest, reason in (
+        ({}, "nobody looked"),
+        (
+            {"replication": {"failure": "target 'ldap://x' cannot be reached"}},
+            "reached",
+        ),
+    ):
+        summary = summary_of(manifest)
+        assert summary.verdict == "INVALID"
+        assert reason in summary.reasons[0]
+        assert "could not be checked" in render_text(document(summary))
+
+
+def test_servers_that_did_not_converge_fail_with_who_is_behind() -> None:
+    tree = {
+        "converged": False,
+        "after_s": None,
+        "states": {SUPPLIER: {"001": CSN}, REPLICA: {}},
+        "behind": {REPLICA: ["001"]},
+    }
+    summary = summary_of(
+        {"replication": found(tree=tree, converged=False, after_s=None)}
+    )
+    assert summary.verdict == "FAIL"
+    assert summary.reasons == (
+        f"replication of {SUFFIX} did not converge within 60 s: {REPLICA} behind",
+    )
+    assert "behind on 001" in render_text(document(summary))
+
+
+def test_entries_that_differ_fail_and_are_named_with_their_attributes() -> None:
+    differences = [
+        {
+            "server": REPLICA,
+            "dn": "uid=user.1,dc=example,dc=com",
+            "difference": "missing",
+            "attributes": [],
+        },
+        {
+            "server": REPLICA,
+            "dn": "uid=user.2,dc=example,dc=com",
+            "difference": "different",
+            "attributes": ["mail", "sn"],
+        },
+    ]
+    content = {"difference_count": 9, "differences": differences}
+    summary = summary_of({"replication": found(content=content)})
+    assert summary.verdict == "FAIL"
+    (reason,) = summary.reasons
+    for part in (
+        "9 entries differ",
+        f"{REPLICA} lacks 'uid=user.1,dc=example,dc=com'",
+        f"{REPLICA} has another mail, sn in 'uid=user.2,dc=example,dc=com'",
+        "7 more",
+    ):
+        assert part in reason
+    assert "replicas differ" in render_text(document(summary))
+
+
+def test_probes_have_a_table_of_their_own() -> None:
+    with Store.open("sqlite://") as store:
+        run_id = fill(store, Scenario())
+        record = store.run(run_id)
+        streams = [
+            {**one, "watched": {"search": REPLICA}} if one["name"] == "readers" else one
+            for one in record.plan["streams"]
+        ]
+        edited = replace(
+            record, run_id="edited", plan={**record.plan, "streams": streams}
+        )
+        store.create_run(edited)
+        for interval in store.intervals(run_id):
+            store.add_interval("edited", interval)
+        text = render_text(document(summarise(store, "edited")))
+    assert "Propagation during the run" in text
