@@ -4,28 +4,58 @@
 The file is followed from its end, through rotation by renaming or truncating. What a
 server keeps in a buffer (389-DS does: nsslapd-accesslog-logbuffering) is counted when
 it is written. A line counts when it is complete.
+
+A log has lines by the ten thousand a second, on the host whose server is measured. So
+they are not read as a replay reads them: one pattern finds what is counted, in well
+below a microsecond a line. Logs in JSON are few, and take the replay's reader.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, BinaryIO
 
 from ldapslam.agent.monitors.base import Metric
 from ldapslam.jobs.errors import TargetError
-from ldapslam.jobs.replay import ds389, openldap
+from ldapslam.jobs.replay import ds389
 from ldapslam.jobs.replay.log import REQUESTS
 from ldapslam.jobs.result_codes import NAMES
 
-_FORMATS: Mapping[str, ModuleType] = {"openldap": openldap, "389ds": ds389}
 _CHUNK_BYTES = 1 << 20
 #: More are none of 389-DS's.
 _LINES_OF_AN_OBJECT = 1_000
 _OTHER_CODE = "another"
+
+#: Both servers' lines. Its groups: a bind; a result, its code and entries; a connection;
+#: another word. slapd's second BIND line, which says who it was, has no `method`.
+_LINE = re.compile(
+    rb"conn=\d+ (?:op|fd)=\d+ (?:"
+    rb"(BIND) [^\n]*? method="
+    rb"|(?:SEARCH )?(RESULT) (?:[^\n ]* )?err=(-?\d+)(?:[^\n]*? nentries=(\d+))?"
+    rb"|slot=\d+ (?:SSL )?(connection from)"
+    rb"|([A-Z]+(?: [a-z]+)?)"
+    rb")?[^\n]*"
+)
+_WORDS = {
+    b"BIND": "bind",
+    b"AUTOBIND dn": "bind",
+    b"SRCH base": "search",
+    b"CMP dn": "compare",
+    b"ADD dn": "add",
+    b"MOD dn": "modify",
+    b"DEL dn": "delete",
+    b"MODRDN dn": "modify_dn",
+    b"EXT oid": "extended",
+    b"ABANDON msg": "abandon",
+    b"ABANDON targetop": "abandon",
+    b"UNBIND": "unbind",
+    b"ACCEPT from": "connects",
+    b"connection from": "connects",
+}
 
 
 class LogMonitor:
@@ -45,38 +75,67 @@ class LogMonitor:
             Metric("lines_of_another_kind", "1", "counter"),
         )
         self._path = path
-        self._format = _FORMATS[format_name]
         self._format_name = format_name
-        self._clock = self._format.Clock()
+        self._clock = ds389.Clock()
         self._counts: Counter[str] = Counter()
         self._follower = Follower(path)
+        #: The beginning of a JSON object over several lines.
+        self._open_object: list[str] = []
 
     def open(self) -> Mapping[str, Any]:
         self._follower.open_at_end()
         return {"path": str(self._path), "format": self._format_name}
 
     def sample(self) -> Sequence[float]:
-        while lines := self._follower.lines():
-            self._count(lines)
+        while text := self._follower.text():
+            self._counts["lines"] += text.count(b"\n")
+            if text.startswith(b"{") or self._open_object:
+                self._count_objects(text.decode("utf-8", "replace").splitlines())
+            else:
+                self._count(text)
         return [float(self._counts[metric.name]) for metric in self.metrics]
 
     def close(self) -> None:
         self._follower.close()
 
-    def _count(self, lines: Sequence[str]) -> None:
+    def _count(self, text: bytes) -> None:
+        known = 0
+        # equal ones are many: each is looked at once
+        for found, number in Counter(_LINE.findall(text)).items():
+            bind, result, code, entries, connection, word = found
+            known += number
+            if result:
+                self._add_result(int(code), int(entries or 0), number)
+            elif (what := _WORDS.get(bind or connection or word)) is not None:
+                self._counts[what] += number
+        self._counts["lines_of_another_kind"] += text.count(b"\n") - known
+
+    def _count_objects(self, lines: Sequence[str]) -> None:
         unusable: Counter[str] = Counter()
-        for event in self._format.events(lines, self._clock, unusable):
+        whole = self._closed([*self._open_object, *lines])
+        for event in ds389.events(whole, self._clock, unusable):
             if event.what == "result":
-                self._counts["results"] += 1
-                code = event.fields["result"]
-                self._counts[_result(code if code in NAMES else None)] += 1
-                self._counts["entries_sent"] += event.fields["entries"]
-            elif event.what == "open":
-                self._counts["connects"] += 1
+                self._add_result(event.fields["result"], event.fields["entries"], 1)
             else:
-                self._counts[event.what] += 1
-        self._counts["lines"] += len(lines)
+                self._counts["connects" if event.what == "open" else event.what] += 1
         self._counts["lines_of_another_kind"] += unusable["lines of another kind"]
+
+    def _closed(self, lines: list[str]) -> list[str]:
+        """Without an object at their end whose own end is yet to come."""
+        self._open_object = []
+        for place in range(len(lines) - 1, -1, -1):
+            text = lines[place].rstrip()
+            if text == "}":
+                break
+            if text == "{" and len(lines) - place < _LINES_OF_AN_OBJECT:
+                self._open_object = lines[place:]
+                return lines[:place]
+        return lines
+
+    def _add_result(self, code: int, entries: int, number: int) -> None:
+        self._counts["results"] += number
+        self._counts[_result(code if code in NAMES else None)] += number
+        self._counts["entries_sent"] += entries * number
 
 
 def _result(code: int | None) -> str:
@@ -91,6 +150,8 @@ class Follower:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
+        #: What comes next is the rest of a line that began before, or is too long.
+        self._is_within_line = False
 
     def open_at_end(self) -> None:
         """TargetError when the file cannot be read."""
@@ -99,35 +160,40 @@ class Follower:
         end = self._file.seek(0, os.SEEK_END)
         if end:
             self._file.seek(end - 1)
-            # within a line: what is left of it is none
-            self._rest = b"" if self._file.read(1) == b"\n" else b"\0"
+            self._is_within_line = self._file.read(1) != b"\n"
 
-    def lines(self) -> list[str]:
-        """Some more, none when there are none now; TargetError without a file."""
-        if self._file is None:
-            self._file = self._opened()
-        text = self._file.read(_CHUNK_BYTES)
-        if not text and self._is_replaced():
-            # what was written to it before another took its place
-            text = self._file.read(_CHUNK_BYTES)
-            if not text:
-                self.close()
-                self._file = self._opened()
-                text = self._file.read(_CHUNK_BYTES)
-        complete, newline, rest = (self._rest + text).rpartition(b"\n")
-        # longer ones are not a directory server's
-        self._rest = rest if len(rest) < _CHUNK_BYTES else b"\0"
-        if not newline:
-            return []
-        found = complete.decode("utf-8", "replace").split("\n")
-        if found[0].startswith("\0"):
-            del found[0]
-        return self._without_open_object(found)
+    def text(self) -> bytes:
+        """Some more lines with their ends, empty when there are none now; TargetError
+        without a file."""
+        while chunk := self._chunk():
+            complete, newline, self._rest = (self._rest + chunk).rpartition(b"\n")
+            found = complete + newline
+            if found and self._is_within_line:
+                self._is_within_line = False
+                found = found.partition(b"\n")[2]
+            if len(self._rest) > _CHUNK_BYTES:  # no directory server's line
+                self._rest, self._is_within_line = b"", True
+            if found:
+                return found
+        return b""
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-        self._file, self._rest = None, b""
+        self._file, self._rest, self._is_within_line = None, b"", False
+
+    def _chunk(self) -> bytes:
+        if self._file is None:
+            self._file = self._opened()
+        chunk = self._file.read(_CHUNK_BYTES)
+        if not chunk and self._is_replaced():
+            # what was written to it before another took its place
+            chunk = self._file.read(_CHUNK_BYTES)
+            if not chunk:
+                self.close()
+                self._file = self._opened()
+                chunk = self._file.read(_CHUNK_BYTES)
+        return chunk
 
     def _opened(self) -> BinaryIO:
         try:
@@ -150,15 +216,3 @@ class Follower:
         if (now.st_dev, now.st_ino) != (ours.st_dev, ours.st_ino):
             return now.st_size > 0
         return now.st_size < self._file.tell()
-
-    def _without_open_object(self, lines: list[str]) -> list[str]:
-        """JSON may go over several lines: one that has no end yet has to wait."""
-        for place in range(len(lines) - 1, -1, -1):
-            text = lines[place].rstrip()
-            if text == "}":
-                break
-            if text == "{" and len(lines) - place < _LINES_OF_AN_OBJECT:
-                held = "\n".join([*lines[place:], ""]).encode()
-                self._rest = held + self._rest
-                return lines[:place]
-        return lines

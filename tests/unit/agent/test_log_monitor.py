@@ -4,12 +4,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from ldapslam.agent.monitors.log import Follower, LogMonitor
 from ldapslam.jobs.errors import TargetError
+from ldapslam.jobs.replay import ds389, openldap
+from ldapslam.jobs.replay.log import REQUESTS
+
+LOGS = sorted(
+    path
+    for path in (Path(__file__).parents[1] / "jobs" / "replay_logs").iterdir()
+    if path.suffix == ".log"
+)
 
 
 @pytest.fixture
@@ -32,10 +41,11 @@ def follower(log: Path) -> Follower:
 
 
 def all_lines(follower: Follower) -> list[str]:
-    found: list[str] = []
-    while lines := follower.lines():
-        found += lines
-    return found
+    found = b""
+    while text := follower.text():
+        found += text
+    assert not found or found.endswith(b"\n")
+    return found.decode().splitlines()
 
 
 def test_only_what_comes_later_is_read(follower: Follower, log: Path) -> None:
@@ -83,17 +93,6 @@ def test_truncated_file_is_read_from_its_beginning(
     assert all_lines(follower) == ["a long line that is gone"]
     log.write_text("new\n")
     assert all_lines(follower) == ["new"]
-
-
-def test_object_over_several_lines_waits_for_its_end(
-    follower: Follower, log: Path
-) -> None:
-    append(log, '{\n  "a": 1\n')
-    assert all_lines(follower) == []
-    append(log, "}\n{\n")
-    assert all_lines(follower) == ["{", '  "a": 1', "}"]
-    append(log, "}\n")
-    assert all_lines(follower) == ["{", "}"]
 
 
 def test_log_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -176,3 +175,35 @@ def test_log_in_json_is_counted(log: Path) -> None:
     append(log, f"{json.dumps(search)}\n{json.dumps(result, indent=2)}\n")
     found = counts(monitor)
     assert (found["search"], found["results[success]"]) == (1, 1)
+
+
+def test_object_over_several_lines_waits_for_its_end(log: Path) -> None:
+    monitor = monitored(log, "389ds")
+    stamp = '"local_time": "2026-11-21T12:54:06.014845650 +0000",'
+    unbind = f'{{\n  {stamp}\n  "operation": "UNBIND",\n  "conn_id": 3,\n'
+    append(log, unbind)
+    assert "unbind" not in counts(monitor)
+    append(log, f'  "op_id": 1\n}}\n{unbind}')
+    assert counts(monitor)["unbind"] == 1
+    append(log, '  "op_id": 2\n}\n')
+    assert counts(monitor)["unbind"] == 2
+
+
+@pytest.mark.parametrize("path", LOGS, ids=[path.name for path in LOGS])
+def test_counts_are_those_of_a_replay_of_the_same_log(
+    path: Path, tmp_path: Path
+) -> None:
+    text = path.read_text(errors="replace")
+    form = openldap if any(map(openldap.is_line, text.splitlines())) else ds389
+    events = Counter(
+        event.what for event in form.events(text.splitlines(), form.Clock(), Counter())
+    )
+    followed = tmp_path / "log"
+    followed.touch()
+    monitor = monitored(followed, "openldap" if form is openldap else "389ds")
+    append(followed, text if text.endswith("\n") else f"{text}\n")
+    found = counts(monitor)
+    for kind in REQUESTS:
+        assert found.get(kind, 0) == events[kind], kind
+    assert found.get("results", 0) == events["result"]
+    assert found.get("connects", 0) == events["open"]
