@@ -30,8 +30,8 @@ _CHUNK_BYTES = 1 << 20
 _LINES_OF_AN_OBJECT = 1_000
 _OTHER_CODE = "another"
 
-#: Both servers' lines. Its groups: a bind; a result, its code and entries; a connection;
-#: another word. slapd's second BIND line, which says who it was, has no `method`.
+#: Both servers' lines. Its groups: a bind; a result, its code and entries; a
+#: connection; another word. slapd's second BIND line, of who it was, has no `method`.
 _LINE = re.compile(
     rb"conn=\d+ (?:op|fd)=\d+ (?:"
     rb"(BIND) [^\n]*? method="

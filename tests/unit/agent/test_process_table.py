@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes by /proc: found by name, read, and known again when they are others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ldapslam.agent.monitors.host import ProcessMonitor
+from ldapslam.agent.monitors.process_table import (
+    ProcessId,
+    boot_s,
+    command_line,
+    figures_of,
+    identify,
+    processes_of,
+)
+from ldapslam.jobs.errors import TargetError
+
+#: A name with a space and a bracket, as the kernel may have it.
+_NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, b'a) b (c', 0, 0, 0); "
+_WAIT = "print('ready', flush=True); input()"
+
+
+@pytest.fixture
+def child() -> subprocess.Popen[str]:
+    return start()
+
+
+def start() -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _NAMED + _WAIT, "a-test-process"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.communicate("\n")
+
+
+def test_own_process_is_read() -> None:
+    own = identify(os.getpid())
+    assert own is not None
+    figures = figures_of(own, boot_s())
+    assert figures is not None
+    assert 0 < time.time() - figures["started"] < 24 * 3600
+    assert figures["threads"] >= 1
+    assert figures["open_files"] >= 3
+    assert figures["memory_virtual"] > figures["memory_resident"] > 1e6
+    assert figures["memory_resident"] > figures["memory_shared"]
+    assert figures["memory_data"] > figures["memory_stack"] > 0
+    assert figures["cpu_user"] + figures["cpu_system"] == pytest.approx(
+        time.process_time(), abs=0.1
+    )
+
+
+def test_process_is_found_by_its_names(child: subprocess.Popen[str]) -> None:
+    try:
+        for name in ("a) b (c", Path(sys.executable).name):
+            assert child.pid in [one.pid for one in processes_of(name)], name
+        assert "a-test-process" in command_line(child.pid)
+    finally:
+        end(child)
+
+
+def test_ended_process_is_no_other_one(child: subprocess.Popen[str]) -> None:
+    known = identify(child.pid)
+    assert known is not None
+    assert figures_of(known, 0.0) is not None
+    another = ProcessId(known.pid, known.start_ticks + 1)
+    assert figures_of(another, 0.0) is None
+    end(child)
+    assert figures_of(known, 0.0) is None
+    assert identify(child.pid) is None
+    assert command_line(child.pid) == ()
+
+
+def test_monitor_takes_the_process_that_was_started_instead(
+    child: subprocess.Popen[str],
+) -> None:
+    monitor = ProcessMonitor("m", 0, "a) b (c", child.pid)
+    assert monitor.open()["pid"] == child.pid
+    (began, *_) = monitor.sample()
+    end(child)
+    with pytest.raises(TargetError, match=f"process {child.pid} of"):
+        monitor.sample()
+    successor = start()
+    try:
+        (later, *_) = monitor.sample()
+    finally:
+        end(successor)
+    assert later > began
