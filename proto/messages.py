@@ -17,7 +17,7 @@ from ldapslam.jobs.errors import FleetError, LdapSlamError
 from ldapslam.proto import common_pb2 as pb
 
 #: Raised with each incompatible change of the .proto files.
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 #: Largest message in either direction; a snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
