@@ -4,7 +4,8 @@
     slapd    monitorOpInitiated below cn=Operations,cn=Monitor: every kind. (What is
              completed is counted a moment after the client has the response.)
     389-DS   cn=snmp,cn=monitor: all but unbind, abandon and extended, which are in its
-             access log alone. What a supplier sends to a replica are requests too.
+             access log alone. What a supplier sends to a replica are requests too:
+             how many changes it has sent is in its agreements.
 
 Both count a request when it begins: a reading has the search that reads in it, and all
 that was asked before and has been answered. So the tally of one's own requests, as it
@@ -13,8 +14,9 @@ is right after a reading, is exactly the part of the figures that is one's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -46,6 +48,10 @@ _START_DN = "cn=Start,cn=Time,cn=Monitor"
 #: cn=monitor's names where they differ from the RFC's.
 _SLAPD_NAMES = {"modrdn": "modify_dn"}
 
+_AGREEMENT_FILTER = "(objectClass=nsds5ReplicationAgreement)"
+_SENT = "nsds5replicaChangesSentSinceStartup"
+#: Of each source of changes: replica id ':' sent '/' skipped.
+_SENT_OF_SOURCE = re.compile(r"[0-9]+:(?P<sent>[0-9]+)/[0-9]+")
 _SNMP_DN = "cn=snmp,cn=monitor"
 #: `anonymousbinds` and `unauthbinds` are a part of the simple ones; strong are SASL's.
 _SNMP_COUNTERS = {
@@ -76,10 +82,17 @@ class ServerCounts:
     #: When it started, in the server's words; another text is another process. None
     #: where it does not say.
     started: str | None
+    #: 'host:port' of a replica, as the supplier's agreement has it -> changes sent to
+    #: it; empty where changes are not sent as requests.
+    sent: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As the run's manifest has it."""
-        return {"operations": dict(self.operations), "started": self.started}
+        return {
+            "operations": dict(self.operations),
+            "started": self.started,
+            "sent": dict(self.sent),
+        }
 
 
 def detect(connection: ControlConnection) -> ServerKind:
@@ -122,6 +135,7 @@ def _read_slapd(connection: ControlConnection) -> ServerCounts:
 
 def _read_ds389(connection: ControlConnection) -> ServerCounts:
     started = text_of(connection.read("cn=monitor", ["startTime"]), "starttime")
+    sent = _sent_changes(connection)
     names = [name for names in _SNMP_COUNTERS.values() for name in names]
     found = connection.read(_SNMP_DN, names) or {}
     operations: dict[str, int | None] = dict.fromkeys(KINDS)
@@ -129,7 +143,24 @@ def _read_ds389(connection: ControlConnection) -> ServerCounts:
         values = [_number(found, name) for name in counters]
         known = [value for value in values if value is not None]
         operations[kind] = sum(known) if len(known) == len(values) else None
-    return ServerCounts(operations, started)
+    return ServerCounts(operations, started, sent)
+
+
+def _sent_changes(connection: ControlConnection) -> dict[str, int]:
+    sent: dict[str, int] = {}
+    for _, entry in connection.search(
+        "cn=mapping tree,cn=config",
+        ldap.SCOPE_SUBTREE,
+        ["nsDS5ReplicaHost", "nsDS5ReplicaPort", _SENT],
+        _AGREEMENT_FILTER,
+    ):
+        host, port = (
+            text_of(entry, f"nsds5replica{name}") or "" for name in ("host", "port")
+        )
+        changes = _SENT_OF_SOURCE.finditer(text_of(entry, _SENT.lower()) or "")
+        place = f"{host.lower()}:{port}"
+        sent[place] = sent.get(place, 0) + sum(int(one["sent"]) for one in changes)
+    return sent
 
 
 def _number(entry: Entry, attribute: str) -> int | None:

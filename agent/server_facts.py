@@ -86,6 +86,9 @@ _DS389_GLOBAL = (
     "nsslapd-plugin-logging",
     "nsslapd-syntaxcheck",
     "nsslapd-security",
+    "nsslapd-localhost",
+    "nsslapd-port",
+    "nsslapd-securePort",
 )
 _DS389_BACK_END = (
     "nsslapd-backend-implement",

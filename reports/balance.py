@@ -2,11 +2,11 @@
 """The servers' side of the books: what they counted against what they were sent. Pure.
 
     server     = counted after the run - counted before it
-    difference = server - agents - control
+    difference = server - agents - control - replicated
 
 `agents` is what books.py has, `control` what the observer asked between the two
-readings. Above zero, a difference is other clients' (or a supplier's: 389-DS counts the
-changes that replication delivers). Below zero, requests are missing: a request whose
+readings, `replicated` what suppliers sent (replicated.py). Above zero, a difference is
+other clients'. Below zero, requests are missing: a request whose
 answer never came may never have arrived, and a connection that broke may have taken its
 unbind along; what goes beyond that is unexplained.
 
@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ldapslam.reports.books import Books, accounts_of
+from ldapslam.reports.replicated import WRITES, explained, sent_to
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.totals import Collected
 
@@ -39,12 +40,14 @@ class Line:
     server: int | None
     #: Requests that may have been lost on their way.
     unanswered: int
+    #: Changes that a supplier sent as such requests.
+    replicated: int = 0
 
     @property
     def difference(self) -> int | None:
         if self.server is None:
             return None
-        return self.server - self.agents - self.control
+        return self.server - self.agents - self.control - self.replicated
 
     @property
     def others(self) -> int:
@@ -76,9 +79,14 @@ def balance(run: RunRecord, books: Books, collected: Collected) -> dict[str, Acc
         return {}
     servers = _servers(run, books, observations)
     unanswered = _unanswered(run, collected)
-    return {
+    sent = sent_to(observations)
+    accounts = {
         " + ".join(names): _account(uris, names, books, observations, unanswered)
         for names, uris in _components(servers)
+    }
+    return {
+        name: _with_replicated(account, sum(sent[uri] for uri in account.uris))
+        for name, account in accounts.items()
     }
 
 
@@ -147,6 +155,20 @@ def _account(
             for kind in kinds
         },
         unknown=unknown,
+    )
+
+
+def _with_replicated(account: Account, sent: int) -> Account:
+    surplus = {
+        kind: line.difference for kind, line in account.lines.items() if kind in WRITES
+    }
+    replicated = explained(surplus, sent)
+    return replace(
+        account,
+        lines={
+            kind: replace(line, replicated=replicated.get(kind, 0))
+            for kind, line in account.lines.items()
+        },
     )
 
 

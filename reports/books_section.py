@@ -16,6 +16,11 @@ def balances(summary: Summary) -> Table:
         for account, book in summary.balances.items()
         if book.unknown
     ]
+    is_replicated = any(
+        line.replicated
+        for book in summary.balances.values()
+        for line in book.lines.values()
+    )
     return Table(
         "balances",
         "Books: what servers counted, and what they were sent",
@@ -24,6 +29,7 @@ def balances(summary: Summary) -> Table:
             Column("Request"),
             Column("agents", "", True),
             Column("observer", "", True),
+            *([Column("replicated", "", True)] if is_replicated else []),
             Column("server", "", True),
             Column("difference", "", True),
         ),
@@ -33,6 +39,7 @@ def balances(summary: Summary) -> Table:
                 Cell(kind.replace("_", " ")),
                 Cell(count(line.agents)),
                 Cell(count(line.control)),
+                *([Cell(count(line.replicated))] if is_replicated else []),
                 Cell(NOTHING, MUTED, "not counted by the server")
                 if line.server is None
                 else Cell(count(line.server)),
@@ -42,8 +49,8 @@ def balances(summary: Summary) -> Table:
             for kind, line in book.lines.items()
         ),
         (
-            "Difference: server less agents and observer. Above zero are requests of "
-            "others; below zero, requests that the server did not count.",
+            "Difference: server less all that is known to have been sent to it. Above "
+            "zero are requests of others; below zero, requests that it did not count.",
             *unknown,
         ),
     )

@@ -183,6 +183,7 @@ def _books(summary: Summary) -> dict[str, Any]:
             kind: {
                 "agents": line.agents,
                 "control": line.control,
+                "replicated": line.replicated,
                 "server": line.server,
                 "difference": line.difference,
             }

@@ -86,6 +86,7 @@ def test_books_balance_with_what_the_observer_asked() -> None:
     assert books[REPLICA]["search"] == {
         "agents": searches,
         "control": 12,
+        "replicated": 0,
         "server": searches + 12,
         "difference": 0,
     }
@@ -218,3 +219,31 @@ def test_a_server_without_load_has_an_account_of_its_own() -> None:
     summary = summary_of({uri: observed({"search": 4}, {"search": 4})})
     line = summary.balances[uri].lines["search"]
     assert (line.agents, line.control, line.difference) == (0, 4, 0)
+
+
+def supplied(sent: int) -> Any:
+    """A supplier that has sent so many changes to the replica."""
+    one = observed({"search": 0})
+    one["before"]["sent"] = {"localhost.localdomain:389": 100}
+    one["after"]["sent"] = {"localhost.localdomain:389": 100 + sent}
+    return one
+
+
+@pytest.mark.parametrize(
+    ("sent", "differences"),
+    [
+        pytest.param(12, (0, 0), id="just what the supplier says"),
+        pytest.param(11, (8, 4), id="one more than it says"),
+    ],
+)
+def test_what_a_supplier_sent_to_a_replica_is_no_other_client(
+    sent: int, differences: tuple[int, int]
+) -> None:
+    replica = observed({"add": 8, "modify": 4})
+    replica["facts"] = {"settings": {"nsslapd-localhost": "localhost.localdomain"}}
+    summary = summary_of({SUPPLIER: supplied(sent), REPLICA: replica})
+    lines = summary.balances[REPLICA].lines
+    assert (lines["add"].difference, lines["modify"].difference) == differences
+    assert lines["add"].replicated == 8 - differences[0]
+    is_told = any("nobody of the run sent" in note for note in summary.notes)
+    assert is_told is (sum(differences) > 0)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes that reached 389-DS's replicas as requests of their suppliers. Pure.
+
+Suppliers say how many they have sent to each replica, not of which kinds; a replica
+counts them by kind among all that it was asked. Where the surplus of a replica's writes
+is just what suppliers say they have sent, that is what it is, kind by kind. Where it is
+not, nobody can tell which of its writes were sent by whom, and nothing is explained.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+WRITES = ("add", "delete", "modify", "modify_dn")
+
+_PORTS = {"ldap": 389, "ldaps": 636}
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
+    """URI -> changes that were sent to it between the readings of its suppliers."""
+    sent: Counter[str] = Counter()
+    for observation in observations.values():
+        before, after = (
+            (observation.get(when) or {}).get("sent") or {}
+            for when in ("before", "after")
+        )
+        for place, total in after.items():
+            for uri, one in observations.items():
+                if _canonical(place) in _places(uri, one):
+                    sent[uri] += total - before.get(place, 0)
+    return sent
+
+
+def explained(surplus: Mapping[str, int | None], sent: int) -> dict[str, int]:
+    """Kind -> how much of its surplus was replicated; `surplus` is that of WRITES."""
+    known = {kind: more for kind, more in surplus.items() if more is not None}
+    if len(known) < len(surplus) or sum(known.values()) != sent:
+        return {}
+    if any(more < 0 for more in known.values()):
+        return {}
+    return known
+
+
+def _places(uri: str, observation: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Hosts and ports by which an agreement may know the server."""
+    parts = urlsplit(uri)
+    settings = (observation.get("facts") or {}).get("settings") or {}
+    hosts = {parts.hostname or "", str(settings.get("nsslapd-localhost", ""))}
+    ports = {
+        str(parts.port or _PORTS.get(parts.scheme, "")),
+        str(settings.get("nsslapd-port", "")),
+        str(settings.get("nsslapd-securePort", "")),
+    }
+    return {_canonical(f"{host}:{port}") for host in hosts for port in ports}
+
+
+def _canonical(place: str) -> tuple[str, str]:
+    host, _, port = place.lower().rpartition(":")
+    return ("localhost" if host in _LOOPBACK else host), port
