@@ -241,6 +241,32 @@ def test_log_of_389_ds_has_the_same_counts(ds389: Ds389) -> None:
     assert found["results[invalidCredentials]"] == _FAILED_BINDS
 
 
+def test_389_ds_says_how_its_agreements_go(ds389_trio: Lab) -> None:
+    supplier, replicas = ds389_trio.supplier, ds389_trio.replicas
+    with opened(directory(supplier.uri, ds389_trio, Counter())) as monitor:
+        before = sampled(monitor)
+        connection = client(supplier.uri, ds389_trio)
+        change = [(ldap.MOD_REPLACE, "description", [b"monitored"])]
+        connection.modify_s(f"uid=user.3,{ds389_trio.people_dn}", change)
+        connection.unbind_s()
+        ds389_trio.wait_in_sync(timeout_s=30)
+        # told of when the agreement's session ends
+        agreements = [name for name in before if name.startswith("changes_sent")]
+        assert len(agreements) == len(replicas)
+        wait_for(
+            lambda: all(sampled(monitor)[one] > before[one] for one in agreements),
+            "the changes that were sent",
+        )
+        after = sampled(monitor)
+    assert all(
+        value == 0 for name, value in after.items() if name.startswith("update_status")
+    )
+    for replica in replicas:
+        with opened(directory(replica.uri, ds389_trio, Counter())) as monitor:
+            found = sampled(monitor)
+        assert -2 < found["newest_change_age[dc=example,dc=com]"] < 2 * _LIMIT_S
+
+
 # Processes.
 
 

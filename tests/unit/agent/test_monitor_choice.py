@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which monitors an agent has: of the servers, and of what is on its own host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ldapslam.agent.ldap_access import LdapAccess
+from ldapslam.agent.monitors.base import Monitor, TargetAccess
+from ldapslam.agent.monitors.choose import monitors_for
+from ldapslam.agent.monitors.host import host_name
+from ldapslam.jobs.errors import ConfigError, FleetError
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.units import NS_PER_S
+
+JOB = """\
+job: monitored
+targets:
+  supplier: ldap://ds1
+  replica: [ldap://ds2, ldap://ds3]
+run: {{duration: 10s}}
+streams:
+  - name: readers
+    target: replica
+    load: {{closed: {{clients: 1}}}}
+    operations: [{{search: {{base: ""}}}}]
+monitors: {monitors}
+"""
+ACCESS = LdapAccess(
+    start_tls=True,
+    ca_file="ca.pem",
+    cert_file=None,
+    key_file=None,
+    verify=True,
+    bind_dn="cn=job",
+    bind_password=b"secret",
+    mechanism=None,
+    authcid=None,
+    authzid=None,
+    connect_timeout_ns=NS_PER_S,
+)
+
+
+def chosen(
+    wanted: str,
+    *,
+    local: tuple[str, ...] = (),
+    has_directories: bool = True,
+    may_read: Callable[[str], bool] = lambda path: True,
+) -> list[Monitor]:
+    job = load_job_text(JOB.format(monitors=wanted), file="job.yaml", base=None)
+    return monitors_for(
+        job,
+        access=lambda uri: TargetAccess(ACCESS, lambda kind: None),
+        is_local=lambda uri: uri in local,
+        has_directories=has_directories,
+        may_read=may_read,
+    )
+
+
+def names(monitors: list[Monitor]) -> list[str]:
+    return [monitor.name for monitor in monitors]
+
+
+def test_each_server_of_a_role_has_a_monitor() -> None:
+    found = chosen("[{directory: replica}, {directory: supplier, every: 2s}]")
+    assert names(found) == [
+        "replica ldap://ds2",
+        "replica ldap://ds3",
+        "supplier ldap://ds1",
+    ]
+    # 0: the run's interval
+    assert [monitor.every_ns for monitor in found] == [0, 0, 2 * NS_PER_S]
+
+
+def test_only_one_agent_reads_the_servers() -> None:
+    wanted = "[{directory: replica}, {entry: 'cn=a', target: supplier, counters: [b]}]"
+    assert chosen(wanted, has_directories=False) == []
+    assert names(chosen(wanted))[-1] == "cn=a of supplier ldap://ds1"
+
+
+def test_host_is_read_by_an_agent_on_it_and_once() -> None:
+    wanted = "[{host: supplier, every: 5s}, {host: replica, every: 1s}]"
+    assert chosen(wanted) == []
+    (found,) = chosen(wanted, local=("ldap://ds1", "ldap://ds3"))
+    assert found.name == f"host {host_name()}"
+    assert found.every_ns == NS_PER_S
+    (found,) = chosen(wanted, local=("ldap://ds1",))
+    assert found.every_ns == 5 * NS_PER_S
+
+
+def test_program_that_does_not_run_has_a_monitor_that_says_so() -> None:
+    wanted = "[{host: supplier, processes: [no-such-program, no-such-program]}]"
+    assert names(chosen(wanted, local=("ldap://ds1",))) == [
+        f"host {host_name()}",
+        f"no-such-program on {host_name()}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("local", "number"), [(("ldap://ds1",), 1), (("ldap://ds2",), 0), ((), 0)]
+)
+def test_log_is_read_where_its_server_is(local: tuple[str, ...], number: int) -> None:
+    wanted = "[{log: /var/log/slapd.log, format: openldap, target: supplier}]"
+    assert len(chosen(wanted, local=local)) == number
+
+
+def test_log_of_no_role_is_read_where_any_server_is() -> None:
+    wanted = "[{log: /var/log/slapd.log, format: openldap}]"
+    assert names(chosen(wanted, local=("ldap://ds3",))) == [
+        f"log /var/log/slapd.log on {host_name()}"
+    ]
+
+
+def test_log_that_the_agents_operator_does_not_allow_is_refused() -> None:
+    wanted = "[{log: /etc/shadow, format: openldap}]"
+    with pytest.raises(FleetError, match="/etc/shadow"):
+        chosen(wanted, local=("ldap://ds1",), may_read=lambda path: False)
+
+
+def test_same_monitor_twice_is_one() -> None:
+    wanted = "[{directory: supplier, every: 1s}, {directory: supplier, every: 2s}]"
+    (found,) = chosen(wanted)
+    assert found.every_ns == NS_PER_S
+
+
+def test_own_bind_takes_the_place_of_the_jobs(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("other\n")
+    job = load_job_text(
+        JOB.format(
+            monitors="[{directory: supplier, bind: {dn: 'cn=monitor', "
+            f"password: {{file: {password}}}}}}}]"
+        ),
+        file="job.yaml",
+        base=None,
+    )
+    target = TargetAccess(ACCESS, lambda kind: None)
+    access = target.bound_as(job.monitors[0].bind).access
+    assert (access.bind_dn, access.bind_password) == ("cn=monitor", b"other")
+    assert (access.start_tls, access.ca_file) == (True, "ca.pem")
+    assert target.bound_as(None) is target
+
+
+def test_password_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ConfigError):
+        chosen(
+            "[{directory: supplier, bind: {dn: 'cn=m', password: {file: /no/such}}}]"
+        )
