@@ -53,7 +53,7 @@ from ldapslam.reports.results.records import (
 )
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rule import Rule
-from ldapslam.reports.telemetry import MonitorSummary, telemetry
+from ldapslam.reports.telemetry import MonitorSummary, telemetry, with_restarts
 from ldapslam.reports.timeline import NS_PER_S, Plan, Timeline, wanted_outcome
 from ldapslam.reports.totals import (
     CONNECTION_COUNTERS,
@@ -289,7 +289,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         clocks=clocks,
         clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
         monitors=monitors,
-        events=tuple(store.events(run.run_id)),
+        events=with_restarts(store.events(run.run_id), monitors, run.t0_utc),
     )
     thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
     word, reasons = verdict.conclude(

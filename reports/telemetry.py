@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ldapslam.reports.results.monitor_records import STARTED, Metric, MonitorSeries
+from ldapslam.reports.results.records import EventRecord, utc_text
 from ldapslam.reports.timeline import DISPLAY_POINTS, NS_PER_S
 
 #: Reasons kept of each monitor.
@@ -227,6 +229,27 @@ def _points(at_s: _Floats, values: _Floats) -> Points:
         xs.append(float(at_s[start : start + size].mean()))
         ys.append(float(known.mean()) if len(known) else None)
     return Points(tuple(xs), tuple(ys))
+
+
+def with_restarts(
+    events: Iterable[EventRecord],
+    monitors: Iterable[MonitorSummary],
+    t0_utc: str | None,
+) -> tuple[EventRecord, ...]:
+    """The run's events, and when restarts were noticed, in the order of time."""
+    found = list(events)
+    if t0_utc is not None:
+        t0 = datetime.fromisoformat(t0_utc)
+        found += [
+            EventRecord(
+                utc_text(t0 + timedelta(seconds=at_s)),
+                "server_restarted",
+                f"{one.name} was restarted",
+            )
+            for one in monitors
+            for at_s in one.restarts_s
+        ]
+    return tuple(sorted(found, key=lambda event: event.at_utc))
 
 
 def monitors_of(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:

@@ -242,6 +242,12 @@ def test_restarted_server_makes_the_run_invalid() -> None:
     )
     text = render_text(document(summary))
     assert f"{SERVER} was restarted before 5.0 s" in text
+    # events have T0, 2 s after midday, as their origin
+    restarts = [one for one in summary.events if one.kind == "server_restarted"]
+    assert [(one.at_utc, one.text) for one in restarts] == [
+        ("2026-03-01T12:00:06.000000Z", f"{PROCESS} was restarted"),
+        ("2026-03-01T12:00:07.000000Z", f"{SERVER} was restarted"),
+    ]
 
 
 def test_report_has_a_section_only_with_monitors(summary: Summary) -> None:
