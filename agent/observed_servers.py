@@ -53,11 +53,21 @@ class ObservedServers:
 
     def target(self, uri: str) -> TargetAccess:
         """For a monitor."""
-        return TargetAccess(self.access(uri), self._note(uri))
+        return TargetAccess(self._access(uri), self._note(uri))
 
     def access(self, uri: str) -> LdapAccess:
-        """As the job binds, or the first stream that loads the server; TargetNotAllowed
-        when this agent's operator does not allow it, TargetUnreachable."""
+        """For what is read beside monitors: as the server's own monitor binds, if that
+        says so; TargetNotAllowed when this agent's operator does not allow the server,
+        TargetUnreachable, ConfigError for a password that cannot be had."""
+        binds = [
+            one.bind
+            for one in self._job.monitors
+            if one.directory and one.bind and uri in self._job.targets[one.directory]
+        ]
+        return self.target(uri).bound_as(binds[0] if binds else None).access
+
+    def _access(self, uri: str) -> LdapAccess:
+        """As the job binds, or the first stream that loads the server."""
         job, place = self._job, self._place(uri)
         tls, bind = job.tls, job.bind
         for stream in job.streams:

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from ldapslam.cli.check_monitors import ask_watched
 from ldapslam.cli.console import (
     complain,
     error_document,
@@ -28,6 +29,7 @@ from ldapslam.jobs import units
 from ldapslam.jobs.errors import ExitCode, LdapSlamError
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.monitors import Monitor
 from ldapslam.jobs.phases import measure_span, phase_spans
 from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
 from ldapslam.jobs.profile import peak_rate
@@ -49,9 +51,20 @@ def check_command(
     job = load_job(job_file, overrides)
     if not as_json:
         put("\n".join([*_explain(job), *explain_replays(job)]))
-    servers, errors = ([], []) if offline else _ask_servers(job, as_json=as_json)
+    servers, watched, errors = [], [], []
+    if not offline:
+        servers, errors = _ask_servers(job, as_json=as_json)
+        watched, others = ask_watched(job, as_json=as_json)
+        errors += others
     if as_json:
-        put_json({"job": job.name, "plan": _plan_document(job), "servers": servers})
+        put_json(
+            {
+                "job": job.name,
+                "plan": _plan_document(job),
+                "servers": servers,
+                "watched": watched,
+            }
+        )
     return errors[0].exit_code if errors else ExitCode.PASS
 
 
@@ -129,7 +142,18 @@ def _explain(job: Job) -> Sequence[str]:
     lines.append(f"phases: {phases}")
     lines += [_stream_line(job, stream) for stream in job.streams]
     lines += [f"threshold: {threshold}" for threshold in job.thresholds]
+    lines += [f"monitor: {one.kind} {_of_monitor(one)}" for one in job.monitors]
+    if job.verify is not None:
+        within = units.format_duration(job.verify.replication.within_ns)
+        lines.append(f"verify: all servers hold the same within {within}")
     return lines
+
+
+def _of_monitor(monitor: Monitor) -> str:
+    of = getattr(monitor, monitor.kind)
+    if not monitor.every_ns:
+        return str(of)
+    return f"{of}, every {units.format_duration(monitor.every_ns)}"
 
 
 def _stream_line(job: Job, stream: Stream) -> str:
