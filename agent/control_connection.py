@@ -18,8 +18,13 @@ from typing import Any, Self
 
 import ldap
 
-from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
-from ldapslam.jobs.errors import TargetUnreachable
+from ldapslam.agent.ldap_access import (
+    LdapAccess,
+    connect,
+    error_text,
+    result_code_of,
+)
+from ldapslam.jobs.errors import TargetError, TargetUnreachable
 
 #: Attribute in lower case -> values.
 Entry = Mapping[str, Sequence[bytes]]
@@ -72,7 +77,7 @@ class ControlConnection:
         filter_text: str = _ANY,
     ) -> list[tuple[str, Entry]]:
         """The entries with their DNs; none where the base is not there or may not be
-        read. TargetUnreachable when there is no answer, or an error."""
+        read. TargetError when there is no answer, or an error."""
         self.control["search"] += 1
         try:
             found = self.ldap.search_ext_s(
@@ -81,7 +86,12 @@ class ControlConnection:
         except _NOT_SEEN:
             return []
         except ldap.LDAPError as error:
-            raise TargetUnreachable(self.uri, error_text(error)) from error
+            if result_code_of(error) < 0:
+                raise TargetUnreachable(self.uri, error_text(error)) from error
+            raise TargetError(
+                f"target {self.uri!r} does not let {base_dn!r} be searched: "
+                f"{error_text(error)}"
+            ) from error
         return [
             (dn, {name.lower(): values for name, values in entry.items()})
             for dn, entry in found

@@ -126,6 +126,7 @@ class ClientProcess:
             operations={name: n for n, name in enumerate(settings.operations)},
             recorder=self._recorder,
             is_measured=self._is_measured,
+            drain_s=settings.grace_ns / 1e9,
         )
         self._pid = os.getpid()
         self._has_forked = False

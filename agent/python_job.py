@@ -279,6 +279,7 @@ class Client:
         operations: Mapping[str, int],
         recorder: Recorder,
         is_measured: Callable[[int], bool],
+        drain_s: float = 0.0,
     ) -> None:
         #: Its number among the stream's clients in the whole run, and their number.
         self.number = number
@@ -291,6 +292,8 @@ class Client:
         self.access = access
         #: The stream's `request_timeout`; python-ldap has it already.
         self.request_timeout_s = request_timeout_s
+        #: Longest that the run waits, after its load, for what is under way.
+        self.drain_s = drain_s
         #: Seeded by the run's seed, the stream and the number.
         self.random = random.Random(seed)
         self._operations = operations

@@ -24,6 +24,8 @@ from ldapslam.agent.replication_watch import Watch
 #: For a new entry to come to all replicas.
 _ARRIVAL_LIMIT_S = 20.0
 _DRAIN_TURN_S = 0.01
+#: What is left is for the tear-down, which the run cuts short with its drain.
+_DRAIN_SHARE = 0.8
 
 
 class ReplicationProbe(PythonJob):
@@ -90,9 +92,13 @@ class ReplicationProbe(PythonJob):
             watch.expect(self._number, client.observe(name, write.sent_ns))
 
     def drain(self, client: Client) -> None:
-        """Each mark is seen or overdue in the end."""
-        while any(watch.is_waiting for watch in self._watches.values()):
+        """Until each mark is seen or overdue, or the run waits no longer."""
+        until_s = time.monotonic() + client.drain_s * _DRAIN_SHARE
+        watches = self._watches.values()
+        while any(one.is_waiting for one in watches) and time.monotonic() < until_s:
             time.sleep(_DRAIN_TURN_S)
+        for watch in watches:
+            watch.give_up()
 
     def tear_down(self, client: Client) -> None:
         for watch in self._watches.values():

@@ -38,12 +38,12 @@ _RUV_FILTER = (
 
 
 def naming_contexts(connection: ControlConnection) -> list[str]:
-    """The suffixes that the server has; TargetUnreachable."""
+    """The suffixes that the server has; TargetError."""
     return texts_of(connection.read("", ["namingContexts"]), "namingcontexts")
 
 
 def state(connection: ControlConnection, kind: ServerKind, suffix: str) -> State:
-    """Of one tree; empty where the server does not say. TargetUnreachable."""
+    """Of one tree; empty where the server does not say. TargetError."""
     if kind is ServerKind.SLAPD:
         entry = connection.read(suffix, ["contextCSN"])
         return context_csn_state(texts_of(entry, "contextcsn"))

@@ -103,12 +103,20 @@ class Watch:
     def is_waiting(self) -> bool:
         return bool(self._expected)
 
+    def give_up(self) -> None:
+        """What is expected is lost: nobody looks any more."""
+        with self._guard:
+            observations = list(self._expected.values())
+            self._expected.clear()
+        for observation in observations:
+            observation.lost()
+
     def close(self) -> None:
         """End the search and the connection; what is expected is lost."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._lose()
+        self.give_up()
         self._disconnect()
 
     # The connection.
@@ -177,7 +185,7 @@ class Watch:
             except (ldap.LDAPError, LdapSlamError) as error:
                 _log.warning("%s: %s", self.uri, _text(error))
                 # nobody looked meanwhile: when it came there will not be known
-                self._lose()
+                self.give_up()
                 self._disconnect()
                 self._closing.wait(_RECONNECT_S)
             self._give_up_overdue()
@@ -251,13 +259,6 @@ class Watch:
             observations = [self._expected.pop(number) for number in overdue]
         for observation in observations:
             observation.timed_out()
-
-    def _lose(self) -> None:
-        with self._guard:
-            observations = list(self._expected.values())
-            self._expected.clear()
-        for observation in observations:
-            observation.lost()
 
 
 def _text(error: Exception) -> str:

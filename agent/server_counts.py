@@ -96,7 +96,7 @@ class ServerCounts:
 
 
 def detect(connection: ControlConnection) -> ServerKind:
-    """From the root DSE; TargetUnreachable."""
+    """From the root DSE; TargetError."""
     root_dse = connection.read("", ["objectClass", "vendorName"])
     if "OpenLDAProotDSE" in texts_of(root_dse, "objectclass"):
         return ServerKind.SLAPD
@@ -106,7 +106,7 @@ def detect(connection: ControlConnection) -> ServerKind:
 
 
 def read_counts(connection: ControlConnection, kind: ServerKind) -> ServerCounts:
-    """The figures, this reading's own requests included; TargetUnreachable.
+    """The figures, this reading's own requests included; TargetError.
 
     What cn=monitor does not show to this user is None.
     """

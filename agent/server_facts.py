@@ -132,7 +132,7 @@ _LDBM_DN = "cn=ldbm database,cn=plugins,cn=config"
 
 
 def server_facts(connection: ControlConnection, kind: ServerKind) -> dict[str, Any]:
-    """Of one server, as JSON-able data; TargetUnreachable when it does not answer.
+    """Of one server, as JSON-able data; TargetError when it does not answer.
 
         kind, vendor, version, backends,    backends: their implementations
         settings: {name: value}             of the server as a whole
