@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ready jobs of a supplier under write and replicas under read, at lab size: what
+agents sent is what every server counted, and all servers hold the same afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldapslam.jobs.errors import ExitCode
+from ldapslam.lab import Lab
+from support.command_line import ldapslam
+
+JOBS = Path(__file__).parents[2] / "configs" / "jobs"
+USER = "(uid=user.[0-999])"
+USER_DN = "uid=user.[0-999],ou=people,dc=example,dc=com"
+
+#: Job, and what is set beside servers and sizes.
+SCENARIOS = {
+    "adds": ("replicas-adds", []),
+    "add-modify-delete": (
+        "replicas-writes",
+        [
+            f"streams.writers.operations.1.modify.dn={USER_DN}",
+            "streams.writers.operations.1.weight=1",
+        ],
+    ),
+    "writes-1-2-1": (
+        "replicas-writes",
+        [f"streams.writers.operations.1.modify.dn={USER_DN}"],
+    ),
+    "mix-10-1-1-1": (
+        "replicas-mix",
+        [
+            f"streams.mix.operations.0.search.filter={USER}",
+            f"streams.mix.operations.1.modify.dn={USER_DN}",
+        ],
+    ),
+}
+NORMAL = "mix-10-1-1-1"
+
+
+def run(lab: Lab, name: str, folder: Path) -> dict[str, Any]:
+    job, own = SCENARIOS[name]
+    first, second = (one.uri for one in lab.replicas)
+    settings = [
+        f"targets.supplier={lab.supplier.uri}",
+        f"targets.replica1={first}",
+        f"targets.replica2={second}",
+        f"targets.replica3={second}",
+        *(f"streams.readers{n}.operations.0.search.filter={USER}" for n in (1, 2, 3)),
+        *(f"streams.readers{n}.load.closed.think_time=5ms" for n in (1, 2, 3)),
+        *("run.duration=3s", "run.ramp_up=200ms", "run.warm_up=300ms"),
+        *("run.interval=500ms", "agents.count=2"),
+        "monitors=[{directory: supplier}, {directory: replica1}, "
+        "{directory: replica2}]",
+        "verify={replication: {within: 60s}}",
+        "validity={saturated_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}",
+        *own,
+    ]
+    arguments = [word for one in settings for word in ("--set", one)]
+    ended = ldapslam(
+        *("run", JOBS / f"{job}.yaml", "--agents", "2", "--json", *arguments),
+        cwd=folder,
+        variables={"LDAP_PASSWORD": lab.admin_password_file.read_text()},
+    )
+    assert ended.stdout, ended.stderr
+    result: dict[str, Any] = json.loads(ended.stdout)
+    assert ended.returncode == ExitCode.PASS, result["reasons"]
+    return result
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(one, marks=() if one == NORMAL else pytest.mark.long)
+        for one in SCENARIOS
+    ],
+)
+def test_books_balance_and_replicas_have_what_was_written(
+    trio: Lab, tmp_path: Path, name: str
+) -> None:
+    trio.wait_in_sync(60)
+    result = run(trio, name, tmp_path)
+    assert result["books"].keys() == {one.uri for one in trio.servers}
+    differences = {
+        (uri, kind): line["difference"]
+        for uri, book in result["books"].items()
+        for kind, line in book.items()
+    }
+    unknown = {key for key, value in differences.items() if value is None}
+    of_suppliers = {(one.uri, "bind") for one in trio.replicas if trio.kind == "389ds"}
+    assert {kind for _, kind in unknown} <= (
+        {"abandon", "extended", "unbind"} if trio.kind == "389ds" else set()
+    )
+    assert {
+        key: value
+        for key, value in differences.items()
+        if value and key not in of_suppliers
+    } == {}
+    replication = result["replication"]
+    assert replication["converged"]
+    assert replication["content"]["difference_count"] == 0
+    assert len(set(replication["content"]["entries"].values())) == 1
+    assert result["books"][trio.supplier.uri]["add"]["server"] > 5
