@@ -90,23 +90,32 @@ def clocks_of(
     clocks = {}
     for agent, found in sorted(samples.items()):
         if found:
-            told_us = facts.get(agent, {}).get("clock_offset_us")
+            known = facts.get(agent, {})
+            told_us = known.get("clock_offset_us")
+            bound_us = known.get("clock_offset_bound_us")
             first_ns = found[0].offset_ns
             told_ns = first_ns if told_us is None else round(told_us * 1000)
-            clocks[agent] = clock_of(found, told_ns)
+            clocks[agent] = clock_of(
+                found, told_ns, None if bound_us is None else bound_us * 1000
+            )
     return clocks
 
 
-def clock_of(samples: Sequence[ClockSample], told_ns: int) -> Clock:
-    """`samples` in the order of time; `told_ns`: the offset that T0 was told by."""
+def clock_of(
+    samples: Sequence[ClockSample], told_ns: int, told_bound_ns: float | None = None
+) -> Clock:
+    """`samples` in the order of time; `told_ns`: the offset that T0 was told by, and
+    how well it was known then."""
     raw = [
         Deviation(one.at_ns / NS_PER_S, one.offset_ns - told_ns, one.bound_ns)
         for one in samples
     ]
     steps = list(_steps(raw))
     drift, bound = _drift(raw)
+    known = [] if told_bound_ns is None else [Deviation(0.0, 0.0, told_bound_ns)]
     return Clock(
-        deviations=tuple(_tightened(raw)),
+        # what was known at T0 still holds where later exchanges were held up
+        deviations=tuple(_tightened([*known, *raw])[len(known) :]),
         drift_ppm=drift,
         drift_bound_ppm=bound,
         steps=tuple(steps[:_STEPS_KEPT]),

@@ -21,7 +21,7 @@ from typing import Any
 from ldapslam.jobs.errors import ReportError
 from ldapslam.reports.collect import collect
 from ldapslam.reports.points import gaps_of
-from ldapslam.reports.results.columns import Extent, extent, streams_of, windows
+from ldapslam.reports.results.columns import Extent, streams_of, windows
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.timeline import Plan
@@ -40,8 +40,7 @@ class _Order:
     run_id: str
     #: Plan.extent.
     extent: tuple[int, int]
-    first_index: int
-    last_index: int
+    indexes: Sequence[int]
     rows_per_interval: int
     operations: Sequence[tuple[str, str]]
     through: Mapping[str, int]
@@ -82,8 +81,7 @@ def collect_run(
             store=store.url,
             run_id=run.run_id,
             extent=plan.extent,
-            first_index=chunk[0],
-            last_index=chunk[-1],
+            indexes=chunk,
             rows_per_interval=found.rows_per_interval,
             operations=operations,
             through=through,
@@ -181,13 +179,8 @@ def _collect_part(content: Mapping[str, Any]) -> Collected:
     order = _Order(**content)
     with Store.open(order.store, read_only=True) as store:
         run = store.run(order.run_id)
-        indexes = [
-            index
-            for index in extent(store, run.run_id).indexes
-            if order.first_index <= index <= order.last_index
-        ]
         return collect(
-            windows(store, run.run_id, indexes, order.rows_per_interval),
+            windows(store, run.run_id, order.indexes, order.rows_per_interval),
             Plan(run.plan, (order.extent[0], order.extent[1])),
             run.agents,
             [(stream, operation) for stream, operation in order.operations],

@@ -104,6 +104,21 @@ def test_an_exchange_that_was_held_up_says_no_more_than_its_neighbours() -> None
     assert clock.largest.at_most_ns == (50 + 1_000) * US
 
 
+def test_over_a_link_that_turned_slow_what_was_known_at_t0_still_holds() -> None:
+    slow = [one._replace(bound_ns=200_000 * US) for one in samples([0, 0, 0])]
+    facts = {
+        "load1": {
+            "clock_offset_us": TOLD_NS / 1000,
+            "clock_offset_bound_us": 80,
+        }
+    }
+    clock = clocks_of({"load1": slow}, facts)["load1"]
+    assert len(clock.deviations) == 3
+    # 100 ppm of the 20 s since T0 above the bound then
+    assert clock.largest.at_most_ns == (80 + 2_000) * US
+    assert clocks_of({"load1": slow}, {})["load1"].largest.at_most_ns > 100_000 * US
+
+
 def test_one_sample_has_no_drift() -> None:
     clock = clock_of(samples([3]), TOLD_NS)
     assert (clock.drift_ppm, clock.drift_bound_ppm) == (None, None)
