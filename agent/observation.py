@@ -47,6 +47,7 @@ class Observation:
         self._report = report
         self._child: ObserverChild | None = None
         self._has_ended = False
+        self._is_unwanted = False
         self._requests: asyncio.Queue[pb.ObserverRequest] = asyncio.Queue()
         self._orphan_grace_s = run.orphan_grace_ns / 1e9 + _ORPHAN_SLACK_S
         self._heard_s = time.monotonic()
@@ -72,6 +73,7 @@ class Observation:
 
     def end(self) -> None:
         """At once; `serve` then returns."""
+        self._is_unwanted = True
         if self._child is not None:
             self._child.kill()
 
@@ -83,6 +85,8 @@ class Observation:
             await self._fail(f"the observer did not start: {error}")
             return
         child = self._child
+        if self._is_unwanted:
+            child.kill()
         telling = asyncio.create_task(self._tell(child))
         try:
             async for event in child.events():

@@ -22,8 +22,9 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
 
 A run with monitors has observers, one on each agent. They see the servers before
 anything else happens to them: agents are told to prepare when every observer has. They
-conclude when every agent has ended: draining goes on until they have. A run is never
-stopped for what an observer fails to see; its verdict says what is missing.
+conclude when every agent has ended: draining goes on until they have, or until the run
+is cancelled, which then ends as it was going to. A run is never stopped for what an
+observer fails to see; its verdict says what is missing.
 
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
@@ -353,7 +354,7 @@ class Run:
             AgentFinished: (self._on_finished, live),
             AgentFailed: (self._on_failed, live),
             AgentVanished: (self._on_vanished, live),
-            CancelRequested: (self._on_cancel, (RunState.QUEUED, *active)),
+            CancelRequested: (self._on_cancel, (RunState.QUEUED, *live)),
             GaveUp: (self._on_gave_up, (RunState.QUEUED,)),
             StoreFailed: (self._on_store_failed, live),
             TimePassed: (self._on_time, live),
@@ -531,6 +532,11 @@ class Run:
         if self.state is RunState.QUEUED:
             self.ending = Ending(RunState.CANCELLED, detail)
             return [noted, *self._conclude(now_ns)]
+        if self.is_concluding:
+            # the load has had its end; what is cancelled is to wait for the replicas
+            return [noted, EndObservers(self._watching()), *self._end()]
+        if self.state is RunState.DRAINING:
+            return [RefuseEvent(event, self.state)]
         return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
 
     def _on_gave_up(self, event: GaveUp, now_ns: int) -> list[Command]:

@@ -668,6 +668,18 @@ def test_a_run_ends_without_observers_that_do_not_conclude() -> None:
     ]
 
 
+def test_who_cancels_the_wait_for_replicas_keeps_the_run() -> None:
+    run = observed_in_load()
+    (refused,) = run.handle(CancelRequested("me"), PLAN_OVER_NS)
+    assert isinstance(refused, RefuseEvent)
+    run.handle(AgentFinished("b"), PLAN_OVER_NS)
+    assert run.handle(CancelRequested("me"), PLAN_OVER_NS) == [
+        RecordEvent("cancel", "cancelled by me"),
+        EndObservers(("a", "b")),
+        ConcludeRun(RunState.FINISHED, "", None),
+    ]
+
+
 def test_after_a_run_that_went_wrong_replicas_are_not_verified() -> None:
     run = observed_in_load()
     commands = run.handle(AgentFailed("b", ERROR), PLAN_OVER_NS)
