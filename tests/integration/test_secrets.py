@@ -32,6 +32,7 @@ TESTS = Path(__file__).resolve().parents[1]
 SECRETS = {
     "bind": "b!nd+Pa55/w0rd äQ7x",
     "other": "0ther&s3cret=?zK9~",
+    "monitor": "m0n!tor <s3cret> 4jT",
     "sasl": "5a5l secret%W4~x8",
     "file": "fr0m a file: v6#Hü",
     "token": "t0ken-8hG2kLp-Zz",
@@ -45,6 +46,9 @@ bind: {{dn: "cn=admin,dc=example,dc=com", password: {{env: PLANTED_BIND}}}}
 run: {{duration: 1s, interval: 200ms, drain: 1s}}
 agents: {{count: 1}}
 thresholds: ["one.search.response_time.p99 < 10s"]
+monitors:
+  - directory: s
+    bind: {{dn: "cn=monitor,dc=example,dc=com", password: {{env: PLANTED_MONITOR}}}}
 streams:
   - name: one
     target: {target}
@@ -227,6 +231,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
                 "PLANTED_BIND": SECRETS["bind"],
                 "PLANTED_OTHER": SECRETS["other"],
                 "PLANTED_SASL": SECRETS["sasl"],
+                "PLANTED_MONITOR": SECRETS["monitor"],
                 "PLANTED_HOOK": url,
                 "PYTHONPATH": str(TESTS),
                 "TMPDIR": str(tmp_path / "scratch"),
@@ -300,6 +305,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
     assert server.connections > 5
     engines = [line for line in watch.seen if b"ldapslam.agent.engine_process" in line]
     assert engines
+    assert any(b"ldapslam.agent.observer_process" in line for line in watch.seen)
     if "program" in more:
         assert any(b"ldapsearch" in line for line in watch.seen)
     suffixes = {path.suffix for path in (tmp_path / "reports").rglob("*")}
