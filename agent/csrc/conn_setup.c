@@ -399,6 +399,21 @@ attach(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri
     return set_options(wire, config);
 }
 
+/* What a set-up is answered is small; libldap allocates any length that is claimed. */
+#define SETUP_RESPONSE_BYTES ((ber_len_t)1 << 20)
+
+static int
+limit_responses(LDAP *ld)
+{
+    ber_len_t most = SETUP_RESPONSE_BYTES;
+    Sockbuf *sb = NULL;
+
+    if (ldap_get_option(ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS || !sb ||
+        ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) < 0)
+        return LDAP_LOCAL_ERROR;
+    return LDAP_SUCCESS;
+}
+
 /* Connects, and for ldaps shakes hands. Returns an LDAP result code. */
 static int
 connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
@@ -409,13 +424,17 @@ connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
 
     if (config->addresses && *config->addresses[uri_index]) {
         rc = attach(wire, config, uri_index);
-        return rc == LDAP_SUCCESS && is_ldaps(uri) ? ldap_install_tls(wire->ld) : rc;
+        if (rc == LDAP_SUCCESS && is_ldaps(uri))
+            rc = ldap_install_tls(wire->ld);
+        return rc == LDAP_SUCCESS ? limit_responses(wire->ld) : rc;
     }
     errno = 0;
     rc = ldap_initialize(&wire->ld, uri);
     if (rc == LDAP_SUCCESS)
         rc = set_options(wire, config);
-    return rc == LDAP_SUCCESS ? ldap_connect(wire->ld) : rc;
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_connect(wire->ld);
+    return rc == LDAP_SUCCESS ? limit_responses(wire->ld) : rc;
 }
 
 /* The steps of a set-up, each timed from the end of the one before. */
