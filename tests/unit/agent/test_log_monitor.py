@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,11 @@ def append(path: Path, text: str) -> None:
 
 
 @pytest.fixture
-def follower(log: Path) -> Follower:
+def follower(log: Path) -> Iterator[Follower]:
     follower = Follower(log)
     follower.open_at_end()
-    return follower
+    yield follower
+    follower.close()
 
 
 def all_lines(follower: Follower) -> list[str]:
@@ -68,6 +70,7 @@ def test_rest_of_a_line_that_was_under_way_is_none(log: Path) -> None:
     follower.open_at_end()
     append(log, "fore\nafter\n")
     assert all_lines(follower) == ["after"]
+    follower.close()
 
 
 def test_renamed_file_is_read_to_its_end_and_then_the_new_one(
@@ -100,10 +103,22 @@ def test_log_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> No
         Follower(tmp_path / "no-log").open_at_end()
 
 
-def monitored(path: Path, format_name: str) -> LogMonitor:
-    monitor = LogMonitor("log", 0, path, format_name)
-    monitor.open()
-    return monitor
+Monitored = Callable[[Path, str], LogMonitor]
+
+
+@pytest.fixture
+def monitored() -> Iterator[Monitored]:
+    """Opens a monitor of a log in a format."""
+    opened: list[LogMonitor] = []
+
+    def of(path: Path, format_name: str) -> LogMonitor:
+        opened.append(LogMonitor("log", 0, path, format_name))
+        opened[-1].open()
+        return opened[-1]
+
+    yield of
+    for monitor in opened:
+        monitor.close()
 
 
 def counts(monitor: LogMonitor) -> dict[str, float]:
@@ -115,7 +130,9 @@ def counts(monitor: LogMonitor) -> dict[str, float]:
 _STAMP = "6b0193e0.25f31afd 0x7f00dbffe6c0"
 
 
-def test_operations_and_results_of_slapd_are_counted(log: Path) -> None:
+def test_operations_and_results_of_slapd_are_counted(
+    monitored: Monitored, log: Path
+) -> None:
     monitor = monitored(log, "openldap")
     lines = (
         "fd=12 ACCEPT from IP=127.0.0.1:50000 (IP=0.0.0.0:389)",
@@ -149,7 +166,9 @@ def test_operations_and_results_of_slapd_are_counted(log: Path) -> None:
     assert (later["unbind"], later["lines_of_another_kind"]) == (2, 1)
 
 
-def test_operations_and_results_of_389_ds_are_counted(log: Path) -> None:
+def test_operations_and_results_of_389_ds_are_counted(
+    monitored: Monitored, log: Path
+) -> None:
     monitor = monitored(log, "389ds")
     stamp = "[21/Nov/2026:12:54:06.014845650 +0000] conn=3"
     lines = (
@@ -167,7 +186,7 @@ def test_operations_and_results_of_389_ds_are_counted(log: Path) -> None:
     assert found["entries_sent"] == 2
 
 
-def test_log_in_json_is_counted(log: Path) -> None:
+def test_log_in_json_is_counted(monitored: Monitored, log: Path) -> None:
     monitor = monitored(log, "389ds")
     base = {"local_time": "2026-11-21T12:54:06.014845650 +0000", "conn_id": 3}
     search = {**base, "operation": "SEARCH", "op_id": 1, "base_dn": "dc=com"}
@@ -177,7 +196,9 @@ def test_log_in_json_is_counted(log: Path) -> None:
     assert (found["search"], found["results[success]"]) == (1, 1)
 
 
-def test_object_over_several_lines_waits_for_its_end(log: Path) -> None:
+def test_object_over_several_lines_waits_for_its_end(
+    monitored: Monitored, log: Path
+) -> None:
     monitor = monitored(log, "389ds")
     stamp = '"local_time": "2026-11-21T12:54:06.014845650 +0000",'
     unbind = f'{{\n  {stamp}\n  "operation": "UNBIND",\n  "conn_id": 3,\n'
@@ -191,7 +212,7 @@ def test_object_over_several_lines_waits_for_its_end(log: Path) -> None:
 
 @pytest.mark.parametrize("path", LOGS, ids=[path.name for path in LOGS])
 def test_counts_are_those_of_a_replay_of_the_same_log(
-    path: Path, tmp_path: Path
+    path: Path, tmp_path: Path, monitored: Monitored
 ) -> None:
     text = path.read_text(errors="replace")
     form = openldap if any(map(openldap.is_line, text.splitlines())) else ds389
