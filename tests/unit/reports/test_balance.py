@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +20,18 @@ from support.store import Scenario, fill
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
 
 
+SMALL: dict[str, Any] = {
+    "agents": ("load1",),
+    "measure_s": 2,
+    "searches_per_s": 60,
+    "thresholds": (),
+}
+
+
 def summary_of(
     observations: dict[str, Any], scenario: Scenario | None = None, **validity: Any
 ) -> Summary:
-    scenario = scenario or Scenario()
+    scenario = replace(scenario or Scenario(), **SMALL)
     one_each = {"readers": {"uris": [REPLICA]}, "writers": {"uris": [SUPPLIER]}}
     scenario = replace(
         scenario,
@@ -43,6 +52,7 @@ def summary_of(
         return summarise(store, run_id)
 
 
+@functools.cache
 def sent() -> dict[str, dict[str, int]]:
     """What the scenario's agents send, by account and kind."""
     return {account: dict(book) for account, book in summary_of({}).books.items()}
@@ -123,12 +133,10 @@ def test_requests_that_the_server_never_counted_make_the_run_invalid() -> None:
 
 def test_a_request_without_an_answer_may_never_have_arrived() -> None:
     scenario = Scenario(timed_out=1, unresolved=1)
-    searches = summary_of({}, scenario).books[REPLICA]["search"]
-    lost = sum(
-        one.totals["timed_out"] + one.totals["unresolved"]
-        for one in summary_of({}, scenario).operations
-        if one.stream == "readers"
-    )
+    summary = summary_of({}, scenario)
+    searches = summary.books[REPLICA]["search"]
+    (readers,) = (one for one in summary.operations if one.stream == "readers")
+    lost = readers.totals["timed_out"] + readers.totals["unresolved"]
     assert lost > 3
     books = {REPLICA: observed({"search": searches - lost})}
     assert rule(summary_of(books, scenario), "books") == (True, "balanced")

@@ -47,8 +47,16 @@ def found(**changes: Any) -> dict[str, Any]:
     }
 
 
+SMALL: dict[str, Any] = {
+    "agents": ("load1",),
+    "measure_s": 2,
+    "searches_per_s": 60,
+    "thresholds": (),
+}
+
+
 def summary_of(manifest: dict[str, Any], *, is_asked: bool = True) -> Summary:
-    scenario = Scenario(run={"manifest": manifest})
+    scenario = Scenario(run={"manifest": manifest}, **SMALL)
     with Store.open("sqlite://") as store:
         run_id = fill(store, scenario)
         record = store.run(run_id)
@@ -142,7 +150,7 @@ def test_entries_that_differ_fail_and_are_named_with_their_attributes() -> None:
 
 def test_probes_have_a_table_of_their_own() -> None:
     with Store.open("sqlite://") as store:
-        run_id = fill(store, Scenario())
+        run_id = fill(store, Scenario(**SMALL))
         record = store.run(run_id)
         streams = [
             {**one, "watched": {"search": REPLICA}} if one["name"] == "readers" else one
