@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throw-away directories: slapd as a supplier and its syncrepl replicas.
+"""Throw-away directories: suppliers and replicas, of slapd or of 389-DS.
 
 `Lab` is the whole interface: a context manager that brings up the servers in a
 temporary folder, loaded and in sync, and leaves nothing behind, however its process
-ends. The demo and the tests use it. It may assume Linux and OpenLDAP 2.5 or later; it
-knows nothing of agents, runs or reports.
+ends; `standing` has the labs that stay. It may assume Linux, OpenLDAP 2.5 or later and
+389-DS 2.0 or later; it knows nothing of agents, runs or reports.
 """
 
+from ldapslam.lab.ds389_configuration import Ds389Settings
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.lab import Lab
-from ldapslam.lab.slapd import Server, SlapdSettings
+from ldapslam.lab.product import Choices
+from ldapslam.lab.server import Server
+from ldapslam.lab.slapd import SlapdSettings
 
-__all__ = ["Lab", "LabError", "Server", "SlapdSettings"]
+__all__ = ["Choices", "Ds389Settings", "Lab", "LabError", "Server", "SlapdSettings"]

@@ -3,6 +3,7 @@
 
 The keeper owns the folder and the servers (see keeper_process.py), so closing the pipe
 to it, by `close()` or by our own death, is all it takes to leave nothing behind.
+After `detach()` it stays, and answers `ask_detached()` of any process of its user.
 Not for use from several threads at once.
 """
 
@@ -13,6 +14,7 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from ldapslam.lab.errors import LabError
 
 # Longer than the keeper takes to kill servers that do not end by themselves.
 _END_TIMEOUT_S = 30.0
+_ASK_TIMEOUT_S = 10.0
 
 
 class Keeper:
@@ -39,6 +42,10 @@ class Keeper:
         )
         #: Removed, with all that is in it, when the keeper ends.
         self.folder = Path(self._receive()["folder"])
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def start(self, name: str, argv: Sequence[str], log: Path, nofile: int) -> int:
         """Start a program in the background; the pid stays valid until its status
@@ -68,6 +75,18 @@ class Keeper:
     def stop(self, name: str, grace_s: float = 5.0) -> int:
         """Terminate a program, kill it after `grace_s`; its exit status."""
         return int(self._ask(do="stop", name=name, grace_s=grace_s)["status"])
+
+    def detach(self, state_file: Path) -> None:
+        """Leave folder and servers to the keeper alone: they stay when we end.
+
+        It removes `state_file`, a JSON document with the key `folder`, at its end.
+        """
+        self._ask(do="detach", name="keeper", state_file=str(state_file))
+        # Popen would complain of a child that is not waited for.
+        self._process.returncode = 0
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
 
     def close(self) -> None:
         """End all servers and remove the folder; returns when that is done."""
@@ -106,3 +125,17 @@ class Keeper:
             "the lab's keeper process has ended, and its servers with it",
             hint="was it killed? Is there room in the folder for temporary files?",
         )
+
+
+def ask_detached(folder: Path, **request: Any) -> dict[str, Any]:
+    """One request to the detached keeper of the lab in `folder`; its reply.
+
+    ConnectionError or FileNotFoundError when there is none.
+    """
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.settimeout(_ASK_TIMEOUT_S)
+        stream.connect(str(folder / "keeper"))
+        stream.sendall(json.dumps(request).encode() + b"\n")
+        with stream.makefile("rb") as lines:
+            reply: dict[str, Any] = json.loads(lines.readline() or b"{}")
+    return reply

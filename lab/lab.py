@@ -1,77 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab: a supplier and its replicas, loaded, in sync, ready, and gone afterwards.
+"""The lab: suppliers and replicas, loaded, in sync, ready, and gone afterwards.
 
     with Lab(replicas=1, entries=20_000) as lab:
         use(lab.supplier.uri, lab.replicas[0].uri, lab.ca_file)
 
 Everything lives in one temporary folder that the keeper process owns, with the servers
-(keeper_process.py). A server is ready when a bind succeeds.
+(keeper_process.py). A server is ready when a bind succeeds. How a kind of server does
+all this is its `Product`'s (product.py).
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Literal, Self
 
 import ldap
 
-from ldapslam.lab import people, slapd
-from ldapslam.lab.certificates import Authority
+from ldapslam.lab import people
+from ldapslam.lab.access import Access, Found
+from ldapslam.lab.certificates import Authority, KeyPair
+from ldapslam.lab.ds389 import Ds389Servers
+from ldapslam.lab.ds389_configuration import Ds389Settings
+from ldapslam.lab.ds389_data import suffix_of
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
-from ldapslam.lab.slapd import Server, SlapdSettings
+from ldapslam.lab.openldap import OpenLdap
+from ldapslam.lab.product import Choices, Product, Site, Tree, last_lines
+from ldapslam.lab.server import Server, Topology, reserve_ports, server_at
+from ldapslam.lab.slapd import SlapdSettings
 
-_READY_TIMEOUT_S = 30.0
-_LOAD_TIMEOUT_S = 600.0
+ServerKind = Literal["slapd", "389ds"]
+
+_READY_TIMEOUT_S = 60.0
 _PROBE_INTERVAL_S = 0.01
-_CLOSE_TIMEOUT_S = 5.0
-
-# cn=monitor's names where they differ from the RFC's.
-_OPERATION_NAMES = {"modrdn": "modify_dn"}
 
 
 class Lab:
-    """A supplier and any number of replicas; also see `up` and `down`."""
+    """Suppliers and any number of replicas; also see `up` and `down`."""
 
     def __init__(
         self,
         *,
+        server: ServerKind = "slapd",
+        suppliers: int = 1,
         replicas: int = 0,
+        has_hub: bool = False,
         entries: int = 1_000,
-        settings: SlapdSettings | None = None,
+        ldif: Path | None = None,
+        choices: Choices | None = None,
+        settings: SlapdSettings | Ds389Settings | None = None,
         server_settings: Mapping[str, SlapdSettings] | None = None,
         certificate_lifetime: timedelta = timedelta(days=30),
         base: Path | None = None,
     ) -> None:
         """Nothing is started yet.
 
-        `settings` are for all servers, `server_settings` for single ones by their name
-        (`supplier`, `replica1`…). A negative `certificate_lifetime` makes the servers'
-        certificates expired ones. The lab's folder is made below `base`.
+        The tree has `entries` people, or is that of the file `ldif`. `settings` are for
+        all servers, `server_settings` for single slapds by their name (`supplier`,
+        `replica1`…). A negative `certificate_lifetime` makes the servers' certificates
+        expired ones. The lab's folder is made below `base`.
         """
-        self._replica_count = replicas
-        #: People in the tree: user.0 to user.<entries - 1>.
-        self.entries = entries
-        self._settings = settings or SlapdSettings()
-        self._server_settings = dict(server_settings or {})
+        self.kind: ServerKind = server
+        self.topology = Topology(suppliers, replicas, has_hub)
+        #: People in the tree: user.0 to user.<entries - 1>; 0 with an LDIF.
+        self.entries = entries if ldif is None else 0
+        self.suffix = people.SUFFIX if ldif is None else suffix_of(ldif)
+        self._given_ldif = ldif
+        self._product = _product(
+            server, choices or Choices(), settings, server_settings
+        )
         self._certificate_lifetime = certificate_lifetime
         self._base = base
         self._keeper: Keeper | None = None
         self._servers: list[Server] = []
-        self._pids: dict[str, int] = {}
-        self._own_operations: dict[str, Counter[str]] = {}
         # Held until the server that is to have them starts.
         self._reserved_ports: dict[str, list[socket.socket]] = {}
         self._password = secrets.token_urlsafe(18)
+        self._access = Access(self._password)
 
     def __enter__(self) -> Self:
         self.up()
@@ -89,14 +100,16 @@ class Lab:
 
     def up(self) -> None:
         """Load and start all servers; returns when they answer and are in sync."""
-        programs = slapd.find_programs()
+        self._product.find()
         self._keeper = Keeper(self._base)
         try:
-            self._program = slapd.unconfined(programs, self.folder)
-            self._make_files(programs)
+            self._make_files()
             self._load()
             for server in self._servers:
-                self.start(server)
+                self._start(server)
+            for server in self._servers:
+                self._wait_ready(server)
+            self._product.connect()
             self.wait_in_sync(_READY_TIMEOUT_S)
         except BaseException:
             self.down()
@@ -106,34 +119,26 @@ class Lab:
         """End all servers and remove the folder; harmless when done before."""
         if self._keeper is not None:
             self._keeper.close()
-        for reserved in self._reserved_ports.values():
-            for port in reserved:
-                port.close()
-        self._keeper = None
-        self._servers = []
-        self._reserved_ports = {}
+        self._let_go()
+
+    def detach(self, state_file: Path) -> None:
+        """Leave the lab to its keeper: it stays when this process ends (standing.py),
+        and this object is as if it were down."""
+        self._running.detach(state_file)
+        self._let_go()
 
     def start(self, server: Server) -> None:
         """Start one server (again); returns when a bind succeeds."""
-        log = server.folder / "slapd.log"
-        settings = self._settings_of(server.name)
-        argv = slapd.command(self._program, server, settings)
-        for reserved in self._reserved_ports.pop(server.name, ()):
-            reserved.close()
-        self._pids[server.name] = self._running.start(
-            server.name, argv, log, settings.nofile
-        )
-        # The new process counts from nought in its monitor.
-        self._own_operations[server.name] = Counter()
-        self._wait_ready(server, log)
+        self._start(server)
+        self._wait_ready(server)
 
     def stop(self, server: Server) -> None:
         """Stop one server; its data and its ports stay for `start`."""
-        self._running.stop(server.name)
+        self._running.stop(server.name, self._product.stop_grace_s)
 
     def pid(self, server: Server) -> int:
         """The process of one server."""
-        return self._pids[server.name]
+        return server.pid
 
     # -- what is there ----------------------------------------------------------------
 
@@ -143,16 +148,35 @@ class Lab:
         return self._running.folder
 
     @property
+    def keeper_pid(self) -> int:
+        """The process that owns the servers."""
+        return self._running.pid
+
+    @property
+    def backend(self) -> str:
+        """`mdb` or `bdb`."""
+        return self._product.backend
+
+    @property
     def supplier(self) -> Server:
+        """The first supplier."""
         return self._started()[0]
 
     @property
+    def suppliers(self) -> Sequence[Server]:
+        return self._with_role("supplier")
+
+    @property
+    def hub(self) -> Server | None:
+        return next(iter(self._with_role("hub")), None)
+
+    @property
     def replicas(self) -> Sequence[Server]:
-        return self._started()[1:]
+        return self._with_role("replica")
 
     @property
     def servers(self) -> Sequence[Server]:
-        """The supplier, then the replicas."""
+        """Suppliers, the hub, replicas."""
         return self._started()
 
     @property
@@ -162,11 +186,11 @@ class Lab:
 
     @property
     def admin_dn(self) -> str:
-        return people.ADMIN_DN
+        return f"cn=admin,{self.suffix}"
 
     @property
     def admin_password_file(self) -> Path:
-        """The rootdn's password alone, without a newline; for its owner only."""
+        """The administrator's password alone, without a newline; for its owner only."""
         return self.folder / "admin-password"
 
     @property
@@ -176,58 +200,62 @@ class Lab:
     # -- asking -----------------------------------------------------------------------
 
     def monitor_counts(self, server: Server) -> dict[str, int]:
-        """Operations begun since the server started, by name, from cn=monitor.
-
-        Begun ones, as slapd counts an operation as completed a moment after its client
-        has the response. The lab's own operations are not in the figures. A replica's
-        are in those of its supplier: a bind and a search each time it connected.
-        """
-        with self._bound(server) as connection:
-            entries = self._search(
-                connection,
-                server,
-                "cn=Operations,cn=Monitor",
-                ldap.SCOPE_ONELEVEL,
-                ["cn", "monitorOpInitiated"],
-            )
-            own = self._own_operations[server.name].copy()
-        counts = {}
-        for attributes in entries.values():
-            name = attributes["cn"][0].decode().lower()
-            name = _OPERATION_NAMES.get(name, name)
-            counts[name] = int(attributes["monitorOpInitiated"][0]) - own[name]
-        return counts
+        """Operations begun since the server started, by name, as the server counts
+        them. The lab's own operations are not in the figures, those of the servers'
+        replication are."""
+        self._running  # noqa: B018  raises when the lab is down
+        return self._product.counts(server)
 
     def search(
         self, server: Server, base_dn: str, scope: int, attributes: list[str]
-    ) -> dict[str, dict[str, list[bytes]]]:
-        """All entries there, by their DN, as the rootdn sees them; the lab's own
-        operations, as `monitor_counts` has it."""
-        with self._bound(server) as connection:
-            return self._search(connection, server, base_dn, scope, attributes)
+    ) -> Found:
+        """All entries there, by their DN, as the administrator sees them; one of the
+        lab's own operations, as `monitor_counts` has it."""
+        with self._access.bound(server) as connection:
+            return connection.search(base_dn, scope, attributes)
 
-    def context_csn(self, server: Server) -> frozenset[str]:
-        """The change number up to which a server has all changes."""
-        with self._bound(server) as connection:
-            entries = self._search(
-                connection, server, people.SUFFIX, ldap.SCOPE_BASE, ["contextCSN"]
-            )
-        values = entries[people.SUFFIX].get("contextCSN", [])
-        return frozenset(value.decode() for value in values)
+    def position(self, server: Server) -> dict[str, str]:
+        """The last change that a server has of each supplier, by the supplier's id:
+        contextCSN, or the replica update vector."""
+        with self._access.bound(server) as connection:
+            return self._product.position(connection, self.suffix)
 
     def wait_in_sync(self, timeout_s: float) -> None:
-        """Wait until every replica has all changes that the supplier has now."""
-        wanted = self.context_csn(self.supplier)
+        """Wait until every server has all changes that a supplier has now."""
+        if len(self._started()) == 1:
+            return
+        wanted: dict[str, str] = {}
+        for supplier in self.suppliers:
+            for key, change in self.position(supplier).items():
+                wanted[key] = max(change, wanted.get(key, ""))
         deadline_s = time.monotonic() + timeout_s
-        for replica in self.replicas:
-            while (found := self.context_csn(replica)) != wanted:
+        for server in self._servers:
+            while not is_there(found := self.position(server), wanted):
                 if time.monotonic() > deadline_s:
                     raise LabError(
-                        f"{replica.name} is not in sync after {timeout_s:g} s: "
-                        f"contextCSN {sorted(found)}, supplier {sorted(wanted)}",
-                        hint=f"{replica.folder / 'slapd.log'} may tell why",
+                        f"{server.name} is not in sync after {timeout_s:g} s: "
+                        f"it has {found}, the suppliers {wanted}",
+                        hint=f"{self._product.log(server)} may tell why",
                     )
                 time.sleep(_PROBE_INTERVAL_S)
+
+    # -- replication ------------------------------------------------------------------
+
+    def pause_replication(self, replica: Server) -> None:
+        """Have a replica get no more changes; no server restarts."""
+        self._product.pause(replica)
+
+    def resume_replication(self, replica: Server, through: str | None = None) -> None:
+        """Have it get changes again; over a relay at `through` (host:port), which leads
+        to the supplier with slapd, to the replica with 389-DS."""
+        self._product.resume(replica, through)
+
+    def break_entry(
+        self, replica: Server, dn: str, attribute: str | None = None
+    ) -> None:
+        """Remove an entry on one replica alone, or change a value of `attribute` there,
+        behind replication's back: it does not mend it by itself. A 389-DS restarts."""
+        self._product.break_entry(replica, dn, attribute)
 
     # -- inside -----------------------------------------------------------------------
 
@@ -241,141 +269,120 @@ class Lab:
         self._running  # noqa: B018  raises when the lab is down
         return self._servers
 
-    def _settings_of(self, name: str) -> SlapdSettings:
-        return self._server_settings.get(name, self._settings)
+    def _with_role(self, role: str) -> list[Server]:
+        return [server for server in self._started() if server.role == role]
 
-    def _make_files(self, programs: slapd.Programs) -> None:
-        """Password, certificates, configurations and data of all servers."""
+    def _let_go(self) -> None:
+        for reserved in self._reserved_ports.values():
+            for port in reserved:
+                port.close()
+        self._keeper = None
+        self._servers = []
+        self._reserved_ports = {}
+
+    def _make_files(self) -> None:
+        """Password, certificates, configurations of all servers."""
         self.admin_password_file.touch(mode=0o600)
         self.admin_password_file.write_text(self._password)
         authority = Authority(self.folder)
-        names = ["supplier", *(f"replica{n + 1}" for n in range(self._replica_count))]
-        unknown = sorted(set(self._server_settings) - set(names))
-        if unknown:
-            raise LabError(f"server_settings for {unknown}, the servers are {names}")
-        sockets = slapd.reserve_ports(2 * len(names))
-        for index, name in enumerate(names):
+        key_pairs: dict[str, KeyPair] = {}
+        roles = self.topology.roles()
+        sockets = reserve_ports(2 * len(roles))
+        for index, (name, role) in enumerate(roles.items()):
             folder = self.folder / name
-            (folder / "db").mkdir(parents=True)
-            reserved = sockets[2 * index : 2 * index + 2]
-            self._reserved_ports[name] = reserved
-            server = slapd.server(
-                name,
-                "replica" if index else "supplier",
-                folder,
-                self.admin_password_file,
-                [port.getsockname()[1] for port in reserved],
+            folder.mkdir()
+            self._reserved_ports[name] = sockets[2 * index : 2 * index + 2]
+            ports = [port.getsockname()[1] for port in self._reserved_ports[name]]
+            server = server_at(
+                *(name, role, folder, ports),
+                admin_dn=self.admin_dn,
+                password_file=self.admin_password_file,
             )
             self._servers.append(server)
-            configuration = slapd.configuration(
-                server,
-                programs,
-                self._settings_of(name),
-                entries=self.entries,
-                password=self._password,
-                ca_file=authority.ca_file,
-                key_pair=authority.issue(name, self._certificate_lifetime),
-                supplier=self._servers[0] if index else None,
-            )
-            slapd.write_configuration(server, configuration)
-        people.write_ldif(self._ldif, self.entries)
+            key_pairs[name] = authority.issue(name, self._certificate_lifetime)
+        by_name = {server.name: server for server in self._servers}
+        providers = {
+            name: [by_name[one] for one in self.topology.providers(name)]
+            for name in roles
+        }
+        self._product.site = Site(
+            folder=self.folder,
+            tree=self._tree(),
+            admin_dn=self.admin_dn,
+            password=self._password,
+            ca_file=authority.ca_file,
+            access=self._access,
+            keeper=self._running,
+            servers=self._servers,
+            providers=providers,
+            key_pairs=key_pairs,
+            stop=self.stop,
+            start=self.start,
+        )
+        self._product.make_files()
 
-    @property
-    def _ldif(self) -> Path:
-        return self.folder / "people.ldif"
+    def _tree(self) -> Tree:
+        if self._given_ldif is None:
+            ldif = self.folder / "people.ldif"
+            return Tree(self.suffix, self.entries, ldif, is_replicated=True)
+        with self._given_ldif.open("rb") as lines:
+            entries = sum(line[:3].lower() == b"dn:" for line in lines)
+        return Tree(self.suffix, entries, self._given_ldif, is_replicated=False)
 
     def _load(self) -> None:
-        """slapadd for all servers at once; the LDIF is not needed afterwards."""
-        loading = []
-        for server in self._servers:
-            log = server.folder / "slapadd.log"
-            argv = slapd.load_command(self._program, server, self._ldif)
-            nofile = self._settings_of(server.name).nofile
-            name = f"{server.name} slapadd"
-            pid = self._running.start(name, argv, log, nofile)
-            loading.append((name, pid, log))
-        for name, pid, log in loading:
-            status = self._running.wait(name, pid, _LOAD_TIMEOUT_S)
-            if status != 0:
-                outcome = "did not end" if status is None else f"ended with {status}"
-                raise LabError(
-                    f"{name} {outcome}: {_last_lines(log)}",
-                    hint="is there room on the disk of the temporary folder?",
-                )
-        self._ldif.unlink()
+        """Load all servers; our own LDIF is not needed afterwards."""
+        tree = self._product.site.tree
+        if self._given_ldif is None:
+            people.write_ldif(tree.ldif, self.entries)
+        self._product.load()
+        if self._given_ldif is None:
+            tree.ldif.unlink()
 
-    def _wait_ready(self, server: Server, log: Path) -> None:
-        """Return when a bind succeeds; raise when slapd ends or takes too long."""
+    def _start(self, server: Server) -> None:
+        argv, log = self._product.command(server), self._product.log(server)
+        for reserved in self._reserved_ports.pop(server.name, ()):
+            reserved.close()
+        nofile = self._product.nofile(server)
+        server.pid = self._running.start(server.name, argv, log, nofile)
+        # The new process counts from nought in its monitor.
+        self._access.forget(server)
+
+    def _wait_ready(self, server: Server) -> None:
+        """Return when a bind succeeds; raise when the server ends or takes too long."""
+        log = self._product.log(server)
         deadline_s = time.monotonic() + _READY_TIMEOUT_S
         while True:
             try:
-                with self._bound(server):
+                with self._access.bound(server):
                     return
             except ldap.SERVER_DOWN:
                 pass
             status = self._running.status(server.name)
             if status is not None:
-                raise LabError(f"{server.name} ended with {status}: {_last_lines(log)}")
+                raise LabError(f"{server.name} ended with {status}: {last_lines(log)}")
             if time.monotonic() > deadline_s:
                 raise LabError(
                     f"{server.name} did not answer a bind within "
-                    f"{_READY_TIMEOUT_S:g} s: {_last_lines(log)}"
+                    f"{_READY_TIMEOUT_S:g} s: {last_lines(log)}"
                 )
             time.sleep(_PROBE_INTERVAL_S)
 
-    @contextmanager
-    def _bound(self, server: Server) -> Iterator[Any]:
-        """A connection bound as the rootdn; its operations are tallied, and counted by
-        the server when this returns."""
-        connection = ldap.initialize(server.uri)
-        connection.set_option(ldap.OPT_NETWORK_TIMEOUT, 5)
-        connection.set_option(ldap.OPT_TIMEOUT, 30)
-        connection.set_option(ldap.OPT_REFERRALS, 0)
-        own = self._own_operations[server.name]
-        try:
-            connection.simple_bind_s(people.ADMIN_DN, self._password)
-        except ldap.LDAPError:
-            connection.unbind_s()
-            raise
-        own["bind"] += 1
-        try:
-            yield connection
-        finally:
-            own["unbind"] += 1
-            with _open_socket(connection) as stream:
-                connection.unbind_s()
-                _read_to_end(stream)
 
-    def _search(
-        self,
-        connection: Any,
-        server: Server,
-        base_dn: str,
-        scope: int,
-        attributes: list[str],
-    ) -> dict[str, dict[str, list[bytes]]]:
-        found = connection.search_s(base_dn, scope, "(objectClass=*)", attributes)
-        self._own_operations[server.name]["search"] += 1
-        return dict(found)
+def is_there(position: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether a server at `position` has all changes up to `wanted`."""
+    return all(position.get(key, "") >= change for key, change in wanted.items())
 
 
-def _open_socket(connection: Any) -> socket.socket:
-    """The connection's socket, which outlives the connection."""
-    stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
-    stream.settimeout(_CLOSE_TIMEOUT_S)
-    return stream
-
-
-def _read_to_end(stream: socket.socket) -> None:
-    """Wait until the server has closed it, as it does after an unbind."""
-    with suppress(OSError):
-        while stream.recv(4096):
-            pass
-
-
-def _last_lines(log: Path, lines: int = 5) -> str:
-    try:
-        text = log.read_text(errors="replace")
-    except FileNotFoundError:
-        text = ""
-    return " | ".join(text.splitlines()[-lines:]) or "it said nothing"
+def _product(
+    server: ServerKind,
+    choices: Choices,
+    settings: SlapdSettings | Ds389Settings | None,
+    server_settings: Mapping[str, SlapdSettings] | None,
+) -> Product:
+    if server == "389ds":
+        if isinstance(settings, SlapdSettings) or server_settings:
+            raise LabError("SlapdSettings are for slapd, 389-DS has Ds389Settings")
+        return Ds389Servers(choices, settings)
+    if isinstance(settings, Ds389Settings):
+        raise LabError("Ds389Settings are for 389-DS, slapd has SlapdSettings")
+    return OpenLdap(choices, settings, server_settings)

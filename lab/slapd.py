@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One slapd of a lab: where the program is, its configuration, its command line.
+"""slapd's programs on this machine, or those of a build under test, and settings.
 
-Nothing here starts a process or waits; lab.py does.
+Nothing here starts a server or waits for one; only `slapd -VVV` is asked what is built
+in. openldap.py does the rest.
 """
 
 from __future__ import annotations
 
-import random
+import os
+import re
 import shutil
-import socket
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
-from ldapslam.lab.certificates import KeyPair
 from ldapslam.lab.errors import LabError
-from ldapslam.lab.people import ADMIN_DN, SUFFIX
 
 # Where distributions put what we need; Debian's come first.
 _PROGRAM_FOLDERS = (
@@ -27,18 +26,21 @@ _PROGRAM_FOLDERS = (
 )
 _MODULE_FOLDERS = ("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/lib/openldap")
 _SCHEMA_FOLDERS = ("/etc/ldap/schema", "/etc/openldap/schema")
-_SCHEMAS = ("core", "cosine", "inetorgperson")
+
+# Of a build under test, from the folder of its slapd: installed below a prefix in
+# libexec or sbin, or in servers/slapd of the source tree.
+_BUILT_SCHEMA_FOLDERS = ("../etc/openldap/schema", "../etc/ldap/schema", "schema")
+_BUILT_MODULE_FOLDERS = (
+    "openldap",
+    "../libexec/openldap",
+    "../lib/openldap",
+    "../lib/ldap",
+)
 
 # Ubuntu confines /usr/sbin/slapd, by its path, to the system's own directories.
 _APPARMOR_PROFILE = Path("/etc/apparmor.d/usr.sbin.slapd")
 
-# sun_path of a Unix socket holds 108 bytes, the last of them NUL.
-_SOCKET_PATH_MAX = 107
-
-# Measured: 1.4 KiB an entry with the indexes below. The file is sparse, so that much
-# more costs nothing and leaves room for what a load adds.
-_MAP_BYTES_MIN = 1 << 30
-_MAP_BYTES_PER_ENTRY = 16 << 10
+_VERSION_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -61,40 +63,46 @@ class SlapdSettings:
 
 
 @dataclass(frozen=True)
-class Server:
-    """A slapd of a lab, as its clients see it."""
-
-    #: `supplier`, or `replica1` and so on.
-    name: str
-    #: `supplier` or `replica`.
-    role: str
-    #: Also the one for StartTLS.
-    uri: str
-    ldaps_uri: str
-    ldapi_uri: str
-    admin_dn: str
-    #: The password alone, without a newline.
-    admin_password_file: Path
-    #: Configuration, database, log; gone when the lab is.
-    folder: Path
-
-
-@dataclass(frozen=True)
 class Programs:
-    """slapd and what it loads, as installed on this machine."""
+    """slapd and what it loads."""
 
     slapd: Path
-    #: None where the back ends are built in.
-    module_folder: Path | None
+    #: None where there are no modules.
+    module_folders: Sequence[Path]
     schema_folder: Path
+    #: Back ends and overlays that are built in, by their names.
+    built_in: frozenset[str] = frozenset()
+
+    def modules(self, wanted: Sequence[str]) -> list[str]:
+        """The lines of slapd.conf that load those of `wanted` that are not built in:
+        `mdb` is a back end, others are overlays."""
+        names = []
+        for name in wanted:
+            if name not in self.built_in:
+                names.append("back_mdb" if name == "mdb" else name)
+        for name in names:
+            if not any((one / f"{name}.so").exists() for one in self.module_folders):
+                folders = [str(folder) for folder in self.module_folders]
+                raise LabError(
+                    f"{str(self.slapd)!r} has no {name}: it is not built in, and no "
+                    f"{name}.so is in {folders or 'any folder known'}",
+                    hint="configure OpenLDAP with --enable-mdb --enable-syncprov "
+                    "--enable-accesslog, or install its modules below its prefix",
+                )
+        path = ":".join(str(folder) for folder in self.module_folders)
+        loads = [f"moduleload {name}" for name in names]
+        return [f"modulepath {path}", *loads] if path else loads
 
 
-def find_programs() -> Programs:
-    """Look for slapd; a missing one is an error that names the package."""
+def find_programs(binary: Path | None = None) -> Programs:
+    """Look for slapd, or for what belongs to `binary`; what is missing is a LabError
+    that names the package."""
+    if binary is not None:
+        return _programs_of(binary)
     slapd = shutil.which("slapd") or shutil.which(
         "slapd", path=":".join(_PROGRAM_FOLDERS)
     )
-    schema_folder = _first_with("core.schema", _SCHEMA_FOLDERS)
+    schema_folder = _first_with("core.schema", map(Path, _SCHEMA_FOLDERS))
     if slapd is None or schema_folder is None:
         missing = "slapd" if slapd is None else "slapd's schema files"
         raise LabError(
@@ -102,15 +110,57 @@ def find_programs() -> Programs:
             hint="install OpenLDAP's server: `apt-get install slapd ldap-utils` on "
             "Debian and Ubuntu; its service need not run",
         )
-    return Programs(
-        Path(slapd),
-        _first_with("back_mdb.so", _MODULE_FOLDERS),
-        schema_folder,
-    )
+    module_folder = _first_with("back_mdb.so", map(Path, _MODULE_FOLDERS))
+    folders = [] if module_folder is None else [module_folder]
+    return Programs(Path(slapd), folders, schema_folder, _built_in(Path(slapd)))
 
 
-def _first_with(name: str, folders: Sequence[str]) -> Path | None:
-    return next((Path(f) for f in folders if (Path(f) / name).exists()), None)
+def _programs_of(binary: Path) -> Programs:
+    binary = Path(os.path.abspath(binary))
+    if not (binary.is_file() and os.access(binary, os.X_OK)):
+        raise LabError(
+            f"--binary {str(binary)!r} is no program",
+            hint="PREFIX/libexec/slapd, or servers/slapd/slapd of a build tree",
+        )
+    built_in = _built_in(binary)
+    candidates = [binary.parent / name for name in _BUILT_SCHEMA_FOLDERS]
+    schema_folder = _first_with("core.schema", candidates)
+    if schema_folder is None:
+        raise LabError(
+            f"no schema files belong to {str(binary)!r}: no core.schema in "
+            f"{[os.path.normpath(folder) for folder in candidates]}",
+            hint="`make install` puts them below the prefix",
+        )
+    folders = [binary.parent / name for name in _BUILT_MODULE_FOLDERS]
+    # The build tree has each back end and all overlays in folders of libtool's.
+    folders += [binary.parent / name for name in ("back-mdb/.libs", "overlays/.libs")]
+    existing = {Path(os.path.normpath(one)): None for one in folders if one.is_dir()}
+    return Programs(binary, list(existing), schema_folder.resolve(), built_in)
+
+
+def _built_in(slapd: Path) -> frozenset[str]:
+    """What `slapd -VVV` lists as static."""
+    try:
+        done = subprocess.run(
+            [slapd, "-VVV"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            env={**os.environ, "LDAPNOINIT": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabError(f"{str(slapd)!r} cannot be run: {error}") from error
+    said = done.stderr + done.stdout
+    if "slapd" not in said:
+        raise LabError(
+            f"{str(slapd)!r} is no slapd: asked for its version, it said "
+            f"{said.strip()[:200]!r}"
+        )
+    return frozenset(re.findall(r"^    (\w+)$", said, re.MULTILINE))
+
+
+def _first_with(name: str, folders: Sequence[Path] | map[Path]) -> Path | None:
+    return next((folder for folder in folders if (folder / name).exists()), None)
 
 
 def unconfined(programs: Programs, folder: Path) -> Path:
@@ -118,150 +168,6 @@ def unconfined(programs: Programs, folder: Path) -> Path:
 
     The profile is bound to the installed path and allows no temporary folder.
     """
-    if not _APPARMOR_PROFILE.exists():
+    if not _APPARMOR_PROFILE.exists() or programs.slapd != Path("/usr/sbin/slapd"):
         return programs.slapd
     return Path(shutil.copy(programs.slapd, folder / "slapd"))
-
-
-def server(
-    name: str, role: str, folder: Path, password_file: Path, ports: Sequence[int]
-) -> Server:
-    """The addresses of a server in `folder` with the ports for ldap and ldaps."""
-    socket_path = folder / "ldapi"
-    if len(str(socket_path)) > _SOCKET_PATH_MAX:
-        raise LabError(
-            f"the path of the Unix socket {str(socket_path)!r} is longer than "
-            f"{_SOCKET_PATH_MAX} bytes",
-            hint="set TMPDIR to a shorter path",
-        )
-    return Server(
-        name=name,
-        role=role,
-        uri=f"ldap://127.0.0.1:{ports[0]}",
-        ldaps_uri=f"ldaps://127.0.0.1:{ports[1]}",
-        ldapi_uri=f"ldapi://{quote(str(socket_path), safe='')}",
-        admin_dn=ADMIN_DN,
-        admin_password_file=password_file,
-        folder=folder,
-    )
-
-
-def configuration(
-    server: Server,
-    programs: Programs,
-    settings: SlapdSettings,
-    *,
-    entries: int,
-    password: str,
-    ca_file: Path,
-    key_pair: KeyPair,
-    supplier: Server | None,
-) -> str:
-    """slapd.conf of one server; with `supplier` it replicates from that one."""
-    modules = []
-    if programs.module_folder is not None:
-        modules = [f"modulepath {programs.module_folder}", "moduleload back_mdb"]
-        if supplier is None:
-            modules.append("moduleload syncprov")
-    map_bytes = max(_MAP_BYTES_MIN, entries * _MAP_BYTES_PER_ENTRY)
-    lines = [
-        *(f"include {programs.schema_folder}/{name}.schema" for name in _SCHEMAS),
-        *modules,
-        "loglevel 0",
-        # slapadd: one indexer beside the main thread is as fast as it gets.
-        "tool-threads 2",
-        *([] if settings.threads is None else [f"threads {settings.threads}"]),
-        f"TLSCACertificateFile {ca_file}",
-        f"TLSCertificateFile {key_pair.certificate_file}",
-        f"TLSCertificateKeyFile {key_pair.key_file}",
-        *settings.global_lines,
-        "",
-        "database config",
-        f'rootdn "{ADMIN_DN}"',
-        "",
-        "database mdb",
-        f'suffix "{SUFFIX}"',
-        f'rootdn "{ADMIN_DN}"',
-        f"rootpw {password}",
-        f"directory {server.folder / 'db'}",
-        f"maxsize {map_bytes}",
-        *([] if settings.durable else ["dbnosync"]),
-        "index objectClass,uid,entryUUID,entryCSN eq",
-        "access to attrs=userPassword by anonymous auth by self write by * none",
-        "access to * by * read",
-        *(
-            _provider_lines()
-            if supplier is None
-            else _consumer_lines(supplier, password)
-        ),
-        *settings.database_lines,
-        "",
-        "database monitor",
-        f'access to * by dn.exact="{ADMIN_DN}" read by * none',
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _provider_lines() -> list[str]:
-    return ["overlay syncprov", "syncprov-sessionlog 10000"]
-
-
-def _consumer_lines(supplier: Server, password: str) -> list[str]:
-    return [
-        f'syncrepl rid=001 provider={supplier.uri} searchbase="{SUFFIX}"'
-        " type=refreshAndPersist schemachecking=off"
-        f' bindmethod=simple binddn="{ADMIN_DN}" credentials={password}'
-        ' retry="1 +" keepalive=60:3:10',
-        f"updateref {supplier.uri}",
-    ]
-
-
-def command(slapd: Path, server: Server, settings: SlapdSettings) -> list[str]:
-    """Run in the foreground."""
-    uris = f"{server.uri}/ {server.ldaps_uri}/ {server.ldapi_uri}/"
-    return [str(slapd), "-f", str(_conf(server)), "-h", uris, "-d", settings.debug]
-
-
-def load_command(slapd: Path, server: Server, ldif: Path) -> list[str]:
-    """slapadd, quick: no checks, no transactions; the database is new."""
-    database = ["-b", SUFFIX, "-l", str(ldif)]
-    return [str(slapd), "-Tadd", "-q", "-f", str(_conf(server)), *database]
-
-
-def write_configuration(server: Server, text: str) -> None:
-    path = _conf(server)
-    path.touch(mode=0o600)
-    path.write_text(text)
-
-
-def _conf(server: Server) -> Path:
-    return server.folder / "slapd.conf"
-
-
-def reserve_ports(count: int) -> list[socket.socket]:
-    """Bound sockets of 127.0.0.1, each on a TCP port of its own: nobody else gets the
-    port before the socket is closed, just ahead of the server that is to have it.
-
-    The ports lie below the range that the kernel takes outgoing connections' ports
-    from: a load of thousands of connections cannot take that of a stopped server.
-    """
-    first_ephemeral = int(
-        Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
-    )
-    candidates = range(10_240, max(first_ephemeral, 11_264))
-    reserved: list[socket.socket] = []
-    for port in random.sample(candidates, len(candidates)):
-        if len(reserved) == count:
-            break
-        probe = socket.socket()
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            probe.close()
-        else:
-            reserved.append(probe)
-    if len(reserved) < count:
-        for probe in reserved:
-            probe.close()
-        raise LabError(f"found only {len(reserved)} of {count} free TCP ports")
-    return reserved

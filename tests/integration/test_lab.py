@@ -16,7 +16,7 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.lab import Lab, LabError, Server, SlapdSettings, slapd
+from ldapslam.lab import Lab, LabError, Server, SlapdSettings
 from ldapslam.lab.people import PERSON_PASSWORD, STRUCTURE_ENTRIES
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
@@ -88,7 +88,7 @@ def test_monitor_counts_are_the_clients_operations_without_the_labs_own(
         connection.search_s(
             lab.people_dn, ldap.SCOPE_SUBTREE, f"(uid=user.{number})", ["cn"]
         )
-    lab.context_csn(lab.supplier)
+    lab.position(lab.supplier)
     after = lab.monitor_counts(lab.supplier)
     connection.unbind_s()
 
@@ -129,14 +129,6 @@ def test_a_line_that_slapd_does_not_know_is_reported_with_slapds_words() -> None
     lab = Lab(entries=1, settings=settings)
     with pytest.raises(LabError, match="no-such-directive"):
         lab.up()
-
-
-def test_missing_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr(slapd, "_PROGRAM_FOLDERS", ())
-    with pytest.raises(LabError) as caught:
-        slapd.find_programs()
-    assert "apt-get install slapd" in str(caught.value.hint)
 
 
 # -- no trace -----------------------------------------------------------------------

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An LDIF for 389-DS, from any: every server that loads it is a replica of the others.
+
+A total initialisation over the network is slow, so servers are made equal beforehand:
+each entry has an nsUniqueId in the file, and the suffix is followed by the entry that
+389-DS keeps its replica update vector in (RUV). Servers that begin with the same
+generation there, and have no changes yet, go on with incremental updates.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from ldapslam.lab.errors import LabError
+from ldapslam.lab.product import BROKEN_SUFFIX
+
+RUV_ID = "ffffffff-ffffffff-ffffffff-ffffffff"
+
+# slapd's, unknown to 389-DS or its own to make; entryUUID is kept.
+_FOREIGN = (
+    b"structuralobjectclass:",
+    b"entrycsn:",
+    b"contextcsn:",
+    b"nsuniqueid:",
+)
+_ACCESS = (
+    b'aci: (targetattr!="userPassword")(version 3.0; acl "all read";'
+    b' allow (read, search, compare) userdn="ldap:///anyone";)\n'
+    b'aci: (targetattr="userPassword")(version 3.0; acl "own password";'
+    b' allow (write) userdn="ldap:///self";)\n'
+)
+
+
+def suffix_of(ldif: Path) -> str:
+    """The DN of the first entry of an LDIF file; LabError when there is none."""
+    try:
+        with ldif.open("rb") as lines:
+            for record in records(lines):
+                return _dn(record)
+    except OSError as error:
+        raise LabError(f"{str(ldif)!r} cannot be read: {error.strerror}") from error
+    raise LabError(
+        f"{str(ldif)!r} has no entries", hint="the first one is the suffix of the tree"
+    )
+
+
+def records(lines: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines of each entry, those that were folded in one; comments and the version
+    are left out."""
+    record: list[bytes] = []
+    is_comment = False
+    for line in lines:
+        text = line.rstrip(b"\r\n")
+        if text.startswith(b" "):
+            if record and not is_comment:
+                record[-1] += text[1:]
+            continue
+        is_comment = text.startswith(b"#")
+        if not text:
+            if record:
+                yield record
+            record = []
+        elif not is_comment and not (not record and text.startswith(b"version:")):
+            record.append(text)
+    if record:
+        yield record
+
+
+def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> None:
+    """Make of the LDIF `source` what servers load; `supplier_uris` in the order of
+    their replica ids, none where nothing is replicated."""
+    with source.open("rb") as lines, target.open("wb", buffering=1 << 20) as output:
+        for number, record in enumerate(records(lines)):
+            kept = [one for one in record if not one.lower().startswith(_FOREIGN)]
+            kept.append(b"nsUniqueId: " + _unique_id(number))
+            output.write(b"\n".join(kept) + b"\n")
+            if number == 0:
+                if not any(one.lower().startswith(b"aci:") for one in record):
+                    output.write(_ACCESS)
+                if supplier_uris:
+                    output.write(b"\n" + _ruv(_dn(record), supplier_uris))
+            output.write(b"\n")
+
+
+def write_broken(source: Path, target: Path, dn: str, attribute: str | None) -> None:
+    """Copy an LDIF without the entry `dn`, or with another value of its `attribute`."""
+    is_found = False
+    with source.open("rb") as lines, target.open("wb", buffering=1 << 20) as output:
+        for record in records(lines):
+            if _dn(record).lower() == dn.lower():
+                is_found = True
+                record = [] if attribute is None else _broken(record, attribute)
+            output.write(b"".join(line + b"\n" for line in record) + b"\n")
+    if not is_found:
+        raise LabError(f"there is no entry {dn!r} on this server")
+
+
+def _broken(record: list[bytes], attribute: str) -> list[bytes]:
+    wanted = attribute.lower().encode()
+    for index, line in enumerate(record):
+        name, _, value = line.partition(b":")
+        # Options such as ;vucsn-… are the state of replication.
+        description, *state = name.lower().split(b";")
+        if description == wanted and b"deleted" not in state:
+            old = base64.b64decode(value[1:]) if value[:1] == b":" else value.strip()
+            new = base64.b64encode(old + BROKEN_SUFFIX)
+            return [*record[:index], name + b":: " + new, *record[index + 1 :]]
+    raise LabError(f"the entry {_dn(record)!r} has no {attribute}")
+
+
+def _dn(record: list[bytes]) -> str:
+    name, _, value = record[0].partition(b":")
+    if name.lower() != b"dn":
+        raise LabError(
+            f"expected an entry's dn in the LDIF, got {record[0][:60].decode()!r}"
+        )
+    if value.startswith(b":"):
+        return base64.b64decode(value[1:]).decode()
+    return value.strip().decode()
+
+
+def _unique_id(number: int) -> bytes:
+    return b"6c646170-736c616d-00000000-%08x" % number
+
+
+def _ruv(suffix: str, supplier_uris: list[str]) -> bytes:
+    # A change number: seconds, count, replica id, count; all of them hexadecimal.
+    generation = f"{int(time.time()):08x}000000010000"
+    lines = [
+        f"dn: nsuniqueid={RUV_ID},{suffix}",
+        "objectClass: top",
+        "objectClass: nsTombstone",
+        "objectClass: extensibleobject",
+        f"nsds50ruv: {{replicageneration}} {generation}",
+        *(
+            f"nsds50ruv: {{replica {number} {uri}}}"
+            for number, uri in enumerate(supplier_uris, 1)
+        ),
+        f"nsUniqueId: {RUV_ID}",
+    ]
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server of a lab as its clients see it, and the topology that servers make.
+
+Pure but for the ports: nothing here starts or asks a server.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from ldapslam.lab.errors import LabError
+
+Role = Literal["supplier", "hub", "replica"]
+
+# sun_path of a Unix socket holds 108 bytes, the last of them NUL.
+_SOCKET_PATH_MAX = 107
+
+
+@dataclass(eq=False)
+class Server:
+    """One server of a lab, as its clients see it."""
+
+    #: `supplier` (`supplier1`, `supplier2` where there are two), `hub`, `replica1`…
+    name: str
+    role: Role
+    #: Also the one for StartTLS.
+    uri: str
+    ldaps_uri: str
+    ldapi_uri: str
+    admin_dn: str
+    #: The password alone, without a newline.
+    admin_password_file: Path
+    #: Configuration, database, logs; gone when the lab is.
+    folder: Path
+    #: Of its process, which every start changes; 0 before the first.
+    pid: int = 0
+
+    @property
+    def port(self) -> int:
+        return int(self.uri.rpartition(":")[2])
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Which servers there are, and who gets changes from whom.
+
+    Suppliers replicate with each other; replicas get changes from all suppliers, or
+    from the hub where there is one.
+    """
+
+    suppliers: int = 1
+    replicas: int = 0
+    has_hub: bool = False
+
+    def roles(self) -> dict[str, Role]:
+        """The servers' names, suppliers first, and their roles."""
+        one = self.suppliers == 1
+        numbers = range(1, self.suppliers + 1)
+        roles: dict[str, Role] = {
+            "supplier" if one else f"supplier{n}": "supplier" for n in numbers
+        }
+        if self.has_hub:
+            roles["hub"] = "hub"
+        for number in range(1, self.replicas + 1):
+            roles[f"replica{number}"] = "replica"
+        return roles
+
+    def providers(self, name: str) -> list[str]:
+        """The servers that a server gets changes from."""
+        roles = self.roles()
+        wanted = "hub" if self.has_hub and roles[name] == "replica" else "supplier"
+        return [other for other in roles if roles[other] == wanted and other != name]
+
+
+def server_at(
+    name: str,
+    role: Role,
+    folder: Path,
+    ports: Sequence[int],
+    *,
+    admin_dn: str,
+    password_file: Path,
+) -> Server:
+    """The addresses of a server in `folder` with the ports for ldap and ldaps."""
+    socket_path = folder / "ldapi"
+    if len(str(socket_path)) > _SOCKET_PATH_MAX:
+        raise LabError(
+            f"the path of the Unix socket {str(socket_path)!r} is longer than "
+            f"{_SOCKET_PATH_MAX} bytes",
+            hint="set TMPDIR to a shorter path",
+        )
+    return Server(
+        name=name,
+        role=role,
+        uri=f"ldap://127.0.0.1:{ports[0]}",
+        ldaps_uri=f"ldaps://127.0.0.1:{ports[1]}",
+        ldapi_uri=f"ldapi://{quote(str(socket_path), safe='')}",
+        admin_dn=admin_dn,
+        admin_password_file=password_file,
+        folder=folder,
+    )
+
+
+def reserve_ports(count: int) -> list[socket.socket]:
+    """Bound sockets of 127.0.0.1, each on a TCP port of its own: nobody else gets the
+    port before the socket is closed, just ahead of the server that is to have it.
+
+    The ports lie below the range that the kernel takes outgoing connections' ports
+    from: a load of thousands of connections cannot take that of a stopped server.
+    """
+    first_ephemeral = int(
+        Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
+    )
+    candidates = range(10_240, max(first_ephemeral, 11_264))
+    reserved: list[socket.socket] = []
+    for port in random.sample(candidates, len(candidates)):
+        if len(reserved) == count:
+            break
+        probe = socket.socket()
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            probe.close()
+        else:
+            reserved.append(probe)
+    if len(reserved) < count:
+        for probe in reserved:
+            probe.close()
+        raise LabError(f"found only {len(reserved)} of {count} free TCP ports")
+    return reserved

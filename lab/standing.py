@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs that stay after the command that made them: `lab up`, `lab status`, `lab down`.
+
+Each has a state file by its name in a folder of this user's alone. Whoever wants a name
+makes that file first, so a name has one lab; the process that it names (the command,
+then the lab's keeper) says by its life whether the file is good. What a killed one has
+left is removed by whoever comes across it.
+
+    absent ── up ──> starting (command) ── loaded, detached ──> up (keeper) ── down ──┐
+      ^─── failed, or its process is gone ──────────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import ldap
+
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.fault import did_you_mean
+from ldapslam.lab.access import Access
+from ldapslam.lab.ds389 import Ds389Servers
+from ldapslam.lab.errors import LabError
+from ldapslam.lab.keeper import ask_detached
+from ldapslam.lab.lab import Lab, is_there
+from ldapslam.lab.openldap import OpenLdap
+from ldapslam.lab.product import Product
+from ldapslam.lab.server import Server
+
+#: A lab as JSON: what `lab up --json` prints.
+Description = dict[str, Any]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+_END_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 2
+
+_PRODUCTS: dict[str, type[Product]] = {"slapd": OpenLdap, "389ds": Ds389Servers}
+
+
+def bring_up(name: str, lab: Lab, *, has_tls: bool) -> Description:
+    """Bring the lab up to stay; its description. ConfigError when the name is taken."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name: expected letters, digits, '-', '_' and '.', got {name!r}"
+        )
+    state_file = _state_file(name)
+    _claim(name, state_file)
+    try:
+        lab.up()
+        try:
+            description = _description(name, lab, has_tls)
+            _replace(state_file, description)
+            lab.detach(state_file)
+        finally:
+            lab.down()  # harmless once detached
+    except BaseException:
+        state_file.unlink(missing_ok=True)
+        raise
+    return description
+
+
+def descriptions() -> list[Description]:
+    """All labs of this user, by name; what killed ones have left is removed."""
+    found = []
+    for state_file in sorted(_folder().glob("*.json")):
+        description = _read(state_file)
+        if description is not None:
+            found.append(description)
+    return found
+
+
+def describe(name: str) -> Description:
+    """One lab of this user; LabError when there is none of this name."""
+    names = []
+    for description in descriptions():
+        if description["name"] == name:
+            return description
+        names.append(description["name"])
+    hint = did_you_mean(name, names, "labs") if names else "`ldapslam lab up` makes one"
+    raise LabError(f"there is no lab {name!r}", hint=hint)
+
+
+def examine(description: Description) -> list[dict[str, Any]]:
+    """Of each server of a lab: `state` is `running`, `not answering` or how it ended;
+    `position` its last changes; `in_sync` whether it has all that a supplier has, None
+    where that cannot be told."""
+    servers = [_server(values) for values in description.get("servers", [])]
+    states = {server.name: _state(description, server) for server in servers}
+    positions: dict[str, dict[str, str]] = {}
+    for server in servers:
+        if states[server.name] == "running":
+            try:
+                positions[server.name] = _position(description, server)
+            except (ldap.LDAPError, OSError):
+                states[server.name] = "not answering"
+    wanted: dict[str, str] = {}
+    for server in servers:
+        if server.role == "supplier":
+            for key, change in positions.get(server.name, {}).items():
+                wanted[key] = max(change, wanted.get(key, ""))
+    return [
+        {
+            "name": server.name,
+            "pid": server.pid,
+            "uri": server.uri,
+            "state": states[server.name],
+            "position": positions.get(server.name),
+            "in_sync": is_there(positions[server.name], wanted)
+            if server.name in positions
+            else None,
+        }
+        for server in servers
+    ]
+
+
+def take_down(name: str) -> None:
+    """End all servers of a lab and remove its folder; returns when that is done."""
+    description = describe(name)
+    pid = description["process"]["pid"]
+    if "servers" not in description:
+        raise LabError(
+            f"lab {name!r} is being brought up by process {pid}",
+            hint=f"wait for it, or end it: `kill {pid}`",
+        )
+    with contextlib.suppress(ProcessLookupError):
+        keeper_fd = os.pidfd_open(pid)
+        try:
+            with contextlib.suppress(ConnectionError, FileNotFoundError):
+                ask_detached(Path(description["folder"]), do="end", name=name)
+            ended, _, _ = select.select([keeper_fd], [], [], _END_TIMEOUT_S)
+        finally:
+            os.close(keeper_fd)
+        if not ended:
+            raise LabError(
+                f"lab {name!r} did not end within {_END_TIMEOUT_S:g} s",
+                hint=f"`kill -9 {pid}` ends its servers too",
+            )
+    _sweep(_state_file(name), description)
+
+
+# -- what is kept ----------------------------------------------------------------------
+
+
+def _description(name: str, lab: Lab, has_tls: bool) -> Description:
+    servers = [
+        {key: str(value) if isinstance(value, Path) else value for key, value in pairs}
+        for pairs in (asdict(server).items() for server in lab.servers)
+    ]
+    return {
+        "name": name,
+        "server": lab.kind,
+        "backend": lab.backend,
+        "suffix": lab.suffix,
+        "entries": lab.entries,
+        "admin_dn": lab.admin_dn,
+        "admin_password_file": str(lab.admin_password_file),
+        "ca_file": str(lab.ca_file),
+        "tls": has_tls,
+        "folder": str(lab.folder),
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "process": _process(lab.keeper_pid),
+        "servers": servers,
+    }
+
+
+def _server(values: dict[str, Any]) -> Server:
+    paths = {key: Path(values[key]) for key in ("folder", "admin_password_file")}
+    return Server(**{**values, **paths})
+
+
+def _state(description: Description, server: Server) -> str:
+    folder = Path(description["folder"])
+    try:
+        reply = ask_detached(folder, do="status", name=server.name)
+    except OSError:
+        return "not answering"
+    status = reply.get("status")
+    return "running" if status is None else f"ended with {status}"
+
+
+def _position(description: Description, server: Server) -> dict[str, str]:
+    access = Access(server.admin_password_file.read_text())
+    with access.bound(server, _CONNECT_TIMEOUT_S) as connection:
+        product = _PRODUCTS[description["server"]]
+        return product.position(connection, description["suffix"])
+
+
+# -- state files -----------------------------------------------------------------------
+
+
+def _folder() -> Path:
+    """The folder of the state files, which nobody else can read or write."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(runtime) / "ldapslam" if runtime else _shared_folder()
+    for folder in (base, base / "labs"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if not is_own or found.st_mode & 0o077:
+            raise LabError(
+                f"{str(folder)!r} is not this user's alone",
+                hint=f"set XDG_RUNTIME_DIR to a folder of your own, or `chmod 700 "
+                f"{folder}` if it is yours",
+            )
+    return base / "labs"
+
+
+def _shared_folder() -> Path:
+    # Not tempfile's folder: a lab is to be found from any shell.
+    return Path("/tmp") / f"ldapslam-{os.geteuid()}"
+
+
+def _state_file(name: str) -> Path:
+    return _folder() / f"{name}.json"
+
+
+def _claim(name: str, state_file: Path) -> None:
+    """Make the state file of a lab that is starting, for this process."""
+    claim = {"name": name, "process": _process(os.getpid())}
+    # A second time: what is found first may be left of a lab whose process is gone.
+    for _ in range(2):
+        with _written(state_file.parent, claim) as complete:
+            try:
+                os.link(complete, state_file)
+            except FileExistsError:
+                pass
+            else:
+                return
+        if _read(state_file) is not None:
+            break
+    raise ConfigError(
+        f"lab {name!r} is up already",
+        hint=f"`ldapslam lab down {name}` first, or take another --name",
+    )
+
+
+def _replace(state_file: Path, description: Description) -> None:
+    with _written(state_file.parent, description) as complete:
+        os.replace(complete, state_file)
+
+
+@contextlib.contextmanager
+def _written(folder: Path, document: Description) -> Iterator[Path]:
+    """A complete file, which is gone afterwards unless it was renamed."""
+    number, path = tempfile.mkstemp(dir=folder)
+    try:
+        with os.fdopen(number, "w") as output:
+            json.dump(document, output, indent=2)
+        yield Path(path)
+    finally:
+        Path(path).unlink(missing_ok=True)
+
+
+def _read(state_file: Path) -> Description | None:
+    """The description in a state file; None, and nothing is left, when its process is
+    gone."""
+    try:
+        description: Description = json.loads(state_file.read_text())
+        process = description["process"]
+        if process == _process(process["pid"]):
+            return description
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(
+            f"{str(state_file)!r} cannot be read: {error}", hint="remove it"
+        ) from error
+    _sweep(state_file, description)
+    return None
+
+
+def _sweep(state_file: Path, description: Description) -> None:
+    folder = Path(description.get("folder", ""))
+    if folder.name.startswith("ldapslam-lab-"):
+        shutil.rmtree(folder, ignore_errors=True)
+    # The keeper removes it too, and somebody else may have taken the name since.
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+        if json.loads(state_file.read_text())["process"] == description["process"]:
+            state_file.unlink()
+
+
+def _process(pid: int) -> dict[str, int] | None:
+    """What tells a process from another one that has its pid later; None without it."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # proc_pid_stat(5): the fields from the third on, behind the name.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else {"pid": pid, "start_ticks": int(fields[19])}

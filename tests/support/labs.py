@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A supplier and two replicas with 1,000 people, of each server.
+
+Shared by the whole session: what a test writes, or breaks on a replica, it must mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from ldapslam.lab import Lab, SlapdSettings
+from support.ds389 import DS389_SETTINGS
+
+TRIO_ENTRIES = 1_000
+
+
+@pytest.fixture(scope="session")
+def slapd_trio(slapd_installed: None) -> Iterator[Lab]:
+    settings = SlapdSettings(durable=False)
+    with Lab(replicas=2, entries=TRIO_ENTRIES, settings=settings) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def ds389_trio(ds389_installed: None) -> Iterator[Lab]:
+    settings = DS389_SETTINGS
+    with Lab(
+        server="389ds", replicas=2, entries=TRIO_ENTRIES, settings=settings
+    ) as lab:
+        yield lab
+
+
+@pytest.fixture(params=["slapd", "ds389"])
+def trio(request: pytest.FixtureRequest) -> Lab:
+    """Each of them in turn."""
+    return cast(Lab, request.getfixturevalue(f"{request.param}_trio"))

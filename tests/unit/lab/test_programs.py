@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers of builds under test: what belongs to them is found, or named as missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.lab import Choices, Lab, LabError, ds389_programs, slapd
+
+
+def program(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def built_slapd(path: Path, *static: str) -> Path:
+    names = "\n".join(f"    {name}" for name in static)
+    said = f"@(#) $OpenLDAP: slapd 2.6.9 $\n\nIncluded static backends:\n{names}\n"
+    return program(path, f"cat >&2 <<'END'\n{said}END")
+
+
+def touch(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+def test_an_installed_build_has_schema_and_modules_below_its_prefix(
+    tmp_path: Path,
+) -> None:
+    binary = built_slapd(tmp_path / "libexec/slapd", "config", "ldif", "monitor")
+    touch(tmp_path / "etc/openldap/schema/core.schema")
+    for name in ("back_mdb", "syncprov"):
+        touch(tmp_path / f"libexec/openldap/{name}.so")
+    found = slapd.find_programs(binary)
+    assert found.schema_folder == tmp_path / "etc/openldap/schema"
+    assert found.modules(["mdb", "syncprov"]) == [
+        f"modulepath {tmp_path}/libexec/openldap",
+        "moduleload back_mdb",
+        "moduleload syncprov",
+    ]
+    with pytest.raises(LabError, match="no accesslog") as caught:
+        found.modules(["mdb", "accesslog"])
+    assert "--enable-accesslog" in str(caught.value.hint)
+
+
+def test_a_build_tree_with_all_built_in_needs_no_modules(tmp_path: Path) -> None:
+    binary = built_slapd(tmp_path / "servers/slapd/slapd", "mdb", "syncprov")
+    touch(tmp_path / "servers/slapd/schema/core.schema")
+    assert slapd.find_programs(binary).modules(["mdb", "syncprov"]) == []
+
+
+def test_what_is_no_slapd_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="is no program"):
+        slapd.find_programs(tmp_path / "slapd")
+    with pytest.raises(LabError, match=r"is no slapd: .*'something else'"):
+        slapd.find_programs(program(tmp_path / "slapd", "echo something else"))
+    with pytest.raises(LabError, match=r"no core\.schema in"):
+        slapd.find_programs(built_slapd(tmp_path / "bin/slapd", "mdb"))
+
+
+def test_missing_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(slapd, "_PROGRAM_FOLDERS", ())
+    with pytest.raises(LabError) as caught:
+        slapd.find_programs()
+    assert "apt-get install slapd" in str(caught.value.hint)
+
+
+def test_missing_ns_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ds389_programs, "_PATH", "/nonexistent")
+    with pytest.raises(LabError) as caught:
+        ds389_programs.find_programs()
+    assert "apt-get install 389-ds-base" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("server", "choices", "message"),
+    [
+        ("slapd", Choices(backend="bdb"), "slapd has mdb alone"),
+        ("389ds", Choices(has_delta=True), "no delta-syncrepl"),
+        ("389ds", Choices(backend="hdb"), "expected 'bdb' or 'mdb'"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused(
+    server: str, choices: Choices, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Lab(server="slapd" if server == "slapd" else "389ds", choices=choices)
+
+
+def test_a_back_end_that_the_build_lacks_is_refused_with_the_one_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = program(tmp_path / "sbin/ns-slapd", "")
+    for name in ("certutil", "pk12util"):
+        program(tmp_path / "bin" / name, "")
+    monkeypatch.setattr(ds389_programs, "_PATH", str(tmp_path / "bin"))
+    touch(tmp_path / "share/dirsrv/data/template-dse.ldif")
+    library = tmp_path / "lib/x86_64-linux-gnu/dirsrv/plugins/libback-ldbm.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"\0dbmdb_init\0")
+    lab = Lab(server="389ds", choices=Choices(binary=binary, backend="bdb"))
+    with pytest.raises(LabError, match="has no back end bdb") as caught:
+        lab.up()
+    assert caught.value.hint == "--backend mdb"
