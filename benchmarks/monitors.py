@@ -108,7 +108,7 @@ def _measure(rounds: int, window_s: float, every: str) -> Cost:
     settings = SlapdSettings(debug="stats")
     with Lab(entries=_ENTRIES, settings=settings) as lab:
         server = psutil.Process(lab.pid(lab.supplier))
-        (log,) = lab.supplier.folder.glob("*.log")
+        log = lab.supplier.folder / "slapd.log"
         command = [sys.executable, __file__, "--every", every, "--sample"]
         command += [lab.supplier.uri, str(lab.admin_password_file), str(log)]
         for _ in range(rounds):

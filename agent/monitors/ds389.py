@@ -146,7 +146,7 @@ def ds389_table(directory: Directory) -> Table:
         queries.append(Query(dn, ldap.SCOPE_BASE, _AGREEMENT_ATTRIBUTES))
         sources += _of_agreement(dn, name)
     for suffix in _replicated(directory):
-        queries.append(Query(suffix, ldap.SCOPE_BASE, ("nsds50ruv",), _RUV_FILTER))
+        queries.append(_ruv_query(suffix))
         sources.append(_newest_change(suffix))
     facts = {
         "server": "389-ds",
@@ -253,8 +253,14 @@ def _replicated(directory: Directory) -> list[str]:
     return [root for root in roots if root]
 
 
+def _ruv_query(suffix: str) -> Query:
+    """The RUV is in an entry below the suffix, which has an index to be found by."""
+    return Query(
+        suffix, ldap.SCOPE_SUBTREE, ("nsds50ruv",), _RUV_FILTER, finds_one=True
+    )
+
+
 def _newest_change(suffix: str) -> Source:
-    """The RUV's entry is returned by the suffix's name."""
     metric = Metric(f"newest_change_age[{suffix}]", "s", "gauge")
     return Source(metric, folded(suffix), ("nsds50ruv",), _ruv_age_s)
 

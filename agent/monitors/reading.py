@@ -41,6 +41,8 @@ class Query(NamedTuple):
     scope: int
     attributes: tuple[str, ...]
     filter_text: str = "(objectClass=*)"
+    #: It finds one entry below the base, which sources know by the base's name.
+    finds_one: bool = False
 
 
 class Source(NamedTuple):
@@ -106,8 +108,8 @@ def fill(table: Table, directory: Directory) -> list[float]:
         for dn, entry in directory.read(
             query.base_dn, query.scope, query.attributes, query.filter_text
         ):
-            # a RUV's entry has a name of its own
-            name = query.base_dn if query.scope == ldap.SCOPE_BASE else dn
+            is_base = query.finds_one or query.scope == ldap.SCOPE_BASE
+            name = query.base_dn if is_base else dn
             entries.setdefault(folded(name), {}).update(entry)
     return [_value(source, entries.get(source.dn, {})) for source in table.sources]
 

@@ -187,7 +187,7 @@ def test_restart_of_slapd_is_noticed_by_its_monitors(own_lab: Lab) -> None:
 
 def test_log_of_slapd_has_the_same_counts(own_lab: Lab) -> None:
     server = own_lab.supplier
-    (log,) = server.folder.glob("*.log")
+    log = server.folder / "slapd.log"
     (monitor,) = monitors(server.uri, f"[{{log: {log}, format: openldap}}]")
     with opened(monitor):
         work(server.uri, own_lab)
