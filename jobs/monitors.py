@@ -90,8 +90,8 @@ class Monitor(Section):
     )
     processes: list[Annotated[Text, Field(min_length=1)]] = Field(
         default_factory=list,
-        description="with `host`: names of programs, each of whose processes on the "
-        "host is watched",
+        description="with `host`: names of programs; of the processes of each, those "
+        "are watched that serve the role, or all where none does",
         examples=["[slapd]"],
     )
     format: Literal["openldap", "389ds"] | None = Field(

@@ -12,7 +12,7 @@ from ldapslam.agent.monitors.base import Directory, Monitor, TargetAccess
 from ldapslam.agent.monitors.ds389 import ds389_table
 from ldapslam.agent.monitors.host import HostMonitor, ProcessMonitor, host_name
 from ldapslam.agent.monitors.log import LogMonitor
-from ldapslam.agent.monitors.process_table import processes_of
+from ldapslam.agent.monitors.process_table import listening_at, processes_of
 from ldapslam.agent.monitors.reading import (
     EntriesMonitor,
     Table,
@@ -48,12 +48,13 @@ def monitors_for(
                 found += _of_servers(job, wanted, access)
         elif wanted.log and any(is_local(uri) for uri in _uris(job, wanted)):
             found.append(_of_log(wanted, may_read))
+    local = {
+        index: [uri for uri in _uris(job, wanted) if is_local(uri)]
+        for index, wanted in enumerate(job.monitors)
+        if wanted.host
+    }
     found += _of_host(
-        [
-            wanted
-            for wanted in job.monitors
-            if wanted.host and any(is_local(uri) for uri in _uris(job, wanted))
-        ]
+        [(job.monitors[one], uris) for one, uris in local.items() if uris]
     )
     unique: dict[str, Monitor] = {}
     for monitor in found:
@@ -98,20 +99,22 @@ def directory_table(directory: Directory) -> Table:
     )
 
 
-def _of_host(wanted: list[Wanted]) -> Iterable[Monitor]:
-    """One of the host, however many roles have servers on it; one of each process."""
+def _of_host(wanted: list[tuple[Wanted, list[str]]]) -> Iterable[Monitor]:
+    """One of the host, however many roles have servers on it; one of each process. Of
+    several processes of a program, those that serve the role, if any does."""
     if not wanted:
         return
-    every_ns = min(one.every_ns or 0 for one in wanted)
+    every_ns = min(one.every_ns or 0 for one, _ in wanted)
     host = host_name()
     yield HostMonitor(f"host {host}", every_ns)
-    for program in dict.fromkeys(name for one in wanted for name in one.processes):
-        found = processes_of(program)
-        for one in found:
-            name = f"{program}({one.pid}) on {host}"
-            yield ProcessMonitor(name, every_ns, program, one.pid)
-        if not found:
-            yield ProcessMonitor(f"{program} on {host}", every_ns, program, None)
+    for one, uris in wanted:
+        serving = listening_at(uris) if one.processes else set()
+        for program in dict.fromkeys(one.processes):
+            pids: list[int | None] = [found.pid for found in processes_of(program)]
+            pids = [pid for pid in pids if pid in serving] or pids or [None]
+            for pid in pids:
+                which = program if pid is None else f"{program}({pid})"
+                yield ProcessMonitor(f"{which} on {host}", every_ns, program, pid)
 
 
 def _of_log(wanted: Wanted, may_read: Callable[[str], bool]) -> Monitor:

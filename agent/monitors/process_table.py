@@ -7,9 +7,14 @@ What may not be read (the files and the I/O of another user's process) is missin
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
+
+import psutil
+
+from ldapslam.jobs.uri import DEFAULT_PORTS
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -36,6 +41,29 @@ def processes_of(program: str) -> list[ProcessId]:
         if program in _names(pid) and (one := identify(pid)) is not None:
             found.append(one)
     return sorted(found, key=lambda one: (one.start_ticks, one.pid))
+
+
+def listening_at(uris: Iterable[str]) -> set[int]:
+    """Processes that serve one of the URIs on this host; without those of other users,
+    unless this is root's process."""
+    ports: set[int] = set()
+    paths: set[str] = set()
+    for uri in uris:
+        scheme, _, place = uri.partition("://")
+        if scheme == "ldapi":
+            paths.add(unquote(place))
+        else:
+            port = place.rpartition(":")[2] if ":" in place.rpartition("]")[2] else ""
+            ports.add(int(port or DEFAULT_PORTS[scheme]))
+    return {
+        one.pid
+        for one in psutil.net_connections("tcp")
+        if one.pid and one.status == psutil.CONN_LISTEN and one.laddr.port in ports
+    } | {
+        one.pid
+        for one in psutil.net_connections("unix")
+        if one.pid and one.laddr in paths
+    }
 
 
 def identify(pid: int) -> ProcessId | None:

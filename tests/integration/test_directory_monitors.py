@@ -164,11 +164,12 @@ def test_restart_of_slapd_is_noticed_by_its_monitors(own_lab: Lab) -> None:
     server = own_lab.supplier
     first_pid = own_lab.pid(server)
     access = target(own_lab.admin_dn, own_lab.admin_password_file)
-    of_server, of_host, *of_processes = monitors(
+    # of all slapds on this host, the one that serves
+    of_server, of_host, of_process = monitors(
         server.uri, "[{directory: server}, {host: server, processes: [slapd]}]", access
     )
     assert of_host.name.startswith("host ")
-    (of_process,) = [one for one in of_processes if f"({first_pid})" in one.name]
+    assert f"({first_pid})" in of_process.name
     with opened(of_server), opened(of_process):
         rows = {one.name: [one.sample()] for one in (of_server, of_process)}
         # slapd says when it began in whole seconds

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -18,6 +20,7 @@ from ldapslam.agent.monitors.process_table import (
     command_line,
     figures_of,
     identify,
+    listening_at,
     processes_of,
 )
 from ldapslam.jobs.errors import TargetError
@@ -98,3 +101,20 @@ def test_monitor_takes_the_process_that_was_started_instead(
     finally:
         end(successor)
     assert later > began
+
+
+def test_listening_process_is_found_by_its_uri(tmp_path: Path) -> None:
+    path = tmp_path / "ldapi"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as local,
+    ):
+        local.bind(str(path))
+        local.listen()
+        port = server.getsockname()[1]
+        for uri in (
+            f"ldap://127.0.0.1:{port}",
+            f"ldaps://[::1]:{port}",
+            f"ldapi://{quote(str(path), safe='')}",
+        ):
+            assert listening_at([uri]) == {os.getpid()}, uri
