@@ -126,3 +126,27 @@ class Responder:
     def arrivals(self) -> list[int]:
         """When those requests were received: ns of CLOCK_MONOTONIC."""
     def counts(self) -> dict[str, int]: ...
+
+class Ldif:
+    """A population's entries, written by threads: see ldif.h and
+    jobs/population_program.py."""
+
+    entries: int
+    def __init__(
+        self,
+        *,
+        seed: int,
+        nodes: Sequence[tuple[int, int, int, int, int, bytes]],
+        values: Sequence[_Value],
+        first_names: int,
+        last_names: int,
+        threads: int,
+        fds: Sequence[int],
+    ) -> None: ...
+    def start(self) -> None: ...
+    def wait(self, timeout_ns: int) -> bool:
+        """Whether everything is written, or it was stopped."""
+    def progress(self) -> tuple[int, int]:
+        """Entries and bytes of LDIF written so far."""
+    def stop(self) -> None: ...
+    def close(self) -> None: ...

@@ -304,10 +304,12 @@ emit_timestamp(const struct slam_value_source *src, struct slam_rng *rng, char *
     }
 }
 
-/* RFC 4514 2.4: what a value needs to stand in a DN as it is. */
-static size_t
-emit_escaped(const uint8_t *text, uint32_t len, char *out)
+size_t
+slam_value_escape_dn(const uint8_t *text, uint32_t len, char *out)
 {
+    static const bool is_special[256] = {
+        [','] = true, ['+'] = true, ['"'] = true, ['\\'] = true,
+        ['<'] = true, ['>'] = true, [';'] = true};
     char *at = out;
 
     for (uint32_t i = 0; i < len; i++) {
@@ -319,7 +321,7 @@ emit_escaped(const uint8_t *text, uint32_t len, char *out)
             at += 3;
             continue;
         }
-        if (strchr(",+\"\\<>;", c) || (c == ' ' && at_end) || (c == '#' && i == 0))
+        if (is_special[text[i]] || (c == ' ' && at_end) || (c == '#' && i == 0))
             *at++ = '\\';
         *at++ = c;
     }
@@ -364,7 +366,7 @@ emit_variable(const struct slam_value_source *src, const struct slam_variable *v
     uint32_t len = slam_value_cut((const char *)variable->text, variable->len, src->hi);
 
     if (src->width == 1)
-        return emit_escaped(variable->text, len, out);
+        return slam_value_escape_dn(variable->text, len, out);
     memcpy(out, variable->text, len);
     return len;
 }

@@ -117,6 +117,10 @@ void slam_value_state_init(const struct slam_value_source *src,
  * beginning of a character; len where limit is 0. */
 uint32_t slam_value_cut(const char *text, uint32_t len, int64_t limit);
 
+/* A text as a value in a DN (RFC 4514 2.4). out holds 3 * len bytes. Returns the
+ * length. */
+size_t slam_value_escape_dn(const uint8_t *text, uint32_t len, char *out);
+
 /* Writes the next value's text (no terminator) to out, which holds src->max_len bytes.
  * Returns its length. Not for SLAM_VALUE_REF: templates know the texts before. */
 size_t slam_value_emit(const struct slam_value_source *src,
