@@ -113,6 +113,10 @@ class Name:
     which: str
 
 
+class TreePart:
+    """A part that only the values of whole trees have: see population_tags."""
+
+
 @dataclass(frozen=True)
 class Condition:
     """The value is there if an attribute is, or is not, or has a value."""
@@ -122,11 +126,16 @@ class Condition:
     present: bool
 
 
+Part = Node | Reference | Name | TreePart
+#: Parsers of tags by name: of the arguments and the whole tag, for faults.
+Tags = Mapping[str, Callable[[Sequence[str], str], tuple[Part, ...]]]
+
+
 @dataclass
 class Value:
     """A value of a template, taken apart."""
 
-    parts: list[Node | Reference | Name] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     ppm: int = CERTAIN_PPM
     conditions: list[Condition] = field(default_factory=list)
 
@@ -142,12 +151,12 @@ def parse_values(text: str, names: Mapping[str, int], folder: str) -> list[Value
     the template's, which files are relative to."""
     loops = re.findall(r"<loop:(\d+):(\d+)>", text, re.IGNORECASE)
     if not loops:
-        return [_value(text, names, folder)]
+        return [parse_value(text, names, folder)]
     low, high = int(loops[0][0]), int(loops[0][1])
     if len(loops) > 1 or not low <= high < low + _MAX_LOOP:
         raise expected(f"one <loop:LO:HI> of at most {_MAX_LOOP} turns", text)
     return [
-        _value(
+        parse_value(
             re.sub(r"<loop:\d+:\d+>", str(number), text, flags=re.IGNORECASE),
             names,
             folder,
@@ -156,7 +165,10 @@ def parse_values(text: str, names: Mapping[str, int], folder: str) -> list[Value
     ]
 
 
-def _value(text: str, names: Mapping[str, int], folder: str) -> Value:
+def parse_value(
+    text: str, names: Mapping[str, int], folder: str, tags: Tags | None = None
+) -> Value:
+    """One value; `tags` are known besides those of an add, and before them."""
     value = Value()
     end = 0
     for token in _TOKEN.finditer(text):
@@ -165,34 +177,37 @@ def _value(text: str, names: Mapping[str, int], folder: str) -> Value:
         if token[1]:
             value.parts.append(token[1].encode())
         elif token[2] is not None:
-            _tag(token[2], value, folder)
+            _tag(token[2], value, folder, tags or {})
         else:
-            value.parts.append(_reference(token[3]))
+            value.parts += _reference(token[3], tags or {})
     value.parts += parse_pattern(text[end:], names).nodes
     return value
 
 
-def _reference(body: str) -> Reference:
+def _reference(body: str, tags: Tags) -> tuple[Part, ...]:
     attribute, _, limit = body.partition(":")
-    if not limit:
-        return Reference(attribute.strip().lower())
-    bytes_count = min(_count(limit, body), MAX_VARIABLE_BYTES)
-    return Reference(attribute.strip().lower(), bytes_count)
+    key = attribute.strip().lower()
+    if key == "parent" and "parent" in tags and limit and not limit.isdigit():
+        return tags["parent"](limit.split(":"), body)
+    bytes_count = min(parse_count(limit, body), MAX_VARIABLE_BYTES) if limit else 0
+    return (Reference(key, bytes_count),)
 
 
-def _tag(body: str, value: Value, folder: str) -> None:
+def _tag(body: str, value: Value, folder: str, tags: Tags) -> None:
     name, *arguments = body.split(":")
     name = name.strip().lower()
-    if name in _UNSUPPORTED:
+    if name in tags:
+        value.parts += tags[name](arguments, body)
+    elif name in _UNSUPPORTED:
         raise Fault(f"the tag <{name}> is not supported", _UNSUPPORTED[name])
-    if name == "presence":
+    elif name == "presence":
         value.ppm = _percentage(arguments, body)
     elif name in ("ifpresent", "ifabsent"):
-        _expect(1 <= len(arguments) <= 2, body, f"<{name}:ATTRIBUTE>")
+        expect_form(1 <= len(arguments) <= 2, body, f"<{name}:ATTRIBUTE>")
         attribute, wanted = arguments[0].lower(), ":".join(arguments[1:]) or None
         value.conditions.append(Condition(attribute, wanted, name == "ifpresent"))
     elif name in ("dn", "rdn", "parentdn"):
-        _expect(not arguments, body, f"<{name}>")
+        expect_form(not arguments, body, f"<{name}>")
         value.parts.append(Name(name))
     elif name == "file":
         value.parts.append(_file(arguments, body, folder))
@@ -200,16 +215,16 @@ def _tag(body: str, value: Value, folder: str) -> None:
         value.parts += _TAGS[name](arguments, body)
     else:
         known = (*_TAGS, "presence", "ifpresent", "ifabsent", "dn", "rdn", "parentdn")
-        hint = did_you_mean(name, (*known, "file", "loop"), "tags")
+        hint = did_you_mean(name, (*known, *tags, "file", "loop"), "tags")
         raise Fault(f"unknown tag <{body}>", f"{hint}; a < itself is \\<")
 
 
-def _expect(is_right: bool, body: str, form: str) -> None:
+def expect_form(is_right: bool, body: str, form: str) -> None:
     if not is_right:
         raise expected(f"a tag of the form {form}", f"<{body}>")
 
 
-def _count(text: str, body: str, least: int = 1) -> int:
+def parse_count(text: str, body: str, least: int = 1) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20) or not (
         least <= int(text) <= 1 << 62
     ):
@@ -230,17 +245,17 @@ def _random(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
     if kind == "numeric":
         return (_random_number(rest, body),)
     if kind == "telephone":
-        _expect(not rest, body, "<random:telephone>")
+        expect_form(not rest, body, "<random:telephone>")
         three, four = _digits(3), _digits(4)
         return (three, b"-", _digits(3), b"-", four)
     if kind == "month":
-        _expect(len(rest) <= 1, body, "<random:month:N>")
-        length = _count(rest[0], body) if rest else None
+        expect_form(len(rest) <= 1, body, "<random:month:N>")
+        length = parse_count(rest[0], body) if rest else None
         return (choice([(month[:length].encode(), 1) for month in _MONTHS]),)
     if kind == "chars":
-        _expect(len(rest) >= 2, body, "<random:chars:SET:N>")
+        expect_form(len(rest) >= 2, body, "<random:chars:SET:N>")
         charset, rest = rest[0], rest[1:]
-        _expect(0 < len(charset) <= 256, body, "<random:chars:SET:N>")
+        expect_form(0 < len(charset) <= 256, body, "<random:chars:SET:N>")
     elif kind in _ALPHABETS:
         charset = CHARSETS[kind]
     else:
@@ -249,20 +264,20 @@ def _random(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
             "chars, telephone or month",
             f"<{body}>",
         )
-    _expect(1 <= len(rest) <= 2, body, f"<random:{kind}:…:N> or …:N:M>")
-    low = _count(rest[0], body)
-    high = _count(rest[-1], body)
+    expect_form(1 <= len(rest) <= 2, body, f"<random:{kind}:…:N> or …:N:M>")
+    low = parse_count(rest[0], body)
+    high = parse_count(rest[-1], body)
     if not low <= high <= MAX_VALUE_BYTES or not charset.isascii():
         raise expected(f"1 to {MAX_VALUE_BYTES} ASCII characters", f"<{body}>")
     return (ValueSource(RANDOM_STRING, low, high, data=charset.encode()),)
 
 
 def _random_number(arguments: Sequence[str], body: str) -> ValueSource:
-    _expect(1 <= len(arguments) <= 3, body, "<random:numeric:LO:HI:DIGITS>")
+    expect_form(1 <= len(arguments) <= 3, body, "<random:numeric:LO:HI:DIGITS>")
     if len(arguments) == 1:
-        return _digits(_count(arguments[0], body))
-    low, high = _count(arguments[0], body, 0), _count(arguments[1], body, 0)
-    width = _count(arguments[2], body) if len(arguments) == 3 else 0
+        return _digits(parse_count(arguments[0], body))
+    low, high = parse_count(arguments[0], body, 0), parse_count(arguments[1], body, 0)
+    width = parse_count(arguments[2], body) if len(arguments) == 3 else 0
     if low > high or width > 64:
         raise expected("a number from low to high, of at most 64 digits", f"<{body}>")
     return ValueSource(UNIFORM, low, high, width=width)
@@ -275,8 +290,8 @@ def _digits(count: int) -> ValueSource:
 
 
 def _sequential(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
-    _expect(len(arguments) <= 1, body, "<sequential:START>")
-    start = _count(arguments[0], body, 0) if arguments else 0
+    expect_form(len(arguments) <= 1, body, "<sequential:START>")
+    start = parse_count(arguments[0], body, 0) if arguments else 0
     return (ValueSource(SEQUENCE, start, (1 << 63) - 2),)
 
 
@@ -286,13 +301,13 @@ def _list(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
     choices = [(text.encode(), 1) for text in texts]
     if all(weighted):
         choices = [(match[1].encode(), int(match[2])) for match in weighted if match]
-    _expect(bool(body.partition(":")[2]), body, "<list:A,B,C>")
+    expect_form(bool(body.partition(":")[2]), body, "<list:A,B,C>")
     return (choice(choices),)
 
 
 def _file(arguments: Sequence[str], body: str, folder: str) -> ValueSource:
     order = arguments[-1].lower() if len(arguments) == 2 else "random"
-    _expect(
+    expect_form(
         1 <= len(arguments) <= 2
         and bool(arguments[0])
         and order in ("random", "sequential"),
@@ -305,7 +320,7 @@ def _file(arguments: Sequence[str], body: str, folder: str) -> ValueSource:
 
 
 def _base64(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
-    _expect(bool(arguments), body, "<base64:TEXT>")
+    expect_form(bool(arguments), body, "<base64:TEXT>")
     charset, text = "utf-8", ":".join(arguments)
     if len(arguments) > 1:
         charset, text = arguments[0], ":".join(arguments[1:])
@@ -317,7 +332,7 @@ def _base64(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
 
 def _plain(form: str, *nodes: Node) -> Callable[[Sequence[str], str], tuple[Node, ...]]:
     def make(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
-        _expect(not arguments, body, form)
+        expect_form(not arguments, body, form)
         return nodes
 
     return make

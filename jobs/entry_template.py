@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entry templates: MakeLDIF's, for the single entries that an add operation makes.
 
-A template file is parsed to lines (`parse_templates`), an entry composed of one of its
-templates (`compose`): its DN, its attributes, and the variables that they share. What
-is referred to, by {attribute} or in the RDN, is drawn once, before the request, into a
-variable; everything else is drawn where it stands.
+A template of a file (`parse_templates`, `choose`) is composed to an entry (`compose`):
+its DN, its attributes, and the variables that they share. What is referred to, by
+{attribute} or in the RDN, is drawn once, before the request, into a variable;
+everything else is drawn where it stands.
 """
 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ldapslam.jobs import ber
 from ldapslam.jobs.dn import parse_dn
-from ldapslam.jobs.entry_tags import Condition, Name, Reference, Value, parse_values
-from ldapslam.jobs.fault import Fault, did_you_mean, got
-from ldapslam.jobs.filter import ATTRIBUTE
+from ldapslam.jobs.entry_tags import (
+    Condition,
+    Name,
+    Reference,
+    TreePart,
+    Value,
+    parse_values,
+)
+from ldapslam.jobs.fault import Fault, did_you_mean
 from ldapslam.jobs.scope import Let, Scope
 from ldapslam.jobs.template import (
     CERTAIN_PPM,
@@ -27,29 +32,13 @@ from ldapslam.jobs.template import (
     Node,
     ValueSource,
 )
-
-_LINE = re.compile(rf"({ATTRIBUTE}):[ \t]*(.*)", re.ASCII)
-_DEFINE = re.compile(r"define[ \t]+([^=\s]+)[ \t]*=[ \t]*(.*)", re.IGNORECASE)
-_MAX_EXTENDS = 20
-
-
-@dataclass(frozen=True)
-class Line:
-    number: int
-    attribute: str
-    text: str
-
-
-@dataclass
-class EntryTemplate:
-    """One template of a file, as written; constants are filled in."""
-
-    file: str
-    name: str
-    line: int
-    rdn: tuple[str, ...] = ()
-    extends: list[str] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+from ldapslam.jobs.template_file import (
+    EntryTemplate,
+    Line,
+    extended,
+    file_fault,
+    parse_file,
+)
 
 
 @dataclass(frozen=True)
@@ -65,74 +54,23 @@ class ComposedEntry:
 
 
 def parse_templates(text: str, file: str) -> dict[str, EntryTemplate]:
-    """The templates of a file by name, in its order; a Fault names the line."""
-    templates: dict[str, EntryTemplate] = {}
-    constants: dict[str, str] = {}
-    current: EntryTemplate | None = None
-    skipping = False
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.rstrip()
-        if not line:
-            current, skipping = None, False
-            continue
-        if line.startswith("#") or skipping:
-            continue
-        if match := _DEFINE.fullmatch(line):
-            constants[match[1]] = _with_constants(match[2], constants)
-            continue
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise _fault(file, number, f"expected ATTRIBUTE: VALUE, got {got(line)}")
-        key, value = match[1], _with_constants(match[2], constants)
-        if key.lower() == "branch":
-            skipping = True  # of a tree that MakeLDIF makes; an add has its `under`
-        elif key.lower() == "template":
-            if value in templates:
-                raise _fault(file, number, f"the template {value!r} is given twice")
-            current = EntryTemplate(file, value, number)
-            templates[value] = current
-        elif current is None:
-            raise _fault(
-                file, number, f"expected 'template: NAME' first, got {got(line)}"
-            )
-        else:
-            _add_line(current, Line(number, key, value))
+    """The templates of a file by name, in its order; a Fault names the line. Branches
+    are of a tree that MakeLDIF makes; an add has its `under`."""
+    templates = parse_file(text, file).templates
     if not templates:
         raise Fault(
             f"{file}: expected a template, got none",
             "`ldapslam job describe templates` explains them",
         )
+    for template in templates.values():
+        for below in template.below:
+            raise file_fault(
+                file,
+                below.line,
+                "the tag subordinateTemplate is not supported",
+                "an add makes one entry: give the others an add operation of their own",
+            )
     return templates
-
-
-def _with_constants(text: str, constants: Mapping[str, str]) -> str:
-    for name, value in constants.items():
-        text = text.replace(f"[{name}]", value)
-    return text
-
-
-def _add_line(template: EntryTemplate, line: Line) -> None:
-    key = line.attribute.lower()
-    if key == "rdnattr":
-        template.rdn = tuple(part.strip().lower() for part in line.text.split("+"))
-    elif key == "extends":
-        template.extends.append(line.text)
-    elif key == "subordinatetemplate":
-        raise _fault(
-            template.file,
-            line.number,
-            "the tag subordinateTemplate is not supported",
-            "an add makes one entry: give the others an add operation of their own",
-        )
-    else:
-        template.lines.append(line)
-
-
-def _fault(file: str, number: int, reason: str, hint: str | None = None) -> Fault:
-    return Fault(
-        f"{file}:{number}: {reason}",
-        hint or "`ldapslam job describe templates` explains the notation",
-    )
 
 
 def choose(templates: Mapping[str, EntryTemplate], name: str | None) -> EntryTemplate:
@@ -149,25 +87,7 @@ def choose(templates: Mapping[str, EntryTemplate], name: str | None) -> EntryTem
         raise Fault(
             f"unknown template {wanted!r}", did_you_mean(wanted, templates, "templates")
         )
-    return _extended(templates[wanted], templates, ())
-
-
-def _extended(
-    template: EntryTemplate,
-    templates: Mapping[str, EntryTemplate],
-    below: tuple[str, ...],
-) -> EntryTemplate:
-    whole = EntryTemplate(template.file, template.name, template.line, template.rdn)
-    for name in template.extends:
-        if name not in templates or name in (*below, template.name):
-            reason = f"cannot extend {name!r}"
-            hint = did_you_mean(name, set(templates) - {template.name}, "templates")
-            raise _fault(template.file, template.line, reason, hint)
-        other = _extended(templates[name], templates, (*below, template.name))
-        whole.rdn = whole.rdn or other.rdn
-        whole.lines += other.lines
-    whole.lines += template.lines
-    return whole
+    return extended(templates[wanted], templates)
 
 
 def compose(template: EntryTemplate, under: str, scope: Scope) -> ComposedEntry:
@@ -214,11 +134,11 @@ class _Entry:
         self.presences: dict[str, _Presence] = {}
 
     def fault(self, line: Line, reason: str, hint: str | None = None) -> Fault:
-        return _fault(self.template.file, line.number, reason, hint)
+        return file_fault(self.template.file, line.number, reason, hint)
 
     def compose(self) -> ComposedEntry:
         if not self.template.rdn:
-            raise _fault(
+            raise file_fault(
                 self.template.file,
                 self.template.line,
                 f"the template {self.template.name!r} has no rdnAttr",
@@ -240,7 +160,7 @@ class _Entry:
         for presence in presences:
             for number, event in enumerate(presence):
                 if before.setdefault(event, presence[:number]) != presence[:number]:
-                    raise _fault(
+                    raise file_fault(
                         self.template.file,
                         self.template.line,
                         "an attribute hangs on two others that come by chance",
@@ -259,7 +179,7 @@ class _Entry:
             return self.variables[key]
         if key in self.under_way:
             circle = " -> ".join((*self.under_way, key)).replace("<", "")
-            raise _fault(
+            raise file_fault(
                 self.template.file,
                 self.template.line,
                 f"values depend on each other in a circle: {circle}",
@@ -283,7 +203,7 @@ class _Entry:
         for name in self.template.rdn:
             attribute = self.attributes.get(name)
             if attribute is None or self.presence(name) != ():
-                raise _fault(
+                raise file_fault(
                     self.template.file,
                     self.template.line,
                     f"the RDN's attribute {name!r} is not in every entry",
@@ -317,7 +237,7 @@ class _Entry:
                     )
             elif isinstance(part, Reference):
                 nodes.append(self.referenced(part, line))
-            else:
+            elif not isinstance(part, TreePart):  # which an add does not parse
                 nodes.append(part)
         return tuple(nodes)
 

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Template files of whole populations: structure, faults, programs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.population import Population, build_population, rdn_values
+from ldapslam.jobs.population_program import (
+    NO_NAMES,
+    PopulationProgram,
+    compile_population,
+)
+from ldapslam.jobs.population_settings import (
+    FilterLine,
+    ProgramSettings,
+    SideFiles,
+    parse_filter_types,
+)
+from ldapslam.jobs.template_file import parse_file
+
+HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
+PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"
+SIDE_FILES = SideFiles(1, 2, 3, (FilterLine("description", "eq"),))
+
+
+def built(text: str, **settings: int) -> Population:
+    return build_population(parse_file(text, "t"), **settings)
+
+
+def compiled(text: str, seed: int = 1) -> PopulationProgram:
+    settings = ProgramSettings(seed, "first", "last", SIDE_FILES)
+    return compile_population(built(text), settings)
+
+
+def test_nodes_are_branches_and_templates_where_they_are_used() -> None:
+    text = (
+        "branch: dc=com\nsubordinateTemplate: unit:3\n\n"
+        "branch: ou=more,dc=com\nsubordinateTemplate: person:7\n\n"
+        "template: unit\nrdnAttr: ou\nou: <sequential>\nsubordinateTemplate: person:5\n"
+        f"\n{PERSON}"
+    )
+    population = built(text)
+    assert [
+        (node.name, node.parent, node.count, node.total, node.first_index)
+        for node in population.nodes
+    ] == [
+        ("dc=com", None, 1, 1, 0),
+        ("unit", 0, 3, 3, 0),
+        ("person", 1, 5, 15, 0),
+        ("ou=more,dc=com", None, 1, 1, 0),
+        ("person", 3, 7, 7, 15),
+    ]
+    assert population.entries == 27
+    assert built(text, max_per_template=2).entries == 1 + 2 * 3 + 1 + 2
+    assert [node.parent for node in compiled(text).nodes] == [
+        NO_NAMES,
+        0,
+        1,
+        NO_NAMES,
+        3,
+    ]
+
+
+def test_count_of_nothing_is_no_node() -> None:
+    assert built(HEAD.replace(":5", ":0") + PERSON).entries == 1
+
+
+def test_seeds_differ_by_template_and_seed() -> None:
+    text = HEAD + PERSON
+    one, two = compiled(text, 1), compiled(text, 2)
+    seeds = [node.seed for program in (one, two) for node in program.nodes]
+    assert len(set(seeds)) == 4
+    assert one == compiled(text, 1)
+
+
+def test_names_are_numbered_over_all_templates() -> None:
+    text = (
+        "branch: dc=com\nsubordinateTemplate: a:10\nsubordinateTemplate: b:20\n"
+        "subordinateTemplate: a:30\n\n"
+        "template: a\nrdnAttr: cn\ncn: <first>\n\ntemplate: b\nrdnAttr: cn\ncn: {sn}\n"
+        "sn: <base64:<last>>\n"
+    )
+    program = compiled(text)
+    assert [node.first_name for node in program.nodes] == [0, 0, 10, 30]
+    assert {program.first_names, program.last_names} == {0, 1}
+    assert compiled(HEAD + PERSON).first_names == NO_NAMES
+
+
+@pytest.mark.parametrize(
+    ("dn", "expected"),
+    [
+        ("dc=example,dc=com", [("dc", "example")]),
+        ("cn=a\\, b \\+ c+uid = x ,dc=com", [("cn", "a, b + c"), ("uid", "x")]),
+        ("cn=Zo\\c3\\ab,dc=com", [("cn", "Zoë")]),
+        ("cn=x\\ ,dc=com", [("cn", "x ")]),
+    ],
+)
+def test_values_of_an_rdn(dn: str, expected: list[tuple[str, str]]) -> None:
+    assert rdn_values(dn) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "t has no branch"),
+        ("uid: x", "t:1: expected 'template: NAME' first, got 'uid: x'"),
+        ("branch: x", "t:1: expected a DN, got 'x'"),
+        ("branch: ", "t:1: the branch has no DN"),
+        ("branch: dc=com\nno colon", "t:2: expected ATTRIBUTE: VALUE"),
+        ("branch: dc=com\n\nbranch: DC=com", "t:3: the branch 'DC=com' is given twice"),
+        (
+            "branch: ou=a,dc=com\n\nbranch: dc=com",
+            "t:1: the branch 'ou=a,dc=com' stands before 'dc=com'",
+        ),
+        (
+            "branch: dc=com\nsubordinateTemplate: person",
+            "t:2: expected subordinateTemplate: NAME:COUNT, got 'person'",
+        ),
+        (
+            "branch: dc=com\nsubordinateTemplate: person:many",
+            "t:2: expected subordinateTemplate: NAME:COUNT, got 'person:many'",
+        ),
+        (
+            f"branch: dc=com\nsubordinateTemplate: persom:5\n\n{PERSON}",
+            "t:2: unknown template 'persom'",
+        ),
+        (
+            f"{HEAD}{PERSON}subordinateTemplate: person:1\n",
+            "t:7: templates are below themselves, or nested too deep: person -> person",
+        ),
+        (
+            f"{HEAD}{PERSON}subordinateTemplate: b:1152921504606846975\n\n"
+            "template: b\nrdnAttr: cn\ncn: x\n",
+            "t:7: the tree has more than",
+        ),
+        (
+            f"{HEAD}template: person\nuid: x",
+            "t:4: the template 'person' has no rdnAttr",
+        ),
+        (
+            f"{HEAD}template: person\nrdnAttr: cn\nuid: x",
+            "t:4: the RDN's attribute 'cn' is not in every entry",
+        ),
+        (
+            f"{HEAD}template: person\nrdnAttr: cn\ncn: <presence:5>x",
+            "t:4: the RDN's attribute 'cn' is not in every entry",
+        ),
+        (
+            f"{HEAD}template: person\nrdnAttr: cn\ncn: <loop:1:2>",
+            "t:6: 'cn' is repeated and cannot be referred to",
+        ),
+    ],
+)
+def test_broken_file_is_a_fault_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(Fault) as caught:
+        compiled(text)
+    assert caught.value.reason.startswith(reason)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "hint"),
+    [
+        ("<exec:ls>", "the tag <exec> is not supported", "nothing is executed"),
+        ("<custom:a.B>", "the tag <custom> is not supported", "code is not loaded"),
+        ("<frist>", "unknown tag <frist>", "did you mean 'first'?"),
+        ("<ancestrdn:1>", "unknown tag <ancestrdn:1>", "did you mean 'ancestordn'?"),
+        ("<first:2>", "expected a tag of the form <first>", ""),
+        ("<last:2>", "expected a tag of the form <last>", ""),
+        ("<sequential:x>", "expected a number of at least 0", ""),
+        ("<sequential:1:maybe>", "expected a tag of the form <sequential:START>", ""),
+        ("<entryNumber:2>", "expected a tag of the form <entryNumber>", ""),
+        ("<_dn:1>", "expected a tag of the form <_dn>", ""),
+        ("<_parentdn:1>", "expected a tag of the form <_parentdn>", ""),
+        ("<ancestordn>", "expected a tag of the form <ancestordn:N>", ""),
+        ("<ancestordn:0>", "expected a number of at least 1", ""),
+        ("<ancestordn:32>", "expected at most 31 levels", ""),
+        ("<ancestordn:4>", "nothing is 4 levels above", "the branch is 'ou=people"),
+        ("<parent>", "expected a tag of the form <parent:ATTRIBUTE>", ""),
+        ("<parent:ou:x>", "expected a number of at least 1", ""),
+        (
+            "<parent:oou>",
+            "'ou=people,dc=com' has no attribute 'oou'",
+            "did you mean 'ou'",
+        ),
+        ("{parent:uo:3}", "'ou=people,dc=com' has no attribute 'uo'", ""),
+        ("{udi}", "the template has no attribute 'udi'", "did you mean 'uid'"),
+        ("<csvfield>", "expected a tag of the form <csvfield:N>", ""),
+        ("<csvfield:0>", "there is no CSV field '0'", "--csv"),
+        ("<loop>", "expected a tag of the form <loop:LO:HI>", ""),
+        ("<loop:5:4>", "expected a loop from low to high", ""),
+        ("<loop:1:2:3>", "expected a tag of the form <loop:LO:HI>", ""),
+        ("<loop:1:2><loop:1:2>", "expected one <loop:…> or <pick:…> in a line", ""),
+        ("<pick:5>", "expected a tag of the form <pick", ""),
+        ("<pick:5:4>", "expected at most as many numbers as there are", ""),
+        ("<pick:5:4:9>", "expected at most as many numbers as there are", ""),
+        ("<base64:<presence:5>x>", "a condition stands within <base64:", ""),
+        ("<base64:latin-1:{uid}>", "<base64:latin-1:{uid}> has tags", ""),
+        ("<base64:<frist>>", "unknown tag <frist>", ""),
+        ("[timestamp]", "the time of day is not the same each time", "give a range"),
+        ("[1-2] [ref:1]", "a pattern that refers to another one", ""),
+        ("[nobody]", "unknown pattern or name 'nobody'", ""),
+        ("{description}", "values depend on each other in a circle", ""),
+        ("<ifpresent:description>x", "values depend on each other in a circle", ""),
+    ],
+)
+def test_broken_value_is_a_fault_with_its_line(
+    text: str, reason: str, hint: str
+) -> None:
+    with pytest.raises(Fault) as caught:
+        compiled(f"{HEAD}{PERSON}description: {text}\n")
+    place, _, rest = caught.value.reason.partition(": ")
+    assert rest.startswith(reason)
+    assert place == ("t:4" if "circle" in reason else "t:7")
+    assert caught.value.hint
+    assert hint in caught.value.hint
+
+
+def test_name_in_a_circle_is_a_fault() -> None:
+    with pytest.raises(Fault, match="in a circle: dn -> uid -> dn"):
+        compiled(f"{HEAD}template: person\nrdnAttr: uid\nuid: <dn>\n")
+    with pytest.raises(Fault, match="in a circle: cn -> uid -> cn"):
+        compiled(f"{HEAD}template: person\nrdnAttr: uid\nuid: {{cn}}\ncn: {{uid}}\n")
+
+
+def test_branch_has_no_parent_to_refer_to() -> None:
+    with pytest.raises(Fault, match=r"t:2: a value of the parent"):
+        compiled("branch: dc=com\ndescription: <parent:uid>\n")
+    with pytest.raises(Fault, match=r"t:2: nothing is 1 levels above"):
+        compiled("branch: dc=com\ndescription: <parentdn>\n")
+
+
+def test_entries_stand_in_for_the_first_count() -> None:
+    text = f"define n=3\n{HEAD.replace(':5', ':[n]')}{PERSON}sn: [n]\n"
+    parsed = parse_file(text, "t", {}, 9)
+    assert parsed.constants == {"n": "9"}
+    assert parsed.branches[0].below[0].count == 9
+    parsed = parse_file(HEAD + PERSON, "t", {}, 9)
+    assert parsed.branches[0].below[0].count == 9
+    parsed = parse_file(HEAD.replace(":5", "") + PERSON, "t", {}, 9)
+    assert parsed.branches[0].below[0].count == 9
+    with pytest.raises(Fault, match="t has no subordinateTemplate whose count"):
+        parse_file("branch: dc=com\n", "t", {}, 9)
+
+
+def test_unknown_constant_is_a_fault() -> None:
+    with pytest.raises(Fault, match="t defines no constant 'sufix'") as caught:
+        parse_file("define suffix=dc=com\n", "t", {"sufix": "dc=org"})
+    assert caught.value.hint == "did you mean 'suffix'?"
+
+
+def test_types_of_filters() -> None:
+    assert parse_filter_types("uid:eq") == (("uid", "eq"),)
+    assert parse_filter_types("cn:eq,sub") == (
+        ("cn", "eq"),
+        ("cn", "subInitial"),
+        ("cn", "subAny"),
+        ("cn", "subFinal"),
+    )
+    for text in ("uid", "uid:", ":eq", "u(d:eq", "uid:exact", "uid:eq,"):
+        with pytest.raises(Fault):
+            parse_filter_types(text)
+
+
+_LINES = st.lists(
+    st.text("abcuid:<>{}[]\\ \n5presntlof", max_size=30)
+    | st.sampled_from(
+        [
+            "branch: dc=com",
+            "branch: ou=a,dc=com",
+            "template: a",
+            "template: b",
+            "extends: a",
+            "rdnAttr: uid",
+            "subordinateTemplate: a:5",
+            "subordinateTemplate: b:2",
+            "uid: {cn}",
+            "cn: <ifpresent:uid><presence:5>x",
+            "sn: <base64:{uid}>",
+            "sn: <loop:1:3> {parent:uid}",
+            "define x=<first>",
+            "",
+        ]
+    ),
+    max_size=16,
+)
+
+
+@given(_LINES)
+def test_any_text_is_a_population_or_a_fault(lines: list[str]) -> None:
+    faults: list[Fault] = []
+    try:
+        compiled("\n".join(lines))
+    except Fault as fault:
+        faults.append(fault)
+    assert all(fault.reason.startswith("t") and fault.hint for fault in faults)
