@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import click
 
+from ldapslam.cli.data_generate import generate_command
+from ldapslam.cli.data_load import load_command
+from ldapslam.cli.data_verify import verify_command
+
 
 @click.group("data")
 def data_command() -> None:
     """Make the entries of a test directory, load them, compare them."""
+
+
+data_command.add_command(generate_command)
+data_command.add_command(load_command)
+data_command.add_command(verify_command)

@@ -1,0 +1,563 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the generator makes of templates: tags, trees, side files, equal bytes."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.population_settings import FilterLine
+from ldapslam.lab.data.generate import Generation, generate
+from ldapslam.lab.data.templates import ready_templates
+from support.golden import Compare
+from support.populations import (
+    BRANCH,
+    PERSON,
+    generated,
+    parse_ldif,
+    people,
+    values,
+)
+
+SEQUENTIAL = "uid: user.<sequential>\n"
+#: Entries that are enough for each ready template.
+FEW = {name: 5000 if name == "groups" else 1000 for name in ready_templates()}
+
+
+@pytest.mark.parametrize("name", ready_templates())
+def test_ready_template_makes_the_reviewed_entries(
+    name: str, tmp_path: Path, golden: Compare
+) -> None:
+    constants = {
+        "users": "25",
+        **({"large": "3", "small_groups": "2"} if name == "groups" else {}),
+        **({"groups": "2"} if name == "posix" else {}),
+        **({"size": "3", "teams": "2", "departments": "2"} if name == "nested" else {}),
+    }
+    output = tmp_path / "out.ldif"
+    generate(Generation(name, output=output, constants=constants, max_per_template=3))
+    golden(f"data/{name}.ldif", output.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", ready_templates())
+def test_parents_come_first_and_no_dn_twice(name: str, tmp_path: Path) -> None:
+    output = tmp_path / "out.ldif"
+    generate(Generation(name, output=output, entries=FEW[name]))
+    entries = parse_ldif(output.read_bytes())
+    seen: set[str] = {"dc=com"}
+    for dn, attributes in entries:
+        assert dn not in seen
+        assert re.split(r"(?<!\\),", dn, maxsplit=1)[1] in seen
+        seen.add(dn)
+        for attribute, found in attributes.items():
+            assert len(set(found)) == len(found), f"{dn}: {attribute}"
+
+
+@pytest.mark.parametrize("name", ready_templates())
+def test_bytes_do_not_depend_on_threads_or_side_files(
+    name: str, tmp_path: Path
+) -> None:
+    made = set()
+    for threads in (1, 2, 3, 7):
+        more: dict[str, Any] = {}
+        if threads > 2:
+            more = {
+                "dn_file": tmp_path / "dns",
+                "bind_file": tmp_path / "binds",
+                "filter_file": tmp_path / "filters",
+                "filters": (FilterLine("cn", "eq"), FilterLine("mobile", "subAny")),
+            }
+        output = tmp_path / "out.ldif"
+        wanted = Generation(
+            name, output=output, entries=FEW[name], threads=threads, **more
+        )
+        done = generate(wanted)
+        assert done.size_bytes == output.stat().st_size
+        assert done.entries == len(re.findall(rb"^dn:", output.read_bytes(), re.M))
+        made.add(output.read_bytes())
+    assert len(made) == 1
+
+
+def test_seed_decides_what_is_drawn(tmp_path: Path) -> None:
+    lines = SEQUENTIAL + "sn: <random:alpha:8>\n"
+    first, again, other = (
+        values(people(tmp_path, lines, seed=seed), "sn") for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert not set(first) & set(other)
+
+
+def test_entry_is_the_same_however_many_there_are(tmp_path: Path) -> None:
+    lines = SEQUENTIAL + "sn: <random:alpha:8>\n"
+    assert people(tmp_path, lines, 7) == people(tmp_path, lines, 2000)[:7]
+
+
+def test_line_draws_the_same_whatever_refers_to_it(tmp_path: Path) -> None:
+    lines = SEQUENTIAL + "sn: <random:alpha:8>\n"
+    alone = values(people(tmp_path, lines), "sn")
+    entries = people(tmp_path, lines + "cn: {sn}\n")
+    assert values(entries, "sn") == alone == values(entries, "cn")
+
+
+# Tags.
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("<random:chars:xyz:4>", "[xyz]{4}"),
+        ("<random:chars:xyz:2:4>", "[xyz]{2,4}"),
+        ("<random:alpha:5>", "[a-z]{5}"),
+        ("<random:alpha:2:9>", "[a-z]{2,9}"),
+        ("<random:numeric:6>", "[0-9]{6}"),
+        ("<random:numeric:7:12>", "7|8|9|10|11|12"),
+        ("<random:numeric:7:12:4>", "00(07|08|09|10|11|12)"),
+        ("<random:alphanumeric:5>", "[a-z0-9]{5}"),
+        ("<random:hex:3:4>", "[0-9a-f]{3,4}"),
+        ("<random:base64:8>", "[A-Za-z0-9+/]{8}"),
+        ("<random:telephone>", r"\d{3}-\d{3}-\d{4}"),
+        ("<random:month>", "[JFMASOND][a-z]+"),
+        ("<random:month:3>", "[JFMASOND][a-z]{2}"),
+        ("<list:a,b c,d>", "a|b c|d"),
+        ("[7-9]", "[789]"),
+        ("[timestamp:min=20200101000000Z:max=20200102000000Z]", r"2020010[12].*Z"),
+    ],
+)
+def test_random_tag(text: str, form: str, tmp_path: Path) -> None:
+    drawn = values(people(tmp_path, f"{SEQUENTIAL}sn: {text}\n", 200), "sn")
+    assert all(re.fullmatch(form, value or "") for value in drawn)
+    assert len(set(drawn)) > 1
+
+
+def test_guids_are_uuids_of_version_4(tmp_path: Path) -> None:
+    drawn = values(people(tmp_path, SEQUENTIAL + "sn: <guid>\n", 500), "sn")
+    assert len(set(drawn)) == 500
+    assert {uuid.UUID(value or "").version for value in drawn} == {4}
+
+
+def test_sequences_are_in_order(tmp_path: Path) -> None:
+    entries = people(
+        tmp_path,
+        "uid: u<sequential>\nsn: <sequential:100>\ncn: [1:999%0000]\n"
+        "description: <entryNumber>\n",
+        600,
+    )
+    assert values(entries, "uid") == [f"u{n}" for n in range(600)]
+    assert values(entries, "sn") == [str(n) for n in range(100, 700)]
+    assert values(entries, "cn") == [f"{n:04}" for n in range(1, 601)]
+    # the branch is number 0
+    assert values(entries, "description") == [str(n) for n in range(1, 601)]
+
+
+def test_sequence_goes_on_over_parents_unless_it_is_to_begin_anew(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "branch: ou=a,dc=com\nsubordinateTemplate: person:2\n\n"
+        "branch: ou=b,dc=com\nsubordinateTemplate: person:3\n\n"
+        f"{PERSON}uid: <sequential>\nsn: <sequential:5:true>\n"
+    )
+    entries = parse_ldif(generated(tmp_path, text))
+    assert values(entries, "uid") == [None, "0", "1", None, "2", "3", "4"]
+    assert values(entries, "sn") == [None, "5", "6", None, "5", "6", "7"]
+
+
+def test_combinations_of_names_do_not_come_twice(tmp_path: Path) -> None:
+    (tmp_path / "first").write_text("Ada\nBo\nÉva\n")
+    (tmp_path / "last").write_text("Ng\nLi\nRoe\nFox\n")
+    names = {"first_names": tmp_path / "first", "last_names": tmp_path / "last"}
+    entries = people(
+        tmp_path, "uid: <sequential>\ngivenName: <first>\nsn: <last>\n", 36, **names
+    )
+    found = list(zip(values(entries, "givenName"), values(entries, "sn"), strict=True))
+    assert len(set(found)) == 36
+    assert {one for one, _ in found} == {"Ada", "Bo", "Éva"}
+    # twelve as they are, then numbered
+    assert all((last or "").isalpha() for _, last in found[:12])
+    assert all((last or "").endswith("1") for _, last in found[12:24])
+    assert all((last or "").endswith("2") for _, last in found[24:])
+
+
+def test_names_of_two_templates_do_not_meet(tmp_path: Path) -> None:
+    text = (
+        "branch: dc=com\nsubordinateTemplate: a:500\nsubordinateTemplate: b:500\n\n"
+        "template: a\nrdnAttr: cn\ncn: <first> <last>\n\n"
+        "template: b\nrdnAttr: cn\ncn: <first> <last>\n"
+    )
+    entries = parse_ldif(generated(tmp_path, text))
+    assert len({dn for dn, _ in entries}) == 1001
+
+
+def test_list_is_drawn_by_weight(tmp_path: Path) -> None:
+    drawn = Counter(
+        values(people(tmp_path, SEQUENTIAL + "sn: <list:a:7,b:2,c:1>\n", 8_000), "sn")
+    )
+    for value, share in (("a", 0.7), ("b", 0.2), ("c", 0.1)):
+        assert abs(drawn[value] / 8_000 - share) < 0.03
+
+
+def test_presence_is_a_share_and_others_hang_on_it(tmp_path: Path) -> None:
+    entries = people(
+        tmp_path,
+        SEQUENTIAL + "l: <presence:30><list:Bonn,Rome>\nst: <ifpresent:l>with\n"
+        "c: <ifabsent:l>without\no: <ifpresent:l:Rome>rome\n"
+        "ou: <ifabsent:l:Rome>not rome\ntitle: <presence:50>{l} {st}\n"
+        "never: <presence:0>x\nnor: <ifpresent:never>x\nyes: <ifabsent:never>x\n",
+        5000,
+    )
+    towns = values(entries, "l")
+    assert 0.27 < sum(town is not None for town in towns) / 5000 < 0.33
+    for _, attributes in entries:
+        town = attributes.get("l", [None])[0]
+        assert ("st" in attributes) == (town is not None)
+        assert ("c" in attributes) == (town is None)
+        assert ("o" in attributes) == (town == "Rome")
+        assert ("ou" in attributes) == (town != "Rome")
+        if "title" in attributes:
+            assert attributes["title"] == [f"{town} with" if town else " "]
+        assert "yes" in attributes
+        assert not {"never", "nor"} & set(attributes)
+
+
+def test_one_value_of_several_may_be_missing(tmp_path: Path) -> None:
+    entries = people(
+        tmp_path,
+        SEQUENTIAL + "mail: a\nmail: <presence:50>b\nsn: <ifpresent:mail:b>both\n",
+        200,
+    )
+    found = Counter((tuple(one["mail"]), one.get("sn", [""])[0]) for _, one in entries)
+    assert set(found) == {(("a",), ""), (("a", "b"), "both")}
+
+
+def test_file_gives_lines(tmp_path: Path) -> None:
+    (tmp_path / "towns").write_text("Bonn\nKöln\nRome\n")
+    entries = people(
+        tmp_path, SEQUENTIAL + "l: <file:towns>\nst: <file:towns:sequential>\n", 60
+    )
+    assert set(values(entries, "l")) == {"Bonn", "Köln", "Rome"}
+    assert values(entries, "st") == ["Bonn", "Köln", "Rome"] * 20
+
+
+def test_references_and_their_first_bytes(tmp_path: Path) -> None:
+    ((dn, attributes),) = people(
+        tmp_path,
+        "cn: {givenName:2}{sn:1} {missing}\nuid: {cn}\ngivenName: Zoë\nsn: <list:Ngô>\n"
+        "missing: <presence:0>x\n",
+        1,
+    )
+    assert attributes["cn"] == ["ZoN "]
+    assert dn == "uid=ZoN\\ ,ou=people,dc=com"
+    ((_, attributes),) = people(
+        tmp_path,
+        "uid: x\nsn: <list:Ngô>\ncn: {sn:3}\ngivenName: Zoë\nl: {givenname:3}\n",
+        1,
+    )
+    assert attributes["cn"] == ["Ng"]  # ô has two bytes
+    assert attributes["l"] == ["Zo"]
+
+
+@pytest.mark.parametrize("text", ["hé", ":ab", "trailing ", "x" * 100])
+def test_base64_of_what_is_drawn(text: str, tmp_path: Path) -> None:
+    ((_, attributes),) = people(
+        tmp_path,
+        f"uid: u\nsn: <list:{text}>\ncn: (<base64:{{sn}}>)\n"
+        f"l: <base64:utf-8:{{sn}}!>\nst: <base64:{text}>\n",
+        1,
+    )
+    assert base64.b64decode(attributes["cn"][0][1:-1]).decode() == text
+    assert base64.b64decode(attributes["l"][0]).decode() == f"{text}!"
+    if ":" not in text:
+        assert base64.b64decode(attributes["st"][0]).decode() == text
+
+
+def test_loop_repeats_its_line(tmp_path: Path) -> None:
+    ((_, attributes),) = people(
+        tmp_path, "uid: u\nmember: cn=<loop:8:11>,<dn>\nowner: <loop:3>\n", 1
+    )
+    assert attributes["member"] == [
+        f"cn={n},uid=u,ou=people,dc=com" for n in range(8, 12)
+    ]
+    assert attributes["owner"] == ["0", "1", "2"]
+
+
+def test_picked_values_are_different(tmp_path: Path) -> None:
+    entries = people(tmp_path, SEQUENTIAL + "member: u<pick:3:9:20>\n", 300)
+    counts = Counter(len(one["member"]) for _, one in entries)
+    assert set(counts) == set(range(3, 10))
+    drawn = Counter(value for _, one in entries for value in one["member"])
+    assert set(drawn) == {f"u{n}" for n in range(20)}
+    assert all(len(set(one["member"])) == len(one["member"]) for _, one in entries)
+
+
+# Trees.
+
+_TREE = """\
+define suffix=dc=example,dc=com
+branch: [suffix]
+
+branch: ou=staff,[suffix]
+description: <list:the staff>
+subordinateTemplate: unit:3
+
+template: unit
+rdnAttr: ou
+objectClass: organizationalUnit
+ou: unit <sequential>, <list:North,South,East,West>
+l: <random:alpha:6>
+subordinateTemplate: person:2
+subordinateTemplate: device:1
+
+template: person
+rdnAttr: uid+sn
+objectClass: person
+uid: u<sequential>
+sn: <random:alpha:4>
+st: {parent:l} {parent:l:2} <parent:ou>
+description: <parentdn>|<ancestordn:1>|<ancestordn:2>|<ancestordn:3>|<ancestordn:4>
+roomNumber: <_dn>|<_parentdn>|<_ancestordn:2>|<rdn>
+subordinateTemplate: device:1
+
+template: device
+rdnAttr: cn
+objectClass: device
+cn: d<sequential>
+owner: <parentdn>
+"""
+
+
+def test_tree_refers_to_what_is_above(tmp_path: Path) -> None:
+    entries = parse_ldif(generated(tmp_path, _TREE))
+    assert len(entries) == 2 + 3 * (1 + 2 * 2 + 1)
+    by_dn = dict(entries)
+    staff = "ou=staff,dc=example,dc=com"
+    assert by_dn[staff]["description"] == ["the staff"]
+    assert by_dn[staff]["objectClass"] == ["top", "organizationalUnit"]
+    for dn, attributes in entries:
+        above = re.split(r"(?<!\\),", dn, maxsplit=1)[1]
+        if attributes["objectClass"] == ["device"]:
+            assert attributes["owner"] == [above]
+        if attributes["objectClass"] != ["person"]:
+            continue
+        unit = by_dn[above]
+        town, name = unit["l"][0], unit["ou"][0]
+        assert above == f"ou={name},{staff}".replace(", ", "\\, ")
+        assert attributes["st"] == [f"{town} {town[:2]} {name}"]
+        assert attributes["description"] == [
+            f"{above}|{above}|{staff}|dc=example,dc=com|dc=com"
+        ]
+        rdn = f"uid={attributes['uid'][0]}+sn={attributes['sn'][0]}"
+        assert dn.startswith(rdn + ",")
+        assert attributes["roomNumber"] == [
+            "|".join(
+                [
+                    dn.replace(",", "_"),
+                    above.replace(",", "_"),
+                    staff.replace(",", "_"),
+                    rdn,
+                ]
+            )
+        ]
+    names = [one["cn"][0] for _, one in entries if one["objectClass"] == ["device"]]
+    # below persons first, then below units: numbered by template all the same
+    assert sorted(names) == sorted(f"d{n}" for n in range(9))
+
+
+def test_branch_is_what_its_rdn_says(tmp_path: Path) -> None:
+    text = "".join(
+        f"branch: {dn}\n\n"
+        for dn in ("dc=com", "o=a\\, b,dc=com", "c=DE,dc=com", "l=Bonn+st=NW,dc=com")
+    )
+    text += "branch: ou=x,dc=com\nobjectClass: top\ndescription: [mine]\n\n"
+    entries = dict(parse_ldif(generated(tmp_path, "define mine=yes\n" + text)))
+    assert entries == {
+        "dc=com": {"objectClass": ["top", "domain"], "dc": ["com"]},
+        "o=a\\, b,dc=com": {"objectClass": ["top", "organization"], "o": ["a, b"]},
+        "c=DE,dc=com": {"objectClass": ["top", "country"], "c": ["DE"]},
+        "l=Bonn+st=NW,dc=com": {
+            "objectClass": ["top", "locality"],
+            "l": ["Bonn"],
+            "st": ["NW"],
+        },
+        "ou=x,dc=com": {"objectClass": ["top"], "description": ["yes"], "ou": ["x"]},
+    }
+
+
+def test_template_extends_with_what_is_below_it(tmp_path: Path) -> None:
+    text = (
+        "branch: dc=com\nsubordinateTemplate: special:1\n\n"
+        "template: base\nrdnAttr: cn\ncn: c\nsubordinateTemplate: leaf:2\n\n"
+        "template: special\nextends: base\nsn: s\n\n"
+        "template: leaf\nrdnAttr: cn\ncn: leaf<sequential>\n"
+    )
+    assert [dn for dn, _ in parse_ldif(generated(tmp_path, text))] == [
+        "dc=com",
+        "cn=c,dc=com",
+        "cn=leaf0,cn=c,dc=com",
+        "cn=leaf1,cn=c,dc=com",
+    ]
+
+
+def test_branches_can_be_left_out(tmp_path: Path) -> None:
+    whole = parse_ldif(generated(tmp_path, _TREE))
+    rest = parse_ldif(generated(tmp_path, _TREE, skip_branches=True))
+    assert rest == whole[2:]
+
+
+def test_preview_has_few_of_each(tmp_path: Path) -> None:
+    text = BRANCH.format(count=1 << 50) + PERSON + SEQUENTIAL
+    assert len(parse_ldif(generated(tmp_path, text, max_per_template=2))) == 3
+
+
+@pytest.mark.parametrize(("count", "constant"), [("100", "7"), ("[users]", "33")])
+def test_entries_stand_in_for_the_first_count(
+    count: str, constant: str, tmp_path: Path
+) -> None:
+    text = (
+        f"define users=7\n{BRANCH.format(count=count)}{PERSON}{SEQUENTIAL}sn: [users]\n"
+    )
+    entries = parse_ldif(generated(tmp_path, text, entries=33))[1:]
+    assert len(entries) == 33
+    assert set(values(entries, "sn")) == {constant}
+
+
+def test_constants_can_be_given(tmp_path: Path) -> None:
+    text = "define a=1\ndefine b=[a]-x\nbranch: dc=com\ndescription: [a] [b]\n"
+    ((_, attributes),) = parse_ldif(generated(tmp_path, text, constants={"a": "9"}))
+    assert attributes["description"] == ["9 9-x"]
+
+
+# Side files and CSV.
+
+
+def test_side_files_have_a_line_for_each_entry(tmp_path: Path) -> None:
+    paths = {name: tmp_path / name for name in ("dn_file", "bind_file", "filter_file")}
+    entries = people(
+        tmp_path,
+        SEQUENTIAL + "cn: <list:Zoë (Z*) Ng\\o>\nuserPassword: <presence:50>p {uid}\n",
+        40,
+        filters=(
+            FilterLine("uid", "eq"),
+            FilterLine("cn", "subInitial", 3),
+            FilterLine("CN", "subAny", 2),
+            FilterLine("cn", "subFinal", 3),
+            FilterLine("nobody", "eq"),
+        ),
+        **paths,
+    )
+    assert paths["dn_file"].read_text().splitlines() == [dn for dn, _ in entries]
+    assert paths["bind_file"].read_text().splitlines() == [
+        f"{dn}\t{one['userPassword'][0]}"
+        for dn, one in entries
+        if "userPassword" in one
+    ]
+    lines = paths["filter_file"].read_text().splitlines()
+    assert lines[:4] == [
+        "(uid=user.0)",
+        "(cn=Zoë*)",
+        "(CN=*Z\\2a*)",
+        "(cn=*g\\5co)",
+    ]
+    assert len(lines) == 160
+
+
+def test_csv_row_is_that_of_the_entry(tmp_path: Path) -> None:
+    rows = 'login;"full name"\na;"Ng; Ann"\n\nb;Bo "X" Li\nc;\n'
+    (tmp_path / "people.csv").write_text(rows)
+    lines = "uid: <csvfield:login>\ncn: <csvfield:1>\nsn: <csvfield:full name>!\n"
+    settings_ = {
+        "csv": tmp_path / "people.csv",
+        "csv_delimiter": ";",
+        "csv_has_header": True,
+    }
+    entries = people(tmp_path, lines, 3, **settings_)
+    assert [dn for dn, _ in entries] == [f"uid={x},ou=people,dc=com" for x in "abc"]
+    # of an empty field there is no line
+    assert values(entries, "cn") == ["Ng; Ann", 'Bo "X" Li', None]
+    assert values(entries, "sn") == ["Ng; Ann!", 'Bo "X" Li!', "!"]
+    with pytest.raises(ConfigError, match=r"has 3 rows, the template 'person' makes 4"):
+        people(tmp_path, lines, 4, **settings_)
+    with pytest.raises(ConfigError, match="has no field 'mail'"):
+        people(tmp_path, "uid: <csvfield:mail>\n", 1, **settings_)
+    with pytest.raises(ConfigError, match=r"csv:2: the row has 2 fields, field 7"):
+        people(tmp_path, "uid: <csvfield:7>\n", 1, **settings_)
+    with pytest.raises(ConfigError, match="there is no CSV field '0'"):
+        people(tmp_path, "uid: <csvfield:0>\n", 1)
+    (tmp_path / "people.csv").write_text('a;"b\nc"\n')
+    with pytest.raises(ConfigError, match="has a line break in it"):
+        people(
+            tmp_path, "uid: <csvfield:1>\n", 1, **{**settings_, "csv_has_header": False}
+        )
+
+
+# Files.
+
+
+def test_unfinished_files_are_removed_and_old_ones_kept(tmp_path: Path) -> None:
+    (tmp_path / "test.ldif").write_text("old")
+    text = BRANCH.format(count=5000) + PERSON + "uid: <file:none>\n"
+    with pytest.raises(ConfigError, match="cannot read"):
+        generated(tmp_path, text)
+    text = BRANCH.format(count=100_000) + PERSON + SEQUENTIAL
+    with pytest.raises(ConfigError, match="No space left"):
+        generated(tmp_path, text, dn_file=Path("/dev/full"))
+    assert (tmp_path / "test.ldif").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"test.ldif", "test.template"}
+
+
+@pytest.mark.parametrize("place", ["missing/out.ldif", "."])
+def test_place_that_cannot_be_written_is_told(place: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        generate(Generation("people", output=tmp_path / place, entries=1))
+
+
+def test_memory_does_not_grow_with_the_entries(tmp_path: Path) -> None:
+    def peak_kib(count: int) -> int:
+        pid = os.fork()
+        if pid == 0:
+            wanted = Generation("people", output=Path("/dev/null"), entries=count)
+            generate(wanted)
+            os._exit(0)
+        _, status, usage = os.wait4(pid, 0)
+        assert status == 0
+        return usage.ru_maxrss
+
+    assert peak_kib(400_000) < peak_kib(1_000) + 4_096
+
+
+# Whatever is drawn, and wherever: what python-ldap reads is what was meant.
+
+_TEXTS = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc", "Zl", "Zp")),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(st.lists(_TEXTS, min_size=1, max_size=8), st.integers(1, 3))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_text_is_read_as_it_was(
+    tmp_path: Path, texts: list[str], threads: int
+) -> None:
+    (tmp_path / "texts").write_text("\n".join(texts) + "\n", "utf-8")
+    entries = people(
+        tmp_path,
+        "uid: <sequential>\nsn: <file:texts:sequential>\ncn: x{sn}x\n",
+        len(texts),
+        threads=threads,
+    )
+    assert values(entries, "sn") == texts
+    assert values(entries, "cn") == [f"x{text}x" for text in texts]

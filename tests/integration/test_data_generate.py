@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam data generate` as users call it, and what servers make of its files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import ldap
+import pytest
+
+from ldapslam.cli.main import run
+from ldapslam.lab import Lab
+from ldapslam.lab.data.generate import Generation, generate
+from ldapslam.lab.data.offline import ldif2db
+from ldapslam.lab.data.templates import ready_templates
+from support.command_line import COMMAND, Running, environment, ldapslam
+from support.populations import parse_ldif
+
+SBIN = "/usr/sbin:/usr/libexec"
+SUFFIX = "dc=example,dc=com"
+SLAPD_CONF = """\
+include /etc/ldap/schema/core.schema
+include /etc/ldap/schema/cosine.schema
+include /etc/ldap/schema/inetorgperson.schema
+include /etc/ldap/schema/nis.schema
+modulepath /usr/lib/ldap
+moduleload back_mdb
+database mdb
+maxsize 2147483648
+suffix dc=example,dc=com
+directory {folder}
+index objectClass,uid eq
+"""
+
+
+def slapd_conf(folder: Path) -> Path:
+    (folder / "db").mkdir()
+    conf = folder / "slapd.conf"
+    conf.write_text(SLAPD_CONF.format(folder=folder / "db"))
+    return conf
+
+
+def offline(program: str, conf: Path, *arguments: str | Path) -> str:
+    """What slapadd or slapcat says; it must succeed."""
+    path = shutil.which(program) or shutil.which(program, path=SBIN)
+    assert path is not None
+    done = subprocess.run(
+        [path, "-f", str(conf), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    return done.stdout
+
+
+def test_command_writes_the_file_and_says_what_it_made(tmp_path: Path) -> None:
+    done = ldapslam(
+        *("data", "generate", "people", "-n", "2000", "-o", "p.ldif", "--json"),
+        *("--dn-file", "dns", "--bind-file", "binds", "--filter-file", "filters"),
+        *("--filter", "uid:eq", "--constant", "suffix=o=test", "--seed", "7"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["entries"] == 2002
+    assert document["size_bytes"] == (tmp_path / "p.ldif").stat().st_size
+    entries = parse_ldif((tmp_path / "p.ldif").read_bytes())
+    assert entries[1999 + 2][0] == "uid=user.1999,ou=people,o=test"
+    assert (tmp_path / "dns").read_text().count("\n") == 2000
+    assert (tmp_path / "binds").read_text().endswith("o=test\tpassword\n")
+    assert (tmp_path / "filters").read_text().startswith("(uid=user.0)\n")
+
+
+def test_without_a_file_the_entries_go_to_stdout(tmp_path: Path) -> None:
+    done = ldapslam("data", "generate", "people", "-n", "5", "--threads", "2")
+    assert done.returncode == 0
+    assert len(parse_ldif(done.stdout.encode())) == 7
+    assert "7 entries" in done.stderr
+
+
+def test_reader_of_stdout_may_leave(tmp_path: Path) -> None:
+    arguments = [*COMMAND, "data", "generate", "people", "-n", "100000000"]
+    with subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"dn: {SUFFIX}\n"
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert "cannot be written" not in process.stderr.read()
+
+
+def test_interrupt_leaves_no_file_behind(tmp_path: Path) -> None:
+    arguments = ("data", "generate", "people", "-n", "900000000", "-o", "p.ldif")
+    (tmp_path / "out").mkdir()
+    with Running(
+        *arguments, "--dn-file", tmp_path / "out" / "dns", cwd=tmp_path
+    ) as command:
+        while not (partial := tmp_path / "p.ldif.partial").exists() or (
+            not partial.stat().st_size
+        ):
+            assert command.process.poll() is None
+        command.process.send_signal(signal.SIGINT)
+        assert command.process.wait(60) == 130
+    assert not list(tmp_path.glob("p.ldif*"))
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["poeple"], "there is no template file 'poeple'"),
+        (["people", "--constant", "x"], "--constant: expected NAME=VALUE"),
+        (["people", "--constant", "x=1"], "defines no constant 'x'"),
+        (["people", "--filter", "uid:eq"], "--filter and --filter-file go together"),
+        (["people", "--filter", "uid:is"], "--filter: unknown type of filter 'is'"),
+        (["people", "--json"], "--json and the LDIF both want stdout"),
+        (["people", "-o", "x", "--dn-file", "x"], "two outputs go to 'x'"),
+        (["people", "--first-names", "none"], "cannot read 'none'"),
+        (["people", "--csv", "none", "--csv-delimiter", "::"], "one character"),
+        (["broken.template"], "broken.template:6: unknown tag <frist>"),
+    ],
+)
+def test_wrong_usage_is_told_with_a_hint(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.template").write_text(
+        "branch: dc=com\nsubordinateTemplate: a:1\n\n"
+        "template: a\nrdnAttr: cn\ncn: <frist>\n"
+    )
+    assert run(["data", "generate", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "hint: " in told
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.template"]
+
+
+@pytest.mark.usefixtures("slapd_installed")
+@pytest.mark.parametrize("name", ready_templates())
+def test_slapadd_accepts_the_ready_templates(name: str, tmp_path: Path) -> None:
+    generate(Generation(name, output=tmp_path / "data.ldif", entries=6000))
+    offline("slapadd", slapd_conf(tmp_path), "-u", "-l", tmp_path / "data.ldif")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("slapd_installed")
+def test_slapd_loads_a_hundred_thousand(tmp_path: Path) -> None:
+    generate(Generation("people", output=tmp_path / "data.ldif", entries=100_000))
+    conf = slapd_conf(tmp_path)
+    offline("slapadd", conf, "-q", "-l", tmp_path / "data.ldif")
+    there = offline("slapcat", conf, "-o", "ldif-wrap=no")
+    assert there.count("\ndn: uid=user.") == 100_000
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("ds389_installed")
+def test_ds389_loads_a_hundred_thousand(tmp_path: Path) -> None:
+    generate(Generation("people", output=tmp_path / "data.ldif", entries=100_000))
+    (tmp_path / "data.ldif").chmod(0o644)
+    with Lab(server="389ds", entries=10) as lab:
+        server = lab.supplier
+        lab.stop(server)
+        shutil.copy(tmp_path / "data.ldif", server.folder / "data.ldif")
+        done = ldif2db(server.folder / "data.ldif", server.folder / "config")
+        assert done.is_whole, done.output
+        lab.start(server)
+        found = lab.search(server, SUFFIX, ldap.SCOPE_SUBTREE, ["1.1"])
+        assert sum(dn.startswith("uid=user.") for dn in found) == 100_000
