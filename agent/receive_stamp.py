@@ -40,7 +40,7 @@ class ReceiveStamp:
         """
         if not self._poll.poll(timeout_s * 1000):
             return None
-        ancillary = []
+        ancillary: list[tuple[int, int, bytes]] = []
         try:
             _, ancillary, _, _ = self._socket.recvmsg(
                 _PEEKED_BYTES,
@@ -53,7 +53,7 @@ class ReceiveStamp:
         for level, kind, content in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
                 seconds, nanoseconds = _TIMESPEC.unpack(content[: _TIMESPEC.size])
-                ago_ns = wall_ns - (seconds * _NS_PER_S + nanoseconds)
+                ago_ns: int = wall_ns - (seconds * _NS_PER_S + nanoseconds)
                 if ago_ns >= 0:
                     return mono_ns - ago_ns
         return mono_ns

@@ -51,7 +51,7 @@ def _places(uri: str, observation: Mapping[str, Any]) -> set[tuple[str, str]]:
     settings = (observation.get("facts") or {}).get("settings") or {}
     hosts = {parts.hostname or "", str(settings.get("nsslapd-localhost", ""))}
     ports = {
-        str(parts.port or _PORTS.get(parts.scheme, "")),
+        str(parts.port or _PORTS.get(parts.scheme)),
         str(settings.get("nsslapd-port", "")),
         str(settings.get("nsslapd-securePort", "")),
     }

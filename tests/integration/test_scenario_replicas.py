@@ -61,9 +61,13 @@ def run(lab: Lab, name: str, folder: Path) -> dict[str, Any]:
         "validity={saturated_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}",
         *own,
     ]
-    arguments = [word for one in settings for word in ("--set", one)]
+    arguments: list[str | Path] = ["--agents", "2"]
+    arguments += [word for one in settings for word in ("--set", one)]
     ended = ldapslam(
-        *("run", JOBS / f"{job}.yaml", "--agents", "2", "--json", *arguments),
+        "run",
+        JOBS / f"{job}.yaml",
+        "--json",
+        *arguments,
         cwd=folder,
         variables={"LDAP_PASSWORD": lab.admin_password_file.read_text()},
     )

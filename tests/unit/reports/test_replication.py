@@ -29,7 +29,7 @@ def found(**changes: Any) -> dict[str, Any]:
         "states": {SUPPLIER: {"001": CSN}, REPLICA: {"001": CSN}},
         "behind": {},
     }
-    content = {
+    content: dict[str, Any] = {
         "sample": None,
         "compared": 1_002,
         "entries": {SUPPLIER: 1_002, REPLICA: 1_002},
