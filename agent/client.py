@@ -173,6 +173,7 @@ class _Link:
         #: Kind of the error that was last noted.
         self._reason: type[LdapSlamError] | None = None
         self._refused_at_s: float | None = None
+        self._explaining: asyncio.Task[None] | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -189,7 +190,10 @@ class _Link:
             except AgentVersionMismatch:
                 raise
             except LdapSlamError as error:
-                self._note(await self._explained(error))
+                if isinstance(error, CoordinatorUnreachable) and not self._is_away:
+                    self._note_with_reason(error)
+                else:
+                    self._note(error)
             finally:
                 self._session_id = self._stub = None
             lasted_s = time.monotonic() - connected_at
@@ -199,11 +203,15 @@ class _Link:
             await asyncio.sleep(back_off_s * random.uniform(0.5, 1.0))
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
 
-    async def _explained(self, error: LdapSlamError) -> LdapSlamError:
-        """With the reason, when certificates are the reason."""
-        if self._is_away or not isinstance(error, CoordinatorUnreachable):
-            return error
-        return await asyncio.to_thread(explained, error, self._tls)
+    def _note_with_reason(self, error: CoordinatorUnreachable) -> None:
+        """Log it when it is known whether certificates are the reason; to find that out
+        may take seconds, for which the next attempt does not wait."""
+        self._is_away, self._reason, self._refused_at_s = True, type(error), None
+
+        async def find_out() -> None:
+            _log.warning("%s", await asyncio.to_thread(explained, error, self._tls))
+
+        self._explaining = asyncio.create_task(find_out())
 
     def _note(self, error: LdapSlamError) -> None:
         """Log why the connection ended; raise when trying again is useless."""

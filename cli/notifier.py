@@ -144,7 +144,8 @@ class Notifier(Extension):
             return ()
         try:
             return await self._journal.call(_submitted, self._journal.store, run_id)
-        except LdapSlamError as error:
+        except Exception as error:
+            # those that the operator named are told all the same
             self._note(run_id, _FAILED, f"what it names is not known: {error}")
             return ()
 

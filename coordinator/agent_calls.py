@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 HEARTBEAT_INTERVAL_NS = 1_000_000_000
 #: Characters of why a report was refused.
 _MAX_REASON = 500
+#: Of a run, in its events; further ones are in the log alone.
+_MOST_REFUSALS = 100
 _MAX_RUNS = 64
 
 _Report = (
@@ -298,7 +300,8 @@ class AgentCalls(Core):
         run_id = report.run_id[:MAX_NAME]
         _log.warning("a report of run %r was refused: %s", run_id, reason)
         run = self._live_part(report)
-        if run is not None:
+        if run is not None and run.refusals < _MOST_REFUSALS:
+            run.refusals += 1
             text = f"a report of agent {report.agent!r} was refused: {reason}"
             run.add_event("report_refused", text)
         return agent_pb2.ReportReply(

@@ -99,6 +99,8 @@ class ActiveRun:
         self._clock_at_ns: dict[str, int] = {}
         #: Agent -> the epoch in which it was given its part, and in which attempt.
         self._given: dict[str, tuple[int, int]] = {}
+        #: Reports of its agents that could not be taken.
+        self.refusals = 0
         self._observing = Observing(self.run_id, submission.assignment, self._send)
 
     def resume(
