@@ -37,6 +37,8 @@ _PERSISTENT_OID = PersistentSearchControl.controlType
 #: A turn of the thread: how late it may hear of its end, and give up what is overdue.
 _TURN_S = 0.05
 _RECONNECT_S = 0.5
+#: In which a server refuses a search for changes.
+_REFUSAL_S = 0.5
 _FILTER = "(objectClass=*)"
 
 
@@ -149,6 +151,25 @@ class Watch:
             [self._attribute],
             serverctrls=[control],
         )
+        try:
+            kind, *_ = self._connection.result3(
+                self._message, all=0, timeout=_REFUSAL_S
+            )
+        except ldap.TIMEOUT:
+            return  # persistent search: it has nothing to tell yet
+        except (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.UNWILLING_TO_PERFORM):
+            # slapd knows the control as soon as the module is loaded
+            raise self._tells_nothing() from None
+        if kind == ldap.RES_SEARCH_RESULT:
+            raise self._tells_nothing()
+
+    def _tells_nothing(self) -> ConfigError:
+        return ConfigError(
+            f"{self.uri} does not tell of changes: neither by RFC 4533 (slapd: the "
+            "overlay syncprov on its database) nor by persistent search",
+            hint="set `poll`, such as 20ms: then the entry is read so often, and times "
+            "are known no better than that",
+        )
 
     def _control(self) -> LDAPControl | None:
         """What makes the server tell of changes; None: it is to be polled."""
@@ -163,12 +184,7 @@ class Watch:
             return SyncRequestControl(criticality=True, mode="refreshAndPersist")
         if _PERSISTENT_OID in known:
             return PersistentSearchControl(criticality=True, changesOnly=True)
-        raise ConfigError(
-            f"{self.uri} tells nobody of changes: it has neither RFC 4533 (slapd: the "
-            "overlay syncprov) nor persistent search",
-            hint="set `poll`, such as 20ms: then the entry is read so often, and times "
-            "are known no better than that",
-        )
+        raise self._tells_nothing()
 
     # The thread.
 

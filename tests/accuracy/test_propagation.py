@@ -30,7 +30,6 @@ streams:
 #: So that it tells of changes by itself.
 TELLS = SlapdSettings(
     durable=False,
-    global_lines=["moduleload syncprov"],
     database_lines=["overlay syncprov"],
 )
 

@@ -8,11 +8,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ldap
+import pytest
+
 from ldapslam.agent.server_counts import KINDS
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.lab import Lab
 from support.command_line import ldapslam
-from support.replication import mend_entry
+from support.replication import mend_entry, supplier_of
 
 PEOPLE = "ou=people,dc=example,dc=com"
 JOB = f"""\
@@ -53,9 +56,7 @@ PROBE = """\
 POLL = {"389ds": "", "slapd": ", poll: 10ms"}
 
 
-def run(
-    lab: Lab, folder: Path, within: str = "20s", more: str = ""
-) -> tuple[int, dict[str, Any]]:
+def job_file(lab: Lab, folder: Path, within: str = "20s", more: str = "") -> Path:
     job = folder / "verified.yaml"
     job.write_text(
         JOB.format(
@@ -67,7 +68,12 @@ def run(
         )
         + more
     )
-    ended = ldapslam("run", job, "--agents", "2", "--json", cwd=folder)
+    return job
+
+
+def run(lab: Lab, folder: Path, **job: str) -> tuple[int, dict[str, Any]]:
+    path = job_file(lab, folder, **job)
+    ended = ldapslam("run", path, "--agents", "2", "--json", cwd=folder)
     assert ended.stdout, ended.stderr
     return ended.returncode, json.loads(ended.stdout)
 
@@ -154,3 +160,17 @@ def test_entries_that_differ_make_the_run_fail_and_are_named(
     assert "2 entries differ" in reason
     assert f"{replica.uri} lacks '{lost}'" in reason
     assert f"{replica.uri} has another mail in '{changed}'" in reason
+
+
+def test_a_probe_says_before_the_load_that_a_replica_tells_nothing(
+    slapd_trio: Lab, tmp_path: Path
+) -> None:
+    job = job_file(slapd_trio, tmp_path, more=PROBE % "")
+    ended = ldapslam("run", job, cwd=tmp_path)
+    assert ended.returncode == ExitCode.USAGE, ended.stderr
+    assert f"{slapd_trio.replicas[0].uri} does not tell of changes" in ended.stderr
+    assert "set `poll`" in ended.stderr
+    # and leaves nothing behind
+    with supplier_of(slapd_trio) as connection:
+        with pytest.raises(ldap.NO_SUCH_OBJECT):
+            connection.search_s("cn=probe,dc=example,dc=com", ldap.SCOPE_BASE)
