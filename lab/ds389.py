@@ -193,12 +193,19 @@ class Ds389Servers(Product):
         return {kind: counts[kind] - own[kind] for kind in counts}
 
     def pause(self, replica: Server) -> None:
-        self._change_agreements(replica, {"nsds5ReplicaEnabled": "off"})
+        dn = self._agreement_dn(replica)
+        for provider in self.site.providers[replica.name]:
+            with self.site.access.bound(provider) as connection:
+                off = (ldap.MOD_REPLACE, "nsds5ReplicaEnabled", [b"off"])
+                connection.modify(dn, [off])
 
     def resume(self, replica: Server, through: str | None) -> None:
-        host, _, port = (through or f"127.0.0.1:{replica.port}").rpartition(":")
-        address = {"nsDS5ReplicaHost": host, "nsDS5ReplicaPort": port}
-        self._change_agreements(replica, {**address, "nsds5ReplicaEnabled": "on"})
+        """By a new agreement: one whose address is changed finds no server."""
+        dn = self._agreement_dn(replica)
+        for provider in self.site.providers[replica.name]:
+            with self.site.access.bound(provider) as connection:
+                connection.delete(dn)
+                connection.add(dn, self._agreement(replica, through))
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
         """389-DS takes no write here but its suppliers', so the entry is changed in an
@@ -236,11 +243,14 @@ class Ds389Servers(Product):
     def _agreement_dn(self, consumer: Server) -> str:
         return f"cn=to {consumer.name},{replica_dn(self.site.tree.suffix)}"
 
-    def _agreement(self, consumer: Server) -> dict[str, list[bytes]]:
+    def _agreement(
+        self, consumer: Server, through: str | None = None
+    ) -> dict[str, list[bytes]]:
+        host, _, port = (through or f"127.0.0.1:{consumer.port}").rpartition(":")
         values = {
             "cn": f"to {consumer.name}",
-            "nsDS5ReplicaHost": "127.0.0.1",
-            "nsDS5ReplicaPort": str(consumer.port),
+            "nsDS5ReplicaHost": host,
+            "nsDS5ReplicaPort": port,
             "nsDS5ReplicaTransportInfo": "TLS" if self._choices.has_tls else "LDAP",
             "nsDS5ReplicaBindMethod": "SIMPLE",
             "nsDS5ReplicaBindDN": MANAGER_DN,
@@ -249,14 +259,6 @@ class Ds389Servers(Product):
         }
         entry = {name: [value.encode()] for name, value in values.items()}
         return {"objectClass": [b"top", b"nsds5ReplicationAgreement"], **entry}
-
-    def _change_agreements(self, replica: Server, values: dict[str, str]) -> None:
-        dn = self._agreement_dn(replica)
-        for provider in self.site.providers[replica.name]:
-            with self.site.access.bound(provider) as connection:
-                for name, value in values.items():
-                    change = (ldap.MOD_REPLACE, name, [value.encode()])
-                    connection.modify(dn, [change])
 
     # -- files and tools ---------------------------------------------------------------
 

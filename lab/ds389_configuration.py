@@ -109,14 +109,15 @@ def dse_ldif(
         "nsslapd-cachememsize": str(128 << 20),
         "nsslapd-dncachememsize": str(32 << 20),
     }
-    ldbm = {
+    fixed_caches = {
         "nsslapd-cache-autosize": "0",
         "nsslapd-import-cache-autosize": "0",
         "nsslapd-import-cachesize": str(16 << 20),
-        "nsslapd-lookthroughlimit": "-1",
     }
+    ldbm = {**fixed_caches, "nsslapd-lookthroughlimit": "-1"}
     if backend == "bdb":
-        own = {"nsslapd-dbcachesize": str(64 << 20)}
+        # Which has these settings of its own, whatever stands above it.
+        own = {**fixed_caches, "nsslapd-dbcachesize": str(64 << 20)}
         if not settings.durable:
             own["nsslapd-db-durable-transaction"] = "off"
     else:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from ldapslam.lab.errors import LabError
+from ldapslam.lab.ldif_lines import dn_of, records
 from ldapslam.lab.product import BROKEN_SUFFIX
 
 RUV_ID = "ffffffff-ffffffff-ffffffff-ffffffff"
@@ -35,41 +34,6 @@ _ACCESS = (
 )
 
 
-def suffix_of(ldif: Path) -> str:
-    """The DN of the first entry of an LDIF file; LabError when there is none."""
-    try:
-        with ldif.open("rb") as lines:
-            for record in records(lines):
-                return _dn(record)
-    except OSError as error:
-        raise LabError(f"{str(ldif)!r} cannot be read: {error.strerror}") from error
-    raise LabError(
-        f"{str(ldif)!r} has no entries", hint="the first one is the suffix of the tree"
-    )
-
-
-def records(lines: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines of each entry, those that were folded in one; comments and the version
-    are left out."""
-    record: list[bytes] = []
-    is_comment = False
-    for line in lines:
-        text = line.rstrip(b"\r\n")
-        if text.startswith(b" "):
-            if record and not is_comment:
-                record[-1] += text[1:]
-            continue
-        is_comment = text.startswith(b"#")
-        if not text:
-            if record:
-                yield record
-            record = []
-        elif not is_comment and not (not record and text.startswith(b"version:")):
-            record.append(text)
-    if record:
-        yield record
-
-
 def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> None:
     """Make of the LDIF `source` what servers load; `supplier_uris` in the order of
     their replica ids, none where nothing is replicated."""
@@ -82,7 +46,7 @@ def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> No
                 if not any(one.lower().startswith(b"aci:") for one in record):
                     output.write(_ACCESS)
                 if supplier_uris:
-                    output.write(b"\n" + _ruv(_dn(record), supplier_uris))
+                    output.write(b"\n" + _ruv(dn_of(record), supplier_uris))
             output.write(b"\n")
 
 
@@ -91,7 +55,7 @@ def write_broken(source: Path, target: Path, dn: str, attribute: str | None) -> 
     is_found = False
     with source.open("rb") as lines, target.open("wb", buffering=1 << 20) as output:
         for record in records(lines):
-            if _dn(record).lower() == dn.lower():
+            if dn_of(record).lower() == dn.lower():
                 is_found = True
                 record = [] if attribute is None else _broken(record, attribute)
             output.write(b"".join(line + b"\n" for line in record) + b"\n")
@@ -109,18 +73,7 @@ def _broken(record: list[bytes], attribute: str) -> list[bytes]:
             old = base64.b64decode(value[1:]) if value[:1] == b":" else value.strip()
             new = base64.b64encode(old + BROKEN_SUFFIX)
             return [*record[:index], name + b":: " + new, *record[index + 1 :]]
-    raise LabError(f"the entry {_dn(record)!r} has no {attribute}")
-
-
-def _dn(record: list[bytes]) -> str:
-    name, _, value = record[0].partition(b":")
-    if name.lower() != b"dn":
-        raise LabError(
-            f"expected an entry's dn in the LDIF, got {record[0][:60].decode()!r}"
-        )
-    if value.startswith(b":"):
-        return base64.b64decode(value[1:]).decode()
-    return value.strip().decode()
+    raise LabError(f"the entry {dn_of(record)!r} has no {attribute}")
 
 
 def _unique_id(number: int) -> bytes:

@@ -27,9 +27,9 @@ from ldapslam.lab.access import Access, Found
 from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.ds389 import Ds389Servers
 from ldapslam.lab.ds389_configuration import Ds389Settings
-from ldapslam.lab.ds389_data import suffix_of
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
+from ldapslam.lab.ldif_lines import suffix_of
 from ldapslam.lab.openldap import OpenLdap
 from ldapslam.lab.product import Choices, Product, Site, Tree, last_lines
 from ldapslam.lab.server import Server, Topology, reserve_ports, server_at

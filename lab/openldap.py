@@ -19,6 +19,7 @@ from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab import options, slapd
 from ldapslam.lab.access import Connection
 from ldapslam.lab.errors import LabError
+from ldapslam.lab.ldif_lines import write_plain
 from ldapslam.lab.product import BROKEN_SUFFIX, Choices, Product
 from ldapslam.lab.server import Server
 from ldapslam.lab.slapd import SlapdSettings
@@ -85,10 +86,12 @@ class OpenLdap(Product):
             argv = {one.name: self._add(one, ldif) for one in self.site.servers}
             self.site.finish("slapadd", argv)
             return
-        self.site.finish("slapadd", {first.name: [*self._add(first, ldif), "-w"]})
+        copy = self.site.folder / "copy.ldif"
+        write_plain(ldif, copy)
+        self.site.finish("slapadd", {first.name: [*self._add(first, copy), "-w"]})
+        copy.unlink()
         if not others:
             return
-        copy = self.site.folder / "copy.ldif"
         cat = [*self._tool(first, "-Tcat"), "-l", str(copy)]
         self.site.finish("slapcat", {first.name: cat})
         self.site.finish("slapadd", {one.name: self._add(one, copy) for one in others})

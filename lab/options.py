@@ -123,13 +123,13 @@ DS389 = {
     **_table("cn=config", "nsslapd-maxbersize nsslapd-ndn-cache-max-size", "size"),
     **_table(
         _LDBM,
-        "nsslapd-cache-autosize nsslapd-cache-autosize-split nsslapd-idlistscanlimit "
-        "nsslapd-lookthroughlimit nsslapd-pagedidlistscanlimit "
+        "nsslapd-idlistscanlimit nsslapd-lookthroughlimit nsslapd-pagedidlistscanlimit "
         "nsslapd-pagedlookthroughlimit nsslapd-rangelookthroughlimit "
         "nsslapd-search-bypass-filter-test",
     ),
     **_table(
         f"cn=bdb,{_LDBM}",
+        "nsslapd-cache-autosize nsslapd-cache-autosize-split "
         "nsslapd-db-checkpoint-interval nsslapd-db-compactdb-interval "
         "nsslapd-db-deadlock-policy nsslapd-db-durable-transaction nsslapd-db-locks "
         "nsslapd-db-transaction-batch-max-wait nsslapd-db-transaction-batch-min-wait "

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.lab.ds389_data import suffix_of, write_broken, write_replicated
+from ldapslam.lab.ds389_data import write_broken, write_replicated
 from ldapslam.lab.errors import LabError
+from ldapslam.lab.ldif_lines import suffix_of, write_plain
 
 SOURCE = """\
 version: 1
@@ -94,3 +95,13 @@ def test_what_is_not_there_cannot_be_broken(source: Path, tmp_path: Path) -> Non
         write_broken(source, target, "cn=x", None)
     with pytest.raises(LabError, match="has no mail"):
         write_broken(source, target, "cn=\u00e9,dc=example,dc=com", "mail")
+
+
+def test_a_plain_copy_has_no_version_and_no_comments(
+    source: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target.ldif"
+    write_plain(source, target)
+    first, second = target.read_text().strip().split("\n\n")
+    assert first.splitlines()[0] == "dn: dc=example,dc=com"
+    assert second.splitlines()[0] == "DN:: Y249w6ksZGM9ZXhhbXBsZSxkYz1jb20="

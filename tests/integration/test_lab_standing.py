@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lab up`, `status`, `down`: labs that stay, and nothing of those that do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ldap
+import pytest
+import yaml
+
+from ldapslam.jobs.load import load_job_text
+from support.command_line import Running, ldapslam
+
+pytestmark = pytest.mark.usefixtures("slapd_installed")
+
+_TIMEOUT_S = 20.0
+_STREAMS = """
+streams:
+  - name: s
+    target: supplier
+    load: {closed: {clients: 1}}
+    operations: [{search: {base: "ou=people,dc=example,dc=com"}}]
+"""
+
+
+class Shell:
+    """Commands of one user, whose labs are this test's alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runtime, self.data = folder / "runtime", folder / "data"
+        self.runtime.mkdir(mode=0o700)
+        self.data.mkdir()
+        self.variables = {"XDG_RUNTIME_DIR": str(self.runtime)}
+
+    def __call__(self, *arguments: str, expected: int = 0) -> Any:
+        """What the command says, as JSON."""
+        done = ldapslam("lab", *arguments, "--json", variables=self.variables)
+        assert done.returncode == expected, done.stderr
+        return json.loads(done.stdout)
+
+    def up(self, *arguments: str) -> Any:
+        """Bring one up, with little in it."""
+        fixed = ("--entries", "10", "--folder", str(self.data))
+        return self("up", *fixed, *arguments)
+
+    def trace(self) -> list[Path]:
+        """What is left in the folders of labs and of state files."""
+        return [*self.data.iterdir(), *self.runtime.rglob("*.json")]
+
+
+@pytest.fixture
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    shell = Shell(tmp_path_factory.mktemp("l"))
+    yield shell
+    for lab in shell("status"):
+        shell("down", lab["name"])
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_a_lab_stays_until_it_is_taken_down(shell: Shell) -> None:
+    made = shell.up("--replicas", "1", "--set", "threads=4")
+    pids = [server["pid"] for server in made["servers"]]
+    connection = ldap.initialize(made["servers"][1]["uri"])
+    password = Path(made["admin_password_file"]).read_text()
+    connection.simple_bind_s(made["admin_dn"], password)
+    connection.unbind_s()
+
+    [status] = shell("status")
+    assert {**status, "states": None, "job": made["job"]} == {**made, "states": None}
+    assert [(row["state"], row["in_sync"]) for row in status["states"]] == [
+        ("running", True),
+        ("running", True),
+    ]
+
+    assert shell("down") == {"name": "lab", "state": "down"}
+    assert shell.trace() == []
+    assert not any(map(is_running, pids))
+    assert shell("status") == []
+
+
+def test_what_is_printed_is_the_beginning_of_a_job(shell: Shell) -> None:
+    fixed = ("--entries", "10", "--folder", str(shell.data))
+    done = ldapslam(
+        *("lab", "up", *fixed, "--replicas", "1", "--tls", "--name", "tls"),
+        variables=shell.variables,
+    )
+    assert done.returncode == 0, done.stderr
+    head, _, snippet = done.stdout.partition("\n\n")
+    assert "lab 'tls': slapd (mdb), 10 people" in head
+    job = load_job_text(
+        f"job: own\n{snippet}\nrun: {{duration: 1s}}{_STREAMS}", file="job", base=None
+    )
+    assert [uris[0].partition(":")[0] for uris in job.targets.values()] == ["ldaps"] * 2
+    assert list(yaml.safe_load(snippet)) == ["targets", "bind", "tls"]
+    assert "lab 'tls'" in ldapslam("lab", "status", variables=shell.variables).stdout
+
+
+def test_a_name_has_one_lab(shell: Shell) -> None:
+    made = shell.up("--name", "one")
+    refused = shell("up", "--name", "one", expected=2)["error"]
+    assert refused["message"] == "lab 'one' is up already"
+    assert "`ldapslam lab down one`" in refused["hint"]
+    assert [lab["folder"] for lab in shell("status")] == [made["folder"]]
+
+    unknown = shell("down", "ones", expected=6)["error"]
+    assert unknown["message"] == "there is no lab 'ones'"
+    assert unknown["hint"] == "did you mean 'one'?"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "treads=8"), "no setting of this name"),
+        (("--set", "threads"), "expected NAME=VALUE"),
+        (("--name", "../x"), "expected letters"),
+        (("--hub",), "--hub without replicas"),
+        (("--server", "389ds", "--delta"), "no delta-syncrepl"),
+    ],
+)
+def test_wrong_usage_starts_nothing(
+    shell: Shell, arguments: tuple[str, ...], message: str
+) -> None:
+    error = shell("up", *arguments, expected=2)["error"]
+    assert message in error["message"]
+    assert shell.trace() == []
+
+
+def test_a_lab_that_cannot_start_leaves_its_name_free(shell: Shell) -> None:
+    error = shell("up", "--set", "threads=many", expected=6)["error"]
+    assert "ended with" in error["message"]
+    assert shell.trace() == []
+
+
+def test_a_killed_server_is_shown_and_does_not_hinder_the_end(shell: Shell) -> None:
+    made = shell.up("--replicas", "1")
+    os.kill(made["servers"][1]["pid"], signal.SIGKILL)
+    [status] = shell("status")
+    assert [row["state"] for row in status["states"]] == ["running", "ended with -9"]
+    shell("down")
+    assert shell.trace() == []
+
+
+def test_nothing_is_left_of_a_lab_whose_keeper_was_killed(shell: Shell) -> None:
+    made = shell.up("--replicas", "1")
+    os.kill(made["process"]["pid"], signal.SIGKILL)
+    wait_until(lambda: shell.trace() == [])
+    wait_until(lambda: not any(is_running(one["pid"]) for one in made["servers"]))
+    assert shell("status") == []
+
+
+def test_nothing_is_left_of_an_up_that_was_killed(shell: Shell, tmp_path: Path) -> None:
+    arguments = ("lab", "up", "--entries", "300000", "--folder", shell.data)
+    with Running(*arguments, cwd=tmp_path, variables=shell.variables) as running:
+        wait_until(lambda: any(shell.data.glob("*/*/slapadd.log")))
+        [starting] = shell("status")
+        assert starting["process"]["pid"] == running.process.pid
+        refused = shell("down", expected=6)["error"]
+        assert "is being brought up" in refused["message"]
+        running.process.kill()
+        running.process.wait()
+        wait_until(lambda: not any(shell.data.iterdir()))
+    assert shell("status") == []
+    assert shell.trace() == []
+
+
+def test_a_runtime_folder_that_others_can_enter_is_refused(shell: Shell) -> None:
+    (shell.runtime / "ldapslam").mkdir(mode=0o755)
+    error = shell("status", expected=6)["error"]
+    assert "is not this user's alone" in error["message"]
+    (shell.runtime / "ldapslam").chmod(0o700)
