@@ -195,12 +195,11 @@ static int
 run_entry(struct ldif_renderer *r, struct ldif_frame *frame, bool is_whole)
 {
     const struct ldif_node *node = &r->tree->nodes[frame->node];
-    struct slam_rng rng;
 
     memset(frame->flags, 0, node->flag_count);
     memset(frame->lens, 0, node->slot_count * sizeof(*frame->lens));
-    slam_rng_seed(&rng, node->seed, node->first_index + frame->ordinal);
-    return run(r, frame, 0, slam_rng_next(&rng), is_whole);
+    slam_rng_seed(&r->rng, node->seed, node->first_index + frame->ordinal);
+    return run(r, frame, 0, slam_rng_next(&r->rng), is_whole);
 }
 
 /* -- the tree -- */
