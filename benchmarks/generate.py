@@ -178,7 +178,7 @@ def has_lib389() -> bool:
 
 
 def rows(costs: dict[str, list[Cost]]) -> list[tuple[str, ...]]:
-    table = []
+    table: list[tuple[str, ...]] = []
     for name, rounds in costs.items():
 
         def median(

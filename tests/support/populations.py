@@ -8,13 +8,14 @@ import io
 from pathlib import Path
 from typing import Any
 
-from ldif import LDIFRecordList
+from ldif import LDIFRecordList  # type: ignore[import-untyped]
 
 from ldapslam.lab.data.generate import Generation, generate
 
 Entries = list[tuple[str, dict[str, list[str]]]]
 
 BRANCH = "branch: ou=people,dc=com\nsubordinateTemplate: person:{count}\n\n"
+SEQUENTIAL = "uid: user.<sequential>\n"
 PERSON = "template: person\nrdnAttr: uid\nobjectClass: person\n"
 
 

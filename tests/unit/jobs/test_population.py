@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.ldif_code import NO_NAMES, NO_PARENT
 from ldapslam.jobs.population import Population, build_population, rdn_values
 from ldapslam.jobs.population_program import (
-    NO_NAMES,
     PopulationProgram,
     compile_population,
 )
@@ -57,10 +57,10 @@ def test_nodes_are_branches_and_templates_where_they_are_used() -> None:
     assert population.entries == 27
     assert built(text, max_per_template=2).entries == 1 + 2 * 3 + 1 + 2
     assert [node.parent for node in compiled(text).nodes] == [
-        NO_NAMES,
+        NO_PARENT,
         0,
         1,
-        NO_NAMES,
+        NO_PARENT,
         3,
     ]
 
