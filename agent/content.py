@@ -87,6 +87,7 @@ _PASSWORD = "userpassword"
 # A DN's part in which nothing is escaped, quoted, doubled or in need of it.
 _PLAIN_RDN = re.compile(r'\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\\"+,;<>=#]*)')
 _PARENTS = 65_536
+_NAMES = 4_096
 # Parts of a DN, above which it is left to libldap: each is a call deeper.
 _PLAIN_PARTS = 64
 
@@ -162,8 +163,9 @@ def normalised(
 ) -> dict[str, frozenset[bytes]]:
     """The attributes that take part, by their one name, with the values that count."""
     found: dict[str, frozenset[bytes]] = {}
+    names = _names(rules)
     for given, values in attributes.items():
-        name = _name(given, rules)
+        name = names[given]
         if not name or not values:
             continue
         content = frozenset(values)
@@ -204,6 +206,14 @@ def normalised_dn(dn: str) -> bytes:
     return text.encode() + b"," + _normalised_parent(parent) if comma else text.encode()
 
 
+def is_below(dn: str, base: str) -> bool:
+    """Whether it is `base` or below it; all DNs are below the empty one."""
+    if not base:
+        return True
+    key, above = normalised_dn(dn), _normalised_parent(base)
+    return key == above or key.endswith(b"," + above)
+
+
 @lru_cache(_PARENTS)
 def _normalised_parent(dn: str) -> bytes:
     return normalised_dn(dn)
@@ -238,20 +248,31 @@ def _own_classes(values: Iterable[bytes]) -> frozenset[bytes]:
     return frozenset(classes - implied - {b"top"})
 
 
-@lru_cache(4_096)
-def _name(given: str, rules: Rules) -> str:
-    """The one name of an attribute; empty when it does not take part."""
-    name = given.lower().removesuffix(";binary")
-    bare, semicolon, options = name.partition(";")
-    bare = _ALIASES.get(bare, bare)
-    if bare in OPERATIONAL or bare.startswith(_OPERATIONAL_PREFIXES):
-        return ""
-    if bare == _PASSWORD and not rules.passwords:
-        return ""
-    name = bare + semicolon + options
-    return "" if {name, bare} & _ignored(rules) else name
+class _Names(dict[str, str]):
+    """Of attributes as they are written: the one name; empty for those left out."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._passwords = rules.passwords
+        self._ignored = {name.lower() for name in rules.ignored}
+
+    def __missing__(self, given: str) -> str:
+        if len(self) >= _NAMES:
+            self.clear()
+        self[given] = self._name(given)
+        return self[given]
+
+    def _name(self, given: str) -> str:
+        name = given.lower().removesuffix(";binary")
+        bare, semicolon, options = name.partition(";")
+        bare = _ALIASES.get(bare, bare)
+        if bare in OPERATIONAL or bare.startswith(_OPERATIONAL_PREFIXES):
+            return ""
+        if bare == _PASSWORD and not self._passwords:
+            return ""
+        name = bare + semicolon + options
+        return "" if {name, bare} & self._ignored else name
 
 
 @lru_cache(64)
-def _ignored(rules: Rules) -> frozenset[str]:
-    return frozenset(name.lower() for name in rules.ignored)
+def _names(rules: Rules) -> _Names:
+    return _Names(rules)

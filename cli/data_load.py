@@ -16,7 +16,7 @@ from ldapslam.cli.load_progress import EntryProgress
 from ldapslam.cli.one_line_options import connection_options
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.lab.data.import_task import import_task
-from ldapslam.lab.data.ldif import LdifTree, entry_count
+from ldapslam.lab.data.ldif import entry_count, ldif_entries
 from ldapslam.lab.data.load import (
     DEFAULT_CONNECTIONS,
     DEFAULT_WINDOW,
@@ -222,7 +222,7 @@ def _import(
             result = import_task(ldif, uri, access, bar.show)
     total = None
     if not given["no_fingerprint"] and result.is_whole:
-        total = fingerprint(LdifTree(ldif).entries(), POPULATION)
+        total = fingerprint(ldif_entries(ldif), POPULATION)
     entries = total.count if total is not None else entry_count(ldif)
     _put_import(result, entries, total, as_json=as_json)
     return ExitCode.PASS if result.is_whole else ExitCode.FAIL
@@ -234,8 +234,7 @@ def _put_import(
     if not result.is_whole:
         for line in result.output:
             say(line)
-    taken = result.processed if result.processed is not None else entries
-    taken -= result.skipped
+    taken = entries - result.skipped if result.processed is None else result.processed
     if as_json:
         document = dataclasses.asdict(result)
         document["seconds"] = round(result.seconds, 3)

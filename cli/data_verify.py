@@ -28,7 +28,9 @@ from ldapslam.cli.load_progress import EntryProgress
 from ldapslam.cli.one_line_options import connection_options
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.jobs.secrets import SecretRef
-from ldapslam.lab.data.ldif import LdifTree, first_dn
+from ldapslam.lab.data.generate import Generation
+from ldapslam.lab.data.local_tree import ldif_tree, template_tree
+from ldapslam.lab.data.templates import ready_templates
 
 _SHOWN_CHARACTERS = 60
 _PASSWORD = "userpassword"
@@ -59,11 +61,18 @@ _PASSWORD = "userpassword"
     help="Compare the DNs of all entries, but the contents of only so many.",
 )
 @click.option(
+    *("-n", "--entries"),
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Of a template: as of `data generate`.",
+)
+@click.option(
     "--seed",
     metavar="N",
-    type=click.IntRange(0, 2**64 - 1),
-    default=0,
-    help="Of the sample: another one for another number.",
+    type=click.IntRange(0, 2**63 - 1),
+    default=1,
+    show_default=True,
+    help="Of a template: as of `data generate`. Also of --sample.",
 )
 @click.option(
     "--passwords",
@@ -89,13 +98,16 @@ _PASSWORD = "userpassword"
 def verify_command(
     expected: str, uri: str, as_json: bool, **given: Any
 ) -> ExitCode | None:
-    """Compare the entries of a directory with EXPECTED: LDIF, or another server's URI.
+    """Compare the entries of a directory with EXPECTED.
+
+    That is a file of LDIF, a template of `data generate` or another server's URI.
 
     Exit code 0: the same. 1: some are missing, extra or different; they are named.
     Operational attributes are left out.
 
     \b
       ldapslam data verify people.ldif ldap://ds1 -D cn=admin,dc=example,dc=com -y pw
+      ldapslam data verify people ldap://ds1 -n 10000 -D … -y …
       ldapslam data verify ldap://supplier ldap://replica -b dc=example,dc=com
     """
     if "://" not in uri:
@@ -103,22 +115,18 @@ def verify_command(
             f"expected a URI such as ldap://ds1.example.com, got {uri!r}"
         )
     rules = Rules(passwords=given["passwords"], ignored=frozenset(given["ignored"]))
-    base, is_given = given["base"], given["base"] is not None
-    is_file = "://" not in expected
-    if is_file and not is_given:
-        base = first_dn(Path(expected))
     access = directory_access(uri, given)
     with ExitStack() as stack:
-        connection = stack.enter_context(_connected(uri, access))
-        left: Tree
-        if is_file:
-            left = LdifTree(Path(expected), base, is_whole=not is_given)
-        else:
-            base = base if is_given else _naming_context(connection, uri)
+        if "://" in expected:
             other = stack.enter_context(
                 _connected(expected, _expected_access(expected, given))
             )
-            left = DirectoryTree(other, expected, base)
+            base = given["base"]
+            base = _naming_context(other, expected) if base is None else base
+            left: Tree = DirectoryTree(other, expected, base)
+        else:
+            left, base = _local_tree(expected, given)
+        connection = stack.enter_context(_connected(uri, access))
         bar = stack.enter_context(EntryProgress())
         result = compare(
             left,
@@ -135,6 +143,23 @@ def verify_command(
         for line in _lines(result, expected, uri):
             put(line)
     return ExitCode.PASS if result.is_equal else ExitCode.FAIL
+
+
+def _local_tree(expected: str, given: dict[str, Any]) -> tuple[Tree, str]:
+    """Of a file or a template; and its base."""
+    base = given["base"]
+    path = Path(expected)
+    is_template = path.suffix == ".template" or (
+        not path.exists() and expected in ready_templates()
+    )
+    if is_template:
+        wanted = Generation(expected, entries=given["entries"], seed=given["seed"])
+        tree = template_tree(wanted, base or "")
+    elif given["entries"] is not None:
+        raise click.UsageError("-n is for a template")
+    else:
+        tree = ldif_tree(path, base or "")
+    return tree.below_first() if base is None else (tree, base)
 
 
 def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:

@@ -19,7 +19,7 @@ import ldap
 
 from ldapslam.agent.ldap_access import LdapAccess, connect, error_text, result_code_of
 from ldapslam.jobs.errors import TargetError, TargetUnreachable
-from ldapslam.lab.data.ldif import first_dn
+from ldapslam.lab.data.local_tree import first_dn
 from ldapslam.lab.data.offline import OfflineResult, backend_of, imported
 
 _TASKS = "cn=import,cn=tasks,cn=config"

@@ -14,14 +14,14 @@ import binascii
 import gzip
 import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from ldapslam.agent.content import Attributes, normalised_dn
+from ldapslam.agent.content import Attributes
 from ldapslam.jobs.errors import ConfigError
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -64,7 +64,7 @@ def is_packed(path: Path) -> bool:
 
 def _open(path: Path) -> BufferedReader:
     try:
-        return path.open("rb", buffering=_BUFFER_BYTES)
+        return BufferedReader(FileIO(path), _BUFFER_BYTES)
     except OSError as error:
         raise _unreadable(str(path), error) from error
 
@@ -207,56 +207,11 @@ def _fault(name: str, line: int, reason: str, hint: str | None = None) -> Config
     )
 
 
-class LdifTree:
-    """The entries of a file that are at a base or below it; a tree to compare."""
-
-    def __init__(self, path: Path, base: str = "", *, is_whole: bool = False) -> None:
-        """An empty `base` is all entries. `is_whole`: all entries of the file are to be
-        there, and a ConfigError names one that is not."""
-        self._path = path
-        self._base_text = base
-        self._base = normalised_dn(base)
-        self._below = b"," + self._base if base else b""
-        self._is_whole = is_whole
-
-    @property
-    def name(self) -> str:
-        return str(self._path)
-
-    def entries(self) -> Iterator[tuple[str, Attributes]]:
-        with open_ldif(self._path) as stream:
-            for record in records(stream, self.name):
-                if self._has(record.dn):
-                    yield record.dn, record.attributes
-                elif self._is_whole:
-                    raise ConfigError(
-                        f"{self.name}:{record.line}: {record.dn!r} is not below "
-                        f"{self._base_text!r}, the file's first entry",
-                        hint="name the DN below which to compare with -b",
-                    )
-
-    def names(self) -> Iterator[str]:
-        return (dn for dn, _ in self.entries())
-
-    def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
-        wanted: Collection[bytes] = {normalised_dn(dn) for dn in dns}
-        for dn, attributes in self.entries():
-            if normalised_dn(dn) in wanted:
-                yield dn, attributes
-
-    def _has(self, dn: str) -> bool:
-        if not self._base:
-            return True
-        normal = normalised_dn(dn)
-        return normal == self._base or normal.endswith(self._below)
-
-
-def first_dn(path: Path) -> str:
-    """That of the first entry; ConfigError when there is none."""
+def ldif_entries(path: Path) -> Iterator[tuple[str, Attributes]]:
+    """DN and attributes of each entry of a file."""
     with open_ldif(path) as stream:
         for record in records(stream, str(path)):
-            return record.dn
-    raise ConfigError(f"{str(path)!r} has no entries")
+            yield record.dn, record.attributes
 
 
 def entry_count(path: Path) -> int:

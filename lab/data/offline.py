@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from ldapslam.agent.content import normalised_dn
+from ldapslam.agent.content import is_below, normalised_dn
 from ldapslam.jobs.errors import ConfigError, TargetError
-from ldapslam.lab.data.ldif import LdifTree, first_dn, is_packed, open_ldif
+from ldapslam.lab.data.ldif import is_packed, ldif_entries, open_ldif
+from ldapslam.lab.data.local_tree import first_dn
 from ldapslam.lab.data.slapd_config import find_database, running_slapd
 
 _PATH = os.pathsep.join(
@@ -29,6 +30,8 @@ _PATH = os.pathsep.join(
 )
 _OUTPUT_LINES: Final = 20
 _END_S = 5.0
+#: slapadd's word for each entry that it leaves out.
+_REFUSED = r'^slapadd: (?:could not (?:add|parse) entry|dn="[^"]*" \(line=\d+\): \()'
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,11 @@ class OfflineResult:
     program: str
     seconds: float
     is_success: bool
-    #: The last lines of what it said.
+    #: The last lines of what it said, of errors and warnings where it marks them.
     output: tuple[str, ...]
-    #: Entries that it says it read; None where it does not say.
+    #: Entries that it says it put in; None where it does not say.
     processed: int | None = None
-    #: Of these, entries that it left out.
+    #: Entries that it left out.
     skipped: int = 0
 
     @property
@@ -79,7 +82,8 @@ def slapadd(
     # without -l it reads its standard input, where a packed file comes unpacked
     is_piped = is_packed(ldif)
     argv += [] if is_piped else ["-l", str(ldif)]
-    return _run("slapadd", argv, ldif if is_piped else None)
+    seconds, status, text = _run(argv, ldif if is_piped else None)
+    return imported("slapadd", seconds, status, text)
 
 
 def ldif2db(ldif: Path, config: Path) -> OfflineResult:
@@ -99,26 +103,39 @@ def ldif2db(ldif: Path, config: Path) -> OfflineResult:
     argv = [_program("ns-slapd", "389-ds-base"), "ldif2db", "-D", str(config)]
     backend = backend_of(settings.values(), first_dn(ldif), str(config))
     argv += ["-n", backend, "-i", str(ldif.resolve())]
-    return _run("ldif2db", argv, None)
+    # what becomes of entries it says in the server's log alone
+    logs = settings.get(b"cn=config", {}).get("nsslapd-errorlog", ())
+    begins = [(path, _size(path)) for path in map(Path, map(os.fsdecode, logs))]
+    seconds, status, text = _run(argv, None)
+    return imported(
+        "ldif2db",
+        seconds,
+        status,
+        "\n".join([text, *(_from(path, begin) for path, begin in begins)]),
+    )
 
 
 def imported(program: str, seconds: float, status: int, text: str) -> OfflineResult:
     """The result that a program's end and its words say."""
-    said = re.findall(r"Processed (\d+) entries(.*)", text)
+    # ns-slapd's status is not 0 when entries were left out, slapadd's is
+    said = re.findall(r"complete\.  Processed (\d+) entries(.*)", text)
     processed, rest = said[-1] if said else (None, "")
     skipped = re.findall(r"(\d+) (?:bad )?(?:entries )?were skipped", rest)
-    refused = re.findall(r"^slapadd: could not (?:add|parse) entry", text, re.M)
+    refused = re.findall(_REFUSED, text, re.M)
+    lines = text.splitlines()
+    marked = [line for line in lines if re.search(" - (?:ERR|WARN) - ", line)]
     return OfflineResult(
         program,
         seconds,
-        status == 0,
-        tuple(text.splitlines()[-_OUTPUT_LINES:]),
+        status == 0 or bool(said),
+        tuple((marked or lines)[-_OUTPUT_LINES:]),
         int(processed) if processed else None,
         sum(map(int, skipped)) + len(refused),
     )
 
 
-def _run(name: str, argv: Sequence[str], piped: Path | None) -> OfflineResult:
+def _run(argv: Sequence[str], piped: Path | None) -> tuple[float, int, str]:
+    """How long the program took, its exit status and what it said."""
     with tempfile.TemporaryFile() as output:
         begun_s = time.monotonic()
         process = subprocess.Popen(
@@ -135,8 +152,20 @@ def _run(name: str, argv: Sequence[str], piped: Path | None) -> OfflineResult:
             _end(process)
         seconds = time.monotonic() - begun_s
         output.seek(0)
-        text = output.read().decode(errors="replace")
-    return imported(name, seconds, status, text)
+        return seconds, status, output.read().decode(errors="replace")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _from(path: Path, begin: int) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""  # it was never written, or is not ours to read
 
 
 def _pipe(ldif: Path, sink: IO[bytes]) -> None:
@@ -170,7 +199,7 @@ def _program(name: str, package: str) -> str:
 def _dse(config: Path) -> dict[bytes, dict[str, Sequence[bytes]]]:
     return {
         normalised_dn(dn): {name.lower(): values for name, values in attributes.items()}
-        for dn, attributes in LdifTree(config / "dse.ldif").entries()
+        for dn, attributes in ldif_entries(config / "dse.ldif")
     }
 
 
@@ -190,18 +219,14 @@ def backend_of(
     """Name of the back end that an entry of this DN is in, of entries of the class
     nsBackendInstance with names of attributes in lower case. ConfigError: none is."""
     found = {
-        normalised_dn(suffix.decode(errors="replace")): entry["cn"][0].decode()
+        suffix.decode(errors="replace"): entry["cn"][0].decode()
         for entry in backends
         for suffix in entry.get("nsslapd-suffix", ())
     }
-    key = normalised_dn(dn)
-    inside = [
-        suffix for suffix in found if key == suffix or key.endswith(b"," + suffix)
-    ]
+    inside = [suffix for suffix in found if is_below(dn, suffix)]
     if not inside:
-        suffixes = ", ".join(sorted(suffix.decode() for suffix in found))
         raise ConfigError(
             f"no back end of {where!r} is for {dn!r}; their suffixes are "
-            f"{suffixes or 'none'}"
+            f"{', '.join(sorted(found)) or 'none'}"
         )
     return found[max(inside, key=len)]

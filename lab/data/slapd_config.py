@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldapslam.agent.content import normalised_dn
+from ldapslam.agent.content import is_below
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab.data.ldif import open_ldif, records
 
@@ -50,12 +50,10 @@ class SlapdDatabase:
 
 def find_database(config: Path, dn: str) -> SlapdDatabase:
     """The database that an entry of this DN would be in. ConfigError: there is none."""
-    key = normalised_dn(dn)
     databases = list(_databases(config))
     for database in databases:
-        for suffix in map(normalised_dn, database.suffixes):
-            if key == suffix or key.endswith(b"," + suffix):
-                return database
+        if any(is_below(dn, suffix) for suffix in database.suffixes):
+            return database
     suffixes = [suffix for one in databases for suffix in one.suffixes]
     raise ConfigError(
         f"no database of {str(config)!r} is for {dn!r}; their suffixes are "
@@ -68,7 +66,8 @@ def find_database(config: Path, dn: str) -> SlapdDatabase:
 def _databases(config: Path) -> Iterator[SlapdDatabase]:
     directives = _folder(config) if config.is_dir() else _file(config, _INCLUDES_DEEP)
     pid_file: Path | None = None
-    backend, suffixes, folder = "", [], None
+    backend, folder = "", None
+    suffixes: list[str] = []
     for keyword, value in directives:
         if keyword == "pidfile":
             pid_file = Path(value)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`data load` over LDAP, into both servers: everything once, whatever happens."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command_line import Running
+from support.directory import Directory
+from support.fake_ldap import FakeLdap, Peer, Request
+from support.population import (
+    BRANCH,
+    as_admin,
+    data,
+    data_json,
+    person_dn,
+    population,
+    remove_branch,
+    write_population,
+)
+from support.relay import Relay
+
+PEOPLE = 1_000
+#: With the teams and the branch.
+ENTRIES = PEOPLE + PEOPLE // 50 + 1
+
+_TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def target(directory: Directory) -> Iterator[Directory]:
+    """A server without the branch, and without it afterwards."""
+    remove_branch(directory)
+    yield directory
+    remove_branch(directory)
+
+
+@pytest.fixture
+def slapd_target(slapd_directory: Directory) -> Iterator[Directory]:
+    remove_branch(slapd_directory)
+    yield slapd_directory
+    remove_branch(slapd_directory)
+
+
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    return write_population(tmp_path / "people.ldif", PEOPLE)
+
+
+def load(directory: Directory, *arguments: str | Path, uri: str = "") -> dict[str, Any]:
+    return data_json("load", *arguments, uri or directory.uri, *as_admin(directory))
+
+
+def is_equal(directory: Directory, ldif: Path) -> bool:
+    done = data("verify", ldif, directory.uri, *as_admin(directory))
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode == 0
+
+
+def test_all_entries_are_there_afterwards(target: Directory, ldif: Path) -> None:
+    assert not is_equal(target, ldif)
+    result = load(target, ldif)
+    assert result["exit_code"] == 0
+    assert (result["added"], result["rejected"]) == (ENTRIES, 0)
+    assert result["added_per_s"] > 0
+    assert result["fingerprint"]["entries"] == ENTRIES
+    assert is_equal(target, ldif)
+    assert list(ldif.parent.iterdir()) == [ldif]
+    again = load(target, ldif)
+    assert again["exit_code"] == 1
+    assert (again["added"], again["is_complete"]) == (0, False)
+    assert "entryAlreadyExists (68)" in again["stopped_by"]
+
+
+def test_refused_entries_are_kept_and_can_be_loaded_once_mended(
+    target: Directory, tmp_path: Path
+) -> None:
+    unknown = "objectClass: inetOrgPerson\nobjectClass: noSuchClass\n"
+    text = population(200).replace("objectClass: inetOrgPerson\n", unknown, 3)
+    orphan = f"uid=x,ou=nowhere,{BRANCH}"
+    text += f"\ndn: {orphan}\nobjectClass: account\nuid: x\n"
+    ldif = tmp_path / "people.ldif"
+    ldif.write_text(text)
+    result = load(target, ldif, "--continue-on-error")
+    assert result["exit_code"] == 1
+    assert (result["added"], result["rejected"]) == (202, 4)
+    assert result["is_complete"]
+    rejects = Path(result["rejects"]).read_text()
+    assert Path(result["rejects"]) == tmp_path / "people.ldif.rejects"
+    for number in range(3):
+        assert f"dn: {person_dn(number)}\n" in rejects
+    assert rejects.count("# line ") == 4
+    assert "noSuchObject (32)" in rejects
+    mended = tmp_path / "mended.ldif"
+    mended.write_text(
+        rejects.replace("objectClass: noSuchClass\n", "").replace(
+            f"dn: {orphan}", f"dn: uid=x,{BRANCH}"
+        )
+    )
+    assert load(target, mended)["added"] == 4
+    assert is_equal_without(target, tmp_path, 200, f"uid=x,{BRANCH}")
+
+
+def is_equal_without(
+    directory: Directory, folder: Path, people: int, extra: str
+) -> bool:
+    whole = write_population(folder / "whole.ldif", people)
+    found = data_json("verify", whole, directory.uri, *as_admin(directory))
+    return [one["dn"] for one in found["named"]] == [extra]
+
+
+def test_without_more_words_the_first_refused_entry_ends_it(
+    target: Directory, tmp_path: Path
+) -> None:
+    text = population(300)
+    ldif = tmp_path / "people.ldif"
+    ldif.write_text(text.replace("sn: ", "noSuchAttribute: ", 1))
+    result = load(target, ldif)
+    assert result["exit_code"] == 1
+    assert not result["is_complete"]
+    assert repr(person_dn(0)) in result["stopped_by"]
+    assert result["added"] == 2
+    # mended, it goes on from there: what was sent behind it is there already
+    ldif.write_text(text)
+    again = load(target, ldif)
+    assert (again["exit_code"], again["is_resumed"]) == (0, True)
+    assert again["added"] + again["present"] == 300 + 6 + 1
+    assert is_equal(target, ldif)
+
+
+def _wait_for_progress(state: Path, running: Running) -> None:
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while not (state.exists() and json.loads(state.read_text())["progress"]["added"]):
+        assert running.process.poll() is None, running.stderr
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["kill", "int"])
+def test_an_interrupted_load_goes_on(
+    slapd_target: Directory, ldif: Path, how: signal.Signals
+) -> None:
+    upstream = slapd_target.uri.removeprefix("ldap://")
+    with Relay(upstream) as relay:
+        relay.delay_s = 0.005
+        uri = f"ldap://{relay.address}"
+        arguments = ["data", "load", str(ldif), uri, *as_admin(slapd_target)]
+        with Running(
+            *arguments, "--connections", "1", "--window", "4", cwd=ldif.parent
+        ) as running:
+            state = ldif.with_name("people.ldif.rejects.state")
+            _wait_for_progress(state, running)
+            running.process.send_signal(how)
+            assert running.wait() == (130 if how == signal.SIGINT else -how)
+        assert not is_equal(slapd_target, ldif)
+        relay.delay_s = 0.0
+        result = load(slapd_target, ldif, uri=uri)
+    assert result["exit_code"] == 0
+    assert result["is_resumed"]
+    assert result["added"] + result["present"] == ENTRIES
+    assert is_equal(slapd_target, ldif)
+    assert not state.exists()
+
+
+def test_lost_connections_lose_nothing(slapd_target: Directory, ldif: Path) -> None:
+    with Relay(slapd_target.uri.removeprefix("ldap://")) as relay:
+        relay.delay_s = 0.005
+        uri = f"ldap://{relay.address}"
+        arguments = ["data", "load", str(ldif), uri, *as_admin(slapd_target)]
+        with Running(*arguments, "--window", "4", cwd=ldif.parent) as running:
+            _wait_for_progress(ldif.with_name("people.ldif.rejects.state"), running)
+            relay.reset()
+            relay.delay_s = 0.0
+            assert running.wait() == 0, running.stderr
+        assert f"{ENTRIES:,} entries added" in running.stdout
+    assert is_equal(slapd_target, ldif)
+
+
+def test_a_server_that_never_stays_is_told(ldif: Path) -> None:
+    def hang_up(_: Peer, __: Request) -> bool:
+        return False
+
+    with FakeLdap(hang_up) as server:
+        done = data("load", ldif, server.uri)
+    assert done.returncode == 6
+    assert "5 times while 'ou=loaded,dc=example,dc=com' was being added" in done.stderr
+
+
+def test_packed_files_are_loaded(slapd_target: Directory, ldif: Path) -> None:
+    packed = ldif.with_name("people.ldif.gz")
+    packed.write_bytes(gzip.compress(ldif.read_bytes()))
+    assert load(slapd_target, packed, "--connections", "1")["added"] == ENTRIES
+    assert is_equal(slapd_target, packed)
+
+
+def test_files_with_a_servers_own_attributes_are_stripped(
+    slapd_target: Directory, tmp_path: Path
+) -> None:
+    ldif = tmp_path / "people.ldif"
+    ldif.write_text(population(3).rstrip() + "\nentryUUID: 1\ncreatorsName: cn=x\n")
+    refused = load(slapd_target, ldif)
+    assert refused["exit_code"] == 1
+    assert load(slapd_target, ldif, "--strip-operational")["exit_code"] == 0
+    assert is_equal(slapd_target, ldif)
+
+
+def test_faults_are_told_by_line(slapd_target: Directory, tmp_path: Path) -> None:
+    ldif = tmp_path / "people.ldif"
+    ldif.write_text(population(3) + "\ndn: uid=x\nnonsense\n")
+    result = load(slapd_target, ldif)
+    assert result["exit_code"] == 2
+    assert f"{ldif}:{len(ldif.read_text().splitlines())}: expected" in result["stderr"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["f"], "expected a URI"),
+        (["f", "--offline", "slapadd"], "needs --config"),
+        (["f", "ldap://x", "--offline", "ldif2db", "--config", "/"], "takes no URI"),
+        (["f", "ldap://x", "--config", "/"], "--config is for --offline"),
+        (["f", "ldap://x", "-q"], "-q is for --offline slapadd"),
+        (["f", "ldap://x", "--realm", "R"], "--realm is for load"),
+        (["f", "ldap://x", "-D", "cn=x"], "-D needs its password"),
+        (
+            ["f", "ldap://x", "--offline", "import-task", "--continue-on-error"],
+            "always",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_are_told(arguments: list[str], words: str) -> None:
+    done = data("load", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a load keeps of itself: to go on with, and only with that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldapslam.agent.content import entry_digest
+from ldapslam.jobs.errors import ConfigError
+from ldapslam.lab.data.add_order import Add, Outcome
+from ldapslam.lab.data.ldif import Record, ldif_entries, open_ldif, records
+from ldapslam.lab.data.load import POPULATION
+from ldapslam.lab.data.load_state import LoadState, Progress
+
+URI = "ldap://ds1"
+
+
+@pytest.fixture
+def ldif(tmp_path: Path) -> Path:
+    path = tmp_path / "people.ldif"
+    entries = [f"dn: cn={number},dc=x\ncn: {number}\n\n" for number in range(6)]
+    path.write_text("".join(entries))
+    return path
+
+
+def state(ldif: Path, uri: str = URI, *, restart: bool = False) -> LoadState:
+    return LoadState(ldif, uri, ldif.with_name("rejects"), restart=restart)
+
+
+def read(ldif: Path, progress: Progress) -> Iterator[Record]:
+    with open_ldif(ldif) as stream:
+        stream.seek(progress.offset_bytes)
+        yield from records(
+            stream, "f", line=progress.line, offset_bytes=progress.offset_bytes
+        )
+
+
+def settle(one: LoadState, ldif: Path, outcomes: list[Outcome]) -> None:
+    for outcome, record in zip(outcomes, read(ldif, one.progress), strict=False):
+        add = Add(record, b"", outcome=outcome, reason="alreadyExists (68):\n no")
+        digest = entry_digest(record.dn, record.attributes, POPULATION)
+        one.settle(add, digest)
+
+
+ADDED, PRESENT, REJECTED = Outcome.ADDED, Outcome.PRESENT, Outcome.REJECTED
+
+
+def test_a_load_goes_on_where_it_was(ldif: Path) -> None:
+    with state(ldif) as one:
+        assert not one.is_resumed
+        settle(one, ldif, [ADDED, REJECTED, ADDED])
+        one.save(1.5)
+        # all of this is lost
+        settle(one, ldif, [REJECTED, ADDED])
+    with state(ldif) as two:
+        assert two.is_resumed
+        progress = two.progress
+        assert (progress.added, progress.rejected, progress.seconds) == (2, 1, 1.5)
+        assert next(read(ldif, progress)).dn == "cn=3,dc=x"
+        settle(two, ldif, [REJECTED, PRESENT, ADDED])
+        two.finish(2.0)
+        assert (two.progress.present, two.progress.added) == (1, 3)
+    rejects = ldif.with_name("rejects")
+    # a line of its own above the lines as they were
+    assert rejects.read_text() == "".join(
+        f"# line {1 + 3 * number}: alreadyExists (68): no\n"
+        f"dn: cn={number},dc=x\ncn: {number}\n\n"
+        for number in (1, 3)
+    )
+    assert [dn for dn, _ in ldif_entries(rejects)] == ["cn=1,dc=x", "cn=3,dc=x"]
+    assert not state(ldif).is_resumed
+
+
+def test_the_fingerprint_is_of_what_is_there(ldif: Path) -> None:
+    with state(ldif) as one:
+        settle(one, ldif, [ADDED] * 3)
+        one.save(0.0)
+    with state(ldif) as two:
+        settle(two, ldif, [PRESENT, ADDED, ADDED])
+        two.finish(0.0)
+    with state(ldif) as whole:
+        settle(whole, ldif, [ADDED] * 6)
+    assert str(whole.progress.fingerprint) == str(two.progress.fingerprint)
+    assert whole.progress.fingerprint.count == 6
+
+
+def test_another_load_is_not_gone_on_with(ldif: Path) -> None:
+    with state(ldif):
+        pass
+    with pytest.raises(ConfigError, match="is of another load") as error:
+        state(ldif, "ldap://ds2")
+    assert "--restart" in str(error.value.hint)
+    with state(ldif, restart=True) as one:
+        assert not one.is_resumed
+        assert one.progress == Progress()
+
+
+def test_what_was_not_loaded_may_be_changed(ldif: Path) -> None:
+    with state(ldif) as one:
+        settle(one, ldif, [ADDED] * 3)
+        one.save(0.0)
+    text = ldif.read_text()
+    ldif.write_text(text.replace("cn: 4\n", "cn: 4\nsn: mended\n"))
+    assert state(ldif).progress == one.progress
+    for changed in (
+        text.replace("cn: 1\n", "cn: 1\nsn: else\n"),
+        text.replace("cn=0", "cn=9").replace("cn: 0", "cn: 9"),
+        text.replace("cn: 1\n\n", "cn: 1\n\n\n"),
+        text[:60],
+    ):
+        ldif.write_text(changed)
+        with pytest.raises(ConfigError, match="was changed above line 10"):
+            state(ldif)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"format": 2, "progress": {}}', '{"format": 1}']
+)
+def test_a_damaged_state_is_told(ldif: Path, content: str) -> None:
+    with state(ldif):
+        pass
+    ldif.with_name("rejects.state").write_text(content)
+    with pytest.raises(ConfigError, match="cannot be used") as error:
+        state(ldif)
+    assert error.value.hint == "--restart begins anew"
+
+
+def test_a_new_load_takes_old_rejects_away(ldif: Path) -> None:
+    rejects = ldif.with_name("rejects")
+    rejects.write_text("of long ago")
+    with state(ldif) as one:
+        settle(one, ldif, [ADDED])
+    assert not rejects.exists()
+
+
+def test_a_folder_that_takes_no_files_is_told(ldif: Path) -> None:
+    one = LoadState(ldif, URI, Path("/proc/none/rejects"), restart=False)
+    with pytest.raises(ConfigError, match="cannot be kept in '/proc/none'"), one:
+        pass
+
+
+def test_the_state_is_a_json_document(ldif: Path) -> None:
+    with state(ldif):
+        pass
+    document = json.loads(ldif.with_name("rejects.state").read_text())
+    assert document["uri"] == URI
+    assert document["ldif"] == str(ldif)
