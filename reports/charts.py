@@ -249,12 +249,11 @@ def _agents(summary: Summary) -> Figure:
     left.set_title("throughput, completions/s")
     left.xaxis.set_visible(False)
     left.spines["bottom"].set_visible(False)
-    has_times = False
+    labelled: set[str] = set()
     for row, agent in zip(rows, shown, strict=True):
         for name, (label, colour) in PERCENTILE_COLOURS.items():
             value_us = agent.response_times.percentiles_us.get(name.removesuffix("_us"))
             if value_us is not None:
-                has_times = True
                 right.plot(
                     value_us / 1000,
                     row,
@@ -262,10 +261,11 @@ def _agents(summary: Summary) -> Figure:
                     markersize=5,
                     linestyle="none",
                     color=colour,
-                    label=label if row == 0 else None,
+                    label=None if label in labelled else label,
                 )
+                labelled.add(label)
     right.set_title("response time of successes, ms")
-    if has_times:
+    if labelled:
         right.set_xscale("log")
         right.margins(x=0.12)
         _log_axis(right.xaxis, right)
