@@ -34,6 +34,7 @@ from ldapslam.lab.ds389_configuration import (
     READ_ONLY_ID,
     Ds389Settings,
     Replica,
+    config_folder,
     dse_ldif,
     make_folders,
     replica_dn,
@@ -264,7 +265,7 @@ class Ds389Servers(Product):
 
     def _ns_slapd(self, server: Server, tool: str | None = None) -> list[str]:
         words = [str(self._programs.ns_slapd), *([] if tool is None else [tool])]
-        return [*words, "-D", str(server.folder / "config")]
+        return [*words, "-D", str(config_folder(server))]
 
     def _import(self, server: Server, ldif: Path) -> list[str]:
         return [*self._ns_slapd(server, "ldif2db"), "-n", BACKEND_NAME, "-i", str(ldif)]

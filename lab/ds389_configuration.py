@@ -29,7 +29,7 @@ MANAGER_DN: Final = "cn=replication manager,cn=config"
 READ_ONLY_ID: Final = 65_535
 
 _BACKEND: Final = f"cn={BACKEND_NAME},cn=ldbm database,cn=plugins,cn=config"
-_FOLDERS = ("config/schema", "lock", "tmp", "ldif", "bak", "run", "log", "db")
+_FOLDERS = ("lock", "tmp", "ldif", "bak", "run", "log", "db")
 
 # /etc/dirsrv is closed to ordinary users; the server wants these three to be there.
 _OWN_FILES = {
@@ -67,11 +67,20 @@ class Replica:
     is_provider: bool
 
 
+def config_folder(server: Server) -> Path:
+    """The folder of dse.ldif. ns-slapd makes a semaphore of its name, for the whole
+    host: it tells the lab, so that the keeper can remove one that is left."""
+    return server.folder / f"{server.folder.parent.name}-{server.name}"
+
+
 def make_folders(server: Server) -> Path:
-    """What ns-slapd wants to be there; the folder of its configuration."""
+    """What ns-slapd wants to be there; the folder of its configuration, which can be
+    reached as `config` too."""
     for name in _FOLDERS:
-        (server.folder / name).mkdir(parents=True)
-    config = server.folder / "config"
+        (server.folder / name).mkdir()
+    config = config_folder(server)
+    (config / "schema").mkdir(parents=True)
+    (server.folder / "config").symlink_to(config.name)
     for name, text in _OWN_FILES.items():
         (config / name).write_text(text)
     return config
@@ -159,9 +168,9 @@ def _filled(
     """The package's templates with this server's paths and names."""
     folder = server.folder
     values = {
-        "schema_dir": folder / "config" / "schema",
-        "cert_dir": folder / "config",
-        "config_dir": folder / "config",
+        "schema_dir": config_folder(server) / "schema",
+        "cert_dir": config_folder(server),
+        "config_dir": config_folder(server),
         "inst_dir": folder,
         "db_home_dir": folder / "db",
         "fqdn": "localhost",

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """ns-slapd and what it needs on this machine, or in a build under test.
 
-Nothing here starts a server or waits for one.
+Nothing here starts a server; a build under test is asked for its version.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from ldapslam.lab.errors import LabError
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 _TEMPLATE_FOLDERS = ("/usr/share/dirsrv/data", "/usr/local/share/dirsrv/data")
 _TEMPLATE = "template-dse.ldif"
+
+_TIMEOUT_S = 10.0
 
 # libback-ldbm has the back ends that it was built with.
 _PLUGIN_FOLDERS = ("lib/dirsrv/plugins", "lib64/dirsrv/plugins")
@@ -48,6 +51,7 @@ def find_programs(binary: Path | None = None) -> Programs:
                 f"--binary {str(binary)!r} is no program",
                 hint="PREFIX/sbin/ns-slapd of an installed build",
             )
+        _check(ns_slapd)
         prefixes = [ns_slapd.parent.parent]
     templates = [prefix / "share/dirsrv/data" for prefix in prefixes]
     templates += [Path(folder) for folder in _TEMPLATE_FOLDERS]
@@ -64,6 +68,22 @@ def find_programs(binary: Path | None = None) -> Programs:
         template_folder=found[0],
         backends=_backends(prefixes[0]),
     )
+
+
+def _check(ns_slapd: Path) -> None:
+    """LabError for a program that is none of 389-DS."""
+    try:
+        done = subprocess.run(
+            [ns_slapd, "-v"], capture_output=True, text=True, timeout=_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabError(f"{str(ns_slapd)!r} cannot be run: {error}") from error
+    said = done.stdout + done.stderr
+    if "389" not in said:
+        raise LabError(
+            f"{str(ns_slapd)!r} is no ns-slapd: asked for its version, it said "
+            f"{said.strip()[:200]!r}"
+        )
 
 
 def _program(name: str, package: str) -> Path:

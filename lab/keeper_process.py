@@ -233,6 +233,9 @@ def _watch_over(folder: Path, state_file: Path) -> None:
 
 def _remove(folder: Path, state_file: Path | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+    # Semaphores of servers that were killed: their names have the folder's.
+    for left in Path("/dev/shm").glob(f"*{folder.name}*"):
+        left.unlink(missing_ok=True)
     if state_file is None:
         return
     # Another lab may have taken the name in the meantime.

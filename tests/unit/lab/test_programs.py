@@ -78,6 +78,13 @@ def test_missing_ns_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> 
     assert "apt-get install 389-ds-base" in str(caught.value.hint)
 
 
+def test_what_is_no_ns_slapd_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="is no program"):
+        ds389_programs.find_programs(tmp_path / "ns-slapd")
+    with pytest.raises(LabError, match="is no ns-slapd: "):
+        ds389_programs.find_programs(program(tmp_path / "ns-slapd", "echo other"))
+
+
 @pytest.mark.parametrize(
     ("server", "choices", "message"),
     [
@@ -96,7 +103,7 @@ def test_what_a_server_cannot_do_is_refused(
 def test_a_back_end_that_the_build_lacks_is_refused_with_the_one_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    binary = program(tmp_path / "sbin/ns-slapd", "")
+    binary = program(tmp_path / "sbin/ns-slapd", "echo 389-Directory/3.1")
     for name in ("certutil", "pk12util"):
         program(tmp_path / "bin" / name, "")
     monkeypatch.setattr(ds389_programs, "_PATH", str(tmp_path / "bin"))
