@@ -22,11 +22,11 @@ from support.population import (
     write_population,
 )
 
-PEOPLE = 600
+PEOPLE = 550
 #: With the teams and the branch; more than a page.
-ENTRIES = PEOPLE + 12 + 1
+ENTRIES = PEOPLE + 11 + 1
 
-MISSING, CHANGED, GONE = person_dn(7), person_dn(60), person_dn(500)
+MISSING, CHANGED, GONE = person_dn(7), person_dn(60), person_dn(520)
 EXTRA = f"uid=stranger,{BRANCH}"
 
 
@@ -73,19 +73,28 @@ def verify(*arguments: str | Path) -> dict[str, Any]:
 
 
 def test_a_file_is_compared(loaded: Directory, ldif: Path) -> None:
-    result = verify(ldif, loaded.uri, *as_admin(loaded))
+    access = as_admin(loaded)
+    result = verify(ldif, loaded.uri, *access)
     assert (result["exit_code"], result["is_equal"]) == (0, True)
     assert result["expected"]["entries"] == result["found"]["entries"] == ENTRIES
     assert result["expected"]["fingerprint"] == result["found"]["fingerprint"]
     assert result["compared"] == ENTRIES
+    team = verify(ldif, loaded.uri, *access, "-b", f"ou=team 3,{BRANCH}")
+    assert (team["exit_code"], team["compared"]) == (0, 51)
+    # a base that is not there is an empty tree
+    nobody = verify(ldif, loaded.uri, *access, "-b", f"ou=none,{BRANCH}")
+    assert (nobody["exit_code"], nobody["compared"]) == (0, 0)
 
-
-@pytest.mark.parametrize("options", [[], ["--sample", str(2 * ENTRIES)]])
-def test_each_difference_is_named(
-    loaded: Directory, ldif: Path, options: list[str]
-) -> None:
     change(loaded, _break)
-    result = verify(ldif, loaded.uri, *as_admin(loaded), *options)
+    for options in ([], ["--sample", str(2 * ENTRIES)]):
+        _is_told(verify(ldif, loaded.uri, *access, *options))
+    ignored = verify(ldif, loaded.uri, *access, "--ignore", "SN", "--ignore", "manager")
+    assert (ignored["missing"], ignored["different"]) == (1, 0)
+    _is_read(data("verify", ldif, loaded.uri, *access).stdout)
+
+
+def _is_told(result: dict[str, Any]) -> None:
+    """All that _break did."""
     assert (result["exit_code"], result["is_equal"]) == (1, False)
     counts = [result[kind] for kind in ("missing", "extra", "different")]
     assert counts == [1, 1, 2]
@@ -99,22 +108,17 @@ def test_each_difference_is_named(
     [gone] = named["different", GONE]
     assert gone["name"] == "manager"
     assert gone["only_found"] == []
-    ignoring = [*options, "--ignore", "SN", "--ignore", "manager"]
-    ignored = verify(ldif, loaded.uri, *as_admin(loaded), *ignoring)
-    assert (ignored["missing"], ignored["different"]) == (1, 0)
 
 
-def test_people_read_what_differs(loaded: Directory, ldif: Path) -> None:
-    change(loaded, _break)
-    done = data("verify", ldif, loaded.uri, *as_admin(loaded))
-    assert done.returncode == 1
-    assert f"\nmissing: {MISSING}\n" in done.stdout
-    assert f"\nextra: {EXTRA}\n" in done.stdout
+def _is_read(text: str) -> None:
+    """By people."""
+    assert f"\nmissing: {MISSING}\n" in text
+    assert f"\nextra: {EXTRA}\n" in text
     assert (
         f"\ndifferent: {CHANGED}: sn: expected 'Surname of a length that is folded', "
         "found 'Else'\n"
-    ) in done.stdout
-    assert done.stdout.endswith(
+    ) in text
+    assert text.endswith(
         f"not equal: 1 missing, 1 extra, 2 different; {ENTRIES - 1} entries compared\n"
     )
 
@@ -143,16 +147,6 @@ def test_servers_of_two_kinds_are_compared(both: tuple[Directory, Directory]) ->
     assert broken["named"][0]["dn"] == MISSING
 
 
-def test_a_base_that_is_not_there_is_an_empty_tree(
-    loaded: Directory, ldif: Path
-) -> None:
-    base = f"ou=team 3,{BRANCH}"
-    part = verify(ldif, loaded.uri, *as_admin(loaded), "-b", base)
-    assert (part["exit_code"], part["compared"]) == (0, 51)
-    nobody = verify(ldif, loaded.uri, *as_admin(loaded), "-b", f"ou=none,{BRANCH}")
-    assert (nobody["exit_code"], nobody["compared"]) == (0, 0)
-
-
 def test_faults_are_told(slapd_directory: Directory, tmp_path: Path) -> None:
     (tmp_path / "empty.ldif").touch()
     for expected, words in (
@@ -162,3 +156,34 @@ def test_faults_are_told(slapd_directory: Directory, tmp_path: Path) -> None:
         done = data("verify", expected, slapd_directory.uri)
         assert done.returncode == 2
         assert words in done.stderr
+
+
+TEMPLATE = """\
+branch: ou=loaded,dc=example,dc=com
+subordinateTemplate: worker:20
+
+template: worker
+rdnAttr: uid
+objectClass: inetOrgPerson
+uid: <sequential>
+cn: <first> <last>
+sn: <last>
+description: <random:chars:abc:10>
+"""
+
+
+def test_a_template_is_compared(slapd_directory: Directory, tmp_path: Path) -> None:
+    remove_branch(slapd_directory)
+    template, ldif = tmp_path / "workers.template", tmp_path / "workers.ldif"
+    template.write_text(TEMPLATE)
+    made = data("generate", template, "-n", "30", "--seed", "5", "-o", ldif)
+    assert made.returncode == 0, made.stderr
+    _load(slapd_directory, ldif)
+    target = (slapd_directory.uri, *as_admin(slapd_directory), "-n", "30")
+    same = verify(template, *target, "--seed", "5")
+    assert (same["exit_code"], same["compared"]) == (0, 31)
+    other = verify(template, *target, "--seed", "6")
+    assert (other["exit_code"], other["different"]) == (1, 30)
+    more = verify(template, *target[:-1], "32", "--seed", "5")
+    assert more["missing"] == 2
+    remove_branch(slapd_directory)

@@ -112,8 +112,12 @@ def remove_branch(directory: Directory) -> None:
             )
         except ldap.NO_SUCH_OBJECT:
             return
-        for dn in sorted((dn for dn, _ in found), key=len, reverse=True):
-            connection.delete_s(dn)
+        levels: dict[int, list[str]] = {}
+        for dn, _ in found:
+            levels.setdefault(dn.count(","), []).append(dn)
+        for level in sorted(levels, reverse=True):
+            for message_id in [connection.delete_ext(dn) for dn in levels[level]]:
+                connection.result3(message_id)
 
     change(directory, remove)
 
