@@ -217,13 +217,14 @@ def main() -> None:
             for name in names:
                 costs[name].append(measure(name, arguments.entries, Path(folder)))
     head = ("", "entries/s", "per core", "CPU µs/entry", "bytes/entry", "RSS MiB")
-    table = [head, *rows(costs)]
+    table = rows(costs)
     print(f"{arguments.rounds} rounds, {os.cpu_count()} CPUs\n")
-    for row in table:
-        if arguments.markdown:
+    if arguments.markdown:
+        for row in (head, ("---", *["---:"] * (len(head) - 1)), *table):
             print(f"| {' | '.join(row)} |")
-        else:
-            print(f"{row[0]:<28}" + "".join(f"{cell:>14}" for cell in row[1:]))
+        return
+    for row in (head, *table):
+        print(f"{row[0]:<28}" + "".join(f"{cell:>14}" for cell in row[1:]))
 
 
 if __name__ == "__main__":

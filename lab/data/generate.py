@@ -201,9 +201,7 @@ def _open(path: Path) -> _Output:
         ) from None
 
 
-def _ldif(
-    wanted: Generation, program: PopulationProgram, fds: list[int]
-) -> Ldif:
+def _ldif(wanted: Generation, program: PopulationProgram, fds: list[int]) -> Ldif:
     try:
         return Ldif(
             seed=program.seed,
@@ -224,9 +222,7 @@ def _ldif(
         ) from None
 
 
-def _run(
-    ldif: Ldif, wanted: Generation, on_progress: OnProgress | None
-) -> Generated:
+def _run(ldif: Ldif, wanted: Generation, on_progress: OnProgress | None) -> Generated:
     start_ns = time.monotonic_ns()
     try:
         ldif.start()
