@@ -26,7 +26,6 @@ from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.profile import peak_rate
 from ldapslam.jobs.units import NS_PER_S, format_duration, format_share
 
-
 #: Every file that the agent can read.
 ANY_LOG = "any"
 
