@@ -4,15 +4,13 @@ agents sent is what every server counted, and all servers hold the same afterwar
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.lab import Lab
-from support.command_line import ldapslam
+from support.submitting import SubmittingFleet
 
 JOBS = Path(__file__).parents[2] / "configs" / "jobs"
 USER = "(uid=user.[0-999])"
@@ -40,20 +38,21 @@ SCENARIOS = {
         ],
     ),
 }
-NORMAL = "mix-10-1-1-1"
+#: The one that is run always.
+SHORT = "mix-10-1-1-1"
 
 
-def run(lab: Lab, name: str, folder: Path) -> dict[str, Any]:
-    job, own = SCENARIOS[name]
+def settings(lab: Lab, own: list[str]) -> list[str]:
     first, second = (one.uri for one in lab.replicas)
-    settings = [
+    return [
         f"targets.supplier={lab.supplier.uri}",
         f"targets.replica1={first}",
         f"targets.replica2={second}",
         f"targets.replica3={second}",
+        f"bind.password={{file: {lab.admin_password_file}}}",
         *(f"streams.readers{n}.operations.0.search.filter={USER}" for n in (1, 2, 3)),
         *(f"streams.readers{n}.load.closed.think_time=5ms" for n in (1, 2, 3)),
-        *("run.duration=3s", "run.ramp_up=200ms", "run.warm_up=300ms"),
+        *("run.duration=2s", "run.ramp_up=200ms", "run.warm_up=300ms"),
         *("run.interval=500ms", "agents.count=2"),
         "monitors=[{directory: supplier}, {directory: replica1}, "
         "{directory: replica2}]",
@@ -61,34 +60,22 @@ def run(lab: Lab, name: str, folder: Path) -> dict[str, Any]:
         "validity={saturated_intervals: 100%, send_lag_p99: 1s, run_queue_share: 100%}",
         *own,
     ]
-    arguments: list[str | Path] = ["--agents", "2"]
-    arguments += [word for one in settings for word in ("--set", one)]
-    ended = ldapslam(
-        "run",
-        JOBS / f"{job}.yaml",
-        "--json",
-        *arguments,
-        cwd=folder,
-        variables={"LDAP_PASSWORD": lab.admin_password_file.read_text()},
-    )
-    assert ended.stdout, ended.stderr
-    result: dict[str, Any] = json.loads(ended.stdout)
-    assert ended.returncode == ExitCode.PASS, result["reasons"]
-    return result
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(one, marks=() if one == NORMAL else pytest.mark.long)
+        pytest.param(one, marks=() if one == SHORT else pytest.mark.long)
         for one in SCENARIOS
     ],
 )
 def test_books_balance_and_replicas_have_what_was_written(
-    trio: Lab, tmp_path: Path, name: str
+    trio: Lab, submitting_fleet: SubmittingFleet, name: str
 ) -> None:
     trio.wait_in_sync(60)
-    result = run(trio, name, tmp_path)
+    job, own = SCENARIOS[name]
+    code, result = submitting_fleet.submit(JOBS / f"{job}.yaml", *settings(trio, own))
+    assert code == ExitCode.PASS, result["reasons"]
     assert result["books"].keys() == {one.uri for one in trio.servers}
     differences = {
         (uri, kind): line["difference"]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import ldap
 import pytest
@@ -16,6 +15,7 @@ from ldapslam.jobs.errors import ExitCode
 from ldapslam.lab import Lab
 from support.command_line import ldapslam
 from support.replication import mend_entry, supplier_of
+from support.submitting import SubmittingFleet
 
 PEOPLE = "ou=people,dc=example,dc=com"
 JOB = f"""\
@@ -71,18 +71,12 @@ def job_file(lab: Lab, folder: Path, within: str = "20s", more: str = "") -> Pat
     return job
 
 
-def run(lab: Lab, folder: Path, **job: str) -> tuple[int, dict[str, Any]]:
-    path = job_file(lab, folder, **job)
-    ended = ldapslam("run", path, "--agents", "2", "--json", cwd=folder)
-    assert ended.stdout, ended.stderr
-    return ended.returncode, json.loads(ended.stdout)
-
-
 def test_the_books_balance_and_what_was_written_is_on_every_replica(
-    trio: Lab, tmp_path: Path
+    trio: Lab, submitting_fleet: SubmittingFleet, tmp_path: Path
 ) -> None:
     trio.wait_in_sync(60)
-    code, result = run(trio, tmp_path, more=PROBE % POLL[trio.kind])
+    job = job_file(trio, tmp_path, more=PROBE % POLL[trio.kind])
+    code, result = submitting_fleet.submit(job)
     assert (code, result["verdict"]) == (ExitCode.PASS, "PASS"), result["reasons"]
 
     # one account of the role's two replicas, one of the supplier
@@ -124,13 +118,15 @@ def test_the_books_balance_and_what_was_written_is_on_every_replica(
     assert facts["databases"]
 
 
+@pytest.mark.long
 def test_a_replica_that_gets_nothing_makes_the_run_fail_and_is_named(
-    slapd_trio: Lab, tmp_path: Path
+    slapd_trio: Lab, submitting_fleet: SubmittingFleet, tmp_path: Path
 ) -> None:
     paused = slapd_trio.replicas[0]
     slapd_trio.pause_replication(paused)
     try:
-        code, result = run(slapd_trio, tmp_path, within="1s")
+        job = job_file(slapd_trio, tmp_path, within="1s")
+        code, result = submitting_fleet.submit(job)
     finally:
         slapd_trio.resume_replication(paused)
     assert (code, result["verdict"]) == (ExitCode.FAIL, "FAIL"), result["reasons"]
@@ -141,7 +137,7 @@ def test_a_replica_that_gets_nothing_makes_the_run_fail_and_is_named(
 
 
 def test_entries_that_differ_make_the_run_fail_and_are_named(
-    slapd_trio: Lab, tmp_path: Path
+    slapd_trio: Lab, submitting_fleet: SubmittingFleet, tmp_path: Path
 ) -> None:
     """Of people whom the run leaves alone."""
     replica = slapd_trio.replicas[1]
@@ -150,7 +146,7 @@ def test_entries_that_differ_make_the_run_fail_and_are_named(
     slapd_trio.break_entry(replica, lost)
     slapd_trio.break_entry(replica, changed, "mail")
     try:
-        code, result = run(slapd_trio, tmp_path)
+        code, result = submitting_fleet.submit(job_file(slapd_trio, tmp_path))
     finally:
         mend_entry(slapd_trio, lost)
         mend_entry(slapd_trio, changed)
