@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import psutil
@@ -55,15 +56,14 @@ def listening_at(uris: Iterable[str]) -> set[int]:
         else:
             port = place.rpartition(":")[2] if ":" in place.rpartition("]")[2] else ""
             ports.add(int(port or DEFAULT_PORTS[scheme]))
+    # an address is a pair, a path or nothing: more than the stubs know
+    sockets: list[Any] = psutil.net_connections("tcp")
+    local: list[Any] = psutil.net_connections("unix") if paths else []
     return {
         one.pid
-        for one in psutil.net_connections("tcp")
+        for one in sockets
         if one.pid and one.status == psutil.CONN_LISTEN and one.laddr.port in ports
-    } | {
-        one.pid
-        for one in psutil.net_connections("unix")
-        if one.pid and one.laddr in paths
-    }
+    } | {one.pid for one in local if one.pid and one.laddr in paths}
 
 
 def identify(pid: int) -> ProcessId | None:

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jsonschema
@@ -50,7 +50,7 @@ BEGAN = Metric(STARTED, "s since 1970", "gauge")
 
 def monitor(
     metrics: tuple[Metric, ...],
-    rows: list[tuple[float, ...]],
+    rows: Sequence[tuple[float, ...]],
     *,
     at_s: list[float] | None = None,
     measure_s: tuple[float, float] | None = (0.0, 1e9),
