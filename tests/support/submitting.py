@@ -29,11 +29,8 @@ class SubmittingFleet:
     def submit(self, job: Path, *settings: str) -> tuple[int, dict[str, Any]]:
         """Exit code and result of the job, with `--set` settings, once it has run."""
         options = [word for one in settings for word in ("--set", one)]
-        ended = ldapslam(
-            *("submit", job, *options, "--wait", "--json"),
-            *("--coordinator", self.address),
-            cwd=self.folder,
-        )
+        options += ["--wait", "--json", "--coordinator", self.address]
+        ended = ldapslam("submit", job, *options, cwd=self.folder)
         assert ended.stdout, ended.stderr
         return ended.returncode, json.loads(ended.stdout)
 

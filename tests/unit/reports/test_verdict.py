@@ -251,9 +251,13 @@ def test_a_fault_breaks_its_rule_and_makes_the_run_invalid(
     assert len(summary.reasons) >= len(expected)
 
 
+#: Broken in test_balance.py and test_replication.py.
+OF_SERVERS = {"books", "replication", "server_restarted"}
+
+
 def test_every_rule_has_a_run_that_breaks_it() -> None:
     names = {name for case in CASES for name in case.values[2]}  # type: ignore[union-attr]
-    assert names == {rule.name for rule in summary_of(Scenario()).rules}
+    assert names | OF_SERVERS == {rule.name for rule in summary_of(Scenario()).rules}
 
 
 @pytest.mark.parametrize(
