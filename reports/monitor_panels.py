@@ -18,6 +18,8 @@ from ldapslam.reports.telemetry import MetricSummary, MonitorSummary
 #: Lines of a panel, at most: those with the highest means.
 _LINES = 8
 _PANELS = 8
+#: Longer ones would take the room of the lines.
+_LABEL_CHARACTERS = 28
 
 #: Title and the metrics' names, without what is in brackets; a `*` stands for any
 #: beginning. A metric is in the first panel that names it.
@@ -101,27 +103,40 @@ def _is_one_of(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _by_unit(title: str, chosen: Sequence[MetricSummary]) -> list[Panel]:
-    units = dict.fromkeys(each.unit for each in chosen)
     panels = []
-    for unit in units:
+    for unit in dict.fromkeys(each.unit for each in chosen):
         of_unit = [each for each in chosen if each.unit == unit]
         of_unit.sort(key=lambda each: -_size(each))
-        lines = tuple((_label(each), each) for each in of_unit[:_LINES])
-        panels.append(
-            Panel(title or f"figures{f', {unit}' if unit else ''}", unit, lines)
-        )
+        shown = of_unit[:_LINES]
+        subjects = {_subject(each) for each in shown}
+        words = [title or "figures"]
+        if title == "" and unit:
+            words.append(unit)
+        # what all are about stands above, not beside each
+        common = subjects.pop() if len(subjects) == 1 else None
+        if common:
+            words.append(common)
+        lines = tuple((_label(each, common), each) for each in shown)
+        panels.append(Panel(", ".join(words), unit, lines))
     return panels
+
+
+def _subject(each: MetricSummary) -> str:
+    """What is in brackets: a suffix, a disk, an agreement."""
+    return each.metric.name.partition("[")[2].removesuffix("]")
 
 
 def _size(each: MetricSummary) -> float:
     return max(abs(value) for value in each.points.values if value is not None)
 
 
-def _label(each: MetricSummary) -> str:
+def _label(each: MetricSummary, common: str | None) -> str:
     """Without what the panel's title says already."""
-    name = each.metric.name
+    name = each.metric.name.partition("[")[0] if common else each.metric.name
     for ending in ("_initiated", "_cache_hits", "_cache_tries"):
         name = name.replace(ending, "")
+    if len(name) > _LABEL_CHARACTERS:
+        name = f"{name[: _LABEL_CHARACTERS - 1]}…"
     return name.replace("_", " ")
 
 

@@ -320,3 +320,19 @@ def test_csv_is_among_the_files_of_a_run_with_monitors(
 ) -> None:
     paths = render(summary, tmp_path, ["csv"], store=store)
     assert [path.name for path in paths] == ["intervals.csv", MONITORS_FILE]
+
+
+def test_what_all_lines_of_a_panel_are_about_is_said_once() -> None:
+    metrics = (
+        Metric("mdb_pages_used[dc=example,dc=com]", "pages", "gauge"),
+        Metric("mdb_pages_free[dc=example,dc=com]", "pages", "gauge"),
+        Metric("disk_read[sda]", "bytes", "counter"),
+        Metric("disk_read[sdb]", "bytes", "counter"),
+    )
+    found = monitor(metrics, [(9, 5, 0, 0), (9, 5, 20, 10)])
+    assert [
+        (panel.title, [label for label, _ in panel.lines]) for panel in panels_of(found)
+    ] == [
+        ("pages, dc=example,dc=com", ["mdb pages used", "mdb pages free"]),
+        ("disk", ["disk read[sda]", "disk read[sdb]"]),
+    ]
