@@ -51,7 +51,9 @@ def check_command(
     job = load_job(job_file, overrides)
     if not as_json:
         put("\n".join([*_explain(job), *explain_replays(job)]))
-    servers, watched, errors = [], [], []
+    servers: list[dict[str, Any]] = []
+    watched: list[dict[str, Any]] = []
+    errors: list[LdapSlamError] = []
     if not offline:
         servers, errors = _ask_servers(job, as_json=as_json)
         watched, others = ask_watched(job, as_json=as_json)

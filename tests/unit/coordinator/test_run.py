@@ -620,9 +620,14 @@ def test_an_observer_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> Non
         PrepareAgents(("a", "b")),
     ]
     # and none is awaited at the end
-    for event in (AgentPrepared("a"), AgentPrepared("b")):
-        run.handle(event, 0)
-    for event in (AgentStarted("a"), AgentStarted("b"), AgentFinished("a")):
+    way: tuple[RunEvent, ...] = (
+        AgentPrepared("a"),
+        AgentPrepared("b"),
+        AgentStarted("a"),
+        AgentStarted("b"),
+        AgentFinished("a"),
+    )
+    for event in way:
         run.handle(event, 0)
     assert run.handle(AgentFinished("b"), 0) == [
         ConcludeRun(RunState.FINISHED, "", None)
