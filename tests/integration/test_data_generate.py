@@ -170,14 +170,18 @@ def test_slapd_loads_a_hundred_thousand(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("ds389_installed")
-def test_ds389_loads_a_hundred_thousand(tmp_path: Path) -> None:
-    generate(Generation("people", output=tmp_path / "data.ldif", entries=100_000))
-    (tmp_path / "data.ldif").chmod(0o644)
+def test_ds389_loads_the_ready_templates_and_a_hundred_thousand() -> None:
     with Lab(server="389ds", entries=10) as lab:
         server = lab.supplier
         lab.stop(server)
-        shutil.copy(tmp_path / "data.ldif", server.folder / "data.ldif")
-        done = ldif2db(server.folder / "data.ldif", server.folder / "config")
+        ldif = server.folder / "data.ldif"
+        for name in ready_templates():
+            made = generate(Generation(name, output=ldif, entries=6000))
+            done = ldif2db(ldif, server.folder / "config")
+            assert done.is_whole, done.output
+            assert done.processed == made.entries
+        generate(Generation("people", output=ldif, entries=100_000))
+        done = ldif2db(ldif, server.folder / "config")
         assert done.is_whole, done.output
         lab.start(server)
         found = lab.search(server, SUFFIX, ldap.SCOPE_SUBTREE, ["1.1"])
