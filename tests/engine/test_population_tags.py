@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.populations import (
+from support.generated import (
     PERSON,
     SEQUENTIAL,
     generated,

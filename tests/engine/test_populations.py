@@ -16,8 +16,7 @@ from ldapslam.jobs.errors import ConfigError
 from ldapslam.jobs.population_settings import FilterLine
 from ldapslam.lab.data.generate import Generation, generate
 from ldapslam.lab.data.templates import ready_templates
-from support.golden import Compare
-from support.populations import (
+from support.generated import (
     BRANCH,
     PERSON,
     SEQUENTIAL,
@@ -26,6 +25,7 @@ from support.populations import (
     people,
     values,
 )
+from support.golden import Compare
 
 #: Entries that are enough for each ready template.
 FEW = {name: 5000 if name == "groups" else 1000 for name in ready_templates()}
@@ -368,3 +368,71 @@ def test_any_text_is_read_as_it_was(
     )
     assert values(entries, "sn") == texts
     assert values(entries, "cn") == [f"x{text}x" for text in texts]
+
+
+_TAGS = [
+    "<first>",
+    "<last>",
+    "<dn>",
+    "<_dn>",
+    "<rdn>",
+    "<parentdn>",
+    "<ancestordn:2>",
+    "<parent:l>",
+    "{parent:l:2}",
+    "<sequential:3:true>",
+    "<entryNumber>",
+    "<presence:50>",
+    "<ifpresent:l>",
+    "<ifabsent:sn:b>",
+    "<ifpresent:cn:b>",
+    "<list:a,b>",
+    "<random:alpha:1:3>",
+    "<guid>",
+    "<base64:{sn}<last>>",
+    "<loop:1:3>",
+    "<pick:1:2:5>",
+    "{sn}",
+    "{cn:1}",
+    "{uid}",
+    "[1-9]",
+    "é",
+    " ",
+    "b",
+]
+_TEXT = st.lists(st.sampled_from(_TAGS), min_size=1, max_size=4).map("".join)
+_ATTRIBUTES = st.lists(
+    st.tuples(st.sampled_from(["cn", "sn", "l", "st"]), _TEXT), max_size=6
+)
+
+
+@given(_ATTRIBUTES, _ATTRIBUTES)
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_what_is_no_fault_is_rendered(
+    tmp_path: Path, above: list[tuple[str, str]], below: list[tuple[str, str]]
+) -> None:
+    def lines(attributes: list[tuple[str, str]]) -> str:
+        return "".join(f"{name}: {text}\n" for name, text in attributes)
+
+    text = (
+        "branch: ou=a,dc=com\nl: town\nsubordinateTemplate: a:300\n\n"
+        f"template: a\nrdnAttr: uid\nuid: a<sequential>\n{lines(above)}"
+        "subordinateTemplate: b:2\n\n"
+        f"template: b\nrdnAttr: uid\nuid: b<sequential>\n{lines(below)}"
+    )
+    faults: list[str] = []
+    made: list[bytes] = []
+    try:
+        made += [generated(tmp_path, text, threads=threads) for threads in (1, 3)]
+    except ConfigError as error:
+        faults.append(str(error))
+    # a fault has its line: it is not the engine that refuses
+    assert all(re.search(r"test\.template:\d+: ", fault) for fault in faults), faults
+    if made:
+        entries = parse_ldif(made[0])
+        assert made[0] == made[1]
+        assert len({dn for dn, _ in entries}) == len(entries) == 1 + 300 * 3

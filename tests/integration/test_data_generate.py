@@ -18,7 +18,7 @@ from ldapslam.lab.data.generate import Generation, generate
 from ldapslam.lab.data.offline import ldif2db
 from ldapslam.lab.data.templates import ready_templates
 from support.command_line import COMMAND, Running, environment, ldapslam
-from support.populations import parse_ldif
+from support.generated import parse_ldif
 
 SBIN = "/usr/sbin:/usr/libexec"
 SUFFIX = "dc=example,dc=com"
