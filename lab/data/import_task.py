@@ -18,7 +18,8 @@ from typing import Any
 import ldap
 
 from ldapslam.agent.ldap_access import LdapAccess, connect, error_text, result_code_of
-from ldapslam.jobs.errors import TargetError, TargetUnreachable
+from ldapslam.jobs.errors import ConfigError, TargetError, TargetUnreachable
+from ldapslam.lab.data.ldif import is_packed
 from ldapslam.lab.data.local_tree import first_dn
 from ldapslam.lab.data.offline import OfflineResult, backend_of, imported
 
@@ -35,20 +36,23 @@ def import_task(
     access: LdapAccess,
     tell: Callable[[str], None] = lambda status: None,
 ) -> OfflineResult:
-    """Have the server import the file and wait until it has. `tell` hears the task's
-    status. TargetError: it cannot be used, or starts no such task."""
+    """Have the server import the file and wait until it has. `tell` hears the last
+    line of its log. TargetError: it cannot be used, or starts no such task."""
+    if is_packed(ldif):
+        raise ConfigError(f"a 389-DS reads no packed file such as {str(ldif)!r}")
     dn = f"cn=ldapslam-{secrets.token_hex(6)},{_TASKS}"
     connection = connect(uri, access)
     try:
         backend = backend_of(_backends(connection), first_dn(ldif), uri)
         begun_s = time.monotonic()
         connection.add_s(dn, _task(ldif, backend))
-        while True:
-            task = _lowered(connection.read_s(dn))
-            if "nstaskexitcode" in task:
-                break
-            tell(_text(task, "nstaskstatus"))
+        task: _Attributes = {}
+        while "nstaskexitcode" not in task:
             time.sleep(_POLL_S)
+            # a server that imports may be slow to answer
+            with contextlib.suppress(ldap.TIMEOUT):
+                task = _lowered(connection.read_s(dn))
+                tell(_text(task, "nstasklog").strip().rpartition("\n")[2])
     except ldap.LDAPError as error:
         if result_code_of(error) < 0:
             raise TargetUnreachable(uri, error_text(error)) from error

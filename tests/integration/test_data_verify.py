@@ -10,6 +10,8 @@ from typing import Any
 import ldap
 import pytest
 
+from ldapslam.lab.people import write_ldif
+from support.directory import PEOPLE as LAB_PEOPLE
 from support.directory import Directory
 from support.population import (
     BRANCH,
@@ -145,6 +147,17 @@ def test_servers_of_two_kinds_are_compared(both: tuple[Directory, Directory]) ->
     broken = verify(*uris, *access)
     assert (broken["exit_code"], broken["missing"]) == (1, 1)
     assert broken["named"][0]["dn"] == MISSING
+
+
+def test_a_servers_limits_are_no_smaller_tree(
+    slapd_directory: Directory, tmp_path: Path
+) -> None:
+    """slapd hands 500 entries to others than its rootdn, in pages or not."""
+    write_ldif(tmp_path / "people.ldif", LAB_PEOPLE)
+    done = data("verify", tmp_path / "people.ldif", slapd_directory.uri)
+    assert done.returncode == 6
+    assert "Size limit exceeded (4)" in done.stderr
+    assert "as an identity without limits" in done.stderr
 
 
 def test_faults_are_told(slapd_directory: Directory, tmp_path: Path) -> None:
