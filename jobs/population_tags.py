@@ -36,35 +36,38 @@ from ldapslam.jobs.template import (
 
 #: For `ldapslam job describe`.
 NOTATION = """\
-Populations: what `ldapslam data generate` makes of a template file, besides the above.
+Populations: what `ldapslam data generate` makes of a template file, besides
+the above.
 
-    branch: DN             begins an entry that is there once; lines of attributes
-                           may follow. Without objectClass it gets that of its RDN
+    branch: DN             begins an entry that is there once; lines of
+                           attributes may follow. Without objectClass it gets
+                           that of its RDN
     subordinateTemplate: NAME:N
-                           in a branch or a template: N entries of a template below
-                           each entry
+                           in a branch or a template: N entries of a template
+                           below each entry
 
-    <first> <last>         together: no combination comes twice; numbered once all
-                           have been had
+    <first> <last>         together: no combination comes twice; numbered once
+                           all have been had
     <sequential>           0, 1, 2, … among the entries of the template;
-                           <sequential:START>; <sequential:START:true> begins anew
-                           below each parent
+                           <sequential:START>; <sequential:START:true> begins
+                           anew below each parent
     <entryNumber>          a number that comes once in the whole population
-    <ancestordn:N>         the DN of the ancestor N levels above; 1 is the parent
+    <ancestordn:N>         the DN of the ancestor N levels above; 1: the parent
     <_dn> <_parentdn> <_ancestordn:N>
                            the same with underscores in the place of commas
-    <parent:ATTRIBUTE>     the parent's value, also {parent:ATTRIBUTE}; of both the
-                           first N bytes with :N
-    <csvfield:N>           of the row of --csv that has the entry's number among those
-                           of its template; 0 is the first field, names are those of
-                           --csv-header
+    <parent:ATTRIBUTE>     the parent's value, also {parent:ATTRIBUTE}; of both
+                           the first N bytes with :N
+    <csvfield:N>           of the row of --csv that has the entry's number
+                           among those of its template; 0 is the first field,
+                           names are those of --csv-header
     <base64:TEXT>          TEXT may hold tags and {attributes}
-    <loop:LO:HI>           repeats the line with each number; <loop:N>: 0 to N - 1
-    <pick:COUNT:N>         repeats the line with COUNT different numbers below N, at
-                           random; <pick:MIN:MAX:N> with MIN to MAX of them
+    <loop:LO:HI>           repeats the line with each number; <loop:N>: 0 to
+                           N - 1
+    <pick:COUNT:N>         repeats the line with COUNT different numbers below
+                           N, at random; <pick:MIN:MAX:N>: MIN to MAX of them
 
-{attribute} is the attribute's first value, empty if that is not there. A line whose
-value is empty is left out.
+{attribute} is the attribute's first value, empty if that is not there. A line
+whose value is empty is left out.
 """
 
 _BASE64 = re.compile(r"(?<!\\)<base64:((?:[^<>]|<[^<>]*>)*)>", re.IGNORECASE)
