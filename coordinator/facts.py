@@ -68,6 +68,9 @@ def observation_facts(text: str) -> dict[str, Any]:
             _expect(started is None or _is_text(started), name)
         _expect(_are_counts(found.get("control_operations", {})), "control_operations")
     _expect(isinstance(facts.get("replication", {}), dict), "replication")
+    cost = facts.get("observer_cost", {"cpu_s": 0.0})
+    _expect(isinstance(cost, dict), "observer_cost")
+    _expect(isinstance(cost.get("cpu_s"), int | float), "observer_cost")
     known = ("observations", "replication", "observer_cost")
     return {name: facts[name] for name in known if name in facts}
 

@@ -125,6 +125,9 @@ def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
     for uri, found in news.get("observations", {}).items():
         observations.setdefault(uri, {}).update(found)
     rest = {name: value for name, value in news.items() if name != "observations"}
+    if "observer_cost" in rest:  # of all of them
+        before_s = known.get("observer_cost", {}).get("cpu_s", 0.0)
+        rest["observer_cost"] = {"cpu_s": before_s + rest["observer_cost"]["cpu_s"]}
     return {**({"observations": observations} if observations else {}), **rest}
 
 

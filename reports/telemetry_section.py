@@ -100,7 +100,7 @@ def _cost(summary: Summary) -> tuple[str, ...]:
     if not isinstance(cpu_s, (int, float)):
         return ()
     return (
-        f"The observer took {decimal(cpu_s, 2)} s of CPU; its start, and what it read "
+        f"Observers took {decimal(cpu_s, 2)} s of CPU; their start, and what they read "
         "and verified before and after the load, are in it.",
     )
 

@@ -185,6 +185,21 @@ static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
 
 /* -- hand-over -- */
 
+/* What a set-up is answered is small; libldap allocates any length that is claimed. */
+#define SETUP_RESPONSE_BYTES ((ber_len_t)1 << 20)
+
+int
+slam_wire_limit(struct slam_wire *wire)
+{
+    ber_len_t most = SETUP_RESPONSE_BYTES;
+    Sockbuf *sb = NULL;
+
+    if (ldap_get_option(wire->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS || !sb ||
+        ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) < 0)
+        return LDAP_LOCAL_ERROR;
+    return LDAP_SUCCESS;
+}
+
 int
 slam_wire_take_over(struct slam_wire *wire)
 {

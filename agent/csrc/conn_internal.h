@@ -32,6 +32,10 @@ struct slam_wire {
     uint64_t handshake_limit_ns;
 };
 
+/* Has libldap refuse what is too long for a set-up's response. Returns an LDAP result
+ * code. */
+int slam_wire_limit(struct slam_wire *wire);
+
 /* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top.
  * Returns an LDAP result code. */
 int slam_wire_take_over(struct slam_wire *wire);

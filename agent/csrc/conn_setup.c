@@ -399,21 +399,6 @@ attach(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri
     return set_options(wire, config);
 }
 
-/* What a set-up is answered is small; libldap allocates any length that is claimed. */
-#define SETUP_RESPONSE_BYTES ((ber_len_t)1 << 20)
-
-static int
-limit_responses(LDAP *ld)
-{
-    ber_len_t most = SETUP_RESPONSE_BYTES;
-    Sockbuf *sb = NULL;
-
-    if (ldap_get_option(ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS || !sb ||
-        ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) < 0)
-        return LDAP_LOCAL_ERROR;
-    return LDAP_SUCCESS;
-}
-
 /* Connects, and for ldaps shakes hands. Returns an LDAP result code. */
 static int
 connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
@@ -426,7 +411,7 @@ connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
         rc = attach(wire, config, uri_index);
         if (rc == LDAP_SUCCESS && is_ldaps(uri))
             rc = ldap_install_tls(wire->ld);
-        return rc == LDAP_SUCCESS ? limit_responses(wire->ld) : rc;
+        return rc == LDAP_SUCCESS ? slam_wire_limit(wire) : rc;
     }
     errno = 0;
     rc = ldap_initialize(&wire->ld, uri);
@@ -434,7 +419,7 @@ connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
         rc = set_options(wire, config);
     if (rc == LDAP_SUCCESS)
         rc = ldap_connect(wire->ld);
-    return rc == LDAP_SUCCESS ? limit_responses(wire->ld) : rc;
+    return rc == LDAP_SUCCESS ? slam_wire_limit(wire) : rc;
 }
 
 /* The steps of a set-up, each timed from the end of the one before. */
