@@ -43,6 +43,11 @@ _OWN_FILES = {
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
 
+# Of an import's cache: the servers of a lab import at the same time.
+_IMPORT_BYTES_MIN = 16 << 20
+_IMPORT_BYTES_PER_ENTRY = 1 << 10
+_IMPORT_BYTES_MAX = 512 << 20
+
 
 @dataclass(frozen=True)
 class Ds389Settings:
@@ -118,10 +123,11 @@ def dse_ldif(
         "nsslapd-cachememsize": str(128 << 20),
         "nsslapd-dncachememsize": str(32 << 20),
     }
+    import_bytes = _IMPORT_BYTES_MIN + entries * _IMPORT_BYTES_PER_ENTRY
     fixed_caches = {
         "nsslapd-cache-autosize": "0",
         "nsslapd-import-cache-autosize": "0",
-        "nsslapd-import-cachesize": str(16 << 20),
+        "nsslapd-import-cachesize": str(min(import_bytes, _IMPORT_BYTES_MAX)),
     }
     ldbm = {**fixed_caches, "nsslapd-lookthroughlimit": "-1"}
     if backend == "bdb":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labs that stay after the command that made them: `lab up`, `lab status`, `lab down`.
 
-Each has a state file by its name in a folder of this user's alone. Whoever wants a name
+Each has a state file by its name in this user's state folder. Whoever wants a name
 makes that file first, so a name has one lab; the process that it names (the command,
 then the lab's keeper) says by its life whether the file is good. What a killed one has
 left is removed by whoever comes across it.
@@ -18,7 +18,7 @@ import os
 import re
 import select
 import shutil
-import stat
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -201,25 +201,27 @@ def _position(description: Description, server: Server) -> dict[str, str]:
 
 
 def _folder() -> Path:
-    """The folder of the state files, which nobody else can read or write."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(runtime) / "ldapslam" if runtime else _shared_folder()
-    for folder in (base, base / "labs"):
+    """The folder of this host's state files, which nobody else can read or write.
+
+    Not the user's runtime folder: that goes with the last session, and labs stay.
+    """
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(state) / "ldapslam" / "labs" / socket.gethostname()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        if not is_own or found.st_mode & 0o077:
-            raise LabError(
-                f"{str(folder)!r} is not this user's alone",
-                hint=f"set XDG_RUNTIME_DIR to a folder of your own, or `chmod 700 "
-                f"{folder}` if it is yours",
-            )
-    return base / "labs"
-
-
-def _shared_folder() -> Path:
-    # Not tempfile's folder: a lab is to be found from any shell.
-    return Path("/tmp") / f"ldapslam-{os.geteuid()}"
+    except OSError as error:
+        raise LabError(
+            f"{str(folder)!r} cannot be made: {error.strerror}",
+            hint="labs that stay are noted there; set XDG_STATE_HOME to another folder",
+        ) from error
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise LabError(
+            f"{str(folder)!r} is not this user's alone",
+            hint=f"`chmod 700 {folder}` if it is yours; else set XDG_STATE_HOME",
+        )
+    return folder
 
 
 def _state_file(name: str) -> Path:
@@ -291,12 +293,15 @@ def _sweep(state_file: Path, description: Description) -> None:
             state_file.unlink()
 
 
-def _process(pid: int) -> dict[str, int] | None:
+def _process(pid: int) -> dict[str, Any] | None:
     """What tells a process from another one that has its pid later; None without it."""
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # proc_pid_stat(5): the fields from the third on, behind the name.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else {"pid": pid, "start_ticks": int(fields[19])}
+    if fields[0] == "Z":
+        return None
+    return {"pid": pid, "start_ticks": int(fields[19]), "boot_id": boot_id}

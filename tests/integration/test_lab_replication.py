@@ -16,7 +16,7 @@ from ldapslam.lab import Choices, Ds389Settings, Lab, LabError, Server, SlapdSet
 from ldapslam.lab.people import STRUCTURE_ENTRIES, SUFFIX
 from support.relay import Relay
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 60.0
 _LONG = pytest.mark.long
 
 
@@ -280,7 +280,7 @@ def test_bdb_settings_reach_389_ds(ds389_trio: Lab) -> None:
     }
 
 
-@pytest.mark.parametrize("server", ["slapd", "ds389"])
+@pytest.mark.parametrize("server", ["slapd", pytest.param("ds389", marks=_LONG)])
 def test_an_ldif_of_ones_own_makes_equal_servers(
     server: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from support.command_line import Running, ldapslam
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 _STREAMS = """
 streams:
   - name: s
@@ -34,10 +34,9 @@ class Shell:
     """Commands of one user, whose labs are this test's alone."""
 
     def __init__(self, folder: Path) -> None:
-        self.runtime, self.data = folder / "runtime", folder / "data"
-        self.runtime.mkdir(mode=0o700)
+        self.state, self.data = folder / "state", folder / "data"
         self.data.mkdir()
-        self.variables = {"XDG_RUNTIME_DIR": str(self.runtime)}
+        self.variables = {"XDG_STATE_HOME": str(self.state)}
 
     def __call__(self, *arguments: str, expected: int = 0) -> Any:
         """What the command says, as JSON."""
@@ -52,7 +51,7 @@ class Shell:
 
     def trace(self) -> list[Path]:
         """What is left in the folders of labs and of state files."""
-        return [*self.data.iterdir(), *self.runtime.rglob("*.json")]
+        return [*self.data.iterdir(), *self.state.rglob("*.json")]
 
 
 @pytest.fixture
@@ -171,9 +170,10 @@ def test_nothing_is_left_of_a_lab_whose_keeper_was_killed(shell: Shell) -> None:
 
 
 def test_nothing_is_left_of_an_up_that_was_killed(shell: Shell, tmp_path: Path) -> None:
-    arguments = ("lab", "up", "--entries", "300000", "--folder", shell.data)
+    arguments = ("lab", "up", "--entries", "100000", "--folder", shell.data)
     with Running(*arguments, cwd=tmp_path, variables=shell.variables) as running:
         wait_until(lambda: any(shell.data.glob("*/*/slapadd.log")))
+        running.process.send_signal(signal.SIGSTOP)
         [starting] = shell("status")
         assert starting["process"]["pid"] == running.process.pid
         refused = shell("down", expected=6)["error"]
@@ -185,8 +185,18 @@ def test_nothing_is_left_of_an_up_that_was_killed(shell: Shell, tmp_path: Path) 
     assert shell.trace() == []
 
 
-def test_a_runtime_folder_that_others_can_enter_is_refused(shell: Shell) -> None:
-    (shell.runtime / "ldapslam").mkdir(mode=0o755)
+def test_a_state_folder_that_others_can_enter_is_refused(shell: Shell) -> None:
+    assert shell("status") == []
+    [folder] = (shell.state / "ldapslam" / "labs").iterdir()
+    folder.chmod(0o755)
     error = shell("status", expected=6)["error"]
     assert "is not this user's alone" in error["message"]
-    (shell.runtime / "ldapslam").chmod(0o700)
+    assert f"chmod 700 {folder}" in error["hint"]
+    folder.chmod(0o700)
+
+
+def test_a_state_folder_that_cannot_be_made_is_named(shell: Shell) -> None:
+    shell.variables["XDG_STATE_HOME"] = "/dev/null/x"
+    error = shell("up", expected=6)["error"]
+    assert "/dev/null/x/ldapslam/labs" in error["message"]
+    shell.variables["XDG_STATE_HOME"] = str(shell.state)
