@@ -79,6 +79,7 @@ check-full: test ## also sanitizers, fuzzing, accuracy, leaks, faults
 bench: setup ## what the engine costs, against a floor client and other tools
 	.ci/system-packages $(PYTHON) bench
 	$(BIN)/python benchmarks/engine_cost.py --json build/bench.json
+	$(BIN)/python benchmarks/generate.py
 
 format: setup $(STAMPS)/dev ## rewrite Python and C in the house's format
 	$(BIN)/ruff format .

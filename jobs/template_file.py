@@ -147,6 +147,12 @@ class _Parser:
         match = _LINE.fullmatch(line)
         if match is None:
             raise self.fault(number, f"expected ATTRIBUTE: VALUE, got {got(line)}")
+        if line.startswith("::", match.end(1)):
+            raise self.fault(
+                number,
+                f"expected ATTRIBUTE: VALUE, got base64 in {got(line)}",
+                "write the value as it is: base64 is made where it must be",
+            )
         key, value = match[1].lower(), self.filled(match[2])
         if key == "branch":
             self.current = Branch(value, number)

@@ -111,6 +111,7 @@ def test_values_of_an_rdn(dn: str, expected: list[tuple[str, str]]) -> None:
         ("branch: x", "t:1: expected a DN, got 'x'"),
         ("branch: ", "t:1: the branch has no DN"),
         ("branch: dc=com\nno colon", "t:2: expected ATTRIBUTE: VALUE"),
+        ("branch: dc=com\nx:: YQ==", "t:2: expected ATTRIBUTE: VALUE, got base64"),
         ("branch: dc=com\n\nbranch: DC=com", "t:3: the branch 'DC=com' is given twice"),
         (
             "branch: ou=a,dc=com\n\nbranch: dc=com",
