@@ -103,8 +103,8 @@ def _trees(found: Mapping[str, Any]) -> Table:
             for uri, states in tree["states"].items()
         ),
         (
-            "From the end of the load until every server had the last change of every "
-            "source (contextCSN of slapd, RUV of 389-DS).",
+            "From when all agents had ended until every server had the last change of "
+            "every source (contextCSN of slapd, RUV of 389-DS).",
         ),
     )
 
