@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What observers report: taken when it can be kept, refused when it cannot."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ldapslam.coordinator.observing import Observing, merged, observed
+from ldapslam.coordinator.run import ObserverEnded, ObserverPrepared
+from ldapslam.jobs.errors import RunAborted
+from ldapslam.proto import observation_pb2 as pb
+from ldapslam.proto.agent_pb2 import Command
+from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto.messages import ProtocolError, failure_message
+from ldapslam.reports.results.monitor_records import Metric, MonitorSample
+
+URI = "ldap://ds1"
+
+
+def report(**kind: Any) -> pb.ObservationReport:
+    return pb.ObservationReport(run_id="r", agent="a", event=pb.ObserverEvent(**kind))
+
+
+def facts(**of: Any) -> str:
+    return json.dumps(of)
+
+
+def test_what_is_observed_is_what_was_reported() -> None:
+    ready = pb.ObserverReady(
+        monitors=[
+            pb.MonitorDescription(
+                name="host h",
+                metrics=[
+                    pb.MonitorMetric(name="cpu_user", unit="s", is_counter=True),
+                    pb.MonitorMetric(name="memory_used", unit="bytes"),
+                ],
+                facts_json=facts(cores=2),
+            )
+        ],
+        facts_json=facts(observations={URI: {"kind": "slapd"}}),
+    )
+    found = observed(report(ready=ready))
+    assert found.event == ObserverPrepared("a")
+    (monitor,) = found.monitors
+    assert monitor.metrics == [
+        Metric("cpu_user", "s", "counter"),
+        Metric("memory_used", "bytes", "gauge"),
+    ]
+    assert monitor.facts == {"cores": 2}
+    assert found.facts == {"observations": {URI: {"kind": "slapd"}}}
+
+    samples = [
+        pb.MonitorSample(monitor="host h", at_ns=-5, took_ns=7, values=[1.0, 2.0]),
+        pb.MonitorSample(monitor="host h", at_ns=9, failure="no answer"),
+    ]
+    taken = observed(report(samples=pb.MonitorSamples(samples=samples)))
+    assert taken.event is None
+    assert taken.samples == [
+        MonitorSample("host h", -5, 7, (1.0, 2.0), None),
+        MonitorSample("host h", 9, 0, (), "no answer"),
+    ]
+    failed = observed(report(failed=failure_message(RunAborted("it fell over"))))
+    assert isinstance(failed.event, ObserverEnded)
+    assert "it fell over" in failed.event.reason
+
+
+def finished(**of: Any) -> pb.ObservationReport:
+    return report(finished=pb.ObserverFinished(facts_json=facts(**of)))
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"observations": [1]},
+        {"observations": {URI: 1}},
+        {"observations": {URI: {"before": 1}}},
+        {"observations": {URI: {"before": {"operations": {"add": -1}}}}},
+        {"observations": {URI: {"before": {"operations": {"add": 1.5}}}}},
+        {"observations": {URI: {"after": {"operations": {}, "started": 7}}}},
+        {"observations": {URI: {"control_operations": {"add": None}}}},
+        {"replication": "fine"},
+        {"observer_cost": {"cpu_s": "much"}},
+        {"observations": {URI: {"facts": json.loads("[" * 30 + "]" * 30)}}},
+    ],
+)
+def test_facts_that_a_report_could_stumble_over_are_refused(of: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        observed(finished(**of))
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [pb.MonitorSample(monitor="")],
+        [pb.MonitorSample(monitor="x" * 501)],
+        [pb.MonitorSample(monitor="x", at_ns=-(2**63))],
+        [pb.MonitorSample(monitor="x", took_ns=-1)],
+        [pb.MonitorSample(monitor="x", values=[0.0] * 5_001)],
+    ],
+)
+def test_samples_that_cannot_be_kept_are_refused(
+    samples: list[pb.MonitorSample],
+) -> None:
+    with pytest.raises(ProtocolError):
+        observed(report(samples=pb.MonitorSamples(samples=samples)))
+
+
+def test_an_event_of_no_kind_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        observed(pb.ObservationReport(run_id="r", agent="a"))
+
+
+def test_facts_of_another_kind_are_not_kept() -> None:
+    assert observed(finished(t0={"mono_ns": 0}, replication={})).facts == {
+        "replication": {}
+    }
+
+
+def test_what_is_found_later_joins_what_was_found_before() -> None:
+    known = {
+        "python": "3.11",
+        "observations": {URI: {"kind": "slapd", "before": {}}},
+        "observer_cost": {"cpu_s": 1.5},
+    }
+    news = {
+        "observations": {URI: {"after": {}}, "ldap://ds2": {"kind": "389-ds"}},
+        "observer_cost": {"cpu_s": 0.5},
+        "replication": {"converged": True},
+    }
+    assert merged(known, news) == {
+        "observations": {
+            URI: {"kind": "slapd", "before": {}, "after": {}},
+            "ldap://ds2": {"kind": "389-ds"},
+        },
+        "observer_cost": {"cpu_s": 2.0},
+        "replication": {"converged": True},
+    }
+
+
+def test_of_the_agents_of_one_host_the_first_one_reads_it() -> None:
+    sent: dict[str, Command] = {}
+    observing = Observing("r", RunAssignment(run_id="r"), sent.__setitem__)
+    # without a session nothing is known of an agent's host
+    observing.observe(("a", "b"), {"a": (1, 7), "b": (1, 7)}, lambda agent: None)
+    assert [sent[one].observe.reads_host for one in "ab"] == [True, True]
+    parts = [sent[one].observe.run for one in "ab"]
+    assert [(p.agent_index, p.agent_count, p.attempt) for p in parts] == [
+        (0, 2, 7),
+        (1, 2, 7),
+    ]
