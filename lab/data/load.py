@@ -81,7 +81,7 @@ class LoadResult:
     stopped_by: str | None
 
 
-#: Hears how far the load is, and which part of the file was read; None: not known.
+#: Hears how far the load is, and which part of the file that is; None: not known.
 Tell = Callable[[Progress, float | None], None]
 
 
@@ -111,12 +111,12 @@ def load(
         source = records(
             stream, str(ldif), line=place.line, offset_bytes=place.offset_bytes
         )
-        loader.run(source, lambda octets: tell(state.progress, _share(octets, size)))
+        loader.run(source, lambda: tell(state.progress, _share(state.progress, size)))
     return LoadResult(state.progress, state.is_resumed, loader.stopped_by)
 
 
-def _share(octets: int, size: int | None) -> float | None:
-    return None if size is None else octets / max(1, size)
+def _share(progress: Progress, size: int | None) -> float | None:
+    return None if size is None else progress.offset_bytes / max(1, size)
 
 
 class _Connection:
@@ -187,7 +187,6 @@ class _Loader:
         self._connections = [
             _Connection(uri, access) for _ in range(settings.connections)
         ]
-        self._read_bytes = state.progress.offset_bytes
         self.stopped_by: str | None = None
 
     def connect(self) -> None:
@@ -198,7 +197,7 @@ class _Loader:
         for connection in self._connections:
             connection.close()
 
-    def run(self, source: Iterator[Record], tell: Callable[[int], None]) -> None:
+    def run(self, source: Iterator[Record], tell: Callable[[], None]) -> None:
         begun_s = time.monotonic() - self._state.progress.seconds
         saved_s = told_s = time.monotonic()
         is_done = False
@@ -211,7 +210,7 @@ class _Loader:
                     self._state.save(now_s - begun_s)
                     saved_s = now_s
                 if now_s - told_s >= _TELL_S:
-                    tell(self._read_bytes)
+                    tell()
                     told_s = now_s
             self._settle()
             is_done = self.stopped_by is None
@@ -241,7 +240,6 @@ class _Loader:
             if record is None:
                 return
             self._order.take(record)
-            self._read_bytes = record.end_bytes
 
     def _fill_window(self, connection: _Connection) -> None:
         while len(connection.under_way) < self._settings.window:
