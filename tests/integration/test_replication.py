@@ -63,8 +63,17 @@ def test_every_request_of_a_check_is_in_the_tally(slapd_trio: Lab) -> None:
 
 
 def test_an_entry_that_a_replica_lost_and_a_value_it_changed_are_named(
-    trio: Lab,
+    slapd_trio: Lab,
 ) -> None:
+    check_broken_entries(slapd_trio)
+
+
+@pytest.mark.long  # its replicas are broken in files, and start anew
+def test_they_are_on_389_ds_too(ds389_trio: Lab) -> None:
+    check_broken_entries(ds389_trio)
+
+
+def check_broken_entries(trio: Lab) -> None:
     write(trio, 5, "as it was")
     trio.wait_in_sync(WITHIN_S)
     first, second = trio.replicas
