@@ -58,6 +58,8 @@ class OpenLdap(Product):
         self._settings = settings or SlapdSettings()
         self._server_settings = dict(server_settings or {})
         self._chosen = options.placed(choices.options, options.SLAPD, self.label)
+        # host:port that a server follows its provider through.
+        self._relays: dict[str, str | None] = {}
 
     def find(self) -> None:
         self._programs = slapd.find_programs(self._choices.binary)
@@ -137,20 +139,16 @@ class OpenLdap(Product):
         return counts
 
     def pause(self, replica: Server) -> None:
-        with self.site.access.bound(replica) as connection:
-            dn = self._database(connection)
-            connection.modify(dn, [(ldap.MOD_DELETE, "olcSyncrepl", None)])
+        self._stop_following(replica)
 
     def resume(self, replica: Server, through: str | None) -> None:
-        values = [line.encode() for line in self._syncrepl(replica, through)]
-        with self.site.access.bound(replica) as connection:
-            dn = self._database(connection)
-            connection.modify(dn, [(ldap.MOD_REPLACE, "olcSyncrepl", values)])
+        self._relays[replica.name] = through
+        self._follow(replica)
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """A server that replicates no longer takes writes, and its contextCSN stays:
-        nobody notices when it replicates again."""
-        self.pause(replica)
+        """A server that does not follow takes writes, and its contextCSN stays: nobody
+        notices when it follows again."""
+        has_followed = self._stop_following(replica)
         try:
             with self.site.access.bound(replica) as connection:
                 if attribute is None:
@@ -158,7 +156,25 @@ class OpenLdap(Product):
                 else:
                     _break_value(connection, dn, attribute)
         finally:
-            self.resume(replica, None)
+            if has_followed:
+                self._follow(replica)
+
+    def _stop_following(self, replica: Server) -> bool:
+        """Whether it has followed until now."""
+        with self.site.access.bound(replica) as connection:
+            dn = self._database(connection)
+            try:
+                connection.modify(dn, [(ldap.MOD_DELETE, "olcSyncrepl", None)])
+            except ldap.NO_SUCH_ATTRIBUTE:
+                return False
+        return True
+
+    def _follow(self, replica: Server) -> None:
+        through = self._relays.get(replica.name)
+        values = [line.encode() for line in self._syncrepl(replica, through)]
+        with self.site.access.bound(replica) as connection:
+            dn = self._database(connection)
+            connection.modify(dn, [(ldap.MOD_REPLACE, "olcSyncrepl", values)])
 
     # -- slapd.conf --------------------------------------------------------------------
 

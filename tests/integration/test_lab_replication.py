@@ -159,6 +159,20 @@ def add_person(lab: Lab, number: int) -> None:
     )
 
 
+def test_a_paused_slapd_is_broken_and_stays_paused(slapd_trio: Lab) -> None:
+    lab, replica = slapd_trio, slapd_trio.replicas[0]
+    describe(lab, lab.supplier, 8, "whole")
+    lab.wait_in_sync(_TIMEOUT_S)
+    lab.pause_replication(replica)
+    lab.break_entry(replica, person(8), "description")
+    describe(lab, lab.supplier, 8, "mended")
+    wait_until(lambda: description(lab, lab.replicas[1], 8) == "mended")
+    assert description(lab, replica, 8) == "whole0"
+    lab.resume_replication(replica)
+    lab.wait_in_sync(_TIMEOUT_S)
+    assert description(lab, replica, 8) == "mended"
+
+
 def test_what_is_not_there_cannot_be_broken(slapd_trio: Lab) -> None:
     with pytest.raises(ldap.NO_SUCH_OBJECT):
         slapd_trio.break_entry(slapd_trio.replicas[0], "uid=nobody,ou=people," + SUFFIX)

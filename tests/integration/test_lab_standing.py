@@ -161,6 +161,26 @@ def test_a_killed_server_is_shown_and_does_not_hinder_the_end(shell: Shell) -> N
     assert shell.trace() == []
 
 
+def test_a_replica_that_is_behind_is_shown(shell: Shell) -> None:
+    made = shell.up("--replicas", "1")
+    supplier, replica = (ldap.initialize(one["uri"]) for one in made["servers"])
+    for connection in (supplier, replica):
+        password = Path(made["admin_password_file"]).read_text()
+        connection.simple_bind_s(made["admin_dn"], password)
+    [(dn, _)] = replica.search_s(
+        "cn=config", ldap.SCOPE_ONELEVEL, "(olcSyncrepl=*)", ["1.1"]
+    )
+    replica.modify_s(dn, [(ldap.MOD_DELETE, "olcSyncrepl", None)])
+    person = "uid=user.1,ou=people,dc=example,dc=com"
+    supplier.modify_s(person, [(ldap.MOD_REPLACE, "description", [b"new"])])
+    [status] = shell("status", "lab")
+    assert [row["in_sync"] for row in status["states"]] == [True, False]
+    for connection in (supplier, replica):
+        connection.unbind_s()
+    shown = ldapslam("lab", "status", variables=shell.variables).stdout
+    assert "NOT IN SYNC" in shown
+
+
 def test_nothing_is_left_of_a_lab_whose_keeper_was_killed(shell: Shell) -> None:
     made = shell.up("--replicas", "1")
     os.kill(made["process"]["pid"], signal.SIGKILL)
