@@ -4,10 +4,8 @@
 One Store may be used from several threads: calls are serialised. A SQLite store is one
 file in WAL mode with full synchronisation, because an agent forgets what the store has
 acknowledged. Nothing here interprets results; reading streams over intervals in windows
-so that a run of days needs no more memory than a run of minutes.
-
-A run travels as a SQLite file that holds this run alone (`export_run`), which is
-also what a run's folder keeps as results.sqlite.
+so that a run of days needs no more memory than a run of minutes. A run travels as a
+SQLite file that holds it alone (`export_run`), as a run's folder has it.
 """
 
 from __future__ import annotations
@@ -51,7 +49,6 @@ _CHUNK_BYTES = 1 << 20
 _COPY_ROWS = 500
 #: SQLite's shared memory cannot grow with less.
 _LEAST_FREE_BYTES = 1 << 20
-_SQLITE_MAGIC = b"SQLite format 3\x00"
 _WINDOW_INTERVALS = 64
 #: Advisory lock of the coordinator that owns a server's database.
 _CLAIM_KEY = 0x51AD
@@ -445,6 +442,7 @@ def _sqlite_engine(path: Path | None, shown: str, read_only: bool) -> Engine:
         except sqlite3.Error as error:
             raise StoreError(f"store {shown!r}: {error}") from error
         try:
+            _check_format(connection, shown)
             connection.execute("PRAGMA trusted_schema=OFF")
             connection.execute("PRAGMA foreign_keys=ON")
             if not read_only:
@@ -467,15 +465,20 @@ def _sqlite_engine(path: Path | None, shown: str, read_only: bool) -> Engine:
     return engine
 
 
+def _check_format(connection: sqlite3.Connection, shown: str) -> None:
+    """By SQLite: who opens and closes the file otherwise drops its locks (POSIX)."""
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise StoreError(f"store {shown!r} is not a results store") from error
+        raise
+
+
 def _sqlite_uri(path: Path, shown: str, read_only: bool) -> str:
-    if path.exists():
-        with path.open("rb") as file:
-            magic = file.read(len(_SQLITE_MAGIC))
-        if magic not in (_SQLITE_MAGIC, b""):
-            raise StoreError(f"store {shown!r} is not a results store")
-    elif read_only:
-        raise StoreError(f"store {shown!r} does not exist")
-    else:
+    if not path.exists():
+        if read_only:
+            raise StoreError(f"store {shown!r} does not exist")
         path.parent.mkdir(parents=True, exist_ok=True)
         # SQLite gives the files beside it the same mode
         path.touch(mode=0o600)

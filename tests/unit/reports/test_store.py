@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -369,3 +371,27 @@ def test_clock_samples_are_kept_once_and_come_in_order(store: Store) -> None:
         "load1": [("load1", 10, 5, 6), ("load1", 30, 2**62, 4)],
         "load2": [("load2", 20, -7, 3)],
     }
+
+
+_OPEN_AND_CLOSE = """
+import sys
+from ldapslam.reports.results.store import Store
+Store.open(sys.argv[1]).close()
+"""
+
+
+def test_who_reads_a_store_twice_keeps_its_locks_on_it(tmp_path: Path) -> None:
+    """Or another process takes itself for the last one, and removes the log."""
+    path = tmp_path / "results.sqlite"
+    log = path.with_name(f"{path.name}-wal")
+    with Store.open(path) as store:
+        fill(store, Scenario())
+        with Store.open(path, read_only=True) as second:
+            assert [run.run_id for run in second.runs()] == [RUN_ID]
+        before = log.stat().st_ino
+        other = [sys.executable, "-c", _OPEN_AND_CLOSE, str(path)]
+        subprocess.run(other, check=True, timeout=60)
+        assert log.stat().st_ino == before
+        store.add_event(RUN_ID, "late", "written afterwards", "2026-03-01T12:00:09Z")
+        with Store.open(path, read_only=True) as second:
+            assert "late" in [event.kind for event in second.events(RUN_ID)]
