@@ -11,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
 
 from ldapslam.cli.client import Client
+from ldapslam.cli.console import say
 from ldapslam.cli.progress import Progress
-from ldapslam.jobs.errors import LdapSlamError
+from ldapslam.jobs.errors import CoordinatorUnreachable, LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
 
 
@@ -29,7 +32,17 @@ class _Interrupted:
     """Ctrl-C or SIGTERM."""
 
 
-_Item = pb.RunUpdate | LdapSlamError | _Ended | _Interrupted
+@dataclass(frozen=True)
+class _Away:
+    """The coordinator is not there; it is asked again."""
+
+    error: CoordinatorUnreachable
+
+
+_Item = pb.RunUpdate | LdapSlamError | _Ended | _Interrupted | _Away
+
+#: Between attempts to find a coordinator again.
+_PAUSE_S = 1.0
 
 
 def follow(
@@ -38,15 +51,22 @@ def follow(
     progress: Progress,
     *,
     on_interrupt: Callable[[], None] | None = None,
+    patience_s: float = 0.0,
 ) -> pb.RunStatus:
     """Show a run until it ends; its final status.
+
+    A coordinator that goes away meanwhile may come back within `patience_s`: runs
+    survive its restart. CoordinatorUnreachable when it does not.
 
     The first Ctrl-C or SIGTERM calls `on_interrupt`, if there is one, and following
     goes on; a second one raises KeyboardInterrupt, as do all without it.
     """
     items: SimpleQueue[_Item] = SimpleQueue()
     threading.Thread(
-        target=_receive, args=(client, run_id, items), name="updates", daemon=True
+        target=_receive,
+        args=(client, run_id, items, patience_s),
+        name="updates",
+        daemon=True,
     ).start()
     with contextlib.ExitStack() as stack:
         if on_interrupt is not None:
@@ -57,6 +77,11 @@ def follow(
                     return client.run(run_id)
                 case LdapSlamError() as error:
                     raise error
+                case _Away(error):
+                    say(
+                        f"{error}; the run may go on: asking again for up to "
+                        f"{patience_s:g} s"
+                    )
                 case _Interrupted():
                     assert on_interrupt is not None
                     on_interrupt()
@@ -64,14 +89,34 @@ def follow(
                     progress.show(update)
 
 
-def _receive(client: Client, run_id: str, items: SimpleQueue[_Item]) -> None:
-    try:
-        for update in client.watch(run_id):
-            items.put(update)
-    except LdapSlamError as error:
-        items.put(error)
-    else:
-        items.put(_Ended())
+def _receive(
+    client: Client, run_id: str, items: SimpleQueue[_Item], patience_s: float
+) -> None:
+    until_s: float | None = None  # while the coordinator is away
+    while True:
+        try:
+            for update in client.watch(run_id):
+                until_s = None
+                items.put(update)
+            items.put(_Ended())
+            return
+        except CoordinatorUnreachable as error:
+            if until_s is None:
+                until_s = time.monotonic() + patience_s
+                if patience_s:
+                    items.put(_Away(error))
+            if time.monotonic() >= until_s:
+                hint = f"the run may go on: `ldapslam watch {run_id}` when it is back"
+                items.put(
+                    CoordinatorUnreachable(error.address, error.detail, hint=hint)
+                    if patience_s
+                    else error
+                )
+                return
+            time.sleep(_PAUSE_S)
+        except LdapSlamError as error:
+            items.put(error)
+            return
 
 
 @contextlib.contextmanager

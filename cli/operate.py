@@ -26,6 +26,8 @@ from ldapslam.jobs.errors import ExitCode
 from ldapslam.reports.summary import summarise
 
 _NS_PER_S = 1e9
+#: A coordinator that is started again within it takes its runs up.
+_PATIENCE_S = 60.0
 
 
 @click.command("watch")
@@ -41,7 +43,7 @@ def watch_command(run_id: str, coordinator: str, as_json: bool) -> ExitCode:
 def watch_run(client: Client, run_id: str, *, as_json: bool) -> ExitCode:
     """Show a run until it ends, then its result; the exit code of its verdict."""
     with Progress() as progress:
-        status = follow(client, run_id, progress)
+        status = follow(client, run_id, progress, patience_s=_PATIENCE_S)
     raise_if_never_started(status)
     with fetched_store(client, run_id) as store:
         return show_outcome(summarise(store, run_id), as_json=as_json)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
 from ldapslam.jobs.errors import AgentLost
 from ldapslam.proto.messages import error_of
+from support.command_line import Running
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
 #: 4 s in intervals of 200 ms, and the drain.
@@ -39,6 +41,24 @@ def test_a_run_goes_on_when_its_coordinator_is_killed_and_started_again(
     fleet.wait_for_agents("a", "b")
     after = fleet.submit(job_text(duration="200ms"))
     assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()
+
+
+def test_who_watches_a_run_sees_its_end_from_the_next_coordinator(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    run_id = fleet.submit(LONG)
+    fleet.wait_for_load(run_id)
+    watch = ("watch", run_id, "--json", "--coordinator", fleet.address)
+    with Running(*watch, cwd=fleet.folder, name="watch") as watching:
+        watching.wait_for_text("running")
+        fleet.end("coordinator", signal.SIGKILL)
+        watching.wait_for_text("the run may go on")
+        fleet.start_coordinator()
+        assert watching.wait() in (0, 3), watching.stderr
+        result = json.loads(watching.stdout)
+    assert result["run_id"] == run_id
+    assert result["manifest"]["state"] == "finished"
 
 
 def test_a_coordinator_may_leave_its_runs_to_the_next_one(
