@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ldapslam.jobs.model import PYTHON_KIND
 from ldapslam.reports.books import Books, accounts_of
 from ldapslam.reports.replicated import WRITES, explained, sent_to
 from ldapslam.reports.results.records import RunRecord
@@ -151,7 +152,13 @@ def _account(
     return Account(
         uris=tuple(uris),
         lines={
-            kind: Line(agents[kind], control[kind], counted.get(kind), lost[kind])
+            kind: Line(
+                agents[kind],
+                control[kind],
+                counted.get(kind),
+                # of an operation of a class nobody knows which request was lost
+                lost[kind] + lost[PYTHON_KIND],
+            )
             for kind in kinds
         },
         unknown=unknown,
