@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from ldapslam.jobs.errors import ConfigError, LdapSlamError
 from ldapslam.proto import enrolment_pb2 as pb
@@ -55,6 +56,9 @@ def identity_files(spool: Path) -> TlsFiles:
 def join(token: JoinToken, address: str, files: TlsFiles) -> None:
     """Get a certificate for a key of our own; nothing to do when there is one.
 
+    Another token than the one that it was got with is there for a reason, such as a
+    revocation: it gets a new key and a new certificate.
+
     FleetError when the coordinator refuses or is not there; ConfigError when what is
     there is somebody else's.
     """
@@ -66,13 +70,13 @@ def join(token: JoinToken, address: str, files: TlsFiles) -> None:
                 f"{identity.name!r}, the join token is for {token.name!r}",
                 hint="give another --spool, or remove that folder",
             )
-        _log.info("joined already, as %s", identity.name)
-        return
+        if _is_used(token, files):
+            _log.info("joined already, as %s", identity.name)
+            return
     make_private_folder(files.key.parent)
-    if not files.key.exists():
-        write_private(files.key, key_pem(new_key()))
+    key = new_key()
     request = pb.EnrolRequest(
-        token=token.proof, request_pem=build_request(read_key(files.key), token.name)
+        token=token.proof, request_pem=build_request(key, token.name)
     )
     with (
         rpc_errors(address),
@@ -80,10 +84,30 @@ def join(token: JoinToken, address: str, files: TlsFiles) -> None:
     ):
         stub = EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
         reply = stub.Enrol(request, timeout=_CALL_TIMEOUT_S)
-    identity = _checked(reply, files, token.name)
+    identity = _checked(reply, key.public_key(), token.name)
+    # never a key with the certificate of another one
+    files.certificate.unlink(missing_ok=True)
+    write_private(files.key, key_pem(key))
     write_private(files.authority, token.authority_pem)
+    write_private(_token_file(files), _id_of(token).encode())
     write_private(files.certificate, reply.certificate_pem)
     _log.info("joined as %s %s", identity.role, identity.name)
+
+
+def _token_file(files: TlsFiles) -> Path:
+    """Has the id of the token that the certificate was got with; it opens nothing."""
+    return files.certificate.with_name("token-id")
+
+
+def _id_of(token: JoinToken) -> str:
+    return token.proof.partition(".")[0]
+
+
+def _is_used(token: JoinToken, files: TlsFiles) -> bool:
+    try:
+        return _token_file(files).read_text() == _id_of(token)
+    except FileNotFoundError:
+        return True  # nothing says that it is another one
 
 
 async def keep_renewed(channel: Any, address: str, files: TlsFiles) -> None:
@@ -109,7 +133,7 @@ async def _renew(stub: Any, address: str, name: str, files: TlsFiles) -> None:
             pb.RenewRequest(request_pem=build_request(key, name)),
             timeout=_CALL_TIMEOUT_S,
         )
-    identity = _checked(reply, files, name)
+    identity = _checked(reply, key.public_key(), name)
     await asyncio.to_thread(write_private, files.certificate, reply.certificate_pem)
     _log.info("certificate renewed until %s", identity.not_after_utc)
 
@@ -123,7 +147,7 @@ def _is_due(identity: Identity, now_utc: datetime) -> bool:
     return now_utc >= identity.not_before_utc + life * _RENEWED_AFTER
 
 
-def _checked(reply: pb.EnrolReply, files: TlsFiles, name: str) -> Identity:
+def _checked(reply: pb.EnrolReply, own: PublicKeyTypes, name: str) -> Identity:
     """ConfigError when the certificate is not one for our key and name."""
     try:
         certificate = x509.load_pem_x509_certificate(reply.certificate_pem)
@@ -131,7 +155,7 @@ def _checked(reply: pb.EnrolReply, files: TlsFiles, name: str) -> Identity:
     except ValueError as error:
         raise ConfigError("the coordinator's answer is no certificate") from error
     identity = identity_of(certificate)
-    ours = public_key_bytes(read_key(files.key).public_key())
+    ours = public_key_bytes(own)
     theirs = public_key_bytes(certificate.public_key())
     if not is_ours or ours != theirs or identity.name != name:
         raise ConfigError("the coordinator's answer is a certificate for another key")

@@ -68,12 +68,22 @@ def test_a_token_gets_a_certificate_once(
     join(token, "127.0.0.1:1", files)
     with pytest.raises(AccessRefused, match="unknown, used or expired"):
         join(token, made.enrolment_address, identity_files(tmp_path / "thief"))
+    # another token is there for a reason
+    made.authority.revoke("a1")
+    again = made.authority.token("a1", Role.AGENT, HOUR)
+    before = files.certificate.read_bytes(), files.key.read_bytes()
+    join(again, made.enrolment_address, files)
+    after = files.certificate.read_bytes(), files.key.read_bytes()
+    assert not set(before) & set(after)
+    assert files.identity().name == "a1"
+    join(again, "127.0.0.1:1", files)
     other = made.authority.token("a2", Role.AGENT, HOUR)
     with pytest.raises(ConfigError, match="the join token is for 'a2'"):
         join(other, made.enrolment_address, files)
     with Store.open(str(made.store), read_only=True) as store:
         entries = audit.newest(store)
     assert [(one.action, one.who, one.role) for one in entries] == [
+        ("enrol", "a1", "agent"),
         ("refuse", "", "none"),
         ("enrol", "a1", "agent"),
     ]
