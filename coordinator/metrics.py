@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -28,6 +29,7 @@ from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.run_figures import Watchlist
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import build_version
+from ldapslam.reports.results.records import utc_text
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.results.upkeep import file_bytes
 
@@ -47,7 +49,7 @@ class Metrics(Extension):
 
     def __init__(self, expose: Expose, watchlist: Watchlist | None = None) -> None:
         self._expose = expose
-        self._watchlist = watchlist or Watchlist()
+        self._watchlist = watchlist or Watchlist(since_utc=utc_text(datetime.now(UTC)))
         self._exposed: AbstractContextManager[object] | None = None
 
     def observers(self) -> Sequence[Observer]:

@@ -49,8 +49,12 @@ class RunFigures:
 class Watchlist:
     """The runs of a coordinator: a hooks.Observer."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, now_s: Callable[[], float] = time.monotonic, since_utc: str = ""
+    ) -> None:
+        """Runs that ended before `since_utc` may be judged now; they are not news."""
         self._now_s = now_s
+        self._since_utc = since_utc
         #: In the order in which they were first heard of.
         self._runs: dict[str, RunFigures] = {}
         #: (state, verdict or "none") -> runs that ended since the start.
@@ -85,7 +89,8 @@ class Watchlist:
             stream.dropped += row.dropped
 
     def run_judged(self, record: RunRecord) -> None:
-        self.ended[record.state, record.verdict or "none"] += 1
+        if (record.finished_utc or self._since_utc) >= self._since_utc:
+            self.ended[record.state, record.verdict or "none"] += 1
         run = self._runs.get(record.run_id)
         if run is not None:
             run.state = record.state

@@ -107,3 +107,14 @@ def test_ended_runs_are_counted_by_state_and_verdict() -> None:
         ("finished", "FAIL"): 1,
         ("finished", "none"): 1,
     }
+
+
+def test_a_run_that_ended_before_the_start_is_not_counted_when_it_is_judged() -> None:
+    runs = Watchlist(since_utc="2026-03-01T12:00:00Z")
+    for run_id, ended_utc in (
+        ("old", "2026-03-01T11:59:59Z"),
+        ("new", "2026-03-01T12:00:01Z"),
+    ):
+        record = run_record(Scenario(run={"run_id": run_id, "finished_utc": ended_utc}))
+        runs.run_judged(record)
+    assert runs.ended == {("finished", "none"): 1}
