@@ -56,7 +56,7 @@ description: one of {cn}'s
 """
 
 
-def job_for(directory: Directory, folder: Path, scale: int) -> Path:
+def job_for(directory: Directory, folder: Path, scale: float) -> Path:
     """Writes the job and its files; `scale` 1 is some 20,000 operations."""
     (folder / "names.txt").write_text("".join(f"user.{n}\n" for n in range(1000)))
     (folder / "person.template").write_text(TEMPLATE)
@@ -163,7 +163,7 @@ def job_for(directory: Directory, folder: Path, scale: int) -> Path:
         clients = max(AGENTS, stream.get("count", 1000) // _OPERATIONS_PER_CLIENT)
         stream.setdefault("load", {"closed": {"clients": clients}})
         if "count" in stream:
-            stream["count"] *= scale
+            stream["count"] = round(stream["count"] * scale)
     return _write(directory, folder, streams)
 
 
