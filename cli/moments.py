@@ -45,6 +45,31 @@ def duration_ns(
         raise ConfigError(f"{parameter.opts[0]}: {fault}", hint=fault.hint) from None
 
 
+def positive_duration_ns(
+    context: click.Context | None, parameter: click.Parameter, value: str | None
+) -> int:
+    """The same of a duration that cannot be nothing: 0 only when left out."""
+    found = duration_ns(context, parameter, value)
+    if value is not None and not found:
+        raise ConfigError(
+            f"{parameter.opts[0]}: expected more than nothing, got {value!r}",
+            hint="write a time such as 6h, or leave the option out",
+        )
+    return found
+
+
+def given_text(
+    _: click.Context | None, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Callback of an option whose text cannot be empty; None when left out."""
+    if value is not None and not value.strip():
+        raise ConfigError(
+            f"{parameter.opts[0]}: expected a text, got {value!r}",
+            hint="is it a variable that is not set? leave the option out if not wanted",
+        )
+    return value
+
+
 def moment(option: str, text: str, zone_name: str, now: datetime) -> datetime:
     """The instant, in UTC, that a text means; ConfigError."""
     zone = zone_named(zone_name)

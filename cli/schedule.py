@@ -8,7 +8,13 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.moments import duration_ns, moment, shown, time_zone_option
+from ldapslam.cli.moments import (
+    given_text,
+    moment,
+    positive_duration_ns,
+    shown,
+    time_zone_option,
+)
 from ldapslam.cli.operate import document, put_table
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.schedule_client import ScheduleClient
@@ -143,14 +149,24 @@ def maintenance_command() -> None:
 
 
 @maintenance_command.command("add")
-@click.option("--from", "begin", metavar="TIME", help="Begin of the one window.")
-@click.option("--until", metavar="TIME", help="End of the one window.")
-@click.option("--cron", metavar="EXPR", default="", help="Begins of a regular window.")
+@click.option(
+    "--from",
+    "begin",
+    metavar="TIME",
+    callback=given_text,
+    help="Begin of the one window.",
+)
+@click.option(
+    "--until", metavar="TIME", callback=given_text, help="End of the one window."
+)
+@click.option(
+    "--cron", metavar="EXPR", callback=given_text, help="Begins of a regular window."
+)
 @click.option(
     "--for",
     "length_ns",
     metavar="DURATION",
-    callback=duration_ns,
+    callback=positive_duration_ns,
     help="Length of a regular window, or of one that has a --from.",
 )
 @time_zone_option
@@ -163,39 +179,40 @@ def maintenance_command() -> None:
     help="Hold only runs against this server, as jobs name it; repeatable. All when "
     "left out.",
 )
-@click.option("--name", default="", help="A name for it.")
+@click.option("--name", callback=given_text, help="A name for it.")
 @coordinator_option
 @json_option
 def add_window(
     begin: str | None,
     until: str | None,
-    cron: str,
+    cron: str | None,
     length_ns: int,
     time_zone: str,
     targets: tuple[str, ...],
-    name: str,
+    name: str | None,
     coordinator: str,
     as_json: bool,
 ) -> None:
     """Keep a time free: no run begins within, nor one that would still be going on."""
-    window = pb.MaintenanceWindow(name=name, time_zone=time_zone, targets=targets)
-    if cron:
-        if begin or until:
+    window = pb.MaintenanceWindow(name=name or "", time_zone=time_zone, targets=targets)
+    if cron is not None:
+        if begin is not None or until is not None:
             raise ConfigError("--cron with --for, or --from with --until or --for")
         window.cron, window.length_ns = cron, length_ns
     else:
         now = datetime.now(UTC)
-        if not begin or bool(until) == bool(length_ns):
+        if begin is None or (until is not None) == (length_ns > 0):
             raise ConfigError(
                 "a maintenance window has a begin and an end",
                 hint="give --from and --until, --from and --for, or --cron and --for",
             )
         start = moment("--from", begin, time_zone, now)
         window.from_utc = utc_text(start)
-        end = moment("--until", until, time_zone, start) if until else None
-        window.until_utc = utc_text(
-            end or start + timedelta(microseconds=length_ns // 1000)
-        )
+        if until is not None:
+            end = moment("--until", until, time_zone, start)
+        else:
+            end = start + timedelta(microseconds=length_ns // 1000)
+        window.until_utc = utc_text(end)
     with ScheduleClient(coordinator) as client:
         kept = client.add_window(window)
     if as_json:

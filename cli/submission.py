@@ -17,13 +17,14 @@ _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
 
 def job_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
     """The request that has the job run; JobErrors, ConfigError."""
+    files = job_files(source, overrides)
     return pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,
         build=build_version(),
         job_file=source.name,
         job_text=source.content(),
         overrides=overrides,
-        files=job_files(source, overrides),
+        files=files,
         submitted_by=operator_name(),
     )
 

@@ -13,7 +13,14 @@ import click
 
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.job_source import JobFile
-from ldapslam.cli.moments import duration_ns, moment, shown_twice, time_zone_option
+from ldapslam.cli.moments import (
+    duration_ns,
+    given_text,
+    moment,
+    positive_duration_ns,
+    shown_twice,
+    time_zone_option,
+)
 from ldapslam.cli.operate import watch_run
 from ldapslam.cli.options import coordinator_option, job_argument, set_option
 from ldapslam.cli.schedule_client import ScheduleClient
@@ -35,7 +42,7 @@ _CONDITIONS = {
 
 @dataclass
 class Timing:
-    """When it is to run: the options of `submit`, as given."""
+    """When it is to run: the options of `submit`, as given; None or 0 is not given."""
 
     at: str | None
     after: str | None
@@ -50,20 +57,20 @@ class Timing:
     overlap: str | None
     copies: int
     stagger_ns: int
-    name: str
+    name: str | None
     disabled: bool
 
     @property
     def is_schedule(self) -> bool:
-        return bool(self.cron or self.every_ns)
+        return self.cron is not None or self.every_ns > 0
 
     def check(self, *, wait: bool) -> None:
         """ConfigError when two of them do not go together."""
-        if self.cron and self.every_ns:
+        if self.cron is not None and self.every_ns:
             raise ConfigError("--cron and --every: give one of them")
         if self.is_schedule:
             for option, text in {"--at": self.at, "--after": self.after}.items():
-                if text:
+                if text is not None:
                     raise ConfigError(
                         f"{option} is for one run, --cron and --every are for many",
                         hint="--from says when a schedule begins",
@@ -87,9 +94,9 @@ class Timing:
                     )
             if wait and self.copies > 1:
                 raise ConfigError("--wait waits for one run, not for --copies")
-            if self.time_zone and not self.at:
+            if self.time_zone and self.at is None:
                 raise ConfigError("--tz is the zone of --at, --cron, --from, --until")
-        if self.condition != "any" and not self.after:
+        if self.condition != "any" and self.after is None:
             raise ConfigError("--if says how the run of --after has to end")
         if self.stagger_ns and self.copies < 2:
             raise ConfigError("--stagger is the time between --copies")
@@ -109,13 +116,15 @@ class Timing:
         )
 
     def _limit(self, option: str, text: str | None, now: datetime) -> str:
-        if not text:
+        if text is None:
             return ""
         return utc_text(moment(option, text, self.time_zone, now))
 
     def begins(self, now: datetime) -> list[datetime | None]:
         """When each copy of a run may begin; None: at once."""
-        at = moment("--at", self.at, self.time_zone, now) if self.at else None
+        at = None
+        if self.at is not None:
+            at = moment("--at", self.at, self.time_zone, now)
         if at is not None and at < now:
             raise ConfigError(f"--at: {shown_twice(at, self.time_zone)} has passed")
         stagger = timedelta(microseconds=self.stagger_ns // 1000)
@@ -131,9 +140,15 @@ def _timing_options(command: _Command) -> _Command:
         click.option(
             "--at",
             metavar="TIME",
+            callback=given_text,
             help="Run then: 22:30, 2026-03-01T22:30, …T22:30:00Z, or +30m from now.",
         ),
-        click.option("--after", metavar="RUN", help="Run when that run has ended."),
+        click.option(
+            "--after",
+            metavar="RUN",
+            callback=given_text,
+            help="Run when that run has ended.",
+        ),
         click.option(
             "--if",
             "condition",
@@ -145,6 +160,7 @@ def _timing_options(command: _Command) -> _Command:
         click.option(
             "--cron",
             metavar="EXPR",
+            callback=given_text,
             help="Run often: minute, hour, day of month, month, day of week, as in "
             "crontab(5).",
         ),
@@ -152,7 +168,7 @@ def _timing_options(command: _Command) -> _Command:
             "--every",
             "every_ns",
             metavar="PERIOD",
-            callback=duration_ns,
+            callback=positive_duration_ns,
             help="Run often, with this time from one begin to the next, such as 6h.",
         ),
         time_zone_option,
@@ -160,10 +176,14 @@ def _timing_options(command: _Command) -> _Command:
             "--from",
             "begin",
             metavar="TIME",
+            callback=given_text,
             help="A schedule's first possible time; --every counts from there.",
         ),
         click.option(
-            "--until", metavar="TIME", help="A schedule's last possible time."
+            "--until",
+            metavar="TIME",
+            callback=given_text,
+            help="A schedule's last possible time.",
         ),
         click.option(
             "--misfire",
@@ -176,7 +196,7 @@ def _timing_options(command: _Command) -> _Command:
             "--misfire-grace",
             "misfire_grace_ns",
             metavar="DURATION",
-            callback=duration_ns,
+            callback=positive_duration_ns,
             help="How late a run may begin before its time counts as missed; 1m when "
             "left out.",
         ),
@@ -200,7 +220,7 @@ def _timing_options(command: _Command) -> _Command:
             callback=duration_ns,
             help="Time between the begins of copies.",
         ),
-        click.option("--name", default="", help="A schedule's name."),
+        click.option("--name", callback=given_text, help="A schedule's name."),
         click.option(
             "--disabled", is_flag=True, help="Make the schedule, but do not start it."
         ),
@@ -261,7 +281,7 @@ def submit_command(
     request.notify.extend(notify)
     if timing.is_schedule:
         create = schedule_pb2.CreateScheduleRequest(
-            name=timing.name,
+            name=timing.name or "",
             job=request,
             rule=timing.rule(now),
             disabled=timing.disabled,
@@ -271,7 +291,7 @@ def submit_command(
         return ExitCode.PASS
     begins = timing.begins(now)
     with ScheduleClient(coordinator) as client:
-        if timing.after:
+        if timing.after is not None:
             request.after_run = client.run(timing.after).run_id
             request.after_if = _CONDITIONS[timing.condition]
         run_ids = [_submit(client, request, begin, timing) for begin in begins]
@@ -312,7 +332,9 @@ def _show_schedule(status: schedule_pb2.ScheduleStatus, *, as_json: bool) -> Non
         put_json(schedule_document(status))
         return
     first = "no time left"
-    if status.next_utc:
+    if status.state == "disabled":
+        first = f"`ldapslam schedule resume {status.name}` starts it"
+    elif status.next_utc:
         when = shown_twice(status.next_utc[0], status.rule.time_zone)
         first = f"next time {when}"
     say(f"schedule {status.name}, {status.state}: {first}")

@@ -21,7 +21,7 @@ from ldapslam.coordinator.names import MAX_NAME, is_usable
 from ldapslam.coordinator.recurrence import next_time
 from ldapslam.coordinator.schedule import Plan, State, plan_of
 from ldapslam.coordinator.submission import load_submission
-from ldapslam.coordinator.time_zone import parse_utc
+from ldapslam.coordinator.time_zone import clock_text, parse_utc
 from ldapslam.jobs.errors import ConfigError, JobError, JobErrors, LdapSlamError
 from ldapslam.proto import operator_pb2, schedule_pb2
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
@@ -170,9 +170,17 @@ class Agenda:
         self.unusable.pop(record.schedule_id, None)
         return record
 
-    async def add_window(self, message: schedule_pb2.MaintenanceWindow) -> Window:
-        """Keep a maintenance window."""
+    async def add_window(
+        self, message: schedule_pb2.MaintenanceWindow, now: datetime
+    ) -> Window:
+        """Keep a maintenance window; ConfigError, also when it is over."""
         window_of(message)
+        if message.until_utc and parse_utc(message.until_utc) <= now:
+            ended = clock_text(parse_utc(message.until_utc))
+            raise ConfigError(
+                f"the maintenance window was over at {ended}",
+                hint="name an end that is still to come",
+            )
         if message.name:
             check_name(message.name)
         else:

@@ -121,8 +121,8 @@ class ScheduleService(ScheduleServiceServicer):
         async with errors_to(context):
             said_by = request.created_by
             request.created_by = caller_name(said_by)
-            async with self._scheduler.settled():
-                window = await self._agenda.add_window(request)
+            async with self._scheduler.settled() as now:
+                window = await self._agenda.add_window(request, now)
             # from now on, not from the next tick
             await self._scheduler.tick()
             await self._audit.note(
@@ -179,7 +179,9 @@ class ScheduleService(ScheduleServiceServicer):
         fires = await self._journal.call(
             store_agenda.fires, self._journal.store, entry.schedule_id, _LATEST_FIRES
         )
-        upcoming = self._scheduler.upcoming(entry)
+        # nothing becomes of a disabled one's times
+        is_disabled = entry.state is State.DISABLED
+        upcoming = () if is_disabled else self._scheduler.upcoming(entry)
         return pb.ScheduleStatus(
             schedule_id=entry.schedule_id,
             name=entry.name,

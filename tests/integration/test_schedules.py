@@ -426,6 +426,7 @@ def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
     ):
         document = operator.read("schedule", change, "nightly")
         assert document["state"] == state
+        assert bool(document["next"]) is (state != "disabled")
         [found] = operator.read("schedule", "list")
         assert found == document
     assert "misfire    skip, grace 1m" in operator.call("schedule", "show", "nightly")

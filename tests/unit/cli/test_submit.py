@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `submit` and `maintenance add` refuse before they ask a coordinator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ldapslam.cli.schedule import maintenance_command
+from ldapslam.cli.submit import submit_command
+from ldapslam.jobs.errors import ConfigError, ExitCode, LdapSlamError
+
+#: Nobody is there: whoever asks would fail with an error of the fleet.
+NOBODY = ("--coordinator", "127.0.0.1:1")
+
+
+def refusal(command: click.Command, *arguments: str) -> LdapSlamError:
+    error = CliRunner().invoke(command, [*arguments, *NOBODY]).exception
+    assert isinstance(error, LdapSlamError)
+    assert error.exit_code is ExitCode.USAGE
+    return error
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--every", "0s"),
+        ("--cron", ""),
+        ("--cron", " "),
+        ("--at", ""),
+        ("--after", ""),
+        ("--from", ""),
+        ("--until", ""),
+        ("--name", ""),
+        ("--misfire-grace", "0s"),
+    ],
+)
+def test_an_option_with_nothing_in_it_is_not_an_option_left_out(
+    option: str, value: str
+) -> None:
+    """Else the load would begin now."""
+    error = refusal(submit_command, "job.yaml", option, value)
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith(f"{option}: expected ")
+    assert str(error).endswith(f"got {value!r}")
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--from", "now", "--for", "0s"),
+        ("--from", "now", "--for", "1h", "--name", ""),
+        ("--from", "now", "--until", ""),
+        ("--for", "1h", "--from", ""),
+        ("--for", "1h", "--cron", ""),
+    ],
+)
+def test_a_maintenance_window_with_nothing_in_an_option_is_refused(
+    options: tuple[str, ...],
+) -> None:
+    error = refusal(maintenance_command, "add", *options)
+    *_, option, value = options
+    assert str(error).startswith(f"{option}: expected ")
+    assert str(error).endswith(f"got {value!r}")
+
+
+def test_a_job_file_that_is_not_there_is_a_fault_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").touch()
+    for options in ((), ("--at", "+1h"), ("--every", "6h")):
+        error = refusal(submit_command, "nojob.yaml", *options)
+        assert "nojob.yaml: cannot be read" in str(error)
