@@ -65,8 +65,8 @@ class Core:
                     names = ", ".join(left_out)
                     text = f"more agents than connections: {names} have no share"
                     self._runs[run_id].add_event("agents_left_out", text)
-            case fleet_machine.GiveUpRun(run_id, wanted, available):
-                error = NotEnoughAgents(wanted, available)
+            case fleet_machine.GiveUpRun(run_id, wanted, available, misfits):
+                error = NotEnoughAgents(wanted, available, misfits)
                 self._runs[run_id].feed(run_machine.GaveUp(str(error), error))
             case fleet_machine.ReportSilence(name, run_ids, silent_ns):
                 text = (

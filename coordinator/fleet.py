@@ -218,7 +218,10 @@ class AssignRun:
 class RefuseRun:
     run_id: str
     wanted: str
+    #: Those that would do, were there enough; all, for a run that names some.
     available: tuple[str, ...]
+    #: Why others that serve would not do.
+    misfits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,7 @@ class GiveUpRun:
     run_id: str
     wanted: str
     available: tuple[str, ...]
+    misfits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,13 +403,13 @@ class Fleet:
 
     def refusal(self, run_id: str, selection: Selection) -> RefuseRun | None:
         """What the answer to such a submission would be now; None: it is taken."""
-        fitting = self._fitting(selection)
-        if selection.can_have([record.candidate() for record in fitting]):
+        serving = [record.candidate() for record in self._serving()]
+        fitting = [candidate for candidate in serving if selection.fits(candidate)]
+        if selection.can_have(fitting):
             return None
-        return RefuseRun(run_id, str(selection), self._available())
-
-    def _available(self) -> tuple[str, ...]:
-        return tuple(record.name for record in self._serving())
+        available = tuple(one.name for one in (serving if selection.names else fitting))
+        misfits = selection.misfits(serving)
+        return RefuseRun(run_id, str(selection), available, misfits)
 
     def _serving(self) -> Iterable[AgentRecord]:
         serving = (AgentState.IDLE, AgentState.ASSIGNED)
@@ -498,7 +502,8 @@ class Fleet:
             refusal = self.refusal(run_id, entry.selection)
             if refusal is not None:
                 del self._runs[run_id]
-                commands.append(GiveUpRun(run_id, refusal.wanted, refusal.available))
+                why = (refusal.wanted, refusal.available, refusal.misfits)
+                commands.append(GiveUpRun(run_id, *why))
         return commands
 
     def _judge_silence(self, record: AgentRecord, now_ns: int) -> list[Command]:

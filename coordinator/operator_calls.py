@@ -83,7 +83,7 @@ class OperatorCalls(Core):
     def _check_agents(self, submission: Submission) -> None:
         refusal = self._fleet.refusal(submission.run_id, submission.selection)
         if refusal is not None:
-            raise NotEnoughAgents(refusal.wanted, refusal.available)
+            raise NotEnoughAgents(refusal.wanted, refusal.available, refusal.misfits)
 
     def _new_run(self, submission: Submission) -> ActiveRun:
         run = ActiveRun(

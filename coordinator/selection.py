@@ -48,6 +48,27 @@ class Selection:
             candidate.labels.get(key) == value for key, value in self.labels.items()
         )
 
+    def misfits(self, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+        """Why some of these do not fit, for people; none when agents are named."""
+        restricted: list[str] = []
+        unlabelled: list[str] = []
+        for candidate in candidates:
+            if self.names or self.fits(candidate):
+                continue
+            kind = restricted if candidate.is_restricted else unlabelled
+            kind.append(candidate.name)
+        found = []
+        if restricted:
+            rule = "takes only jobs that name it"
+            if len(restricted) > 1:
+                rule = "take only jobs that name them"
+            found.append(f"{', '.join(restricted)} {rule}")
+        if unlabelled:
+            verb = "is" if len(unlabelled) == 1 else "are"
+            lack = f"{verb} not labelled {self._label_text()}"
+            found.append(f"{', '.join(unlabelled)} {lack}")
+        return tuple(found)
+
     def needed(self, candidates: int) -> int:
         """How many agents make a run of `candidates` fitting ones; at least one."""
         if self.names:
@@ -82,10 +103,12 @@ class Selection:
     def __str__(self) -> str:
         if self.names:
             return "agents " + ", ".join(self.names)
-        labels = ", ".join(f"{key}={value}" for key, value in self.labels.items())
-        which = f" labelled {labels}" if labels else ""
+        which = f" labelled {self._label_text()}" if self.labels else ""
         if self.hosts > 1:
             which += f" on {self.hosts} hosts"
         if self.count is None:
             return f"all agents{which}" if which else "at least one agent"
         return f"{self.count} agent{'s' * (self.count != 1)}{which}"
+
+    def _label_text(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in self.labels.items())

@@ -218,15 +218,25 @@ class AgentLimitExceeded(FleetError):
 
 
 class NotEnoughAgents(FleetError):
-    def __init__(self, wanted: str, available: Sequence[str]) -> None:
+    def __init__(
+        self,
+        wanted: str,
+        available: Sequence[str],
+        misfits: Sequence[str] | None = None,
+    ) -> None:
         names = ", ".join(available) or "none"
+        remedy = (
+            "start more with `ldapslam agent --coordinator …`, or change the job's "
+            "`agents`"
+        )
         super().__init__(
             f"the job wants {wanted}, available: {names}",
-            hint="start more with `ldapslam agent --coordinator …`, or change the "
-            "job's `agents`",
+            hint="; ".join([*(misfits or ()), remedy]),
         )
         self.wanted = wanted
         self.available = list(available)
+        #: Why other agents would not do; None in stores of earlier versions.
+        self.misfits = list(misfits or ())
 
 
 class ClockOffsetTooLarge(FleetError):

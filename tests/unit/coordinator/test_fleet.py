@@ -336,20 +336,27 @@ def test_a_run_gets_the_first_idle_agents_by_name() -> None:
     assert submit(fleet, "r", Selection(count=2)) == [AssignRun("r", ("a", "b"))]
 
 
+ABC = ("a", "b", "c")
+SITE_X = {"site": "x"}
+UNLABELLED = ("a, b, c are not labelled site=x",)
 SELECTIONS = [
-    (Selection(count=4), "4 agents"),
-    (Selection(names=("a", "z")), "agents a, z"),
-    (Selection(labels={"site": "x"}), "all agents labelled site=x"),
-    (Selection(count=1, labels={"site": "x"}), "1 agent labelled site=x"),
+    (Selection(count=4), "4 agents", ABC, ()),
+    (Selection(names=("a", "z")), "agents a, z", ABC, ()),
+    (Selection(labels=SITE_X), "all agents labelled site=x", (), UNLABELLED),
+    (Selection(count=1, labels=SITE_X), "1 agent labelled site=x", (), UNLABELLED),
 ]
 
 
-@pytest.mark.parametrize(("selection", "wanted"), SELECTIONS)
+@pytest.mark.parametrize(("selection", "wanted", "available", "misfits"), SELECTIONS)
 def test_a_run_that_wants_what_is_not_there_is_refused(
-    selection: Selection, wanted: str
+    selection: Selection,
+    wanted: str,
+    available: tuple[str, ...],
+    misfits: tuple[str, ...],
 ) -> None:
-    fleet = fleet_of("a", "b", "c")
-    assert submit(fleet, "r", selection) == [RefuseRun("r", wanted, ("a", "b", "c"))]
+    fleet = fleet_of(*ABC)
+    refused = RefuseRun("r", wanted, available, misfits)
+    assert submit(fleet, "r", selection) == [refused]
     assert fleet.run_state("r") is QueueState.UNKNOWN
 
 
@@ -472,6 +479,28 @@ def test_a_restricted_agent_is_for_runs_that_name_it() -> None:
     by_label = Selection(labels={"site": "x"})
     assert isinstance(submit(fleet, "s", by_label)[0], RefuseRun)
     assert submit(fleet, "t", Selection(names=("a",))) == [AssignRun("t", ("a",))]
+
+
+def test_a_refusal_says_which_agents_take_only_jobs_that_name_them() -> None:
+    fleet = fleet_of("b")
+    fleet.handle(AgentRegistered("a", "a-1", SITE_X, is_restricted=True), 0)
+    one = ("a takes only jobs that name it",)
+    two = Selection(count=2)
+    assert submit(fleet, "r", two) == [RefuseRun("r", "2 agents", ("b",), one)]
+    fleet.handle(AgentRegistered("c", "c-1", is_restricted=True), 0)
+    assert submit(fleet, "r", Selection(count=1, labels=SITE_X)) == [
+        RefuseRun(
+            "r",
+            "1 agent labelled site=x",
+            (),
+            ("a, c take only jobs that name them", "b is not labelled site=x"),
+        )
+    ]
+    named = Selection(names=("a", "z"))
+    assert submit(fleet, "r", named) == [RefuseRun("r", "agents a, z", ABC)]
+    submit(fleet, "r", two, may_wait=True, agents_until_ns=S)
+    both = ("a, c take only jobs that name them",)
+    assert GiveUpRun("r", "2 agents", ("b",), both) in fleet.handle(TimePassed(), S)
 
 
 def test_a_higher_priority_comes_first() -> None:

@@ -49,6 +49,7 @@ SAMPLES = [
     AgentLost("a1", 5.25),
     AgentVersionMismatch("a1", "0.1.0", "0.2.0"),
     NotEnoughAgents("3 agents", ["a1", "a2"]),
+    NotEnoughAgents("3 agents", ["a1"], ["a2 takes only jobs that name it"]),
     AccessRefused("a viewer may not submit"),
     AgentLimitExceeded("a1", "9 connections", "4", "max-connections"),
     ClockOffsetTooLarge("a1", 7_000_000, 5_000_000),
@@ -111,6 +112,15 @@ def test_an_error_with_values_of_no_use_becomes_the_root(
     error = LdapSlamError.from_dict({"class": name, "message": "m", "values": values})
     assert type(error) is LdapSlamError
     assert (str(error), error.hint) == ("m", None)
+
+
+def test_an_error_that_an_earlier_version_described_keeps_its_class() -> None:
+    values = {"wanted": "2 agents", "available": ["a"], "hint": "start more"}
+    error = LdapSlamError.from_dict(
+        {"class": "NotEnoughAgents", "message": "m", "values": values}
+    )
+    assert isinstance(error, NotEnoughAgents)
+    assert error.exit_code is ExitCode.FLEET
 
 
 def test_a_described_error_has_the_attributes_of_its_class_only() -> None:
