@@ -139,11 +139,16 @@ def coordinator_command(
 def _labels(
     _: click.Context, __: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    labels = {}
+    labels: dict[str, str] = {}
     for value in values:
         key, equals, text = value.partition("=")
         if not (key and equals):
             raise ConfigError(f"--label: expected KEY=VALUE, got {value!r}")
+        if key in labels:
+            raise ConfigError(
+                f"--label: {key!r} is given twice: {labels[key]!r} and {text!r}",
+                hint="an agent has one value of each label",
+            )
         labels[key] = text
     return labels
 

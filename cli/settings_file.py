@@ -4,6 +4,8 @@
 Keys are the options' long names; what the command line gives comes first. An unknown
 key is an error, so that a misspelt setting is not silently without effect.
 
+An option that may be repeated takes a list, or one value alone.
+
     coordinator = "10.0.0.1:7400"
     name = "load-7"
     label = ["site=a", "rack=3"]
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,20 +34,34 @@ def _read(context: click.Context, own: click.Parameter, path: Path | None) -> No
         raise ConfigError(
             f"{path}: {error}", hint='write TOML, such as name = "load-7"'
         ) from error
-    names = _option_names(context.command, own)
-    for key in settings:
-        if key not in names:
+    options = _options(context.command, own)
+    found = {}
+    for key, value in settings.items():
+        option = options.get(key)
+        if option is None:
             raise ConfigError(
                 f"{path}: unknown key {key!r}",
-                hint=did_you_mean(key, list(names)),
+                hint=did_you_mean(key, list(options)),
             )
-    context.default_map = {names[key]: value for key, value in settings.items()}
+        found[option.name or ""] = _checked(f"{path}: {key}", option, value)
+    context.default_map = found
 
 
-def _option_names(command: click.Command, own: click.Parameter) -> dict[str, str]:
-    """Long name without dashes -> parameter, of the visible options but our own."""
+def _checked(place: str, option: click.Option, value: Any) -> Any:
+    """What click takes for the option; it may be a secret, and is not shown."""
+    values = value if option.multiple and isinstance(value, list) else [value]
+    if any(isinstance(one, (list, dict)) for one in values):
+        raise ConfigError(
+            f"{place}: expected one value" + " or a list of them" * option.multiple,
+            hint=f"see `--{place.rpartition(' ')[2]}` in the command's --help",
+        )
+    return values if option.multiple else value
+
+
+def _options(command: click.Command, own: click.Parameter) -> dict[str, click.Option]:
+    """By long name without dashes: the visible ones but our own."""
     return {
-        text.removeprefix("--"): option.name or ""
+        text.removeprefix("--"): option
         for option in command.params
         if isinstance(option, click.Option) and option is not own and not option.hidden
         for text in option.opts

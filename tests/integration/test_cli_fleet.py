@@ -232,6 +232,9 @@ def test_an_address_that_others_reach_wants_insecure(
         ('nmae = "x"', "did you mean 'name'"),
         ("name = ", "write TOML"),
         ('label = ["site"]', "KEY=VALUE"),
+        ('label = ["site=a", "site=b"]', "'site' is given twice"),
+        ('name = ["x"]', "agent.toml: name: expected one value"),
+        ("label = {site = 1}", "agent.toml: label: expected one value or a list"),
     ],
 )
 def test_a_faulty_settings_file_ends_with_2(
