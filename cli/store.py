@@ -166,8 +166,10 @@ def prune_command(
         return
     for run in runs:
         put(f"{run.run_id}  {run.state:<9}  {run.finished_utc or ''}  {run.job_name}")
-    what = "would be removed" if dry_run else "removed"
-    say(f"{len(runs)} runs {what}; {_space_text(before, after)}")
+    if dry_run:
+        say(f"{len(runs)} runs would be removed; the store has {size_text(before)}")
+    else:
+        say(f"{len(runs)} runs removed; {_space_text(before, after)}")
 
 
 def _age(text: str) -> timedelta:

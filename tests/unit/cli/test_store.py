@@ -101,6 +101,12 @@ def test_prune_says_what_goes_and_how_the_space_comes_back(path: Path) -> None:
     assert "2 runs removed" in ended.stderr
 
 
+def test_a_dry_prune_does_not_speak_of_space_that_it_did_not_free(path: Path) -> None:
+    said = call("prune", "--keep", "5d", "--dry-run", "--store", path).stderr
+    assert "2 runs would be removed; the store has " in said
+    assert "now" not in said
+
+
 @pytest.mark.parametrize(
     "options", [[], ["--keep", "90"], ["--keep", "3m"], ["--keep", "-1d"]]
 )
