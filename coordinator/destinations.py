@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the end of a run is told: webhooks and mail addresses, as people write them.
 
-    https://hooks.example.com/ldap        http too
+    https://hooks.example.com/ldap        http:// on loopback only
     mailto:ops@example.com
     {env: NAME}                           the URL is a secret: a variable of the
     {file: /PATH}                         coordinator's environment, or a file there
@@ -24,6 +24,7 @@ import yaml
 
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.jobs.secrets import SecretRef
+from ldapslam.proto.address import is_local
 
 #: Variables that a submission may name begin so.
 SUBMITTED_PREFIX = "LDAPSLAM_NOTIFY_"
@@ -70,7 +71,7 @@ class Destination:
             return _plain(text, is_submitted=self.is_submitted)
         except ConfigError as error:
             raise ConfigError(
-                f"{self.secret} holds neither an http URL nor mailto:ADDRESS"
+                f"{self.secret} holds neither an https URL nor mailto:ADDRESS"
             ) from error
 
 
@@ -159,7 +160,12 @@ def _plain(text: str, *, is_submitted: bool) -> Destination:
                 "expected one mail address", hint="write mailto:ops@example.com"
             )
         return Destination(mail=rest, is_submitted=is_submitted)
-    _split(text)
+    parts = _split(text)
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        raise ConfigError(
+            f"{shown_url(text)}: what is told would be sent in clear",
+            hint="write https://…; http:// is for receivers on this host's loopback",
+        )
     return Destination(url=text, is_submitted=is_submitted)
 
 
@@ -173,6 +179,10 @@ def _split(url: str) -> SplitResult:
     if not is_usable:
         raise _no_destination()
     return parts
+
+
+def _is_loopback(host: str) -> bool:
+    return is_local(f"[{host}]:0" if ":" in host else f"{host}:0")
 
 
 def _no_destination() -> ConfigError:

@@ -383,7 +383,7 @@ def test_a_submission_reaches_only_what_the_operator_allows(
         )
         agents("a")
         here = f"http://127.0.0.1:{webhook.port}/ci"
-        metadata = "http://169.254.169.254/secret-path"
+        metadata = "https://169.254.169.254/secret-path"
         run_id = submit(fleet, here, metadata, "mailto:ana@example.com")
         assert webhook.wait_for(1)[0].path == "/ci"
         assert events(fleet, run_id, "notified", 1) == [

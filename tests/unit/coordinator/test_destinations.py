@@ -25,7 +25,10 @@ SECRET = "T0K3N-geheim"
     [
         (f"https://hooks.example.com/{SECRET}", "https://hooks.example.com/…"),
         (f"https://u:{SECRET}@h.example.com:8443/", "https://h.example.com:8443"),
-        (f"http://[2001:db8::1]:80/?token={SECRET}", "http://[2001:db8::1]:80/…"),
+        (f"https://[2001:db8::1]:80/?token={SECRET}", "https://[2001:db8::1]:80/…"),
+        (f"http://[::1]:80/?token={SECRET}", "http://[::1]:80/…"),
+        (f"http://127.0.0.2/{SECRET}", "http://127.0.0.2/…"),
+        ("http://LOCALHOST:8080/", "http://localhost:8080"),
         ("mailto:ops@example.com", "mailto:ops@example.com"),
         ("{env: HOOK}", "{env: HOOK}"),
         ("{file: /etc/ldapslam/hook}", "{file: /etc/ldapslam/hook}"),
@@ -42,6 +45,10 @@ def test_an_operator_may_name_it_and_no_secret_is_shown(text: str, shown: str) -
         "ftp://example.com/x",
         "file:///etc/passwd",
         "https:///no-host",
+        f"http://hooks.example.com/{SECRET}",
+        f"http://u:{SECRET}@10.0.0.1/",
+        f"http://[2001:db8::1]/{SECRET}",
+        f"http://localhost.example.com/{SECRET}",
         "https://example.com:99999/",
         "https://[::1/",
         f"https://example.com/{SECRET} x",
@@ -118,7 +125,7 @@ def test_a_reference_is_resolved_when_it_is_needed(
     assert parse_destination(f"{{file: {file}}}").resolved().mail == "ops@example.com"
 
 
-@pytest.mark.parametrize("value", [None, SECRET, f"ftp://x/{SECRET}", "\udcff"])
+@pytest.mark.parametrize("value", [None, SECRET, f"http://x/{SECRET}", "\udcff"])
 def test_a_reference_to_no_destination_does_not_show_what_it_holds(
     monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
