@@ -108,9 +108,6 @@ def coordinator_command(
     from ldapslam.cli.services import coordinator_services
     from ldapslam.coordinator.server import run_coordinator
 
-    if "://" not in store:
-        Path(store).parent.mkdir(parents=True, exist_ok=True)
-
     def on_ready(addresses: Sequence[str]) -> None:
         shown = without_passwords(store)
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")

@@ -10,7 +10,7 @@ LdapSlamError
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
                            TargetNotAllowed TargetMarkerMissing
   RunError                 RunAborted GeneratorSaturated
-  StoreError               RunNotFound SchemaTooNew StoreBusy StoreFull
+  StoreError               NoStore RunNotFound SchemaTooNew StoreBusy StoreFull
   ReportError
   EngineError              a broken invariant of the C engine; never expected
 
@@ -349,6 +349,20 @@ class GeneratorSaturated(RunError):
 
 class StoreError(LdapSlamError):
     """The results store cannot be read or written."""
+
+
+class NoStore(StoreError):
+    """What was named as the results store is none, or cannot be opened here."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(
+            message,
+            hint=hint
+            or "a results store is a file, a run's folder, or a URL such as "
+            "postgresql://USER@HOST/DATABASE",
+        )
 
 
 class RunNotFound(StoreError):

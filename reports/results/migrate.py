@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from ldapslam.jobs.errors import SchemaTooNew, StoreError
+from ldapslam.jobs.errors import NoStore, SchemaTooNew, StoreError
 from ldapslam.reports.results.schema import SCHEMA_REVISION
 
 _SCRIPTS = Path(__file__).with_name("migrations")
@@ -30,10 +30,11 @@ def migrate(connection: Connection, url: str, *, may_write: bool) -> None:
     if found is not None and not _is_known(found):
         raise SchemaTooNew(url, found, SCHEMA_REVISION)
     if not may_write:
-        what = f"has schema {found}" if found else "is not a results store"
+        if found is None:
+            raise NoStore(f"store {url!r} is not a results store")
         raise StoreError(
-            f"store {url!r} {what}, expected schema {SCHEMA_REVISION}",
-            hint="open it for writing once, which migrates it" if found else None,
+            f"store {url!r} has schema {found}, expected schema {SCHEMA_REVISION}",
+            hint="open it for writing once, which migrates it",
         )
     _upgrade(connection)
 

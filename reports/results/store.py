@@ -27,7 +27,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
-from ldapslam.jobs.errors import RunNotFound, StoreBusy, StoreError, StoreFull
+from ldapslam.jobs.errors import NoStore, RunNotFound, StoreBusy, StoreError, StoreFull
 from ldapslam.reports.results import rows, schema
 from ldapslam.reports.results.migrate import migrate
 from ldapslam.reports.results.records import (
@@ -338,10 +338,7 @@ class Store:
         return run_id
 
     def _copy_run(self, run_id: str, target: Store) -> None:
-        with (
-            self.transaction() as source,
-            target.transaction(writes=True) as sink,
-        ):
+        with self.transaction() as source, target.transaction(writes=True) as sink:
             for table in schema.TABLES:
                 query = sa.select(table).where(table.c.run_id == run_id)
                 found = source.execution_options(yield_per=_COPY_ROWS).execute(query)
@@ -421,7 +418,7 @@ def _address(url: str | Path) -> URL:
     try:
         address = make_url(url)
     except ArgumentError as error:
-        raise StoreError(f"store: {url.partition('://')[0]}://… is no URL") from error
+        raise NoStore(f"store: {url.partition('://')[0]}://… is no URL") from error
     if address.drivername == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
     return address
@@ -440,7 +437,7 @@ def _sqlite_engine(path: Path | None, shown: str, read_only: bool) -> Engine:
                 check_same_thread=False,  # the Store's lock serialises
             )
         except sqlite3.Error as error:
-            raise StoreError(f"store {shown!r}: {error}") from error
+            raise NoStore(f"store {shown!r}: {error}") from error
         try:
             _check_format(connection, shown)
             connection.execute("PRAGMA trusted_schema=OFF")
@@ -471,17 +468,20 @@ def _check_format(connection: sqlite3.Connection, shown: str) -> None:
         connection.execute("PRAGMA schema_version")
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise StoreError(f"store {shown!r} is not a results store") from error
+            raise NoStore(f"store {shown!r} is not a results store") from error
         raise
 
 
 def _sqlite_uri(path: Path, shown: str, read_only: bool) -> str:
     if not path.exists():
         if read_only:
-            raise StoreError(f"store {shown!r} does not exist")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # SQLite gives the files beside it the same mode
-        path.touch(mode=0o600)
+            raise NoStore(f"store {shown!r} does not exist")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite gives the files beside it the same mode
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise NoStore(f"store {shown!r}: {error}") from error
     return path.as_uri() + ("?mode=ro" if read_only else "")
 
 
@@ -489,12 +489,12 @@ def _server_engine(address: URL, shown: str) -> Engine:
     try:
         return sa.create_engine(address, pool_pre_ping=True)
     except NoSuchModuleError as error:
-        raise StoreError(
+        raise NoStore(
             f"store {shown!r}: unknown kind {address.drivername!r}",
             hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE",
         ) from error
     except ModuleNotFoundError as error:
-        raise StoreError(
+        raise NoStore(
             f"store {shown!r} needs the Python package {error.name!r}",
             hint="pip install 'ldapslam[postgresql]'",
         ) from error

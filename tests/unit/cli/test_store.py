@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from ldapslam.cli.store import size_text, store_command
 from ldapslam.coordinator.ownership import owned_store
-from ldapslam.jobs.errors import ConfigError, StoreError
+from ldapslam.jobs.errors import ConfigError, NoStore
 from ldapslam.reports.results.records import utc_text
 from ldapslam.reports.results.store import Store
 from support.store import Scenario, run_record
@@ -146,7 +146,7 @@ def test_a_store_that_is_not_there_is_not_made(
 ) -> None:
     path = tmp_path / "nosuch.sqlite"
     ended = call(*command, "--store", form.format(path))
-    assert isinstance(ended.exception, StoreError)
+    assert isinstance(ended.exception, NoStore)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,7 +20,13 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from ldapslam.jobs.errors import RunNotFound, SchemaTooNew, StoreError
+from ldapslam.jobs.errors import (
+    ExitCode,
+    NoStore,
+    RunNotFound,
+    SchemaTooNew,
+    StoreError,
+)
 from ldapslam.reports.results import migrate, schema
 from ldapslam.reports.results.records import HostInterval, IntervalRecord
 from ldapslam.reports.results.store import FOLDER_STORE, Store
@@ -212,7 +218,7 @@ def test_a_store_survives_being_closed_and_opened(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_missing_is_not_made_for_reading(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="does not exist"):
+    with pytest.raises(NoStore, match="does not exist"):
         Store.open(tmp_path / "none.sqlite", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -220,8 +226,9 @@ def test_a_store_that_is_missing_is_not_made_for_reading(tmp_path: Path) -> None
 def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear store,\n" * 10)
-    with pytest.raises(StoreError, match="not a results store"):
-        Store.open(path)
+    for read_only in (False, True):
+        with pytest.raises(NoStore, match="not a results store"):
+            Store.open(path, read_only=read_only)
     assert path.read_text() == "Dear store,\n" * 10
 
 
@@ -247,9 +254,35 @@ def test_a_store_of_a_later_version_is_refused_with_a_hint(tmp_path: Path) -> No
 def test_an_unusable_url_is_explained_without_its_password(
     url: str, message: str
 ) -> None:
-    with pytest.raises(StoreError, match=message) as refused:
+    with pytest.raises(NoStore, match=message) as refused:
         Store.open(url)
     assert "secret" not in str(refused.value)
+
+
+def test_a_driver_that_is_not_installed_is_named_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(NoStore, match="needs the Python package 'psycopg'") as refused:
+        Store.open("postgresql://host/db")
+    assert "pip install" in str(refused.value.hint)
+
+
+def test_a_database_of_another_program_is_no_store_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE letter (text)")
+    connection.close()
+    with pytest.raises(NoStore, match="not a results store"):
+        Store.open(path, read_only=True)
+
+
+def test_a_place_that_cannot_be_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NoStore, match=r"File exists: .*file") as refused:
+        Store.open(tmp_path / "file" / "results.sqlite")
+    assert refused.value.hint
+    assert refused.value.exit_code is ExitCode.USAGE
 
 
 def test_writers_on_several_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
