@@ -27,6 +27,7 @@ from ldapslam.agent.replication_state import (
     State,
     are_equal,
     behind,
+    is_log,
     naming_contexts,
     state,
 )
@@ -73,6 +74,7 @@ def verify_replication(
     The first server is the one that others are compared with. The result:
 
         servers: [URI, …]                          in this order
+        skipped: [suffix, …]                       replicated, but not to all of them
         within_s, converged, after_s               after_s None: not in time
         trees: [{suffix, converged, after_s,
                  states: {URI: {source: CSN}}, behind: {URI: [source, …]}}]
@@ -91,7 +93,7 @@ def verify_replication(
         )
     with ExitStack() as stack:
         members = [_opened(stack, server) for server in servers]
-        trees = _trees(members, check)
+        trees, skipped = _trees(members, check)
         deadline_s = load_ended_s + check.within_ns / 1e9
         found = _converge(members, trees, load_ended_s, deadline_s, now_s, wait)
         content = None
@@ -101,6 +103,7 @@ def verify_replication(
     times_s = [tree["after_s"] for tree in found]
     return {
         "servers": [server.uri for server in servers],
+        "skipped": skipped,
         "within_s": check.within_ns / 1e9,
         "converged": None not in times_s,
         "after_s": None if None in times_s else max(times_s),
@@ -116,25 +119,47 @@ def _opened(stack: ExitStack, server: ReplicationServer) -> _Member:
     return _Member(connection, detect(connection))
 
 
-def _trees(members: Sequence[_Member], check: ReplicationCheck) -> list[str]:
-    """The suffixes that are replicated; those without a state anywhere are not."""
-    first = members[0]
+def _trees(
+    members: Sequence[_Member], check: ReplicationCheck
+) -> tuple[list[str], list[str]]:
+    """The suffixes that all servers replicate, and those with a state that are not to
+    be compared: where a server has no such suffix, and slapd's logs of changes
+    (slapo-accesslog), which each server writes for itself."""
+    first, *others = members
     contexts = naming_contexts(first.connection)
     if check.base is not None:
         contexts = [one for one in contexts if _is_within(check.base, one)]
-    trees = [
+    replicated = [
         suffix
         for suffix in contexts
         if any(state(member.connection, member.kind, suffix) for member in members)
     ]
-    if not trees:
-        what = repr(check.base) if check.base else "any of its suffixes"
+    trees = replicated
+    if check.base is None:
+        common = [
+            {normalised_dn(one) for one in naming_contexts(other.connection)}
+            for other in others
+        ]
+        trees = [
+            suffix
+            for suffix in replicated
+            if all(normalised_dn(suffix) in one for one in common)
+            and not is_log(first.connection, suffix)
+        ]
+    skipped = [suffix for suffix in replicated if suffix not in trees]
+    if trees:
+        return trees, skipped
+    if skipped:
         raise TargetError(
-            f"{first.uri}: no server says how far replication of {what} is",
-            hint="slapd needs contextCSN (the overlay syncprov on suppliers), 389-DS "
-            "a replica; the job's bind DN must be allowed to read them",
+            f"no tree is replicated to all servers; skipped: {', '.join(skipped)}",
+            hint="may the job's bind DN read namingContexts on all of them?",
         )
-    return trees
+    what = repr(check.base) if check.base else "any of its suffixes"
+    raise TargetError(
+        f"{first.uri}: no server says how far replication of {what} is",
+        hint="slapd needs contextCSN (the overlay syncprov on suppliers), 389-DS "
+        "a replica; the job's bind DN must be allowed to read them",
+    )
 
 
 def _is_within(dn: str, suffix: str) -> bool:

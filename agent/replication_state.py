@@ -42,6 +42,12 @@ def naming_contexts(connection: ControlConnection) -> list[str]:
     return texts_of(connection.read("", ["namingContexts"]), "namingcontexts")
 
 
+def is_log(connection: ControlConnection, suffix: str) -> bool:
+    """Does slapo-accesslog keep its log there? TargetError."""
+    classes = texts_of(connection.read(suffix, ["objectClass"]), "objectclass")
+    return "auditcontainer" in (one.lower() for one in classes)
+
+
 def state(connection: ControlConnection, kind: ServerKind, suffix: str) -> State:
     """Of one tree; empty where the server does not say. TargetError."""
     if kind is ServerKind.SLAPD:

@@ -105,8 +105,17 @@ def _trees(found: Mapping[str, Any]) -> Table:
         (
             "From when all agents had ended until every server had the last change of "
             "every source (contextCSN of slapd, RUV of 389-DS).",
+            *_skipped(found),
         ),
     )
+
+
+def _skipped(found: Mapping[str, Any]) -> list[str]:
+    # runs of an earlier version did not say
+    skipped = found.get("skipped")
+    if not skipped:
+        return []
+    return [f"Not compared, as not all servers replicate it: {', '.join(skipped)}."]
 
 
 def _state(tree: Mapping[str, Any], uri: str, states: Mapping[str, str]) -> Cell:

@@ -12,7 +12,8 @@ import pytest
 from ldapslam.agent.replication import verify_replication
 from ldapslam.jobs.errors import TargetError
 from ldapslam.jobs.monitors import ReplicationCheck
-from ldapslam.lab import Lab
+from ldapslam.lab import Lab, SlapdSettings
+from ldapslam.lab.product import Choices
 from support.replication import mend_entry, servers_of, supplier_of
 
 ENTRIES = 1_002
@@ -126,6 +127,26 @@ def test_a_replica_that_gets_nothing_is_behind_and_its_entries_are_named(
         for one in found["content"]["differences"]
     ] == [(paused.uri, PERSON.format(6), ["description"])]
     trio.wait_in_sync(60)
+
+
+@pytest.mark.parametrize("suppliers", [1, 2])
+def test_a_log_of_changes_is_no_tree_to_compare(
+    slapd_installed: None, suppliers: int
+) -> None:
+    """Delta-syncrepl: cn=accesslog has a contextCSN, and is each server's own."""
+    with Lab(
+        suppliers=suppliers,
+        replicas=2 - suppliers,
+        entries=10,
+        settings=SlapdSettings(durable=False),
+        choices=Choices(has_delta=True),
+    ) as lab:
+        write(lab, 3, "by way of the log")
+        found = verified(lab, check())
+    assert [tree["suffix"] for tree in found["trees"]] == ["dc=example,dc=com"]
+    assert found["skipped"] == ["cn=accesslog"]
+    assert found["converged"]
+    assert found["content"]["differences"] == []
 
 
 def test_states_alone_are_compared_when_the_job_says_so(slapd_trio: Lab) -> None:

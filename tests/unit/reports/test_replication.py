@@ -88,6 +88,14 @@ def test_servers_that_hold_the_same_pass() -> None:
     assert "0.250" in text
 
 
+def test_trees_that_were_skipped_are_named() -> None:
+    summary = summary_of({"replication": found(skipped=["cn=accesslog"])})
+    assert summary.verdict == "PASS"
+    assert "not all servers replicate it: cn=accesslog" in render_text(
+        document(summary)
+    )
+
+
 def test_what_could_not_be_checked_is_invalid() -> None:
     for manifest, reason in (
         ({}, "nobody looked"),
