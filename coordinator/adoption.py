@@ -21,12 +21,22 @@ from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.reports.results.submissions import OpenRun
 
 
-def ending_document(ending: Ending) -> dict[str, Any]:
-    """The ending as the manifest keeps it, for `adoption_of`."""
+def ending_document(
+    ending: Ending,
+    since_t0_ns: int | None = None,
+    known: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The ending as the manifest keeps it, for `adoption_of` and for reports.
+
+    `since_t0_ns`: the time now, None when T0 was not told; `known`: the document of a
+    drain that is under way, whose beginning is kept.
+    """
+    drained_ns = (known or {}).get("drained_ns", since_t0_ns)
     return {
         "state": str(ending.state),
         "detail": ending.detail,
         "failure": ending.error.to_dict() if ending.error else None,
+        "drained_ns": drained_ns,
     }
 
 

@@ -96,9 +96,10 @@ class _Collector:
         self._measure_end_ns: int | None = None
         self._intervals = 0
         self._timeline = TimelineBuilder(plan, agents, through)
+        self._ends_ns = np.array([one.end_ns for one in plan.intervals], np.int64)
 
     def add(self, window: Window) -> None:
-        reports = reports_of(window)
+        reports = reports_of(window, self._ends_ns)
         self._add_reports(window.reports, reports)
         slots = Slots(reports, self._add_workers(window, reports))
         by_operation: dict[tuple[str, str], dict[bool, Columns]] = defaultdict(dict)
@@ -143,7 +144,9 @@ class _Collector:
             agent.seen.update(numbers[theirs & ~reports.is_final].tolist())
             for place in np.flatnonzero(theirs & reports.is_final).tolist():
                 agent.final_index = columns["interval_index"][place]
-                agent.final_end_ns = columns["end_ns"][place]
+            for place in np.flatnonzero(theirs & reports.is_cut).tolist():
+                agent.cut_index = columns["interval_index"][place]
+                agent.cut_end_ns = columns["end_ns"][place]
         self._add_clock_steps(columns)
         for place in np.flatnonzero(in_measure).tolist():
             if columns["has_host"][place]:

@@ -2,9 +2,10 @@
 """What of a run there is, and what is missing: ranges of intervals, by agent. Pure.
 
 Nothing is ever filled in. A run that came to its end owes every planned interval and
-each agent's drain; one that was ended early, or is not over, the intervals up to the
-last that any agent sent in full. An agent whose streams all have a count owes those up
-to its own last.
+each agent's drain. One that was ended early owes the intervals before it was told to
+drain, whatever an agent without a coordinator measured later. One that is not over, or
+whose drain was never decided, owes those up to the last that any agent sent in full.
+An agent whose streams all have a count owes those up to its own last.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertools import groupby
 
 from ldapslam.reports.results.records import FINAL_STATES, RunRecord
 from ldapslam.reports.timeline import NS_PER_S, Plan
-from ldapslam.reports.totals import AgentTotals, Collected
+from ldapslam.reports.totals import Collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """An agent's last interval, which ended before the plan had it."""
+    """The interval in which an agent's load ended, before the plan had it."""
 
     agent: str
     index: int
@@ -77,18 +78,17 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
         agent = collected.agents[name]
         owed = due
         last = agent.final_index
-        is_early = last is not None and last < planned
-        if last is not None and is_early:
-            if plan.all_counted(agent.streams):
-                owed = [index for index in due if index <= last]
-            else:
-                partials.append(_partial(name, agent, last, plan))
+        if last is not None and last < planned and plan.all_counted(agent.streams):
+            owed = [index for index in due if index < last]
+        elif agent.cut_index is not None:
+            partials.append(
+                _partial(name, agent.cut_index, agent.cut_end_ns or 0, plan)
+            )
         missing = [
             index
             for index in owed
             # the drain is whatever was its last
-            if index != last
-            and (index not in agent.seen if index < planned else last is None)
+            if (index not in agent.seen if index < planned else last is None)
         ]
         gaps += _gaps(name, missing, plan)
         in_measure = [index for index in owed if plan.phase_of(index) == "measure"]
@@ -111,7 +111,12 @@ def _due(run: RunRecord, plan: Plan, collected: Collected) -> Sequence[int]:
     if run.state == "finished":
         # where counts ended the run, the plan goes on
         return range(plan.shown + (0 < planned == plan.shown))
-    lasts = [max(agent.seen) for agent in collected.agents.values() if agent.seen]
+    drained_ns = run.manifest.get("ending", {}).get("drained_ns")
+    if drained_ns is not None:
+        # what it was told in is cut short
+        return range(sum(one.end_ns <= drained_ns for one in plan.intervals))
+    in_full = [agent.in_full for agent in collected.agents.values()]
+    lasts = (max(numbers) for numbers in in_full if numbers)
     return range(min(planned, max(lasts, default=-1) + 1))
 
 
@@ -126,8 +131,7 @@ def _gaps(agent: str, missing: Sequence[int], plan: Plan) -> Iterator[Gap]:
         )
 
 
-def _partial(name: str, agent: AgentTotals, index: int, plan: Plan) -> Partial:
-    start_ns, end_ns = plan.span_ns(index)
-    if agent.final_end_ns is not None:
-        end_ns = max(start_ns, min(end_ns, agent.final_end_ns))
-    return Partial(name, index, start_ns / NS_PER_S, end_ns / NS_PER_S)
+def _partial(name: str, index: int, end_ns: int, plan: Plan) -> Partial:
+    start_ns, _ = plan.span_ns(index)
+    # a load that ended before T0 has its first interval cut
+    return Partial(name, index, start_ns / NS_PER_S, max(start_ns, end_ns) / NS_PER_S)

@@ -46,6 +46,9 @@ class Reports:
     start_ns: Integers
     end_ns: Integers
     is_final: Flags
+    #: Ended before the plan had it, by an early end of the agent's load; the final one,
+    #: its drain, follows.
+    is_cut: Flags
     in_measure: Flags
 
     def sum(self, reports: npt.ArrayLike, amounts: npt.ArrayLike) -> Floats:
@@ -69,19 +72,26 @@ class Reports:
         return found
 
 
-def reports_of(window: Window) -> Reports:
+def reports_of(window: Window, planned_ends_ns: Integers) -> Reports:
+    """`planned_ends_ns` has the end of each planned interval."""
     columns = window.reports
     agents = tuple(dict.fromkeys(columns["agent"]))
     codes = {agent: code for code, agent in enumerate(agents)}
     slots = {index: slot for slot, index in enumerate(window.indexes)}
+    numbers = np.array(columns["interval_index"], np.intp)
+    end_ns = np.array(columns["end_ns"], np.int64)
+    is_final = np.array(columns["final"], np.bool_)
+    is_cut = ~is_final & (numbers < planned_ends_ns.size)
+    is_cut[is_cut] = end_ns[is_cut] < planned_ends_ns[numbers[is_cut]]
     return Reports(
         indexes=window.indexes,
         agents=agents,
         agent=np.array([codes[agent] for agent in columns["agent"]], np.intp),
         slot=np.array([slots[index] for index in columns["interval_index"]], np.intp),
         start_ns=np.array(columns["start_ns"], np.int64),
-        end_ns=np.array(columns["end_ns"], np.int64),
-        is_final=np.array(columns["final"], np.bool_),
+        end_ns=end_ns,
+        is_final=is_final,
+        is_cut=is_cut,
         in_measure=np.array([name == "measure" for name in columns["phase"]], np.bool_),
     )
 

@@ -70,7 +70,10 @@ class TimelineBuilder:
         reports, planned = slots.reports, len(self._plan.intervals)
         numbers = np.array(reports.indexes)
         present = np.zeros((len(reports.agents), numbers.size), np.bool_)
+        counted = np.array([agent in self._through for agent in reports.agents], bool)
         whole = ~reports.is_final | (numbers[reports.slot] >= planned)
+        # where counts ended the load, there was no more of that interval
+        whole &= ~reports.is_cut | counted[reports.agent]
         present[reports.agent[whole], reports.slot[whole]] = True
         for code, slot in zip(
             reports.agent[~whole].tolist(), reports.slot[~whole].tolist(), strict=True

@@ -160,12 +160,14 @@ class AgentTotals:
     clock_steps_ns: dict[int, int] = field(default_factory=dict)
     #: Intervals with such a step.
     stepped: int = 0
-    #: Whole run: the numbers of the intervals that arrived, without the last.
+    #: Whole run: the numbers of the intervals that arrived, without the drain.
     seen: set[int] = field(default_factory=set)
-    #: Number of its last interval, the drain, and its end; None while that has not
-    #: arrived.
+    #: Number of its last interval, the drain; None while that has not arrived.
     final_index: int | None = None
-    final_end_ns: int | None = None
+    #: Number of the interval that its early end cut short, the one before the drain,
+    #: and when that ended; None without one.
+    cut_index: int | None = None
+    cut_end_ns: int | None = None
     #: The streams that it drove.
     streams: set[str] = field(default_factory=set)
 
@@ -196,8 +198,14 @@ class AgentTotals:
         self.seen |= later.seen
         if later.final_index is not None:
             self.final_index = later.final_index
-            self.final_end_ns = later.final_end_ns
+        if later.cut_index is not None:
+            self.cut_index, self.cut_end_ns = later.cut_index, later.cut_end_ns
         self.streams |= later.streams
+
+    @property
+    def in_full(self) -> set[int]:
+        """The numbers of the intervals that arrived and were not cut short."""
+        return self.seen - {self.cut_index}
 
 
 @dataclass(slots=True)
@@ -234,14 +242,9 @@ class Collected:
     @property
     def last_index(self) -> int:
         """Number of the last interval that any agent reported, if only a part of it;
-        -1 without any."""
-        finals = [
-            agent.final_index
-            for agent in self.agents.values()
-            if agent.final_index is not None
-        ]
-        seen = [max(agent.seen) for agent in self.agents.values() if agent.seen]
-        return max([*finals, *seen], default=-1)
+        -1 without any. Drains are none."""
+        seen = (max(agent.seen) for agent in self.agents.values() if agent.seen)
+        return max(seen, default=-1)
 
 
 def unanswered(counts: Mapping[str, int]) -> int:

@@ -180,23 +180,30 @@ def missing(books: Books) -> set[tuple[str, int]]:
     """(agent, interval) that the run should have whole, and has not.
 
     The drain follows the planned ones. A run that was ended early owes the intervals
-    that any agent reached.
+    that were over when it was told to drain; else those that any agent reached.
     """
-    planned = len(books.run.plan["boundaries_ns"])
-    # an agent's last one is as long as it happened to be
+    ends_ns = books.run.plan["boundaries_ns"]
+    planned = len(ends_ns)
     whole = {
-        agent: {record.index for record in records.values() if not record.final}
+        agent: {
+            record.index
+            for record in records.values()
+            if not record.final and record.end_ns >= ends_ns[record.index]
+        }
         for agent, records in books.stored.items()
     }
     due = max((index + 1 for one in whole.values() for index in one), default=0)
+    drained_ns = books.run.manifest.get("ending", {}).get("drained_ns")
     if books.run.state == "finished":
         due = planned
+    elif drained_ns is not None:
+        due = sum(end_ns <= drained_ns for end_ns in ends_ns)
     lacking = set()
     for agent, records in books.stored.items():
         lacking |= {(agent, index) for index in range(due) if index not in whole[agent]}
-        final = [record.index for record in records.values() if record.final]
-        if final and final[0] < planned:
-            lacking.add((agent, final[0]))  # cut short
-        if not final and books.run.state == "finished":
+        cut = {index for index, record in records.items() if not record.final}
+        lacking |= {(agent, index) for index in cut - whole[agent]}
+        has_ended = any(record.final for record in records.values())
+        if not has_ended and books.run.state == "finished":
             lacking.add((agent, planned))
     return lacking

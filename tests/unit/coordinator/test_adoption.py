@@ -71,3 +71,13 @@ def test_what_a_run_was_to_end_in_is_kept() -> None:
     assert plan.ending.state is RunState.FAILED
     assert isinstance(plan.ending.error, AgentLost)
     assert plan.ending.error.to_dict() == error.to_dict()
+
+
+def test_the_time_that_a_run_was_first_told_to_drain_is_kept() -> None:
+    planned = ending_document(Ending(), 60)
+    failed = ending_document(Ending(RunState.FAILED, "lost"), 70, planned)
+    assert (planned["drained_ns"], failed["drained_ns"]) == (60, 60)
+    assert failed["state"] == "failed"
+    # before T0 was told
+    early = ending_document(Ending(RunState.CANCELLED, "by ana"))
+    assert early["drained_ns"] is None

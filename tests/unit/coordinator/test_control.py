@@ -380,6 +380,25 @@ def test_the_drift_of_a_clock_over_the_run_is_a_fact(tmp_path: Path) -> None:
     in_a_world(tmp_path, test)
 
 
+def test_when_a_run_was_told_to_drain_is_in_its_manifest(tmp_path: Path) -> None:
+    async def test(world: World) -> None:
+        world.beat(0)
+        run_id = await world.submit()
+        await world.report(run_id, ready=agent_pb2.AgentReady())
+        await world.report(run_id, started=agent_pb2.AgentStarted())
+        world.now_ns += 700_000_000
+        told_ns = world.now_ns
+        await world.coordinator.cancel_run(run_id, "ana")
+        world.now_ns += S
+        await world.report(run_id, finished=agent_pb2.AgentFinished())
+        assert (await world.end_of(run_id)).state == "cancelled"
+        manifest = world.store.run(run_id).manifest
+        since_t0_ns = told_ns - manifest["t0"]["mono_ns"]
+        assert manifest["ending"]["drained_ns"] == since_t0_ns
+
+    in_a_world(tmp_path, test)
+
+
 def test_what_an_earlier_process_says_of_its_part_is_not_taken_for_this_ones(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,31 @@ def _summary(
     return summarise(store, record.run_id)
 
 
-def _cut(record: IntervalRecord, length_ns: int = 300_000_000) -> IntervalRecord:
-    """As an agent's last interval, ended before its time."""
-    return replace(record, final=True, end_ns=record.start_ns + length_ns)
+def _ended_in(
+    record: IntervalRecord, length_ns: int = 300_000_000
+) -> tuple[IntervalRecord, IntervalRecord]:
+    """The interval cut short by an early end, and the drain, as agents report them."""
+    end_ns = record.start_ns + length_ns
+    drain = replace(
+        record,
+        sequence=record.sequence + 1,
+        index=record.index + 1,
+        start_ns=end_ns,
+        end_ns=end_ns + 50_000,
+        final=True,
+        operations=(),
+        workers=(),
+        host=None,
+    )
+    return replace(record, end_ns=end_ns), drain
+
+
+def _until(
+    agent: str, index: int, length_ns: int = 300_000_000
+) -> list[IntervalRecord]:
+    """All that an agent reports whose load ends so far into that interval."""
+    whole = [RECORDS[agent, earlier] for earlier in range(index)]
+    return [*whole, *_ended_in(RECORDS[agent, index], length_ns)]
 
 
 def _listed(summary: Summary) -> set[tuple[str, int]]:
@@ -131,8 +154,13 @@ def test_any_part_of_a_run_has_a_report_in_every_format(
         agent: max((i for a, i in there if a == agent), default=-1) for agent in cut
     }
     chosen = [
-        _cut(RECORDS[key]) if lasts.get(key[0]) == key[1] else RECORDS[key]
-        for key in sorted(there)
+        record
+        for agent, index in sorted(there)
+        for record in (
+            _ended_in(RECORDS[agent, index])
+            if lasts.get(agent) == index < PLANNED
+            else (RECORDS[agent, index],)
+        )
     ]
     with Store.open("sqlite://") as store:
         summary = _summary(store, chosen, state)
@@ -168,14 +196,10 @@ def test_the_lost_agents_part_is_listed_with_its_times_and_meaning() -> None:
 def test_an_interval_that_an_agent_cut_short_is_not_drawn_as_if_complete() -> None:
     """An orphaned agent drains by itself; with `on_agent_loss: continue` the others go
     on to the end."""
-    kept = {
-        key: record
-        for key, record in RECORDS.items()
-        if key[0] != "load2" or key[1] <= 4
-    }
-    kept["load2", 4] = _cut(kept["load2", 4], 600_000_000)
+    kept = [record for (agent, _), record in RECORDS.items() if agent != "load2"]
+    kept += _until("load2", 4, 600_000_000)
     with Store.open("sqlite://") as store:
-        summary = _summary(store, list(kept.values()))
+        summary = _summary(store, kept)
     timeline = summary.timeline
     assert timeline.is_gap[:PLANNED] == [False] * 4 + [True] * 4
     assert timeline.gaps == [(4.0, 8.0)]
@@ -184,22 +208,22 @@ def test_an_interval_that_an_agent_cut_short_is_not_drawn_as_if_complete() -> No
     (partial,) = summary.completeness.partials
     assert (partial.agent, partial.index, partial.end_s) == ("load2", 4, 4.6)
     assert _listed(summary) == {("load2", index) for index in (5, 6, 7)}
+    reason = "intervals are missing: 3 of load2, a part of 1 of load2"
+    assert summary.reasons[0] == reason
+    text = " ".join(render_text(document(summary)).split())
+    assert "load2 4 4.0 4.600 2026-03-01 12:00:06" in text
     # counted all the same
     (searches, _) = summary.operations
     assert searches.totals["completed"] == sum(
         one.completed
-        for record in kept.values()
+        for record in kept
         for one in record.operations
         if one.stream == "readers"
     )
 
 
 def test_a_run_that_was_stopped_lists_what_was_cut_short_but_no_gap() -> None:
-    chosen = [
-        _cut(record) if index == 5 else record
-        for (_, index), record in RECORDS.items()
-        if index <= 5
-    ]
+    chosen = [one for agent in SCENARIO.agents for one in _until(agent, 5)]
     with Store.open("sqlite://") as store:
         summary = _summary(store, chosen, "cancelled", state_detail="by ana")
         content = document(summary)
@@ -211,6 +235,47 @@ def test_a_run_that_was_stopped_lists_what_was_cut_short_but_no_gap() -> None:
     assert summary.reasons[0] == reason
     assert not any("missing" in reason for reason in summary.reasons)
     assert "Intervals cut short" in html
+
+
+@pytest.mark.parametrize(
+    ("delivered_later", "missing"),
+    [((), {("load2", 3), ("load2", 4)}), (range(3, PLANNED), set())],
+    ids=["lost", "heard again"],
+)
+def test_no_agent_owes_what_another_measured_after_the_run_was_told_to_drain(
+    delivered_later: Sequence[int], missing: set[tuple[str, int]]
+) -> None:
+    """A lost agent goes on for as long as its lease, and may deliver that later."""
+    chosen = [one for agent in ("load1", "load3") for one in _until(agent, 5)]
+    chosen += [RECORDS["load2", index] for index in (*range(3), *delivered_later)]
+    ending = {"state": "failed", "detail": "lost", "drained_ns": 5_200_000_000}
+    manifest = {**run_record(SCENARIO).manifest, "ending": ending}
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, chosen, "failed", manifest=manifest)
+    assert _listed(summary) == missing
+    cut = {(one.agent, one.index) for one in summary.completeness.partials}
+    assert cut == {("load1", 5), ("load3", 5)}
+
+
+def test_an_interval_cut_short_makes_no_other_agent_owe_it() -> None:
+    """Stopped at a boundary, one agent is a moment into what another did not begin."""
+    chosen = [*_until("load1", 4, NS_PER_S - 1), *_until("load2", 5, 1000)]
+    chosen += _until("load3", 5, 1000)
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, chosen, "cancelled")
+    assert _listed(summary) == set()
+    cut = {(one.agent, one.index) for one in summary.completeness.partials}
+    assert cut == {("load1", 4), ("load2", 5), ("load3", 5)}
+
+
+def test_the_planned_last_interval_may_be_cut_short() -> None:
+    last = PLANNED - 1
+    chosen = [one for agent in SCENARIO.agents for one in _until(agent, last)]
+    with Store.open("sqlite://") as store:
+        summary = _summary(store, chosen, "cancelled")
+    assert _listed(summary) == set()
+    assert [one.index for one in summary.completeness.partials] == [last] * 3
+    assert summary.timeline.gaps == [(PLANNED - 1.0, float(PLANNED))]
 
 
 def test_a_live_runs_report_says_that_it_is_not_over() -> None:

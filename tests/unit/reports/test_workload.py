@@ -106,13 +106,14 @@ def _run_with(
 
 
 def _through(index: int) -> IntervalRecord:
-    """An agent's last interval."""
+    """An agent's drain."""
     start_ns = index * NS_PER_S
     return IntervalRecord(
         "load1", 1, index, index, "measure", start_ns, start_ns + 1, final=True
     )
 
 
+#: The first of the fleet's 7 intervals is cut short; the drain is there.
 _CUT_SHORT = "6 of load1, a part of 1 of load1"
 
 
@@ -128,13 +129,13 @@ _CUT_SHORT = "6 of load1, a part of 1 of load1"
 def test_an_agent_may_only_end_early_when_its_streams_have_counts(
     counted: tuple[str, ...], passed: bool, observed: str
 ) -> None:
-    # the fleet's plan has 7 intervals; load1 drives the writers only
+    # load1 drives the writers only
     full = next(workload_intervals())
     drove = tuple(replace(one, stream="writers") for one in full.streams[:1])
-    last = replace(_through(0), streams=drove)
+    cut = replace(_through(0), streams=drove, final=False)
     streams = {name: {"count": 1} for name in counted}
-    found = rule(_run_with(last, streams=streams), "intervals_complete")
-    assert found == (passed, observed)
+    summary = _run_with(cut, _through(1), streams=streams)
+    assert rule(summary, "intervals_complete") == (passed, observed)
 
 
 def test_an_agent_without_a_stream_is_there_though_it_measured_nothing() -> None:
