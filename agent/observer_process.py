@@ -19,13 +19,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ldapslam.agent.admission import keep_to_cpus
-from ldapslam.agent.control_connection import ControlConnection
 from ldapslam.agent.engine_process import load_assignment
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.monitors.choose import monitors_for
@@ -33,8 +31,7 @@ from ldapslam.agent.observed_servers import ObservedServers
 from ldapslam.agent.pipe import begin_child, own_pipe
 from ldapslam.agent.replication import ReplicationServer, verify_replication
 from ldapslam.agent.sampling import Sampling, Watched
-from ldapslam.agent.server_counts import ServerCounts, detect, read_counts
-from ldapslam.agent.server_facts import server_facts
+from ldapslam.agent.server_readings import ServerReadings, failure_of
 from ldapslam.jobs.errors import EngineError, LdapSlamError
 from ldapslam.jobs.log_format import format_of_parent, set_up_log
 from ldapslam.proto import observation_pb2 as pb
@@ -46,9 +43,6 @@ _log = logging.getLogger(__name__)
 Pipe = Any
 
 _FLUSH_NS = 1_000_000_000
-#: A server is through with what it was sent when two readings so far apart agree.
-_SETTLE_S = 0.1
-_SETTLE_LIMIT_S = 5.0
 
 
 class ObserverProcess:
@@ -64,20 +58,17 @@ class ObserverProcess:
         self._reads_host = request.reads_host
         self._servers = ObservedServers(self._job, limits, request.agent)
         self._sampling = Sampling(self._job.run.interval_ns)
-        self._found: dict[str, dict[str, Any]] = {}
-        self._tallies: dict[str, Counter[str]] = {}
+        self._readings = ServerReadings(self._servers, self._read_uris())
 
     def execute(self) -> None:
         watched = self._watch()
-        uris = self._read_uris()
-        if not watched and not uris:
+        if not watched and not self._readings.found:
             self._finish({})
             return
-        for uri in uris:
-            self._found[uri] = self._before(uri)
+        self._readings.before()
         ready = pb.ObserverReady(
             monitors=[_description(one) for one in watched],
-            facts_json=facts_json({"observations": self._found}),
+            facts_json=facts_json({"observations": self._readings.found}),
         )
         self._pipe.send(ready=ready)
         conclude = self._serve()
@@ -86,8 +77,7 @@ class ObserverProcess:
         found: dict[str, Any] = {}
         if conclude.verify and self._is_first and self._job.verify is not None:
             found["replication"] = self._verify()
-        for uri in uris:
-            self._found[uri].update(self._after(uri))
+        self._readings.after()
         self._finish(found)
 
     def _read_uris(self) -> list[str]:
@@ -103,53 +93,6 @@ class ObserverProcess:
             may_read=self._limits.allows_log,
         )
         return self._sampling.open(monitors)
-
-    # What servers count.
-
-    def _before(self, uri: str) -> dict[str, Any]:
-        try:
-            with self._connection(uri) as connection:
-                kind = detect(connection)
-                facts = server_facts(connection, kind)
-                counts = self._settled(connection, kind)
-                self._tallies[uri] = self._servers.control(uri).copy()
-        except LdapSlamError as error:
-            _log.warning("%s: %s", uri, error)
-            return {"failure": str(error)}
-        return {"kind": str(kind), "facts": facts, "before": counts.to_dict()}
-
-    def _after(self, uri: str) -> dict[str, Any]:
-        if uri not in self._tallies:
-            return {}
-        try:
-            with self._connection(uri) as connection:
-                counts = self._settled(connection, detect(connection))
-                asked = self._servers.control(uri) - self._tallies[uri]
-        except LdapSlamError as error:
-            _log.warning("%s: %s", uri, error)
-            return {"failure": str(error)}
-        return {"after": counts.to_dict(), "control_operations": dict(asked)}
-
-    def _connection(self, uri: str) -> ControlConnection:
-        access = self._servers.access(uri)
-        return ControlConnection.open(uri, access, self._servers.control(uri))
-
-    def _settled(self, connection: ControlConnection, kind: Any) -> ServerCounts:
-        """A reading with all that was sent to the server before, unbinds as well."""
-        control = connection.control
-        until_s = time.monotonic() + _SETTLE_LIMIT_S
-        counts, asked = read_counts(connection, kind), control.copy()
-        while time.monotonic() < until_s:
-            time.sleep(_SETTLE_S)
-            before, asked_before = counts, asked
-            counts, asked = read_counts(connection, kind), control.copy()
-            own = asked - asked_before
-            if all(
-                count is None or count - (before.operations[name] or 0) == own[name]
-                for name, count in counts.operations.items()
-            ):
-                break
-        return counts
 
     # The load.
 
@@ -188,12 +131,11 @@ class ObserverProcess:
                 load_ended_s=ended_s,
                 seed=self._run.seed,
             )
-        except LdapSlamError as error:
-            _log.error("replication: %s", error)
-            return {"failure": str(error)}
+        except Exception as error:
+            return failure_of("replication", error)
 
     def _finish(self, found: Mapping[str, Any]) -> None:
-        facts = {**found, "observations": self._found}
+        facts = {**found, "observations": self._readings.found}
         if self._run.agent_count and self._sampling.has_monitors:
             used = os.times()
             facts["observer_cost"] = {"cpu_s": used.user + used.system}

@@ -56,6 +56,9 @@ class Sampling:
             except LdapSlamError as error:
                 _log.warning("monitor %s: %s", monitor.name, error)
                 facts = {"failure": str(error)}
+            except Exception as error:
+                _log.exception("monitor %s", monitor.name)
+                facts = {"failure": f"{type(error).__name__}: {error}"}
             description = MonitorDescription(monitor.name, monitor.metrics, facts)
             self._watched.append(Watched(monitor, description))
         return list(self._watched)

@@ -51,7 +51,9 @@ _SLAPD_NAMES = {"modrdn": "modify_dn"}
 _AGREEMENT_FILTER = "(objectClass=nsds5ReplicationAgreement)"
 _SENT = "nsds5replicaChangesSentSinceStartup"
 #: Of each source of changes: replica id ':' sent '/' skipped.
-_SENT_OF_SOURCE = re.compile(r"[0-9]+:(?P<sent>[0-9]+)/[0-9]+")
+_SENT_OF_SOURCE = re.compile(r"[0-9]+:(?P<sent>[0-9]{1,20})/[0-9]+")
+#: A counter of 64 bits has no more digits.
+_COUNTER = re.compile(r"[0-9]{1,20}")
 _SNMP_DN = "cn=snmp,cn=monitor"
 #: `anonymousbinds` and `unauthbinds` are a part of the simple ones; strong are SASL's.
 _SNMP_COUNTERS = {
@@ -165,4 +167,4 @@ def _sent_changes(connection: ControlConnection) -> dict[str, int]:
 
 def _number(entry: Entry, attribute: str) -> int | None:
     text = text_of(entry, attribute)
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and _COUNTER.fullmatch(text) else None

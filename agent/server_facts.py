@@ -12,6 +12,7 @@ there, and its default counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -185,11 +186,11 @@ def _slapd(connection: ControlConnection) -> dict[str, Any]:
         "kind": str(ServerKind.SLAPD),
         "vendor": "OpenLDAP",
         "version": version,
-        "backends": sorted({_bare(one["olcDatabase"]) for one in found}),
+        "backends": _types(found, "olcDatabase"),
         "settings": _settings(root or {}, _SLAPD_GLOBAL),
         "databases": found,
         "durability": _durability(found, _SLAPD_DURABILITY),
-        "plugins": sorted({_bare(one["olcOverlay"]) for _, one in overlays}),
+        "plugins": _types([one for _, one in overlays], "olcOverlay"),
         "replication": [
             {"suffix": text_of(entry, "olcsuffix"), "update_referral": referral}
             for _, entry in connection.search(
@@ -294,6 +295,8 @@ def _durability(
     }
 
 
-def _bare(name: str) -> str:
-    """Without the order that cn=config writes before it: {1}mdb."""
-    return name.partition("}")[2] if name.startswith("{") else name
+def _types(settings: Sequence[dict[str, Any]], name: str) -> list[str]:
+    """What is used, each once, without the order that cn=config writes before it:
+    {1}mdb. What this user may not see is not among them."""
+    texts = {one[name] for one in settings if isinstance(one.get(name), str)}
+    return sorted({re.sub(r"^\{[^}]*\}", "", text) for text in texts})

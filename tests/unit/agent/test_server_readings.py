@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that are read before and after a load: one that fails is a failure alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import ldap
+import pytest
+
+from ldapslam.agent import server_readings
+from ldapslam.agent.control_connection import ControlConnection, Entry
+from ldapslam.agent.monitors.base import Monitor
+from ldapslam.agent.sampling import Sampling
+from ldapslam.agent.server_counts import KINDS, ServerCounts, ServerKind, read_counts
+from ldapslam.agent.server_facts import server_facts
+from ldapslam.agent.server_readings import ServerReadings
+from ldapslam.jobs.errors import TargetUnreachable
+
+GOOD, BAD = "ldap://good", "ldap://bad"
+
+
+class FakeServers:
+    """Those of a job, as far as readings need them."""
+
+    def __init__(self) -> None:
+        self._controls: dict[str, Counter[str]] = {}
+
+    def access(self, uri: str) -> None:
+        """Nothing is connected to."""
+
+    def control(self, uri: str) -> Counter[str]:
+        return self._controls.setdefault(uri, Counter())
+
+
+class FakeConnection:
+    """Entries by their DN; a search below a base finds all."""
+
+    def __init__(self, uri: str, entries: Mapping[str, Entry] | None = None) -> None:
+        self.uri = uri
+        self.control: Counter[str] = Counter()
+        self._entries = entries or {}
+
+    def read(self, dn: str, attributes: Sequence[str]) -> Entry | None:
+        return self._entries.get(dn)
+
+    def search(
+        self, base_dn: str, scope: int, attributes: Sequence[str], _: str = ""
+    ) -> list[tuple[str, Entry]]:
+        assert scope != ldap.SCOPE_BASE
+        return [
+            (dn, entry)
+            for dn, entry in self._entries.items()
+            if dn.endswith(f",{base_dn}")
+        ]
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> ServerReadings:
+    """Of two servers whose connections are made up."""
+    monkeypatch.setattr(
+        ControlConnection,
+        "open",
+        lambda uri, *_: nullcontext(FakeConnection(uri)),
+    )
+    servers: Any = FakeServers()
+    return ServerReadings(servers, [BAD, GOOD])
+
+
+def counts_of(*failing: Exception) -> Any:
+    """A reading of counts that fails at the bad server, each time in another way."""
+    failures = list(failing)
+
+    def read(connection: Any, kind: ServerKind) -> ServerCounts:
+        if connection.uri == BAD and failures:
+            raise failures.pop(0)
+        return ServerCounts(dict.fromkeys(KINDS, 0), "now")
+
+    return read
+
+
+def test_a_server_that_fails_before_the_load_does_not_fail_the_others(
+    readings: ServerReadings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_readings, "read_counts", counts_of(KeyError("odd")))
+    readings.before()
+    readings.after()
+    assert readings.found[BAD] == {"failure": "KeyError: 'odd'"}
+    assert set(readings.found[GOOD]) == {
+        "kind",
+        "facts",
+        "before",
+        "after",
+        "control_operations",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("5000 digits"), "ValueError: 5000 digits"),
+        (TargetUnreachable(BAD, "gone"), str(TargetUnreachable(BAD, "gone"))),
+    ],
+)
+def test_a_server_that_fails_after_the_load_does_not_fail_the_others(
+    readings: ServerReadings,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    expected: str,
+) -> None:
+    monkeypatch.setattr(server_readings, "read_counts", counts_of())
+    readings.before()
+    monkeypatch.setattr(server_readings, "read_counts", counts_of(error))
+    readings.after()
+    assert readings.found[BAD]["failure"] == expected
+    assert "before" in readings.found[BAD]
+    assert "after" in readings.found[GOOD]
+
+
+def test_a_database_whose_kind_may_not_be_seen_is_described_without_it() -> None:
+    connection: Any = FakeConnection(
+        GOOD,
+        {
+            "olcDatabase={1}mdb,cn=config": {"olcsuffix": [b"dc=com"]},
+            "olcDatabase={2}mdb,cn=config": {
+                "olcsuffix": [b"dc=org"],
+                "olcdatabase": [b"{2}mdb"],
+            },
+        },
+    )
+    facts = server_facts(connection, ServerKind.SLAPD)
+    assert facts["backends"] == ["mdb"]
+    assert [one["olcSuffix"] for one in facts["databases"]] == ["dc=com", "dc=org"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"17", 17),
+        (b"18446744073709551615", (1 << 64) - 1),
+        (b"9" * 5000, None),
+        ("\u0661".encode(), None),
+    ],
+)
+def test_a_counter_has_no_more_digits_than_64_bits(
+    text: bytes, expected: int | None
+) -> None:
+    connection: Any = FakeConnection(
+        GOOD,
+        {
+            "cn=Search,cn=Operations,cn=Monitor": {
+                "cn": [b"Search"],
+                "monitoropinitiated": [text],
+            }
+        },
+    )
+    assert read_counts(connection, ServerKind.SLAPD).operations["search"] == expected
+
+
+class OddMonitor:
+    name = "odd"
+    every_ns = 0
+    metrics = ()
+
+    def open(self) -> Mapping[str, Any]:
+        raise KeyError("olcDatabase")
+
+    def sample(self) -> Sequence[float]:
+        return ()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_monitor_that_cannot_be_opened_says_why() -> None:
+    odd: Monitor = OddMonitor()
+    (watched,) = Sampling(1).open([odd])
+    assert watched.description.facts == {"failure": "KeyError: 'olcDatabase'"}
