@@ -6,6 +6,7 @@
     order.answer(add, …)    its response is there     -> what waited for it may be sent
     order.again(add)        its connection was lost   -> may be sent once more
     order.settled()         answered, and all before it in the file too
+    order.note_ready()      from here on what may be sent may be in the directory
 
 An entry waits for the response of its parent, when that is on its way, and of an
 earlier entry with the same DN. What is settled comes in the order of the file, so that
@@ -37,6 +38,10 @@ class Add:
 
     record: Record
     key: bytes
+    #: An earlier call may have added it.
+    may_be_there: bool = False
+    #: This call may add it at any time, or has; see note_ready.
+    is_noted: bool = False
     #: Connections that were lost before the response: the entry may be there.
     losses: int = 0
     #: None until it is answered.
@@ -65,8 +70,26 @@ class AddOrder:
         """Adds that are not settled."""
         return len(self._line)
 
-    def take(self, record: Record) -> None:
-        add = Add(record, normalised_dn(record.dn))
+    @property
+    def perhaps_there(self) -> Iterator[Record]:
+        """Not settled, and may be in the directory."""
+        for add in self._line:
+            if add.outcome is not Outcome.REJECTED and (
+                add.may_be_there or add.is_noted
+            ):
+                yield add.record
+
+    def note_ready(self) -> None:
+        for add in self._ready:
+            add.is_noted = True
+
+    def forget_ready(self) -> None:
+        """Nothing more is sent: what never was is not in the directory."""
+        for add in self._ready:
+            add.is_noted = add.losses > 0
+
+    def take(self, record: Record, *, may_be_there: bool = False) -> None:
+        add = Add(record, normalised_dn(record.dn), may_be_there)
         self._line.append(add)
         parent = normalised_dn(split_rdn(record.dn)[1])
         before = self._unanswered.get(add.key) or self._unanswered.get(parent)
@@ -91,9 +114,11 @@ class AddOrder:
             del self._unanswered[add.key]
 
     def settled(self, *, with_rejected: bool) -> Iterator[Add]:
-        """Those that no longer stand in the line; a rejected one may be to stay."""
+        """Those that leave the line, each when the next is asked for; rejected ones may
+        be to stay."""
         while self._line:
             outcome = self._line[0].outcome
             if outcome is None or (outcome is Outcome.REJECTED and not with_rejected):
                 return
-            yield self._line.popleft()
+            yield self._line[0]
+            self._line.popleft()

@@ -52,6 +52,8 @@ _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _SAVE_S = 1.0
 _TELL_S = 0.25
+#: Least entries to read ahead: the state is written once for so many.
+_READ_AHEAD = 256
 #: Entries that may wait to be settled, for each that may be under way: how far others
 #: may run ahead of a slow one.
 _AHEAD = 16
@@ -198,28 +200,31 @@ class _Loader:
             connection.close()
 
     def run(self, source: Iterator[Record], tell: Callable[[], None]) -> None:
-        begun_s = time.monotonic() - self._state.progress.seconds
-        saved_s = told_s = time.monotonic()
+        self._begun_s = time.monotonic() - self._state.progress.seconds
+        self._saved_s = told_s = time.monotonic()
         is_done = False
         try:
             while self._send(source):
                 self._receive()
                 self._settle()
                 now_s = time.monotonic()
-                if now_s - saved_s >= _SAVE_S:
-                    self._state.save(now_s - begun_s)
-                    saved_s = now_s
+                if now_s - self._saved_s >= _SAVE_S:
+                    self._save()
                 if now_s - told_s >= _TELL_S:
                     tell()
                     told_s = now_s
             self._settle()
             is_done = self.stopped_by is None
         finally:
-            seconds = time.monotonic() - begun_s
             if is_done:
-                self._state.finish(seconds)
+                self._state.finish(time.monotonic() - self._begun_s)
             else:
-                self._state.save(seconds)
+                self._order.forget_ready()
+                self._save()
+
+    def _save(self) -> None:
+        self._saved_s = time.monotonic()
+        self._state.save(self._saved_s - self._begun_s, self._order.perhaps_there)
 
     def _send(self, source: Iterator[Record]) -> bool:
         """Fill all windows; whether anything is under way."""
@@ -232,20 +237,28 @@ class _Loader:
     def _fill(self, source: Iterator[Record]) -> None:
         """Read ahead, so that no window waits for the file; what waits for a parent
         takes none of the room."""
-        room = self._settings.connections * self._settings.window
+        room = max(self._settings.connections * self._settings.window, _READ_AHEAD)
         while (
             self._order.ready_count < room and self._order.line_length < room * _AHEAD
         ):
             record = next(source, None)
             if record is None:
                 return
-            self._order.take(record)
+            self._order.take(record, may_be_there=self._state.may_be_there(record))
+            self._state.forget(record)
 
     def _fill_window(self, connection: _Connection) -> None:
-        while len(connection.under_way) < self._settings.window:
+        while (
+            self.stopped_by is None
+            and len(connection.under_way) < self._settings.window
+        ):
             add = self._order.next()
             if add is None:
                 return
+            if not add.is_noted:
+                add.is_noted = True
+                self._order.note_ready()
+                self._save()
             try:
                 connection.send(add, self._attributes(add.record))
             except ValueError as error:
@@ -284,7 +297,7 @@ class _Loader:
     def _take_answer(self, add: Add, code: int, text: str) -> None:
         if code == 0 or (code == _ALREADY_EXISTS and add.losses):
             self._answer(add, Outcome.ADDED)
-        elif code == _ALREADY_EXISTS and self._state.is_resumed:
+        elif code == _ALREADY_EXISTS and add.may_be_there:
             self._answer(add, Outcome.PRESENT)
         else:
             reason = f"{NAMES.get(code, 'result code')} ({code})"

@@ -6,13 +6,15 @@
 
 Both follow the order of the file: when the state says a place, all before it has been
 answered and what was refused is in the rejects. What came after it is sent again by
-the next call, and is told from other entries by being there already.
+the next call. Of that the state names what may be there already, by hashes, and before
+it is sent: any other entry that is there was there before the load.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -24,7 +26,7 @@ from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab.data.add_order import Add, Outcome
 from ldapslam.lab.data.ldif import Record, open_ldif, records
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,12 @@ class LoadState:
         self._version = _version(ldif)
         self._file: BinaryIO | None = None
         self.is_resumed = self._path.exists() and not restart
-        self.progress = self._read(ldif) if self.is_resumed else Progress()
+        self.progress = Progress()
+        #: Hashes of the entries behind this place that earlier calls may have added;
+        #: without those that were read in this one.
+        self._sent: set[str] = set()
+        if self.is_resumed:
+            self.progress, self._sent = self._read(ldif)
 
     def __enter__(self) -> Self:
         try:
@@ -74,7 +81,7 @@ class LoadState:
                 self._file.seek(0, os.SEEK_END)
             else:
                 self._rejects.unlink(missing_ok=True)
-            self.save(self.progress.seconds)
+            self.save(self.progress.seconds, [])
         except OSError as error:
             raise self._unusable(error) from error
         return self
@@ -87,6 +94,15 @@ class LoadState:
     ) -> None:
         if self._file is not None:
             self._file.close()
+
+    def may_be_there(self, record: Record) -> bool:
+        """Whether an earlier call may have added it."""
+        return _mark(record) in self._sent
+
+    def forget(self, record: Record) -> None:
+        """The record has been read: save() hears of it from now on; another one like it
+        was not sent."""
+        self._sent.discard(_mark(record))
 
     def settle(self, add: Add, digest: bytes) -> None:
         """Note what became of the next entry of the file.
@@ -112,8 +128,9 @@ class LoadState:
             seconds=before.seconds,
         )
 
-    def save(self, seconds: float) -> None:
-        """Write the state, all or nothing; `seconds` is the time under way."""
+    def save(self, seconds: float, sent: Iterable[Record]) -> None:
+        """Write the state, all or nothing; `seconds` is the time under way, `sent` has
+        those behind the place that may be there."""
         self.progress = replace(self.progress, seconds=seconds)
         if self._file is not None:
             self._file.flush()
@@ -122,6 +139,7 @@ class LoadState:
             **self._load,
             "version": self._version,
             "progress": asdict(self.progress),
+            "sent": [*self._sent, *map(_mark, sent)],
         }
         new = self._path.with_name(self._path.name + ".new")
         try:
@@ -148,7 +166,8 @@ class LoadState:
         except OSError as error:
             raise self._unusable(error) from error
 
-    def _read(self, ldif: Path) -> Progress:
+    def _read(self, ldif: Path) -> tuple[Progress, set[str]]:
+        """How far it is, and the hashes of what may have been sent behind that."""
         try:
             document = json.loads(self._path.read_text(encoding="utf-8"))
             if document["format"] != _FORMAT:
@@ -158,6 +177,7 @@ class LoadState:
             progress = Progress(
                 **{one.name: found[one.name] for one in fields(Progress)}
             )
+            sent = {str(mark) for mark in document["sent"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"the state of an earlier load, {str(self._path)!r}, cannot be used: "
@@ -177,7 +197,7 @@ class LoadState:
                 "earlier call loaded it",
                 hint="--restart begins anew",
             )
-        return progress
+        return progress, sent
 
     def _unusable(self, error: OSError) -> ConfigError:
         return ConfigError(
@@ -206,6 +226,11 @@ def _begins_with(ldif: Path, progress: Progress) -> bool:
                 break
             content, end_bytes = _hashed(content, record), record.end_bytes
     return (content, end_bytes) == (progress.content, progress.offset_bytes)
+
+
+def _mark(record: Record) -> str:
+    """Hash of an entry as it stands in the file, wherever that is."""
+    return blake2b(record.text.strip(), digest_size=8).hexdigest()
 
 
 def _hashed(before: str, record: Record) -> str:

@@ -81,6 +81,25 @@ def test_all_entries_are_there_afterwards(target: Directory, tmp_path: Path) -> 
     assert "entryAlreadyExists (68)" in again["stopped_by"]
 
 
+def test_a_load_that_goes_on_takes_no_others_entries_for_its_own(
+    slapd_target: Directory, tmp_path: Path
+) -> None:
+    whole = write_population(tmp_path / "whole.ldif", 300)
+    assert load(slapd_target, whole)["exit_code"] == 0
+    # people whose parents are not on their way: many are sent before one is refused
+    ldif = tmp_path / "people.ldif"
+    people = [one for one in whole.read_text().split("\n\n") if "dn: uid=" in one]
+    ldif.write_text("\n\n".join(people))
+    for _ in range(2):
+        refused = load(slapd_target, ldif)
+        assert (refused["exit_code"], refused["is_complete"]) == (1, False)
+        assert "line 1: " in refused["stopped_by"]
+    all_refused = load(slapd_target, ldif, "--continue-on-error")
+    assert all_refused["is_resumed"]
+    assert (all_refused["exit_code"], all_refused["rejected"]) == (1, 300)
+    assert (all_refused["added"], all_refused["present"]) == (0, 0)
+
+
 def test_refused_entries_are_kept_and_can_be_loaded_once_mended(
     target: Directory, tmp_path: Path
 ) -> None:

@@ -57,6 +57,29 @@ def test_a_refused_entry_can_stay_in_the_line() -> None:
     assert order.line_length == 0
 
 
+def test_what_may_be_there_was_or_may_be_sent_and_not_refused() -> None:
+    order = AddOrder()
+    order.take(record("cn=earlier,dc=x"), may_be_there=True)
+    for name in ("added", "refused", "lost", "ready"):
+        order.take(record(f"cn={name},dc=x"))
+    order.take(record("cn=waits,cn=ready,dc=x"))
+
+    def names() -> list[str]:
+        return [one.dn.split(",")[0].removeprefix("cn=") for one in order.perhaps_there]
+
+    assert names() == ["earlier"]
+    order.note_ready()
+    assert names() == ["earlier", "added", "refused", "lost", "ready"]
+    sent = [order.next() for _ in range(4)]
+    for add, outcome in zip(sent[1:3], (Outcome.ADDED, Outcome.REJECTED), strict=True):
+        assert add is not None
+        order.answer(add, outcome)
+    assert sent[3] is not None
+    order.again(sent[3])
+    order.forget_ready()
+    assert names() == ["earlier", "added", "lost"]
+
+
 @given(st.lists(st.integers(0, 30), max_size=40), st.data())
 def test_any_tree_in_any_order_of_answers(
     parents: list[int], data: st.DataObject

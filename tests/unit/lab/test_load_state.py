@@ -53,7 +53,7 @@ def test_a_load_goes_on_where_it_was(ldif: Path) -> None:
     with state(ldif) as one:
         assert not one.is_resumed
         settle(one, ldif, [ADDED, REJECTED, ADDED])
-        one.save(1.5)
+        one.save(1.5, [])
         # all of this is lost
         settle(one, ldif, [REJECTED, ADDED])
     with state(ldif) as two:
@@ -78,7 +78,7 @@ def test_a_load_goes_on_where_it_was(ldif: Path) -> None:
 def test_the_fingerprint_is_of_what_is_there(ldif: Path) -> None:
     with state(ldif) as one:
         settle(one, ldif, [ADDED] * 3)
-        one.save(0.0)
+        one.save(0.0, [])
     with state(ldif) as two:
         settle(two, ldif, [PRESENT, ADDED, ADDED])
         two.finish(0.0)
@@ -102,7 +102,7 @@ def test_another_load_is_not_gone_on_with(ldif: Path) -> None:
 def test_what_was_not_loaded_may_be_changed(ldif: Path) -> None:
     with state(ldif) as one:
         settle(one, ldif, [ADDED] * 3)
-        one.save(0.0)
+        one.save(0.0, [])
     text = ldif.read_text()
     ldif.write_text(text.replace("cn: 4\n", "cn: 4\nsn: mended\n"))
     assert state(ldif).progress == one.progress
@@ -118,7 +118,7 @@ def test_what_was_not_loaded_may_be_changed(ldif: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"format": 2, "progress": {}}', '{"format": 1}']
+    "content", ["", "[]", "{}", '{"format": 3, "progress": {}}', '{"format": 1}']
 )
 def test_a_damaged_state_is_told(ldif: Path, content: str) -> None:
     with state(ldif):
@@ -141,6 +141,26 @@ def test_a_folder_that_takes_no_files_is_told(ldif: Path) -> None:
     one = LoadState(ldif, URI, Path("/proc/none/rejects"), restart=False)
     with pytest.raises(ConfigError, match="cannot be kept in '/proc/none'"), one:
         pass
+
+
+def test_only_what_was_sent_may_be_there(ldif: Path) -> None:
+    with state(ldif) as one:
+        first, second, third, *_ = read(ldif, one.progress)
+        one.save(0.0, [first, third])
+    # what was mended and what moved; but not what is another now
+    ldif.write_text(ldif.read_text().replace("cn: 1\n", "cn: 1\nsn: mended\n"))
+    with state(ldif) as two:
+        may_be = [two.may_be_there(record) for record in read(ldif, two.progress)]
+        assert may_be == [True, False, True, False, False, False]
+        two.forget(first)
+        assert not two.may_be_there(first)
+        two.save(0.0, [second])
+    three = state(ldif)
+    assert [three.may_be_there(one) for one in (first, second, third)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_the_state_is_a_json_document(ldif: Path) -> None:
