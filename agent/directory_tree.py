@@ -60,15 +60,19 @@ class DirectoryTree:
         return self._uri
 
     def entries(self) -> Iterator[tuple[str, Attributes]]:
-        """DN and user attributes of each entry. TargetError when it cannot be read."""
-        return self._pages(_ALL_USER_ATTRIBUTES)
+        """DN and user attributes of each entry. TargetError when it cannot be read, or
+        an entry's attributes cannot: without them all entries would be equal."""
+        for dn, attributes in self._pages(_ALL_USER_ATTRIBUTES):
+            self._check_readable(dn, attributes)
+            yield dn, attributes
 
     def names(self) -> Iterator[str]:
         """The DN of each entry."""
         return (dn for dn, _ in self._pages(_NO_ATTRIBUTES))
 
     def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
-        """Those of the entries with these DNs that are there, one search for each."""
+        """Those of the entries with these DNs that are there, one search for each;
+        TargetError as of `entries`."""
         for dn in dns:
             try:
                 found, _ = self._search(
@@ -78,7 +82,9 @@ class DirectoryTree:
                 continue
             except ldap.LDAPError as error:
                 raise self._failure(error, dn) from error
-            yield from ((dn, attributes) for _, attributes in found)
+            for _, attributes in found:
+                self._check_readable(dn, attributes)
+                yield dn, attributes
 
     def _pages(self, attributes: list[str]) -> Iterator[tuple[str, Attributes]]:
         paging = SimplePagedResultsControl(False, size=self._page_entries, cookie="")
@@ -117,6 +123,18 @@ class DirectoryTree:
         # a DN of None is a search reference: what lies there is another server's
         found = [(dn, entry) for dn, entry in messages if dn is not None]
         return found, response_controls
+
+    def _check_readable(self, dn: str, attributes: Attributes) -> None:
+        """Every entry has an objectClass; one that shows none hides its attributes."""
+        if "objectClass" in attributes:
+            return
+        if "objectclass" not in map(str.lower, attributes):
+            raise TargetError(
+                f"target {self._uri!r} does not let the attributes of {dn!r} be read: "
+                "not even its objectClass",
+                hint="read as an identity that may read all attributes: the rootdn of "
+                "slapd, cn=Directory Manager of 389-DS",
+            )
 
     def _failure(self, error: ldap.LDAPError, base: str) -> TargetError:
         code, text = result_code_of(error), error_text(error)

@@ -34,6 +34,7 @@ from ldapslam.agent.content import (
     normalised,
     normalised_dn,
 )
+from ldapslam.jobs.errors import TargetError
 
 #: Entries that a result names.
 NAMED: Final = 20
@@ -110,7 +111,8 @@ def compare(
     progress: Progress = lambda name, entries: None,
 ) -> Comparison:
     """Read both and compare. `progress` hears the name of the tree being read and how
-    many entries it has had, some thousand at a time."""
+    many entries it has had, some thousand at a time. TargetError where an entry of the
+    sample that both trees name cannot be read."""
     result = Comparison(Fingerprint(), Fingerprint(), is_sample=sample is not None)
     comparer = _Comparer(expected, found, rules, result, named, progress)
     if sample is None:
@@ -160,11 +162,22 @@ class _Comparer:
                 if not is_known:
                     self._note("extra", dn)
         self._name_missing(table)
-        for dn, expected, found in self._pairs(drawn.dns()):
+        missing = set(table.missing().tolist())
+        common = [
+            dn for dn in drawn.dns() if _hash_of(normalised_dn(dn)) not in missing
+        ]
+        for dn, expected, found in self._pairs(common):
             self._result.compared += 1
             differences = differing_attributes(expected, found, self._rules)
             if differences:
                 self._note("different", dn, tuple(differences))
+        if self._result.compared < len(common):
+            raise TargetError(
+                f"{self._found.name}: of a sample of {len(common):,} entries "
+                f"{self._result.compared:,} could be read here and in "
+                f"{self._expected.name}",
+                hint="may the bind DN read all entries, and does nobody delete any?",
+            )
 
     def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[_Digested]:
         for dn, attributes in tree.entries():

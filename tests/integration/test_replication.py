@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import ldap
@@ -14,7 +15,7 @@ from ldapslam.jobs.errors import TargetError
 from ldapslam.jobs.monitors import ReplicationCheck
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.product import Choices
-from support.replication import mend_entry, servers_of, supplier_of
+from support.replication import access_of, mend_entry, servers_of, supplier_of
 
 ENTRIES = 1_002
 PERSON = "uid=user.{},ou=people,dc=example,dc=com"
@@ -147,6 +148,42 @@ def test_a_log_of_changes_is_no_tree_to_compare(
     assert found["skipped"] == ["cn=accesslog"]
     assert found["converged"]
     assert found["content"]["differences"] == []
+
+
+def hide_attributes(lab: Lab) -> None:
+    """Of all entries but the topmost, from all but the administrator."""
+    rules = [
+        b'{0}to dn.base="dc=example,dc=com" by * read',
+        b"{1}to attrs=entry by * read",
+        b"{2}to * by * search",
+    ]
+    for server in lab.servers:
+        connection = ldap.initialize(server.uri)
+        connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
+        ((database, _),) = connection.search_s(
+            "cn=config", ldap.SCOPE_ONELEVEL, "(olcSuffix=dc=example,dc=com)", ["1.1"]
+        )
+        connection.modify_s(database, [(ldap.MOD_REPLACE, "olcAccess", rules)])
+        connection.unbind_s()
+
+
+def test_a_user_who_sees_no_attributes_cannot_compare_entries(
+    slapd_installed: None,
+) -> None:
+    """Entries without attributes would all be equal."""
+    settings = SlapdSettings(durable=False)
+    with Lab(replicas=1, entries=10, settings=settings) as lab:
+        hide_attributes(lab)
+        anonymous = replace(access_of(lab), bind_dn=None, bind_password=None)
+        servers = [replace(one, access=anonymous) for one in servers_of(lab)]
+        for sample in (None, 12):
+            with pytest.raises(TargetError, match="does not let the attributes of"):
+                verify_replication(
+                    servers,
+                    check(sample=sample),
+                    load_ended_s=time.monotonic(),
+                    seed=7,
+                )
 
 
 def test_states_alone_are_compared_when_the_job_says_so(slapd_trio: Lab) -> None:

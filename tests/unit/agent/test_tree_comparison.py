@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ldapslam.agent.content import Attributes, Rules, normalised_dn
 from ldapslam.agent.tree_comparison import Comparison, compare
+from ldapslam.jobs.errors import TargetError
 
 
 class MemoryTree:
@@ -111,6 +112,15 @@ def test_what_is_no_longer_different_is_named_all_the_same() -> None:
     assert result.different == 1
     [different] = result.named
     assert (different.dn, different.attributes) == ("uid=u8,dc=x", ())
+
+
+def test_a_sample_that_cannot_be_read_is_an_error() -> None:
+    class Hidden(MemoryTree):
+        def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
+            return super().pick(list(dns)[1:])
+
+    with pytest.raises(TargetError, match="of a sample of 5 entries 4 could be read"):
+        compare(MemoryTree(PEOPLE), Hidden(PEOPLE), sample=5)
 
 
 numbers = st.sets(st.integers(0, 60))
