@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the servers of a run count and how they are set up, before its load and after.
 
+Servers are read at the same time, each by a thread of its own: with other clients on
+them, each is read for as long as it may take to settle, and the run waits for all.
 A server that cannot be read, or that says what nobody expects, has its failure in what
 is found of it; the others are read all the same.
 """
@@ -10,7 +12,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ldapslam.agent.control_connection import ControlConnection
@@ -43,20 +46,27 @@ class ServerReadings:
 
     def before(self) -> None:
         """kind, facts and counts (`before`) of each server; or `failure`."""
-        for uri in self._uris:
-            try:
-                self.found[uri] = self._before(uri)
-            except Exception as error:
-                self.found[uri] = failure_of(uri, error)
+        self._read_all(self._uris, self._before)
 
     def after(self) -> None:
         """Counts (`after`) of those read before, and what the observer asked of them
         meanwhile (`control_operations`); or `failure`."""
-        for uri in self._tallies:
+        self._read_all(list(self._tallies), self._after)
+
+    def _read_all(
+        self, uris: Sequence[str], read: Callable[[str], dict[str, Any]]
+    ) -> None:
+        """All at once: what one takes to settle is no matter of how many there are."""
+
+        def found_of(uri: str) -> dict[str, Any]:
             try:
-                self.found[uri] |= self._after(uri)
+                return read(uri)
             except Exception as error:
-                self.found[uri] |= failure_of(uri, error)
+                return failure_of(uri, error)
+
+        with ThreadPoolExecutor(max(1, len(uris)), "server") as pool:
+            for uri, found in zip(uris, pool.map(found_of, uris), strict=True):
+                self.found[uri] |= found
 
     def _before(self, uri: str) -> dict[str, Any]:
         with self._connection(uri) as connection:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -118,6 +119,23 @@ def test_a_server_that_fails_after_the_load_does_not_fail_the_others(
     assert readings.found[BAD]["failure"] == expected
     assert "before" in readings.found[BAD]
     assert "after" in readings.found[GOOD]
+
+
+def test_all_servers_are_read_at_the_same_time(
+    readings: ServerReadings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting = threading.Barrier(2, timeout=10)
+    read = counts_of()
+
+    def read_together(connection: Any, kind: ServerKind) -> ServerCounts:
+        meeting.wait()
+        counts: ServerCounts = read(connection, kind)
+        return counts
+
+    monkeypatch.setattr(server_readings, "read_counts", read_together)
+    readings.before()
+    readings.after()
+    assert all("after" in found for found in readings.found.values())
 
 
 def test_a_database_whose_kind_may_not_be_seen_is_described_without_it() -> None:
