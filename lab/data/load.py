@@ -186,6 +186,8 @@ class _Loader:
         self._state = state
         self._settings = settings
         self._order = AddOrder()
+        #: To its end.
+        self._is_read = False
         self._connections = [
             _Connection(uri, access) for _ in range(settings.connections)
         ]
@@ -205,7 +207,8 @@ class _Loader:
         is_done = False
         try:
             while self._send(source):
-                self._receive()
+                if self._is_under_way:
+                    self._receive()
                 self._settle()
                 now_s = time.monotonic()
                 if now_s - self._saved_s >= _SAVE_S:
@@ -227,11 +230,19 @@ class _Loader:
         self._state.save(self._saved_s - self._begun_s, self._order.perhaps_there)
 
     def _send(self, source: Iterator[Record]) -> bool:
-        """Fill all windows; whether anything is under way."""
+        """Fill all windows; whether there is more to do. Nothing may be under way then:
+        where no server could be told of all that was read."""
         if self.stopped_by is None:
             self._fill(source)
             for connection in self._connections:
                 self._fill_window(connection)
+        if self._is_under_way:
+            return True
+        is_at_end = self._is_read and self._order.ready_count == 0
+        return self.stopped_by is None and not is_at_end
+
+    @property
+    def _is_under_way(self) -> bool:
         return any(connection.under_way for connection in self._connections)
 
     def _fill(self, source: Iterator[Record]) -> None:
@@ -243,6 +254,7 @@ class _Loader:
         ):
             record = next(source, None)
             if record is None:
+                self._is_read = True
                 return
             self._order.take(record, may_be_there=self._state.may_be_there(record))
             self._state.forget(record)

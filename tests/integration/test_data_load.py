@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import signal
@@ -221,6 +222,20 @@ def test_packed_files_are_loaded(slapd_target: Directory, ldif: Path) -> None:
     packed.write_bytes(gzip.compress(ldif.read_bytes()))
     assert load(slapd_target, packed, "--connections", "1")["added"] == ENTRIES
     assert is_equal(slapd_target, packed)
+
+
+def test_entries_that_cannot_be_sent_end_no_load(
+    slapd_target: Directory, tmp_path: Path
+) -> None:
+    dn = base64.b64encode(f"cn=a\0b,{BRANCH}".encode()).decode()
+    entry = f"dn:: {dn}\nobjectClass: device\ncn: a\n\n"
+    ldif = tmp_path / "people.ldif"
+    # more than are read ahead, before and after those that can be
+    ldif.write_text(entry * 600 + population(20) + "\n" + entry * 600)
+    result = load(slapd_target, ldif, "--continue-on-error")
+    assert (result["exit_code"], result["is_complete"]) == (1, True)
+    assert (result["added"], result["rejected"]) == (22, 1200)
+    assert is_equal(slapd_target, write_population(tmp_path / "good.ldif", 20))
 
 
 def test_files_with_a_servers_own_attributes_are_stripped(
