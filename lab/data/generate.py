@@ -230,11 +230,18 @@ def _run(ldif: Ldif, wanted: Generation, on_progress: OnProgress | None) -> Gene
             if on_progress is not None:
                 on_progress(ldif.progress()[0], ldif.entries, ldif.progress()[1])
     except OSError as error:
-        # Its reader has gone, as in `… -o - | head`: no fault of the command.
-        if os.strerror(errno.EPIPE) not in str(error) or wanted.output != STDOUT:
+        if os.strerror(errno.EPIPE) not in str(error):
             raise ConfigError(
                 f"the entries cannot be written: {error}",
                 hint="is there room where the files are?",
+            ) from None
+        # Its reader has gone, as in `… -o - | head`: no fault of the command, unless
+        # other files were to be whole.
+        if wanted.output != STDOUT or len(_paths(wanted)) > 1:
+            raise ConfigError(
+                "the entries cannot be written, and no file was made: a reader left "
+                "before the end",
+                hint=f"-o {os.devnull} where the other files alone are wanted",
             ) from None
     entries, size_bytes = ldif.progress()
     duration_s = (time.monotonic_ns() - start_ns) / 1e9

@@ -101,6 +101,25 @@ def test_reader_of_stdout_may_leave(tmp_path: Path) -> None:
         assert "cannot be written" not in process.stderr.read()
 
 
+def test_no_file_is_made_when_the_reader_of_stdout_leaves(tmp_path: Path) -> None:
+    arguments = ["data", "generate", "people", "-n", "200000"]
+    with subprocess.Popen(
+        [*COMMAND, *arguments, "--dn-file", "dns", "--bind-file", "binds"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        cwd=tmp_path,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"dn: {SUFFIX}\n"
+        process.stdout.close()
+        assert process.wait(60) == 2
+        assert process.stderr is not None
+        assert "no file was made: a reader left before the end" in process.stderr.read()
+    assert not list(tmp_path.iterdir())
+
+
 def test_interrupt_leaves_no_file_behind(tmp_path: Path) -> None:
     arguments = ("data", "generate", "people", "-n", "900000000", "-o", "p.ldif")
     (tmp_path / "out").mkdir()
