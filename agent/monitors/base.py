@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import select
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -97,19 +98,12 @@ class Directory:
     ) -> list[tuple[str, dict[str, list[bytes]]]]:
         """The entries found, attribute names in lower case; none where the base is not
         there or may not be seen. TargetError when there is no answer."""
-        if self._connection is None:
-            self._connection = connect(
-                self.uri, self._target.access, note_request=self._target.note_request
-            )
-        self._target.note_request("search")
+        wanted = (base_dn, scope, filter_text, list(attributes))
         try:
-            found = self._connection.search_ext_s(
-                base_dn,
-                scope,
-                filter_text,
-                list(attributes),
-                timeout=self._target.access.connect_timeout_ns / 1e9,
-            )
+            try:
+                found = self._search(*wanted)
+            except ldap.SERVER_DOWN:
+                found = self._search(*wanted)
         except (ldap.NO_SUCH_OBJECT, ldap.INSUFFICIENT_ACCESS):
             return []
         except ldap.LDAPError as error:
@@ -121,13 +115,56 @@ class Directory:
             if dn is not None
         ]
 
+    def _search(self, *wanted: Any) -> Any:
+        """SERVER_DOWN when the connection was lost: the next search makes another.
+
+        A server that closes idle connections sees nothing of what comes after that, so
+        only a search that was answered, or may be yet, is noted.
+        """
+        if self._connection is not None and _has_hung_up(self._connection):
+            self._forget()
+        if self._connection is None:
+            self._connection = connect(
+                self.uri, self._target.access, note_request=self._target.note_request
+            )
+        timeout_s = self._target.access.connect_timeout_ns / 1e9
+        try:
+            found = self._connection.search_ext_s(*wanted, timeout=timeout_s)
+        except ldap.SERVER_DOWN:
+            self._forget()
+            raise
+        except ldap.LDAPError:
+            self._target.note_request("search")
+            raise
+        self._target.note_request("search")
+        return found
+
     def close(self) -> None:
         """Unbind, if it is connected."""
-        connection, self._connection = self._connection, None
-        if connection is None:
+        if self._connection is None:
             return
+        is_heard = not _has_hung_up(self._connection)
+        if self._forget() and is_heard:
+            self._target.note_request("unbind")
+
+    def _forget(self) -> bool:
+        """Close; whether that went well."""
+        connection, self._connection = self._connection, None
         try:
             connection.unbind_s()
         except ldap.LDAPError:
-            return
-        self._target.note_request("unbind")
+            return False
+        return True
+
+
+def _has_hung_up(connection: Any) -> bool:
+    """Has the server closed it, as far as this host knows?"""
+    try:
+        fileno = connection.get_option(ldap.OPT_DESC)
+    except (ldap.LDAPError, ValueError):
+        return True
+    if fileno < 0:
+        return True
+    poll = select.poll()
+    poll.register(fileno, select.POLLRDHUP)
+    return bool(poll.poll(0))

@@ -15,6 +15,7 @@ import ldap
 import numpy as np
 import pytest
 
+from ldapslam.agent.monitors import base
 from ldapslam.agent.monitors.base import STARTED, Monitor
 from ldapslam.jobs.errors import BindRejected, TargetError
 from ldapslam.lab import Lab, SlapdSettings
@@ -184,6 +185,50 @@ def test_restart_of_slapd_is_noticed_by_its_monitors(own_lab: Lab) -> None:
             rows[one.name].append(one.sample())
             found = restarted_at(one.metrics, np.array(rows[one.name]))
             assert found == [1], one.name
+
+
+def _never(connection: Any) -> bool:
+    return False
+
+
+def test_what_an_idle_time_out_keeps_from_slapd_is_not_in_the_tally(
+    slapd_installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SlapdSettings(debug="stats", global_lines=["idletimeout 1"])
+    with Lab(entries=1, settings=settings) as lab:
+        server, control = lab.supplier, Counter[str]()
+        log = server.folder / "slapd.log"
+
+        def wait_for_time_outs(number: int) -> None:
+            wait_for(
+                lambda: log.read_text().count("(idletimeout)") >= number,
+                "the idle time-out",
+            )
+
+        with opened(directory(server.uri, lab, Counter())) as other:
+            before = sampled(other)
+        with opened(directory(server.uri, lab, control)) as monitor:
+            asked = control.copy()
+            sampled(monitor)
+            searches = (control - asked)["search"]
+            for number, has_hung_up in enumerate((base._has_hung_up, _never), start=1):
+                wait_for_time_outs(number)
+                monkeypatch.setattr(base, "_has_hung_up", has_hung_up)
+                asked = control.copy()
+                # a new connection, within the same sample
+                assert sampled(monitor)["connections"] >= 1
+                assert control - asked == {"bind": 1, "search": searches}
+            monkeypatch.undo()
+            wait_for_time_outs(3)
+        assert control["unbind"] == 0
+        own: Counter[str] = Counter()
+        with opened(directory(server.uri, lab, own)) as other:
+            after = sampled(other)
+            asked = own.copy()
+        # the first one's last searches, and its unbind, came after its counts
+        binds = after["bind_initiated"] - before["bind_initiated"]
+        assert binds == control["bind"] + asked["bind"]
+        assert after["unbind_initiated"] - before["unbind_initiated"] == 1
 
 
 def test_log_of_slapd_has_the_same_counts(own_lab: Lab) -> None:
