@@ -287,6 +287,7 @@ class _Link:
                 pb.RunPart(run_id=run_id, state=state)
                 for run_id, state in session.runs.items()
             ],
+            observed_runs=session.observed_runs,
             max_runs=session.settings.max_runs,
             restricted=session.settings.restricted,
             host_id=host_id(),

@@ -168,6 +168,11 @@ class Observations:
                 if found is not None:
                     found.end()
 
+    @property
+    def runs(self) -> list[str]:
+        """Those that are observed."""
+        return list(self._running)
+
     def heard(self) -> None:
         for observation, _ in self._running.values():
             observation.heard()

@@ -16,10 +16,12 @@ reason to end the run: the verdict says what follows from it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ _log = logging.getLogger(__name__)
 Pipe = Any
 
 _FLUSH_NS = 1_000_000_000
+#: The coordinator gives up an observer that is not heard for 30 s.
+_SIGN_S = 5.0
 
 
 class ObserverProcess:
@@ -74,11 +78,16 @@ class ObserverProcess:
         conclude = self._serve()
         self._sampling.stop()
         self._flush()
+        with signs_of_life(self._pipe):
+            found = self._see_the_end(verify=conclude.verify)
+        self._finish(found)
+
+    def _see_the_end(self, *, verify: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        if conclude.verify and self._is_first and self._job.verify is not None:
+        if verify and self._is_first and self._job.verify is not None:
             found["replication"] = self._verify()
         self._readings.after()
-        self._finish(found)
+        return found
 
     def _read_uris(self) -> list[str]:
         """Servers whose counts are read: by the run's first agent alone."""
@@ -140,6 +149,24 @@ class ObserverProcess:
             used = os.times()
             facts["observer_cost"] = {"cpu_s": used.user + used.system}
         self._pipe.send(finished=pb.ObserverFinished(facts_json=facts_json(facts)))
+
+
+@contextlib.contextmanager
+def signs_of_life(pipe: Pipe) -> Iterator[None]:
+    """Within, the run hears that its observer is at work; nothing else is sent."""
+    is_over = threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(_SIGN_S):
+            pipe.send(samples=pb.MonitorSamples())
+
+    thread = threading.Thread(target=tell, name="signs of life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _description(one: Watched) -> pb.MonitorDescription:

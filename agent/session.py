@@ -55,6 +55,10 @@ class AgentSession:
         """The runs under way -> their states."""
         return {slot.run_id: str(slot.state) for slot in self._slots if slot.run_id}
 
+    @property
+    def observed_runs(self) -> list[str]:
+        return self._observations.runs
+
     def post(self, event: AgentRunEvent) -> None:
         """Have every slot take an event, after those already posted."""
         for slot in self._slots:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from ldapslam.coordinator import fleet as fleet_machine
@@ -109,6 +109,7 @@ class AgentCalls(Core):
                 self._execute(command)
         if not is_resumed:
             self._take_up(name, {part.run_id: part.state for part in request.runs})
+            self._take_up_observers(link, request.observed_runs[:_MAX_RUNS])
         _log.info("agent %s registered, epoch %d", name, identity.epoch)
         return agent_pb2.RegisterReply(
             session_id=link.session_id,
@@ -123,6 +124,26 @@ class AgentCalls(Core):
             run = self._runs.get(run_id)
             if run is not None and run.has_live_part(agent):
                 run.take_up_part(agent, state)
+
+    def _take_up_observers(self, link: AgentLink, run_ids: Sequence[str]) -> None:
+        """Of a new session: those that no run here waits for end, others hear what they
+        may have missed, and those that are gone are not waited for."""
+        name = link.identity.name
+        for run_id in run_ids:
+            run = self._runs.get(run_id)
+            if run is not None:
+                run.observing.take_up(name)
+            else:
+                end = agent_pb2.EndObservation(run_id=run_id)
+                link.send(agent_pb2.Command(end_observation=end))
+        for run_id, run in self._runs.items():
+            if run_id not in run_ids and run.observing.has_open_watch(name):
+                reason = "the agent was started again"
+                self._feed_run(run, run_machine.ObserverEnded(name, reason))
+
+    def _feed_run(self, run: ActiveRun, event: run_machine.RunEvent) -> None:
+        """After this round of commands, not within it."""
+        asyncio.get_running_loop().call_soon(run.feed, event)
 
     async def commands(
         self, request: agent_pb2.CommandsRequest
@@ -249,26 +270,29 @@ class AgentCalls(Core):
         """Commit what an observer found, and have the run's machine hear of it."""
         store, run_id, agent = self._journal.store, report.run_id, report.agent
         run = self._live_part(report)
-        try:
-            await self._reporters_run(run_id, agent)
-            news = await asyncio.to_thread(observed, report)
-        except (ProtocolError, RunNotFound) as error:
-            if run is not None:
-                run.feed(run_machine.ObserverEnded(agent, str(error)[:_MAX_REASON]))
-            return self._refuse_report(report, error)
         of = agent, report.epoch, report.attempt
         if run is not None and not run.is_of_now(*of):
             _log.info("run %s: an observation of an earlier agent %s", *_key(report))
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
+        try:
+            record = await self._reporters_run(run_id, agent)
+            news = await asyncio.to_thread(observed, report)
+        except (ProtocolError, RunNotFound) as error:
+            if run is not None:
+                run.observing.refuse(agent, str(error)[:_MAX_REASON])
+            return self._refuse_report(report, error)
         call = self._journal.call
         if news.monitors:
             await call(describe_monitors, store, run_id, agent, news.monitors)
-        if news.samples:
-            await call(add_monitor_samples, store, run_id, agent, news.samples)
+        samples = news.samples
+        if run is None:  # it is over, for all that an observer may say
+            samples = [one for one in samples if one.at_ns <= _planned_ns(record)]
+        if samples:
+            await call(add_monitor_samples, store, run_id, agent, samples)
         if run is not None:
-            run.add_observation(news.facts)
-            if news.event is not None:
-                run.feed(news.event)
+            if run.observing.has_open_watch(agent):
+                run.add_observation(news.facts)
+            run.feed(news.event)
         await self._journal.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
@@ -321,6 +345,12 @@ class AgentCalls(Core):
             )
             link.send(agent_pb2.Command(stop=stop))
         run.feed(run_machine.AgentFailed(report.agent, error))
+
+
+def _planned_ns(record: RunRecord) -> int:
+    """When the last phase of the plan is over, since T0."""
+    boundaries_ns = record.plan["boundaries_ns"]
+    return int(boundaries_ns[-1]) if boundaries_ns else 0
 
 
 def _key(report: _Report) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from ldapslam.coordinator import run as machine
 from ldapslam.coordinator.adoption import Resume, ending_document
 from ldapslam.coordinator.clock import ClockOffset
+from ldapslam.coordinator.facts import SERVER_FACTS
 from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.link import AgentLink
@@ -40,14 +41,8 @@ _log = logging.getLogger(__name__)
 #: The final state is written so often, a busy store having its own patience each time.
 _END_ATTEMPTS = 5
 _END_PAUSE_S = 1.0
-
-_SERVER_FACTS = tuple(
-    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
-)
-
 #: Figures that a watcher may leave unread before it gets no more.
 _MOST_UNREAD = 1000
-
 #: A watcher's queue; None ends it.
 Updates = asyncio.Queue[pb.RunUpdate | None]
 
@@ -101,7 +96,9 @@ class ActiveRun:
         self._given: dict[str, tuple[int, int]] = {}
         #: Reports of its agents that could not be taken.
         self.refusals = 0
-        self._observing = Observing(self.run_id, submission.assignment, self._send)
+        self.observing = Observing(
+            self.run_id, submission.assignment, self._machine, self._send, self.feed
+        )
 
     def resume(
         self,
@@ -132,8 +129,9 @@ class ActiveRun:
         self.add_event("coordinator_restarted", text)
         adopted = [*manifest.get("adopted", ()), utc_text(datetime.now(UTC))]
         self._set_manifest(adopted=adopted)
+        ended = [one for one in agents if agents[one].get("observer") == "ended"]
         for command in self._machine.resume(
-            plan.state, plan.parts, t0_ns, plan.ending, self._now_ns()
+            plan.state, plan.parts, t0_ns, plan.ending, self._now_ns(), ended
         ):
             self._execute(command)
 
@@ -155,12 +153,15 @@ class ActiveRun:
 
     def feed(self, event: machine.RunEvent) -> None:
         """Have the machine take an event, and do what it decides."""
-        before = dict(self._machine.parts)
+        before, watches = dict(self._machine.parts), dict(self._machine.watches)
         commands = self._machine.handle(event, self._now_ns())
         for agent, part in self._machine.parts.items():
             # in the journal before the agent's report is acknowledged
             if before.get(agent, part) is not part:
                 self._put_agent(agent, {"part": str(part)})
+        for agent, watch in self._machine.watches.items():
+            if watch is machine.Watch.ENDED and watches.get(agent) is not watch:
+                self._put_agent(agent, {"observer": str(watch)})
         for command in commands:
             self._execute(command)
 
@@ -267,7 +268,7 @@ class ActiveRun:
         """Keep an agent's facts; those about servers are the run's as well."""
         self._put_agent(agent, facts)
         for target in facts.get("targets") or ():
-            known = {key: target[key] for key in _SERVER_FACTS if key in target}
+            known = {key: target[key] for key in SERVER_FACTS if key in target}
             self._servers.setdefault(str(target.get("uri")), known)
         operations = [
             (uri, counts)
@@ -327,11 +328,11 @@ class ActiveRun:
                     self._send(agent, agent_pb2.Command(stop=stop))
             case machine.ObserveServers(agents):
                 self._assign(agents)
-                self._observing.observe(agents, self._given, self._fleet.link)
+                self.observing.observe(agents, self._given, self._fleet.link)
             case machine.ConcludeObservers(agents, verify):
-                self._observing.conclude(agents, verify=verify)
+                self.observing.conclude(agents, verify=verify)
             case machine.EndObservers(agents):
-                self._observing.end(agents)
+                self.observing.end(agents)
             case machine.ReleaseAgents(agents):
                 self._fleet.release_agents(self.run_id, agents)
             case machine.RequeueRun(agents):
@@ -365,7 +366,7 @@ class ActiveRun:
                 epoch, build = link.identity.epoch, link.identity.build
                 self._given[agent] = epoch, attempt
                 facts = {"epoch": epoch, "build": build, "attempt": attempt}
-                self._put_agent(agent, facts)
+                self._put_agent(agent, {**facts, "observer": ""})
         self._notify(status=self.status())
 
     def _prepare(self, agents: tuple[str, ...]) -> None:
@@ -376,7 +377,7 @@ class ActiveRun:
         for index, agent in enumerate(everyone):
             if agent in agents:
                 _, attempt = self._given.get(agent, (0, 0))
-                part = self._observing.assignment(index, len(everyone), attempt)
+                part = self.observing.assignment(index, len(everyone), attempt)
                 self._send(agent, agent_pb2.Command(prepare=part))
 
     def _start(self, agents: tuple[str, ...], t0_ns: int) -> None:

@@ -22,7 +22,13 @@ COORDINATOR_FACTS = frozenset(
         "clock_offset_bound_us",
         "clock_drift_us",
         "part",
+        "observer",
     }
+)
+
+#: What an agent found out about a server that is the run's fact as well.
+SERVER_FACTS = tuple(
+    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
 )
 
 _CLEAN_UP_COUNTS = ("entries", "deleted", "already_gone", "left")
@@ -64,9 +70,12 @@ def observation_facts(text: str) -> dict[str, Any]:
             reading = found.get(name, {})
             _expect(isinstance(reading, dict), name)
             _expect(_are_counts(reading.get("operations", {}), may_lack=True), name)
+            _expect(_are_counts(reading.get("sent", {})), name)
             started = reading.get("started")
             _expect(started is None or _is_text(started), name)
         _expect(_are_counts(found.get("control_operations", {})), "control_operations")
+        _expect(isinstance(found.get("facts", {}), dict), "facts")
+        _expect(found.get("failure") is None or _is_text(found["failure"]), "failure")
     _expect(isinstance(facts.get("replication", {}), dict), "replication")
     cost = facts.get("observer_cost", {"cpu_s": 0.0})
     _expect(isinstance(cost, dict), "observer_cost")

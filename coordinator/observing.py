@@ -7,6 +7,7 @@ first one reads the directories, the first one of each host what is on that host
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,11 +42,15 @@ class Observing:
         self,
         run_id: str,
         assignment: RunAssignment,
+        run: machine.Run,
         send: Callable[[str, agent_pb2.Command], None],
+        feed: Callable[[machine.RunEvent], None],
     ) -> None:
         self._run_id = run_id
         self._assignment = assignment
+        self._run = run
         self._send = send
+        self._feed = feed
 
     def assignment(self, index: int, count: int, attempt: int) -> RunAssignment:
         """The part of the agent with this index, of so many."""
@@ -77,6 +82,23 @@ class Observing:
         for agent in agents:
             self._send(agent, agent_pb2.Command(conclude=order))
 
+    def has_open_watch(self, agent: str) -> bool:
+        """Whether the agent's observer has more to tell."""
+        watch = self._run.watches.get(agent, machine.Watch.ENDED)
+        return watch is not machine.Watch.ENDED
+
+    def take_up(self, agent: str) -> None:
+        """The agent, which observes the run, has registered: orders may be lost."""
+        if not self.has_open_watch(agent):
+            self.end((agent,))
+        elif self._run.is_concluding:
+            self.conclude((agent,), verify=self._run.ending.is_planned)
+
+    def refuse(self, agent: str, reason: str) -> None:
+        """What its observer tells cannot be taken."""
+        self.end((agent,))
+        self._feed(machine.ObserverEnded(agent, reason))
+
     def end(self, agents: Iterable[str]) -> None:
         order = agent_pb2.EndObservation(run_id=self._run_id)
         for agent in agents:
@@ -87,8 +109,7 @@ class Observing:
 class Observed:
     """One report of an observer."""
 
-    #: For the run's machine; None: it goes on as before.
-    event: machine.ObserverPrepared | machine.ObserverEnded | None = None
+    event: machine.ObserverPrepared | machine.ObserverProgressed | machine.ObserverEnded
     monitors: Sequence[MonitorDescription] = ()
     samples: Sequence[MonitorSample] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -108,7 +129,8 @@ def observed(report: observation_pb2.ObservationReport) -> Observed:
                 facts=observation_facts(ready.facts_json),
             )
         case "samples":
-            return Observed(samples=_samples(event.samples))
+            progress = machine.ObserverProgressed(agent)
+            return Observed(progress, samples=_samples(event.samples))
         case "finished":
             facts = observation_facts(event.finished.facts_json)
             return Observed(machine.ObserverEnded(agent), facts=facts)
@@ -163,9 +185,9 @@ def _samples(message: MonitorSamples) -> list[MonitorSample]:
         if len(one.values) > _MAX_METRICS:
             raise ProtocolError(f"a sample of {len(one.values)} values")
         failure = one.failure[:_MAX_NAME] or None
+        # what is beyond all numbers is as good as missing
+        values = tuple(v if math.isfinite(v) else math.nan for v in one.values)
         samples.append(
-            MonitorSample(
-                _name(one.monitor), one.at_ns, one.took_ns, tuple(one.values), failure
-            )
+            MonitorSample(_name(one.monitor), one.at_ns, one.took_ns, values, failure)
         )
     return samples

@@ -35,8 +35,20 @@ def report_plan(job: Job) -> dict[str, Any]:
         ],
         "validity": job.validity.model_dump(mode="json", by_alias=True),
         "thresholds": list(job.thresholds),
+        **_counted(job),
         **_verify(job),
     }
+
+
+def _counted(job: Job) -> dict[str, Any]:
+    """The servers whose own counts belong into the books, as the job has monitors."""
+    uris = [
+        uri
+        for monitor in job.monitors
+        if monitor.directory
+        for uri in job.targets[monitor.directory]
+    ]
+    return {"counted": list(dict.fromkeys(uris))} if uris else {}
 
 
 def _verify(job: Job) -> dict[str, Any]:

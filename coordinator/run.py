@@ -37,7 +37,7 @@ with those that can: each agent's share of the load depends on how many there ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -136,6 +136,13 @@ class ObserverPrepared:
 
 
 @dataclass(frozen=True, slots=True)
+class ObserverProgressed:
+    """It is at work: servers may take long to become equal, and to be compared."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
 class ObserverEnded:
     agent: str
     #: Why it saw nothing more, or empty.
@@ -208,6 +215,7 @@ class TimePassed:
 RunEvent = (
     AgentsAssigned
     | ObserverPrepared
+    | ObserverProgressed
     | ObserverEnded
     | AgentPrepared
     | AgentStarted
@@ -322,6 +330,7 @@ Command = (
 )
 
 _BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
+_OF_OBSERVERS = (ObserverPrepared, ObserverProgressed, ObserverEnded)
 
 
 class Run:
@@ -340,6 +349,8 @@ class Run:
         self._limits = limits
         self._are_told = False
         self._deadline_ns: int | None = None
+        #: However busy observers are.
+        self._conclude_until_ns = 0
         #: What the run will have been once its agents are gone.
         self.ending = Ending()
         active = (RunState.PREPARING, RunState.READY, RunState.RUNNING)
@@ -347,6 +358,7 @@ class Run:
         steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
             AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
             ObserverPrepared: (self._on_observer_prepared, live),
+            ObserverProgressed: (self._on_observer_progressed, live),
             ObserverEnded: (self._on_observer_ended, live),
             AgentPrepared: (self._on_prepared, live),
             AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
@@ -370,6 +382,7 @@ class Run:
         t0_ns: int,
         ending: Ending,
         now_ns: int,
+        observers_ended: Collection[str] = (),
     ) -> list[Command]:
         """Be the run that another coordinator began: READY or beyond, not ended."""
         self.state = state
@@ -378,7 +391,10 @@ class Run:
         self.ending = ending
         self._are_told = True
         if self._limits.observed:
-            self.watches = dict.fromkeys(parts, Watch.PREPARED)
+            self.watches = {
+                agent: Watch.ENDED if agent in observers_ended else Watch.PREPARED
+                for agent in parts
+            }
         if state is RunState.READY:
             self._deadline_ns = max(t0_ns, now_ns) + self._limits.slack_ns
         elif state is RunState.DRAINING:
@@ -398,13 +414,14 @@ class Run:
         if agent is not None:
             if agent not in self.parts:
                 return [RefuseEvent(event, self.state)]
-            is_of_observer = isinstance(event, ObserverPrepared | ObserverEnded)
+            is_of_observer = isinstance(event, _OF_OBSERVERS)
             if self.parts[agent].is_over and not is_of_observer:
                 return []
         return self._steps[type(event)](event, now_ns)
 
     def _on_assigned(self, event: AgentsAssigned, now_ns: int) -> list[Command]:
         self.parts = dict.fromkeys(event.agents, Part.ASSIGNED)
+        self._are_told = False
         entered = self._enter(RunState.PREPARING)
         if self._limits.observed:
             self.watches = dict.fromkeys(event.agents, Watch.ASSIGNED)
@@ -425,6 +442,14 @@ class Run:
         self.watches[event.agent] = Watch.PREPARED
         return self._prepare_when_observed(now_ns)
 
+    def _on_observer_progressed(
+        self, event: ObserverProgressed, now_ns: int
+    ) -> list[Command]:
+        if self.is_concluding and self.watches.get(event.agent) is Watch.PREPARED:
+            until_ns = now_ns + self._limits.slack_ns
+            self._deadline_ns = min(until_ns, self._conclude_until_ns)
+        return []
+
     def _on_observer_ended(self, event: ObserverEnded, now_ns: int) -> list[Command]:
         before = self.watches.get(event.agent, Watch.ENDED)
         if before is Watch.ENDED:
@@ -439,7 +464,8 @@ class Run:
         return [*commands, *self._prepare_when_observed(now_ns)]
 
     def _prepare_when_observed(self, now_ns: int) -> list[Command]:
-        if self._are_told or Watch.ASSIGNED in self.watches.values():
+        is_waiting = self.state is RunState.PREPARING and not self._are_told
+        if not is_waiting or Watch.ASSIGNED in self.watches.values():
             return []
         return self._prepare(now_ns)
 
@@ -668,8 +694,9 @@ class Run:
         self.is_concluding = True
         verify = self.ending.is_planned
         self._deadline_ns = now_ns + self._limits.slack_ns
+        self._conclude_until_ns = self._deadline_ns
         if verify:
-            self._deadline_ns += self._limits.verify_ns
+            self._conclude_until_ns += self._limits.verify_ns
         entered = [] if self.state is RunState.DRAINING else self._enter_draining()
         return [*entered, ConcludeObservers(observers, verify)]
 

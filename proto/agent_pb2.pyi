@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "runs", "max_runs", "restricted", "host_id", "limits_json", "clock_id")
+    __slots__ = ("protocol_version", "build", "name", "instance_id", "epoch", "labels", "host_facts_json", "runs", "max_runs", "restricted", "host_id", "limits_json", "clock_id", "observed_runs")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class RegisterRequest(_message.Message):
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     LIMITS_JSON_FIELD_NUMBER: _ClassVar[int]
     CLOCK_ID_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_RUNS_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     build: str
     name: str
@@ -44,7 +45,8 @@ class RegisterRequest(_message.Message):
     host_id: str
     limits_json: str
     clock_id: str
-    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunPart, _Mapping]]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., host_id: _Optional[str] = ..., limits_json: _Optional[str] = ..., clock_id: _Optional[str] = ...) -> None: ...
+    observed_runs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol_version: _Optional[int] = ..., build: _Optional[str] = ..., name: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., host_facts_json: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunPart, _Mapping]]] = ..., max_runs: _Optional[int] = ..., restricted: bool = ..., host_id: _Optional[str] = ..., limits_json: _Optional[str] = ..., clock_id: _Optional[str] = ..., observed_runs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunPart(_message.Message):
     __slots__ = ("run_id", "state")

@@ -51,6 +51,7 @@ _IN_RESULT = (
     "clean_up",
     "control_operations",
     "later_operations",
+    "observer",
     "targets",
 )
 

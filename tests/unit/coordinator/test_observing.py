@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from ldapslam.coordinator.observing import Observing, merged, observed
-from ldapslam.coordinator.run import ObserverEnded, ObserverPrepared
+from ldapslam.coordinator.run import (
+    ObserverEnded,
+    ObserverPrepared,
+    ObserverProgressed,
+    Run,
+    RunLimits,
+)
 from ldapslam.jobs.errors import RunAborted
 from ldapslam.proto import observation_pb2 as pb
 from ldapslam.proto.agent_pb2 import Command
@@ -57,7 +63,7 @@ def test_what_is_observed_is_what_was_reported() -> None:
         pb.MonitorSample(monitor="host h", at_ns=9, failure="no answer"),
     ]
     taken = observed(report(samples=pb.MonitorSamples(samples=samples)))
-    assert taken.event is None
+    assert taken.event == ObserverProgressed("a")
     assert taken.samples == [
         MonitorSample("host h", -5, 7, (1.0, 2.0), None),
         MonitorSample("host h", 9, 0, (), "no answer"),
@@ -81,6 +87,8 @@ def finished(**of: Any) -> pb.ObservationReport:
         {"observations": {URI: {"before": {"operations": {"add": 1.5}}}}},
         {"observations": {URI: {"after": {"operations": {}, "started": 7}}}},
         {"observations": {URI: {"control_operations": {"add": None}}}},
+        {"observations": {URI: {"before": {"sent": {"h:1": "x"}}}}},
+        {"observations": {URI: {"facts": [1]}}},
         {"replication": "fine"},
         {"observer_cost": {"cpu_s": "much"}},
         {"observations": {URI: {"facts": json.loads("[" * 30 + "]" * 30)}}},
@@ -142,7 +150,9 @@ def test_what_is_found_later_joins_what_was_found_before() -> None:
 
 def test_of_the_agents_of_one_host_the_first_one_reads_it() -> None:
     sent: dict[str, Command] = {}
-    observing = Observing("r", RunAssignment(run_id="r"), sent.__setitem__)
+    run = Run(RunLimits(0, 0))
+    assignment = RunAssignment(run_id="r")
+    observing = Observing("r", assignment, run, sent.__setitem__, lambda event: None)
     # without a session nothing is known of an agent's host
     observing.observe(("a", "b"), {"a": (1, 7), "b": (1, 7)}, lambda agent: None)
     assert [sent[one].observe.reads_host for one in "ab"] == [True, True]

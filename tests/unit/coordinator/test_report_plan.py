@@ -112,3 +112,12 @@ def test_the_first_request_of_a_session_and_paged_searches_are_marked() -> None:
     assert [one["is_first"] for one in operations] == [True, False, False]
     assert [one["per_session"] for one in operations] == [3, 1, 1]
     assert [one["is_paged"] for one in operations] == [False, True, False]
+
+
+def test_servers_whose_directories_are_monitored_are_counted() -> None:
+    stream = "  - {name: a, target: supplier, load: {closed: {clients: 1}}, "
+    text = JOB + stream + 'operations: [{search: {base: ""}}]}\n'
+    monitors = "monitors: [{directory: replica}, {host: supplier}]\n"
+    plan = report_plan(load_job_text(text + monitors, file="job.yaml", base=None))
+    assert plan["counted"] == ["ldap://ds2.example.com", "ldap://ds3.example.com"]
+    assert "counted" not in report_plan(load_job_text(text, file="job.yaml", base=None))

@@ -28,6 +28,7 @@ from ldapslam.coordinator.run import (
     GaveUp,
     ObserverEnded,
     ObserverPrepared,
+    ObserverProgressed,
     ObserveServers,
     Part,
     PrepareAgents,
@@ -118,6 +119,7 @@ EVENTS: tuple[RunEvent, ...] = (
     TimePassed(),
     CleanUpProgressed("a", 7),
     ObserverPrepared("a"),
+    ObserverProgressed("a"),
     ObserverEnded("a"),
     GaveUp("nobody came"),
     StoreFailed(StoreError("the disk is full")),
@@ -126,6 +128,10 @@ LEADS_TO: dict[tuple[RunState, type], RunState] = {
     (RunState.QUEUED, AgentsAssigned): RunState.PREPARING,
     (RunState.QUEUED, CancelRequested): RunState.CANCELLED,
     (RunState.QUEUED, GaveUp): RunState.CANCELLED,
+    (RunState.PREPARING, ObserverProgressed): RunState.PREPARING,
+    (RunState.READY, ObserverProgressed): RunState.READY,
+    (RunState.RUNNING, ObserverProgressed): RunState.RUNNING,
+    (RunState.DRAINING, ObserverProgressed): RunState.DRAINING,
     (RunState.PREPARING, ObserverPrepared): RunState.PREPARING,
     (RunState.PREPARING, ObserverEnded): RunState.PREPARING,
     (RunState.READY, ObserverPrepared): RunState.READY,
@@ -661,16 +667,29 @@ def test_observers_conclude_when_every_agent_has_ended() -> None:
     ]
 
 
-def test_a_run_ends_without_observers_that_do_not_conclude() -> None:
+def test_a_run_ends_without_observers_that_are_not_heard() -> None:
     run = observed_in_load()
     run.handle(AgentFinished("b"), PLAN_OVER_NS)
-    deadline_ns = PLAN_OVER_NS + 105 * S
-    assert run.handle(TimePassed(), deadline_ns - 1) == []
-    assert run.handle(TimePassed(), deadline_ns) == [
+    assert run.handle(TimePassed(), PLAN_OVER_NS + 5 * S - 1) == []
+    assert run.handle(TimePassed(), PLAN_OVER_NS + 5 * S) == [
         RecordEvent("observer_overdue", "the observers of a, b took too long"),
         EndObservers(("a", "b")),
         ConcludeRun(RunState.FINISHED, "", None),
     ]
+
+
+def test_an_observer_at_work_is_awaited_up_to_a_limit() -> None:
+    run = observed_in_load()
+    run.handle(AgentFinished("b"), PLAN_OVER_NS)
+    run.handle(ObserverEnded("b"), PLAN_OVER_NS)
+    limit_ns = PLAN_OVER_NS + 105 * S
+    for now_ns in range(PLAN_OVER_NS, limit_ns, 4 * S):
+        assert run.handle(TimePassed(), now_ns) == []
+        assert run.handle(ObserverProgressed("a"), now_ns) == []
+        assert run.handle(ObserverProgressed("b"), now_ns) == []
+    assert run.handle(TimePassed(), limit_ns)[-1] == (
+        ConcludeRun(RunState.FINISHED, "", None)
+    )
 
 
 def test_who_cancels_the_wait_for_replicas_keeps_the_run() -> None:
@@ -723,6 +742,26 @@ def test_a_quorum_begins_anew_with_observers_of_its_own() -> None:
     assert EndObservers(("a",)) in commands
     assert commands[-1] == RequeueRun(("a",))
     assert run.handle(AgentsAssigned(("a",)), 0)[-1] == ObserveServers(("a",))
+    assert run.handle(ObserverPrepared("a"), 0) == [PrepareAgents(("a",))]
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_the_last_that_is_not_ready_vanishes_and_the_quorum_begins_anew(
+    observed: bool,
+) -> None:
+    run = Run(RunLimits(30 * S, 10 * S, quorum=1, observed=observed))
+    run.handle(AgentsAssigned(("a", "b")), 0)
+    if observed:
+        run.handle(ObserverPrepared("a"), 0)
+        run.handle(ObserverPrepared("b"), 0)
+    run.handle(AgentPrepared("a"), 0)
+    commands = run.handle(AgentVanished("b", 4 * S, "silent"), 0)
+    assert commands[-1] == RequeueRun(("a",))
+    begin = run.handle(AgentsAssigned(("a",)), 0)
+    if observed:
+        assert begin[-1] == ObserveServers(("a",))
+        begin = run.handle(ObserverPrepared("a"), 0)
+    assert begin[-1] == PrepareAgents(("a",))
 
 
 def test_a_resumed_run_still_has_its_observers() -> None:
@@ -731,6 +770,11 @@ def test_a_resumed_run_still_has_its_observers() -> None:
     assert run.resume(RunState.DRAINING, parts, 0, Ending(), 0) == []
     assert run.handle(AgentFinished("b"), 0) == [
         ConcludeObservers(("a", "b"), verify=True)
+    ]
+    partly = Run(OBSERVED)
+    partly.resume(RunState.DRAINING, parts, 0, Ending(), 0, ["a"])
+    assert partly.handle(AgentFinished("b"), 0) == [
+        ConcludeObservers(("b",), verify=True)
     ]
     again = Run(OBSERVED)
     over = dict.fromkeys(parts, Part.ENDED)
