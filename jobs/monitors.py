@@ -5,6 +5,7 @@ agent/monitors reads the servers and hosts, agent/replication.py compares the se
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -139,6 +140,10 @@ class Monitor(Section):
                 "expected attributes or counters, got none",
                 "name what is to be read of the entry",
             )
+        names = Counter(name.lower() for name in (*self.attributes, *self.counters))
+        twice = [name for name, times in names.items() if times > 1]
+        if twice:
+            raise Fault(f"the attribute {twice[0]!r} is there twice", "keep one")
 
 
 class ReplicationCheck(Section):

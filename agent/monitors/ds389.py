@@ -21,6 +21,7 @@ from ldapslam.agent.monitors.reading import (
     Source,
     Table,
     age_s,
+    distinct,
     folded,
     is_true,
     number,
@@ -153,7 +154,7 @@ def ds389_table(directory: Directory) -> Table:
         "version": text(monitor[0][1], "version"),
         "started": text(monitor[0][1], "startTime"),
     }
-    return Table(tuple(queries), tuple(sources), facts)
+    return Table(tuple(queries), distinct(sources), facts)
 
 
 def _query(dn: str, attributes: Iterable[str], figures: _Figures) -> Query:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -143,6 +144,21 @@ def entry_table(
         {"entry": dn},
     )
     return lambda _: table
+
+
+def distinct(sources: Iterable[Source]) -> tuple[Source, ...]:
+    """Each metric once; of those with one name, each by its entry's DN instead: two
+    consumers may have one provider, and two agreements one name."""
+    by_place = {(one.metric.name, one.dn): one for one in sources}
+    times = Counter(name for name, _ in by_place)
+    return tuple(
+        one
+        if times[name] == 1
+        else one._replace(
+            metric=one.metric._replace(name=f"{name.partition('[')[0]}[{dn}]")
+        )
+        for (name, dn), one in by_place.items()
+    )
 
 
 # What values mean.

@@ -24,6 +24,7 @@ from ldapslam.agent.monitors.reading import (
     Source,
     Table,
     age_s,
+    distinct,
     folded,
     number,
     started,
@@ -106,7 +107,7 @@ def slapd_table(directory: Directory, root_dse: Entry) -> Table:
             *_QUERIES,
             *(Query(one, ldap.SCOPE_BASE, ("contextCSN",)) for one in suffixes),
         ),
-        tuple(sources),
+        distinct(sources),
         _facts(directory),
     )
 

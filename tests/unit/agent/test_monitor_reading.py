@@ -245,6 +245,31 @@ def test_consumer_says_how_replication_goes() -> None:
     assert found["newest_change_age[dc=com]"] == pytest.approx(30, abs=2)
 
 
+def test_consumers_of_one_provider_have_metrics_of_their_own() -> None:
+    consumers = [
+        f"cn=Consumer 001,cn=Database {number},cn=Databases,cn=Monitor"
+        for number in (1, 2)
+    ]
+    directory = slapd_with(
+        {
+            dn: {"olmSRProviderURIList": "ldap://supplier", "olmSRSyncPhase": phase}
+            for dn, phase in zip(consumers, ("Persist", "Refresh"), strict=True)
+        }
+    )
+    found = values_of(
+        directory_table(directory),  # type: ignore[arg-type]
+        directory,
+    )
+    assert {
+        name: value
+        for name, value in found.items()
+        if name.startswith("syncrepl_persist")
+    } == {
+        f"syncrepl_persist[{folded(dn)}]": float(value)
+        for dn, value in zip(consumers, (1, 0), strict=True)
+    }
+
+
 def test_slapd_without_a_monitor_is_an_error_that_says_how_to_get_one() -> None:
     root_dse = {"": _SLAPD[""]}
     with pytest.raises(TargetError, match="cn=Monitor") as caught:
@@ -330,6 +355,28 @@ def test_agreement_of_389_ds_says_how_replication_goes() -> None:
     assert found["update_in_progress[to replica]"] == 1
     assert found["update_status[to replica]"] == 18
     assert found["newest_change_age[dc=com]"] == pytest.approx(30, abs=2)
+
+
+def test_agreements_of_one_name_have_metrics_of_their_own() -> None:
+    agreements = [_AGREEMENT, _AGREEMENT.replace("com", "org")]
+    directory = FakeDirectory(
+        {
+            **_DS389,
+            **{
+                dn: {
+                    "objectClass": "nsds5replicationAgreement",
+                    "cn": "to replica",
+                    "nsds5replicaChangesSentSinceStartup": f"1:{sent}/0",
+                }
+                for dn, sent in zip(agreements, (42, 7), strict=True)
+            },
+        }
+    )
+    found = values_of(
+        directory_table(directory),  # type: ignore[arg-type]
+        directory,
+    )
+    assert [found[f"changes_sent[{folded(dn)}]"] for dn in agreements] == [42, 7]
 
 
 def test_server_of_another_kind_is_named() -> None:

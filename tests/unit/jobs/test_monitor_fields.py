@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from ldapslam.jobs.errors import JobErrors
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.units import NS_PER_S
@@ -77,3 +78,16 @@ def test_the_canonical_job_is_an_equal_one() -> None:
     )
     again = load_job_text(found.canonical_text(), file="canonical", base=None)
     assert again == found
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "attributes: [one, two, One]",
+        "counters: [one, one]",
+        "attributes: [one], counters: [one]",
+    ],
+)
+def test_an_attribute_is_read_once(names: str) -> None:
+    with pytest.raises(JobErrors, match="the attribute 'one' is there twice"):
+        job(f"monitors: [{{entry: 'cn=a', target: replica, {names}}}]\n")
