@@ -31,6 +31,8 @@ from ldapslam.lab.data.templates import find_template, names_file
 STDOUT = Path("-")
 _STDOUT_FD = 1
 _POLL_NS = 200_000_000
+#: Of a file with passwords: its owner's alone.
+_SECRET_MODE = 0o600
 
 #: Told of progress: entries written, of how many, bytes of LDIF.
 OnProgress = Callable[[int, int, int], None]
@@ -174,8 +176,8 @@ def _outputs(wanted: Generation) -> Iterator[list[_Output]]:
     """The open files; those that were not finished are removed at the end."""
     outputs: list[_Output] = []
     try:
-        for _, path in _paths(wanted):
-            outputs.append(_open(path))
+        for name, path in _paths(wanted):
+            outputs.append(_open(path, _SECRET_MODE if name == "binds" else 0o666))
         yield outputs
     finally:
         for output in outputs:
@@ -185,15 +187,17 @@ def _outputs(wanted: Generation) -> Iterator[list[_Output]]:
                 output.partial.unlink(missing_ok=True)
 
 
-def _open(path: Path) -> _Output:
+def _open(path: Path, mode: int) -> _Output:
     if path == STDOUT:
         return _Output(_STDOUT_FD, path, None)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             return _Output(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path, None)
         partial = path.with_name(path.name + ".partial")
-        return _Output(os.open(partial, flags, 0o666), path, partial)
+        # of a call that was killed, or a link that somebody put there
+        partial.unlink(missing_ok=True)
+        return _Output(os.open(partial, flags, mode), path, partial)
     except OSError as error:
         raise ConfigError(
             f"{str(path)!r} cannot be written: {error.strerror}",

@@ -76,7 +76,7 @@ class LoadState:
     def __enter__(self) -> Self:
         try:
             if self.progress.rejects_bytes:
-                self._file = self._rejects.open("r+b")
+                self._file = _own(self._rejects, os.O_RDWR)
                 self._file.truncate(self.progress.rejects_bytes)
                 self._file.seek(0, os.SEEK_END)
             else:
@@ -143,7 +143,8 @@ class LoadState:
         }
         new = self._path.with_name(self._path.name + ".new")
         try:
-            new.write_text(json.dumps(document), encoding="utf-8")
+            with _own(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
+                file.write(json.dumps(document).encode())
             new.replace(self._path)
         except OSError as error:
             raise self._unusable(error) from error
@@ -157,7 +158,9 @@ class LoadState:
         """How long the file of rejects now is."""
         try:
             if self._file is None:
-                self._file = self._rejects.open("wb")
+                # __enter__ took an old one away
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                self._file = _own(self._rejects, flags)
             reason = " ".join(add.reason.split())
             head = f"# line {add.record.line}: {reason}\n".encode()
             text = add.record.text.rstrip(b"\r\n")
@@ -205,6 +208,12 @@ class LoadState:
             f"{error.strerror}",
             hint="name a file in another folder with --rejects",
         )
+
+
+def _own(path: Path, flags: int) -> BinaryIO:
+    """Open a file for its owner alone: entries have passwords. No link is followed."""
+    number = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return open(number, "r+b" if flags & os.O_RDWR else "wb")
 
 
 def _version(ldif: Path) -> list[int]:

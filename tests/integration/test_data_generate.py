@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import stat
 import subprocess
 from pathlib import Path
 
@@ -75,6 +76,18 @@ def test_command_writes_the_file_and_says_what_it_made(tmp_path: Path) -> None:
     assert (tmp_path / "dns").read_text().count("\n") == 2000
     assert (tmp_path / "binds").read_text().endswith("o=test\tpassword\n")
     assert (tmp_path / "filters").read_text().startswith("(uid=user.0)\n")
+
+
+def test_files_with_passwords_are_their_owners_alone(tmp_path: Path) -> None:
+    other = tmp_path / "others"
+    other.write_text("kept")
+    for name in ("binds", "p.ldif"):
+        (tmp_path / f"{name}.partial").symlink_to(other)
+    binds, ldif = tmp_path / "binds", tmp_path / "p.ldif"
+    generate(Generation("people", entries=5, output=ldif, bind_file=binds))
+    assert stat.S_IMODE(binds.stat().st_mode) == 0o600
+    assert other.read_text() == "kept"
+    assert sorted(tmp_path.iterdir()) == [binds, other, ldif]
 
 
 def test_without_a_file_the_entries_go_to_stdout(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +128,20 @@ def test_a_damaged_state_is_told(ldif: Path, content: str) -> None:
     with pytest.raises(ConfigError, match="cannot be used") as error:
         state(ldif)
     assert error.value.hint == "--restart begins anew"
+
+
+def test_rejects_are_their_owners_alone(ldif: Path) -> None:
+    rejects, other = ldif.with_name("rejects"), ldif.with_name("other")
+    other.write_text("kept")
+    rejects.symlink_to(other)
+    with state(ldif) as one:
+        settle(one, ldif, [REJECTED])
+        one.save(0.0, [])
+    assert stat.S_IMODE(rejects.lstat().st_mode) == 0o600
+    rejects.rename(other)
+    rejects.symlink_to(other)
+    with pytest.raises(ConfigError, match="cannot be kept"), state(ldif):
+        pass
 
 
 def test_a_new_load_takes_old_rejects_away(ldif: Path) -> None:
