@@ -56,14 +56,9 @@ _SERVER: _Figures = (
     ("entriessent", "entries_sent", "1", "counter"),
     ("bytessent", "bytes_sent", "bytes", "counter"),
 )
-#: Attributes that are added, by spaces.
+#: Attributes that are added, by spaces; `unauthbinds` are a part of the simple ones.
 _COUNTS: _Figures = (
-    (
-        "simpleauthbinds strongauthbinds unauthbinds",
-        "bind_initiated",
-        "operations",
-        "counter",
-    ),
+    ("simpleauthbinds strongauthbinds", "bind_initiated", "operations", "counter"),
     ("searchops", "search_initiated", "operations", "counter"),
     ("compareops", "compare_initiated", "operations", "counter"),
     ("modifyentryops", "modify_initiated", "operations", "counter"),

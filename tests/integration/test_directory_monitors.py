@@ -264,6 +264,16 @@ def test_389_ds_counts_what_a_client_did(ds389: Ds389) -> None:
     assert rises["connects"] == 1
 
 
+def test_389_ds_counts_an_anonymous_bind_once(ds389: Ds389) -> None:
+    with opened(directory(ds389.uri, ds389, Counter())) as monitor:
+        before = sampled(monitor)
+        connection = client(ds389.uri, ds389)
+        connection.simple_bind_s("", "")
+        after = sampled(monitor)
+        connection.unbind_s()
+    assert after["bind_initiated"] - before["bind_initiated"] == 2
+
+
 def test_389_ds_says_of_itself_what_its_version_knows(ds389: Ds389) -> None:
     with opened(directory(ds389.uri, ds389, Counter())) as monitor:
         found = sampled(monitor)
