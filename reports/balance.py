@@ -29,6 +29,8 @@ from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.totals import Collected
 
 _UNANSWERED = ("timed_out", "unresolved")
+#: Of `kind` in an observation: neither slapd nor 389-DS.
+_WITHOUT_COUNTS = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,25 @@ def balance(run: RunRecord, books: Books, collected: Collected) -> dict[str, Acc
         name: _with_replicated(account, sum(sent[uri] for uri in account.uris))
         for name, account in accounts.items()
     }
+
+
+def unread(run: RunRecord, *, has_limit: bool) -> list[str]:
+    """Why servers' counts are not known that the job asks for: those of directories
+    that it monitors; with a limit on the books, of all that were observed.
+
+    A server of a kind that has no counts is none of them, unless there is a limit.
+    """
+    observations: Mapping[str, Any] = run.manifest.get("observations") or {}
+    asked = [*run.plan.get("counted", ()), *(observations if has_limit else ())]
+    if has_limit and not asked:
+        return ["no server was watched"]
+    reasons = []
+    for uri in dict.fromkeys(asked):
+        reason = _why_unread(uri, observations)
+        has_counts = (observations.get(uri) or {}).get("kind") != _WITHOUT_COUNTS
+        if reason and (has_limit or has_counts):
+            reasons.append(reason if uri in reason else f"{uri}: {reason}")
+    return reasons
 
 
 def restarted(run: RunRecord) -> list[str]:
@@ -181,15 +202,21 @@ def _with_replicated(account: Account, sent: int) -> Account:
 
 def _why_unknown(uris: Sequence[str], observations: Mapping[str, Any]) -> str:
     for uri in uris:
-        one = observations.get(uri)
-        if one is None:
-            return f"{uri} was not watched"
-        if failure := one.get("failure"):
-            return str(failure)
-        if not all(_operations(one, when) for when in ("before", "after")):
-            return f"{uri} did not say what it counted"
-        if _has_restarted(one):
+        if reason := _why_unread(uri, observations):
+            return reason
+        if _has_restarted(observations[uri]):
             return f"{uri} was started anew during the run"
+    return ""
+
+
+def _why_unread(uri: str, observations: Mapping[str, Any]) -> str:
+    one = observations.get(uri)
+    if one is None:
+        return f"{uri} was not watched"
+    if failure := one.get("failure"):
+        return str(failure)
+    if not all(_operations(one, when) for when in ("before", "after")):
+        return f"{uri} did not say what it counted"
     return ""
 
 

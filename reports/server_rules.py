@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+from ldapslam.reports.balance import unread
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed
 
 
 def books_balance(evidence: Evidence) -> Rule:
-    """Of the servers that were watched; what is not known is not held against a run."""
+    """Of the servers that were watched. A kind of request that a server does not count
+    is not held against a run; counts that the job asks for and that nobody could read
+    are."""
     validity = evidence.validity
     most_missing = validity.books_missing_operations
     most_others = validity.books_other_operations
+    has_limit = bool(most_missing) or most_others is not None
+    unknown = unread(evidence.run, has_limit=has_limit)
     wrong, others, lines = [], 0, 0
     for account, book in evidence.balances.items():
         for kind, line in book.lines.items():
@@ -21,12 +26,16 @@ def books_balance(evidence: Evidence) -> Rule:
                 wrong.append(f"{account} lacks {line.missing:,} {kind}")
             elif most_others is not None and line.others > most_others:
                 wrong.append(f"{account} has {line.others:,} {kind} of others")
+    problem = "servers did not count what agents sent"
+    if unknown and not wrong:
+        problem = "it is not known what servers counted"
+    wrong += unknown
     allowed = "any number" if most_others is None else f"≤ {most_others:,}"
     found = f"balanced, {others:,} of others" if others else "balanced"
     return Rule(
         "books",
         "servers counted what agents sent",
-        "servers did not count what agents sent",
+        problem,
         f"≤ {most_missing:,} missing, {allowed} of others",
         listed(wrong) if wrong else found if lines else NOT_APPLICABLE,
         not wrong,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +30,12 @@ SMALL: dict[str, Any] = {
 
 
 def summary_of(
-    observations: dict[str, Any], scenario: Scenario | None = None, **validity: Any
+    observations: dict[str, Any],
+    scenario: Scenario | None = None,
+    counted: Sequence[str] = (),
+    **validity: Any,
 ) -> Summary:
+    """`counted`: servers whose directories the job monitors."""
     scenario = replace(scenario or Scenario(), **SMALL)
     one_each = {"readers": {"uris": [REPLICA]}, "writers": {"uris": [SUPPLIER]}}
     scenario = replace(
@@ -40,9 +45,9 @@ def summary_of(
     )
     with Store.open("sqlite://") as store:
         run_id = fill(store, scenario)
-        if validity:
+        if validity or counted:
             record = store.run(run_id)
-            plan = {**record.plan, "validity": validity}
+            plan = {**record.plan, "validity": validity, "counted": list(counted)}
             store.create_run(replace(record, run_id="edited", plan=plan))
             for agent, facts in store.agents(run_id).items():
                 store.put_agent("edited", agent, facts)
@@ -185,6 +190,31 @@ def test_what_could_not_be_read_is_unknown(observation: Any, reason: str) -> Non
     summary = summary_of({REPLICA: observation})
     assert reason in summary.balances[REPLICA].unknown
     assert summary.verdict == "PASS"
+    # but not where the job asks for it
+    for asked in (
+        summary_of({REPLICA: observation}, counted=[REPLICA]),
+        summary_of({REPLICA: observation}, books_other_operations=5),
+        summary_of({REPLICA: observation}, books_missing_operations=5),
+    ):
+        passed, observed = rule(asked, "books")
+        assert (asked.verdict, passed) == ("INVALID", False)
+        assert reason in observed
+
+
+def test_a_run_whose_observer_was_lost_has_no_books() -> None:
+    summary = summary_of({}, counted=[REPLICA])
+    assert rule(summary, "books") == (False, f"{REPLICA} was not watched")
+    assert "it is not known what servers counted" in summary.reasons[0]
+    summary = summary_of({}, books_other_operations=5)
+    assert rule(summary, "books") == (False, "no server was watched")
+
+
+def test_a_server_without_counts_is_no_fault_unless_there_is_a_limit() -> None:
+    one = {**observed({"search": None}), "kind": "other"}
+    summary = summary_of({REPLICA: one}, counted=[REPLICA])
+    assert summary.verdict == "PASS"
+    summary = summary_of({REPLICA: one}, counted=[REPLICA], books_other_operations=5)
+    assert summary.verdict == "INVALID"
 
 
 def test_the_servers_of_a_role_are_summed() -> None:
