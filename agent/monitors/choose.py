@@ -77,9 +77,26 @@ def _of_servers(
         name = f"{wanted.role} {uri}"
         if wanted.entry is not None:
             learn = entry_table(wanted.entry, wanted.attributes, wanted.counters)
-            name = f"{wanted.entry} of {name}"
+            name = f"{_entry_name(job, wanted)} of {name}"
         target = access(uri).bound_as(wanted.bind)
         yield EntriesMonitor(name, wanted.every_ns or 0, uri, target, learn)
+
+
+def _entry_name(job: Job, wanted: Wanted) -> str:
+    """Its DN; with what is read of it, counters as rates, where the role's servers
+    have another monitor of the entry that reads something else."""
+
+    def figures(one: Wanted) -> str:
+        return ", ".join([*one.attributes, *(f"{name}/s" for name in one.counters)])
+
+    kinds = {
+        figures(one)
+        for one in job.monitors
+        if (one.entry, one.role) == (wanted.entry, wanted.role)
+    }
+    return (
+        f"{wanted.entry} ({figures(wanted)})" if len(kinds) > 1 else f"{wanted.entry}"
+    )
 
 
 def directory_table(directory: Directory) -> Table:

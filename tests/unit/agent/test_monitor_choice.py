@@ -127,6 +127,15 @@ def test_same_monitor_twice_is_one() -> None:
     assert found.every_ns == NS_PER_S
 
 
+def test_two_monitors_of_an_entry_are_told_apart_by_what_they_read() -> None:
+    entry = "entry: 'cn=a', target: supplier"
+    first, second = f"{{{entry}, attributes: [b, c]}}", f"{{{entry}, counters: [b]}}"
+    assert names(chosen(f"[{first}, {second}, {first}]")) == [
+        "cn=a (b, c) of supplier ldap://ds1",
+        "cn=a (b/s) of supplier ldap://ds1",
+    ]
+
+
 def test_own_bind_takes_the_place_of_the_jobs(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("other\n")
