@@ -6,10 +6,11 @@ A counter's figure is its rate: between two readings that follow each other,
     rate = (value - value before) / (time - time before)
 
 There is none across a reading that failed, a missing value or a restart, and none where
-the counter went back. The mean of a counter over the measure phase is all it rose by
-over the time that these rates cover; of a gauge, the mean of its readings. A reading is
-of the phase if it lies in it or less than a fifth of the usual distance beside it: the
-readings at the phase's two ends belong to it.
+the counter went back. What it rose by in all (`increase`) is there across readings that
+failed. The mean of a counter over the measure phase is what it rose by over the time
+that its rates cover; of a gauge, the mean of its readings. A reading is of the phase if
+it lies in it or less than a fifth of the usual distance beside it: the readings at the
+phase's two ends belong to it.
 """
 
 from __future__ import annotations
@@ -193,9 +194,19 @@ def _metric(
     of_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(rates)
     covered_s = float(lengths_s[of_measure].sum())
     mean = float(rises[of_measure].sum()) / covered_s if covered_s else None
-    known = rises[~np.isnan(rises)]
-    increase = float(known.sum()) if len(known) else None
+    increase = _increase(values, restarts)
     return _summary(metric, rates[of_measure], mean, increase, missing, at_s[1:], rates)
+
+
+def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
+    """What a counter rose by from each known value to the next one, but for restarts
+    between them and where it went back."""
+    known = np.flatnonzero(~np.isnan(values))
+    rises = np.diff(values[known])
+    # restarts up to each reading: another number is another server
+    servers = np.searchsorted(restarts, known, side="right")
+    counted = rises[(rises >= 0) & (np.diff(servers) == 0)]
+    return float(counted.sum()) if len(counted) else None
 
 
 def _summary(

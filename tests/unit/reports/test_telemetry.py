@@ -119,6 +119,26 @@ def test_failed_reading_breaks_the_line_and_is_counted() -> None:
     assert only(found).mean == 10
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0, 10, math.nan, 100), 100),
+        ((math.nan, 10, math.nan, math.nan, 15, math.nan), 5),
+        ((10, math.nan, 4, 9), 5),
+        ((math.nan, 10, math.nan), None),
+    ],
+)
+def test_increase_is_there_across_readings_that_failed(
+    values: tuple[float, ...], expected: float | None
+) -> None:
+    assert only(monitor((COUNTER,), [(one,) for one in values])).increase == expected
+
+
+def test_increase_is_not_there_across_a_restart() -> None:
+    rows: list[tuple[float, ...]] = [(7, 10), (7, 20), (), (9, 50), (9, 60)]
+    assert only(monitor((BEGAN, COUNTER), rows)).increase == 20
+
+
 def test_value_that_is_never_there_is_missing_not_zero() -> None:
     found = monitor((COUNTER, GAUGE), [(0, math.nan), (10, math.nan)])
     gauge = found.metrics[1]
@@ -202,8 +222,8 @@ def test_result_has_every_monitor_by_its_schema(summary: Summary) -> None:
     assert (server["readings"], server["failed"]) == (12, 1)
     search = server["metrics"]["search_initiated"]
     assert search["mean"] == pytest.approx(SEARCHES_PER_S)
-    # eleven seconds, two of them beside the reading that failed
-    assert search["increase"] == 9 * SEARCHES_PER_S
+    # eleven seconds, with those beside the reading that failed
+    assert search["increase"] == 11 * SEARCHES_PER_S
     assert server["metrics"]["modify_initiated"]["max"] == MODIFIES_PER_S
     assert server["metrics"]["not_indexed[dc=example,dc=com]"]["missing_share"] == 1
     assert process["metrics"]["cpu_user"]["mean"] == pytest.approx(CORES)
