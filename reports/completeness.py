@@ -35,6 +35,13 @@ class Gap:
     def count(self) -> int:
         return self.last_index - self.first_index + 1
 
+    @property
+    def numbers(self) -> str:
+        """As people read them: 4, or 4–7."""
+        if self.first_index == self.last_index:
+            return str(self.first_index)
+        return f"{self.first_index}\N{EN DASH}{self.last_index}"
+
 
 @dataclass(frozen=True, slots=True)
 class Partial:
@@ -56,6 +63,9 @@ class Completeness:
     #: Intervals of the measure phase, of all agents: due, and there in full.
     measure_due: int
     measure_there: int
+    #: Agents that were told T0, and whose drain is not there: they may have sent
+    #: requests that no interval counts.
+    undrained: tuple[str, ...]
     #: More may still come.
     is_live: bool
 
@@ -100,6 +110,11 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
         partials=tuple(partials),
         measure_due=measured_due,
         measure_there=measured,
+        undrained=tuple(
+            name
+            for name in run.agents
+            if run.t0_utc is not None and collected.agents[name].final_index is None
+        ),
         is_live=run.state not in FINAL_STATES,
     )
 

@@ -13,6 +13,7 @@ from ldapslam.reports.balance import Account, balance
 from ldapslam.reports.books import keep_books
 from ldapslam.reports.clocks import Clock
 from ldapslam.reports.completeness import Completeness, completeness
+from ldapslam.reports.losses import Loss
 from ldapslam.reports.replication import Replication, replication_of
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.telemetry import MonitorSummary
@@ -39,6 +40,8 @@ class Evidence:
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     #: What was read of servers and hosts.
     monitors: Sequence[MonitorSummary] = ()
+    #: Agent -> when and why it was lost.
+    losses: Mapping[str, Loss] = field(default_factory=dict)
 
     @cached_property
     def streams(self) -> dict[str, Mapping[str, Any]]:

@@ -67,7 +67,7 @@ def _gaps_table(summary: Summary) -> Table:
             (
                 Cell(gap.agent),
                 Cell(count(gap.count)),
-                Cell(_numbers(gap.first_index, gap.last_index)),
+                Cell(gap.numbers),
                 Cell(decimal(gap.start_s, 1)),
                 Cell(decimal(gap.end_s, 1)),
                 Cell(time_of_day(summary.started_utc, gap.start_s)),
@@ -103,7 +103,3 @@ def _partials_table(summary: Summary) -> Table:
         ),
         ("Counted in all totals, in no rate of a chart.",),
     )
-
-
-def _numbers(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}–{last}"

@@ -203,6 +203,11 @@ def _outcome_cell(outcome: str) -> Cell:
 
 def _books(summary: Summary) -> Table:
     kinds = sorted({kind for book in summary.books.values() for kind in book})
+    undrained = summary.completeness.undrained
+    lacking = (
+        "Not counted: what was sent after the last interval that arrived of "
+        f"{', '.join(undrained)}."
+    )
     return Table(
         "books",
         "Requests sent in the whole run, by server and kind",
@@ -223,5 +228,6 @@ def _books(summary: Summary) -> Table:
         (
             "With set-ups, pre-flight and clean-up: what the server's own counters "
             "should have risen by.",
+            *([lacking] if undrained else []),
         ),
     )

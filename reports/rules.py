@@ -94,7 +94,10 @@ def _agents_present(evidence: Evidence) -> Rule:
 
 def _intervals_complete(evidence: Evidence) -> Rule:
     found = evidence.completeness
-    observed = [f"{count} of {agent}" for agent, count in found.missing.items()]
+    observed = [
+        f"{count} of {agent}{_loss(evidence, agent)}"
+        for agent, count in found.missing.items()
+    ]
     # of a run that was stopped, the last intervals are cut short: that is no fault
     if evidence.run.state == "finished":
         observed += [f"a part of 1 of {one.agent}" for one in found.partials]
@@ -106,6 +109,16 @@ def _intervals_complete(evidence: Evidence) -> Rule:
         listed(observed) if observed else "0",
         not observed,
     )
+
+
+def _loss(evidence: Evidence, agent: str) -> str:
+    """Which intervals a lost agent did not deliver, and why."""
+    loss = evidence.losses.get(agent)
+    if loss is None:
+        return ""
+    gaps = [gap for gap in evidence.completeness.gaps if gap.agent == agent]
+    numbers = listed([gap.numbers for gap in gaps])
+    return f" ({numbers}; lost at {loss.at_s:+.1f} s: {loss.reason})"
 
 
 def _counts_reached(evidence: Evidence) -> Rule:

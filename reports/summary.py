@@ -38,6 +38,7 @@ from ldapslam.reports.distribution import (
     why_missing,
 )
 from ldapslam.reports.evidence import Evidence
+from ldapslam.reports.losses import losses_of
 from ldapslam.reports.parts import collect_run
 from ldapslam.reports.replication import Replication
 from ldapslam.reports.result import figures_of, result_of
@@ -255,7 +256,9 @@ def summarise(store: Store, run_id: str) -> Summary:
     )
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
     monitors = telemetry(monitor_series(store, run.run_id), _measure_s(run))
-    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors)
+    events = store.events(run.run_id)
+    losses = losses_of(events, run.agents, run.t0_utc)
+    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, losses)
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
     missing = evidence.completeness.missing
@@ -289,7 +292,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         clocks=clocks,
         clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
         monitors=monitors,
-        events=with_restarts(store.events(run.run_id), monitors, run.t0_utc),
+        events=with_restarts(events, monitors, run.t0_utc),
     )
     thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
     word, reasons = verdict.conclude(

@@ -193,6 +193,25 @@ def test_the_lost_agents_part_is_listed_with_its_times_and_meaning() -> None:
     ) in lines
 
 
+def test_of_a_lost_agent_it_is_said_when_and_why_it_was_lost() -> None:
+    chosen = [r for (agent, n), r in RECORDS.items() if agent != "load2" or n < 4]
+    chosen.remove(RECORDS["load3", 5])
+    record = run_record(SCENARIO)
+    with Store.open("sqlite://") as store:
+        store.create_run(record)
+        for one in chosen:
+            store.add_interval(record.run_id, one)
+        for second, kind in ((9, "agent_lost"), (11, "agent_failed")):
+            text, at_utc = "agent 'load2': it is gone", f"2026-03-01T12:00:{second:02}Z"
+            store.add_event(record.run_id, kind, text, at_utc)
+        summary = summarise(store, record.run_id)
+    lost = "5 of load2 (4–8; lost at +7.0 s: it is gone)"
+    assert summary.reasons[0] == f"intervals are missing: {lost}, 1 of load3"
+    text = " ".join(render_text(document(summary)).split())
+    uncounted = "what was sent after the last interval that arrived of load2."
+    assert uncounted in text
+
+
 def test_an_interval_that_an_agent_cut_short_is_not_drawn_as_if_complete() -> None:
     """An orphaned agent drains by itself; with `on_agent_loss: continue` the others go
     on to the end."""
