@@ -5,12 +5,13 @@ A counter's figure is its rate: between two readings that follow each other,
 
     rate = (value - value before) / (time - time before)
 
-There is none across a reading that failed, a missing value or a restart, and none where
-the counter went back. What it rose by in all (`increase`) is there across readings that
-failed. The mean of a counter over the measure phase is what it rose by over the time
-that its rates cover; of a gauge, the mean of its readings. A reading is of the phase if
-it lies in it or less than a fifth of the usual distance beside it: the readings at the
-phase's two ends belong to it.
+where the time is the middle of the reading: a server that is slow to answer has counted
+meanwhile. There is none across a reading that failed, a missing value or a restart, and
+none where the counter went back. What it rose by in all (`increase`) is there across
+readings that failed. The mean of a counter over the measure phase is what it rose by
+over the time that its rates cover; of a gauge, the mean of its readings. A reading is
+of the phase if it lies in it or less than a fifth of the usual distance beside it: the
+readings at the phase's two ends belong to it.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def telemetry(
     series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None
 ) -> tuple[MonitorSummary, ...]:
     """Figures of every monitor; measure_s: start and end of the measure phase."""
-    return tuple(_monitor(one, measure_s) for one in series)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return tuple(_monitor(one, measure_s) for one in series)
 
 
 def _monitor(
@@ -106,8 +108,11 @@ def _monitor(
 ) -> MonitorSummary:
     at_s = series.at_ns / NS_PER_S
     took_s = series.took_ns / NS_PER_S
+    # in whole numbers, of half ns: differences are exact
+    lengths_s = np.diff(2 * series.at_ns + series.took_ns) / (2 * NS_PER_S)
     metrics = series.description.metrics
-    restarts = restarted_at(metrics, series.values)
+    values = np.where(np.isfinite(series.values), series.values, np.nan)
+    restarts = restarted_at(metrics, values)
     in_measure = _within(at_s, measure_s)
     return MonitorSummary(
         agent=series.agent,
@@ -122,7 +127,14 @@ def _monitor(
         took_longest_s=float(took_s.max()) if len(at_s) else None,
         restarts_s=tuple(float(at_s[place]) for place in restarts),
         metrics=tuple(
-            _metric(metric, at_s, series.values[:, column], restarts, in_measure)
+            _metric(
+                metric,
+                at_s,
+                lengths_s,
+                values[:, column],
+                restarts,
+                in_measure,
+            )
             for column, metric in enumerate(metrics)
             if metric.name != STARTED
         ),
@@ -176,6 +188,7 @@ def _within(
 def _metric(
     metric: Metric,
     at_s: _Floats,
+    lengths_s: _Floats,
     values: _Floats,
     restarts: Sequence[int],
     in_measure: npt.NDArray[np.bool_],
@@ -185,15 +198,15 @@ def _metric(
         measured = values[in_measure]
         return _summary(metric, measured, None, None, missing, at_s, values)
     rises = np.diff(values)
-    rises[rises < 0] = np.nan
+    rises[(rises < 0) | np.isinf(rises)] = np.nan
     rises[[place - 1 for place in restarts]] = np.nan
-    lengths_s = np.diff(at_s)
     rates = np.divide(
         rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
     )
+    rates[np.isinf(rates)] = np.nan
     of_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(rates)
     covered_s = float(lengths_s[of_measure].sum())
-    mean = float(rises[of_measure].sum()) / covered_s if covered_s else None
+    mean = _finite(rises[of_measure].sum() / covered_s) if covered_s else None
     increase = _increase(values, restarts)
     return _summary(metric, rates[of_measure], mean, increase, missing, at_s[1:], rates)
 
@@ -206,7 +219,12 @@ def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
     # restarts up to each reading: another number is another server
     servers = np.searchsorted(restarts, known, side="right")
     counted = rises[(rises >= 0) & (np.diff(servers) == 0)]
-    return float(counted.sum()) if len(counted) else None
+    return _finite(counted.sum()) if len(counted) else None
+
+
+def _finite(value: np.float64) -> float | None:
+    """None of a sum that is more than a double holds: JSON has no infinity."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _summary(
@@ -222,7 +240,7 @@ def _summary(
     lowest = highest = None
     if len(known):
         lowest, highest = float(known.min()), float(known.max())
-        mean = float(known.mean()) if mean is None else mean
+        mean = _finite(known.mean()) if mean is None else mean
     return MetricSummary(
         metric, lowest, mean, highest, increase, missing, _points(at_s, values)
     )
@@ -238,7 +256,7 @@ def _points(at_s: _Floats, values: _Floats) -> Points:
         part = values[start : start + size]
         known = part[~np.isnan(part)]
         xs.append(float(at_s[start : start + size].mean()))
-        ys.append(float(known.mean()) if len(known) else None)
+        ys.append(_finite(known.mean()) if len(known) else None)
     return Points(tuple(xs), tuple(ys))
 
 

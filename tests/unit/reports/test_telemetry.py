@@ -29,7 +29,12 @@ from ldapslam.reports.results.monitor_records import (
 from ldapslam.reports.results.monitor_rows import monitor_series
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import Summary, summarise
-from ldapslam.reports.telemetry import MetricSummary, MonitorSummary, telemetry
+from ldapslam.reports.telemetry import (
+    MetricSummary,
+    MonitorSummary,
+    monitors_of,
+    telemetry,
+)
 from ldapslam.reports.text import render_text
 from ldapslam.reports.timeline import DISPLAY_POINTS, NS_PER_S
 from support.monitors import (
@@ -53,6 +58,7 @@ def monitor(
     rows: Sequence[tuple[float, ...]],
     *,
     at_s: list[float] | None = None,
+    took_s: Sequence[float] = (),
     measure_s: tuple[float, float] | None = (0.0, 1e9),
 ) -> MonitorSummary:
     """A monitor that read these rows, one a second; an empty row is a failure."""
@@ -62,7 +68,7 @@ def monitor(
         "load1",
         MonitorDescription("m", metrics),
         (np.array(times_s) * NS_PER_S).astype(np.int64),
-        np.full(len(rows), 1_000_000, np.int64),
+        (np.array(took_s or [0.001] * len(rows)) * NS_PER_S).astype(np.int64),
         np.array([row or missing for row in rows], float).reshape(-1, len(metrics)),
         {n: "no answer" for n, row in enumerate(rows) if not row},
     )
@@ -86,6 +92,13 @@ def test_counter_is_a_rate_by_the_times_that_it_was_really_read() -> None:
     assert found.mean == pytest.approx(400 / 2.5)
     assert found.increase == 400
     assert found.unit == "operations/s"
+
+
+def test_counter_was_read_in_the_middle_of_its_reading() -> None:
+    # 100 a second; the second reading was asked for at 1 s and took until 2 s
+    found = only(monitor((COUNTER,), [(0,), (150,), (200,)], took_s=[0.0, 1.0, 0.0]))
+    assert found.points.values == (100.0, 100.0)
+    assert found.mean == 100
 
 
 def test_gauge_is_what_was_read() -> None:
@@ -160,6 +173,15 @@ def test_many_readings_are_averaged_into_points() -> None:
     assert len(found.points.values) == DISPLAY_POINTS
     assert set(found.points.values) == {0.5}
     assert (found.lowest, found.highest) == (0, 1)
+
+
+@pytest.mark.parametrize("metric", [GAUGE, COUNTER])
+def test_figures_that_no_double_holds_are_missing(metric: Metric) -> None:
+    rows = [(-1e308,), (1e308,), (1e308,), (-1e308,), (1e308,), (math.inf,)]
+    for wanted in (rows, rows[1:3], [(0.0,), *rows[1:2], (0.0,), *rows[1:2]]):
+        found = monitor((metric,), wanted * (2 * DISPLAY_POINTS))
+        json.dumps(monitors_of([found]), allow_nan=False)
+        json.dumps(only(found).points.values, allow_nan=False)
 
 
 # Restarts.
