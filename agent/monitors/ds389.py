@@ -116,8 +116,8 @@ _BACK_END_CACHES: _Figures = (
     ("currentdncachesize", "dn_cache", "bytes", "gauge"),
 )
 
-_CHANGES = re.compile(rb"\d+:(\d+)/\d+")
-_STATUS = re.compile(rb"Error \((-?\d+)\)")
+_CHANGES = re.compile(rb"\d+:(\d{1,20})/\d+")
+_STATUS = re.compile(rb"Error \((-?\d{1,9})\)")
 #: {replica 1 ldap://…} least greatest: a CSN begins with its time in s.
 _RUV = re.compile(rb"\{replica \d+[^}]*\} [0-9a-f]+ ([0-9a-f]{8})[0-9a-f]+")
 

@@ -32,6 +32,7 @@ from ldapslam.jobs.errors import TargetError
 Entry = Mapping[str, Sequence[bytes]]
 Convert = Callable[[Sequence[bytes]], float]
 
+_LARGEST = 2.0**64
 _GENERALIZED_TIME = re.compile(rb"(\d{14})(?:[.,](\d+))?Z")
 
 
@@ -165,12 +166,12 @@ def distinct(sources: Iterable[Source]) -> tuple[Source, ...]:
 
 
 def number(values: Sequence[bytes]) -> float:
-    """The first value, if it is a number."""
+    """The first value, if it is a number, of 64 bits at most."""
     try:
         found = float(values[0])
     except ValueError:
         return MISSING
-    return found if math.isfinite(found) else MISSING
+    return found if abs(found) <= _LARGEST else MISSING
 
 
 def is_true(values: Sequence[bytes]) -> float:

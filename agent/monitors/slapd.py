@@ -83,7 +83,7 @@ _DATABASE_ATTRIBUTES = (
     "olmSRSyncPhase",
     "olmSRLastContact",
 )
-_NOT_INDEXED = re.compile(rb"=(\d+)")
+_NOT_INDEXED = re.compile(rb"=(\d{1,20})(?!\d)")
 _CSN_TIME = re.compile(rb"(\d{14}\.\d+Z)#")
 
 

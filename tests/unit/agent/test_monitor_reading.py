@@ -100,6 +100,10 @@ def values_of(table: Table, directory: Any) -> dict[str, float]:
         ("n/a", None),
         ("", None),
         ("inf", None),
+        ("18446744073709551615", 2.0**64),
+        ("1e308", None),
+        ("-1e308", None),
+        ("9" * 5000, None),
     ],
 )
 def test_number_is_one_or_missing(text: str, expected: float | None) -> None:
@@ -378,6 +382,31 @@ def test_agreements_of_one_name_have_metrics_of_their_own() -> None:
         directory,
     )
     assert [found[f"changes_sent[{folded(dn)}]"] for dn in agreements] == [42, 7]
+
+
+def test_figures_that_no_counter_holds_are_left_out() -> None:
+    """Python converts no text of so many digits."""
+    agreement: dict[str, str | list[str]] = {
+        "objectClass": "nsds5replicationAgreement",
+        "cn": "to replica",
+        "nsds5replicaChangesSentSinceStartup": f"1:{'9' * 5000}/0 2:7/0",
+        "nsds5replicaLastUpdateStatus": f"Error ({'9' * 5000}) Odd",
+    }
+    directory = FakeDirectory({**_DS389, _AGREEMENT: agreement})
+    found = values_of(
+        directory_table(directory),  # type: ignore[arg-type]
+        directory,
+    )
+    assert found["changes_sent[to replica]"] == 7
+    assert math.isnan(found["update_status[to replica]"])
+    odd = {**_SLAPD["cn=Database 1,cn=Databases,cn=Monitor"]}
+    odd["olmDbNotIndexed"] = [f"mail#equality={'9' * 5000}", "cn#present=1"]
+    directory = slapd_with({"cn=Database 1,cn=Databases,cn=Monitor": odd})
+    found = values_of(
+        directory_table(directory),  # type: ignore[arg-type]
+        directory,
+    )
+    assert found["not_indexed[dc=com]"] == 1
 
 
 def test_server_of_another_kind_is_named() -> None:
