@@ -138,7 +138,8 @@ def server_facts(connection: ControlConnection, kind: ServerKind) -> dict[str, A
         kind, vendor, version, backends,    backends: their implementations
         settings: {name: value}             of the server as a whole
         databases: [{name: value}]          each with its indexes and overlays
-        durability: {name: value}           what was given up for speed, if anything
+        durability: [{name: value}]         what was given up for speed, if anything:
+                                            of each database, or of all in common
         plugins: [name]                     overlays, or plug-ins that are enabled
         replication: [{name: value}]        roles and ids, without credentials
         unreadable: [DN]
@@ -189,7 +190,7 @@ def _slapd(connection: ControlConnection) -> dict[str, Any]:
         "backends": _types(found, "olcDatabase"),
         "settings": _settings(root or {}, _SLAPD_GLOBAL),
         "databases": found,
-        "durability": _durability(found, _SLAPD_DURABILITY),
+        "durability": _durability(found, "olcSuffix", _SLAPD_DURABILITY),
         "plugins": _types([one for _, one in overlays], "olcOverlay"),
         "replication": [
             {"suffix": text_of(entry, "olcsuffix"), "update_referral": referral}
@@ -237,7 +238,7 @@ def _ds389(connection: ControlConnection) -> dict[str, Any]:
         else [],
         "settings": {**_settings(root or {}, _DS389_GLOBAL), **back_end},
         "databases": databases,
-        "durability": _durability([back_end], _DS389_DURABILITY),
+        "durability": _durability([back_end], "nsslapd-suffix", _DS389_DURABILITY),
         "plugins": sorted(
             name
             for _, entry in connection.search(
@@ -285,14 +286,14 @@ def _settings(entry: Entry, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _durability(
-    databases: Sequence[dict[str, Any]], names: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        name: database[name]
-        for database in databases
-        for name in names
-        if name in database
-    }
+    databases: Sequence[dict[str, Any]], suffix: str, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Of those that say something of it, with their suffixes."""
+    return [
+        {name: one[name] for name in (suffix, *names) if name in one}
+        for one in databases
+        if any(name in one for name in names)
+    ]
 
 
 def _types(settings: Sequence[dict[str, Any]], name: str) -> list[str]:

@@ -154,6 +154,28 @@ def test_a_database_whose_kind_may_not_be_seen_is_described_without_it() -> None
     assert [one["olcSuffix"] for one in facts["databases"]] == ["dc=com", "dc=org"]
 
 
+def test_durability_is_told_of_each_database() -> None:
+    connection: Any = FakeConnection(
+        GOOD,
+        {
+            f"olcDatabase={{{number}}}mdb,cn=config": {
+                "olcsuffix": [suffix],
+                "olcdatabase": [b"mdb"],
+                **settings,
+            }
+            for number, suffix, settings in (
+                (1, b"dc=com", {"olcdbnosync": [b"TRUE"]}),
+                (2, b"dc=org", {"olcdbnosync": [b"FALSE"]}),
+                (3, b"dc=net", {}),
+            )
+        },
+    )
+    assert server_facts(connection, ServerKind.SLAPD)["durability"] == [
+        {"olcSuffix": "dc=com", "olcDbNoSync": "TRUE"},
+        {"olcSuffix": "dc=org", "olcDbNoSync": "FALSE"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
