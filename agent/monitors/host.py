@@ -234,7 +234,8 @@ class ProcessMonitor:
                 hint="`processes` has names of programs, such as slapd or ns-slapd",
             )
         self._process, self._command = process, command_line(process.pid)
-        return {"pid": process.pid, "command": " ".join(self._command)}
+        # no arguments: they may be secrets
+        return {"pid": process.pid, "command": "".join(self._command[:1])}
 
     def sample(self) -> Sequence[float]:
         figures = self._figures()

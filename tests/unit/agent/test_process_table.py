@@ -103,6 +103,14 @@ def test_monitor_takes_the_process_that_was_started_instead(
     assert later > began
 
 
+def test_facts_of_a_process_have_none_of_its_arguments(
+    child: subprocess.Popen[str],
+) -> None:
+    facts = ProcessMonitor("m", 0, "a) b (c", child.pid).open()
+    end(child)
+    assert facts == {"pid": child.pid, "command": sys.executable}
+
+
 def test_listening_process_is_found_by_its_uri(tmp_path: Path) -> None:
     path = tmp_path / "ldapi"
     with (
