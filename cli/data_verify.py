@@ -26,7 +26,7 @@ from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.directory_access import directory_access
 from ldapslam.cli.load_progress import EntryProgress
 from ldapslam.cli.one_line_options import connection_options
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.jobs.errors import ConfigError, ExitCode
 from ldapslam.jobs.secrets import SecretRef
 from ldapslam.lab.data.generate import Generation
 from ldapslam.lab.data.local_tree import ldif_tree, template_tree
@@ -136,6 +136,11 @@ def verify_command(
             seed=given["seed"],
             named=given["named"],
             progress=lambda name, entries: bar.show(f"{name}: {entries:,} entries"),
+        )
+    if result.expected.count == 0:
+        raise ConfigError(
+            f"{expected} has nothing at or below {base!r}: nothing was compared",
+            hint="is -b spelt as the entries' DNs are, and may the user read them?",
         )
     if as_json:
         put_json(_document(result, expected, uri, base))

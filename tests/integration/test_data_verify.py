@@ -170,6 +170,13 @@ def test_faults_are_told(slapd_directory: Directory, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert words in done.stderr
 
+    # a name that is misspelt compares nothing, and is not equal to anything
+    uri = slapd_directory.uri
+    nowhere = ("-b", "ou=nosuch,dc=example,dc=com", *as_admin(slapd_directory))
+    done = data("verify", uri, uri, *nowhere)
+    assert done.returncode == 2, done.stdout
+    assert "nothing was compared" in done.stderr
+
 
 TEMPLATE = """\
 branch: ou=loaded,dc=example,dc=com
