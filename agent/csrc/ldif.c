@@ -16,10 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BLOCK_ENTRIES 256u
-#define STOPPED 1 /* what ends a rendering whose result nobody wants */
 #define ERR_LEN 300u
 
 struct worker {
@@ -75,7 +73,7 @@ take_turn(struct slam_ldif *l, uint64_t block)
         pthread_cond_wait(&l->turned, &l->lock);
     is_stopping = atomic_load(&l->is_stopping);
     pthread_mutex_unlock(&l->lock);
-    return is_stopping ? STOPPED : SLAM_OK;
+    return is_stopping ? LDIF_STOPPED : SLAM_OK;
 }
 
 static void
@@ -91,22 +89,14 @@ give_turn(struct slam_ldif *l)
 static int
 write_buffer(struct slam_ldif *l, struct ldif_buffer *buffer, uint32_t output)
 {
-    size_t done = 0;
+    int rc = ldif_write(l->fds[output], buffer->bytes, buffer->len, &l->is_stopping);
 
-    while (done < buffer->len) {
-        ssize_t written =
-            write(l->fds[output], buffer->bytes + done, buffer->len - done);
-
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0) {
-            fail(l, SLAM_ESYS, "cannot write", errno);
-            return STOPPED;
-        }
-        done += (size_t)written;
-    }
+    if (rc < 0)
+        fail(l, SLAM_ESYS, "cannot write", -rc);
+    if (rc != 0)
+        return LDIF_STOPPED;
     if (output == 0)
-        atomic_fetch_add(&l->bytes, done);
+        atomic_fetch_add(&l->bytes, buffer->len);
     buffer->len = 0;
     return SLAM_OK;
 }

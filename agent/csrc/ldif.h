@@ -131,7 +131,7 @@ int slam_ldif_wait(struct slam_ldif *ldif, uint64_t timeout_ns, bool *is_done,
                    char *err, size_t err_len);
 
 /* Has the threads end soon; what was written ends with a whole block of entries, or
- * within a long entry. Any thread. */
+ * within a long entry; in a pipe, a socket or a terminal anywhere. Any thread. */
 void slam_ldif_stop(struct slam_ldif *ldif);
 
 /* Any thread. */

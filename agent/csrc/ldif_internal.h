@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled population, shared by ldif.c (the tree, the threads), ldif_program.c
- * (which compiles) and ldif_render.c (which runs programs) alone. */
+ * (which compiles), ldif_render.c (which runs programs) and ldif_output.c (which
+ * writes) alone. */
 #ifndef SLAM_LDIF_INTERNAL_H
 #define SLAM_LDIF_INTERNAL_H
 
 #include "ldif.h"
+
+#include <stdatomic.h>
+
+#define LDIF_STOPPED 1 /* what ends a rendering whose result nobody wants */
 
 enum ldif_opcode {
     LDIF_LITERAL = 0x01,
@@ -156,5 +161,10 @@ void ldif_renderer_release(struct ldif_renderer *renderer);
 /* Renders the entries from `first` to `end`, exclusively, to the buffers. Returns 0 or
  * what flush returned. */
 int ldif_render(struct ldif_renderer *renderer, uint64_t first, uint64_t end);
+
+/* Writes all bytes, or those before *is_stopping while a reader lets it wait. Returns
+ * 0, LDIF_STOPPED or a negative errno. */
+int ldif_write(int fd, const uint8_t *bytes, size_t len,
+               const _Atomic bool *is_stopping);
 
 #endif

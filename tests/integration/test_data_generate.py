@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
 import signal
 import stat
@@ -147,6 +149,28 @@ def test_interrupt_leaves_no_file_behind(tmp_path: Path) -> None:
         assert command.process.wait(60) == 130
     assert not list(tmp_path.glob("p.ldif*"))
     assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_reader_that_reads_nothing_holds_no_interrupt_up(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    fifo = tmp_path / "entries"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        with Running(
+            *("data", "generate", "people", "-n", "900000000", "-o", "entries"),
+            cwd=tmp_path,
+        ) as command:
+            while select.select([], [writer], [], 0.05)[1]:
+                assert command.process.poll() is None
+            command.process.send_signal(how)
+            assert command.process.wait(10) == 130
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 #include "slam_test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -360,6 +361,33 @@ test_writing_can_be_stopped(void)
     close(fds[0]);
 }
 
+static void
+test_writing_for_nobody_can_be_stopped(void)
+{
+    const struct slam_ldif_node nodes[] = {
+        NODE(SLAM_LDIF_NO_PARENT, UINT64_C(1) << 50, root)};
+    int fds[2];
+    struct slam_ldif_config config;
+    struct slam_ldif *ldif = NULL;
+    struct pollfd room;
+    bool is_done = false;
+
+    CHECK_EQ(pipe(fds), 0);
+    room = (struct pollfd){.fd = fds[1], .events = POLLOUT};
+    config = config_of(nodes, 1, 3, &fds[1]);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), 0);
+    CHECK_EQ(slam_ldif_start(ldif, err, sizeof(err)), 0);
+    while (poll(&room, 1, 0) > 0) {
+    }
+    slam_ldif_stop(ldif);
+    CHECK_EQ(slam_ldif_wait(ldif, UINT64_C(10000000000), &is_done, err, sizeof(err)),
+             0);
+    CHECK(is_done);
+    close(fds[0]);
+    slam_ldif_destroy(ldif);
+    close(fds[1]);
+}
+
 int
 main(void)
 {
@@ -372,5 +400,6 @@ main(void)
     RUN(test_broken_tree_is_refused);
     RUN(test_failed_write_is_told);
     RUN(test_writing_can_be_stopped);
+    RUN(test_writing_for_nobody_can_be_stopped);
     return SLAM_TEST_EXIT();
 }
