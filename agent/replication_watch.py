@@ -42,6 +42,10 @@ _REFUSAL_S = 0.5
 _FILTER = "(objectClass=*)"
 
 
+class _SearchEnded(TargetError):
+    """The search that does not end has."""
+
+
 class Watch:
     """`open` first; `expect` and `close` are for the thread that opened it."""
 
@@ -74,6 +78,9 @@ class Watch:
         self._expected: dict[int, Observation] = {}
         #: The last mark that was seen, and when.
         self._seen: tuple[int, int] = (-1, 0)
+        #: Since when this connection looks: what was written before may have come
+        #: unseen.
+        self._looking_since_ns = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=uri, daemon=True)
 
@@ -93,13 +100,18 @@ class Watch:
         self._thread.start()
 
     def expect(self, number: int, observation: Observation) -> None:
-        """Mark `number` was written; it ends when it is seen, or the time is up."""
+        """Mark `number` was written; it ends when it is seen, or the time is up. It is
+        lost when nobody looked at first: when it came is not known then."""
         with self._guard:
             seen, received_ns = self._seen
-            if number > seen:
+            is_lost = observation.begun_ns < self._looking_since_ns
+            if number > seen and not is_lost:
                 self._expected[number] = observation
                 return
-        observation.seen(received_ns)
+        if is_lost:
+            observation.lost()
+        else:
+            observation.seen(received_ns)
 
     @property
     def is_waiting(self) -> bool:
@@ -107,7 +119,11 @@ class Watch:
 
     def give_up(self) -> None:
         """What is expected is lost: nobody looks any more."""
+        self._give_up()
+
+    def _give_up(self, looking_since_ns: int = 0) -> None:
         with self._guard:
+            self._looking_since_ns = max(self._looking_since_ns, looking_since_ns)
             observations = list(self._expected.values())
             self._expected.clear()
         for observation in observations:
@@ -151,17 +167,18 @@ class Watch:
             [self._attribute],
             serverctrls=[control],
         )
+        until_s = time.monotonic() + _REFUSAL_S
         try:
-            kind, *_ = self._connection.result3(
-                self._message, all=0, timeout=_REFUSAL_S
-            )
-        except ldap.TIMEOUT:
-            return  # persistent search: it has nothing to tell yet
+            # what wakes us need not be a message yet: TLS has its own
+            while self._stamp and (left_s := until_s - time.monotonic()) > 0:
+                received_ns = self._stamp.wait(left_s)
+                if received_ns is None or self._take_messages(received_ns):
+                    return  # None: persistent search, it has nothing to tell yet
         except (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.UNWILLING_TO_PERFORM):
             # slapd knows the control as soon as the module is loaded
             raise self._tells_nothing() from None
-        if kind == ldap.RES_SEARCH_RESULT:
-            raise self._tells_nothing()
+        except _SearchEnded:
+            raise self._tells_nothing() from None
 
     def _tells_nothing(self) -> ConfigError:
         return ConfigError(
@@ -193,6 +210,8 @@ class Watch:
             try:
                 if self._connection is None:
                     self._connect()
+                    # what was written until now may be there already
+                    self._give_up(looking_since_ns=time.monotonic_ns())
                     self._subscribe()
                 if self._poll_s is None:
                     self._take_turn()
@@ -211,16 +230,21 @@ class Watch:
         if self._stamp is None:
             return
         received_ns = self._stamp.wait(_TURN_S)
-        if received_ns is None:
-            return
+        if received_ns is not None:
+            self._take_messages(received_ns)
+
+    def _take_messages(self, received_ns: int) -> bool:
+        """Take all that have come; False: none has."""
+        has_come = False
         while True:
             kind, messages, _, _ = self._connection.result3(
                 self._message, all=0, timeout=0
             )
             if kind is None:
-                return
+                return has_come
             if kind == ldap.RES_SEARCH_RESULT:
-                raise TargetError(f"{self.uri} ended the search for changes")
+                raise _SearchEnded(f"{self.uri} ended the search for changes")
+            has_come = True
             for message in messages or ():
                 if kind == ldap.RES_SEARCH_ENTRY:
                     self._take(message[1], received_ns)

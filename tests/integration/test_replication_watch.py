@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a watch of the replication probe makes of a connection that it lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ldap
+import pytest
+
+from ldapslam.agent.python_job import Observation
+from ldapslam.agent.replication_watch import Watch
+from ldapslam.lab import Lab, SlapdSettings
+from support.relay import Relay
+from support.replication import access_of, supplier_of
+
+DN = "uid=user.1,ou=people,dc=example,dc=com"
+LIMIT_S = 10.0
+REQUEST_TIMEOUT_S = 30.0
+
+
+class Told(Observation):
+    """How it ended."""
+
+    def __init__(self, begun_ns: int) -> None:
+        self._begun_ns = begun_ns
+        self.received_ns: int | None = None
+        self.is_lost = False
+
+    @property
+    def begun_ns(self) -> int:
+        return self._begun_ns
+
+    def seen(self, received_ns: int) -> None:
+        self.received_ns = received_ns
+
+    def lost(self) -> None:
+        self.is_lost = True
+
+
+@pytest.fixture(scope="module")
+def lab(slapd_installed: None) -> Iterator[Lab]:
+    """Its supplier tells of changes, as it has a replica."""
+    settings = SlapdSettings(durable=False)
+    with Lab(replicas=1, entries=10, settings=settings) as lab:
+        yield lab
+
+
+def await_that(condition: Callable[[], Any]) -> None:
+    until_s = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("poll_s", [None, 0.02])
+def test_marks_of_a_gap_are_lost_and_those_after_it_are_timed(
+    lab: Lab, poll_s: float | None
+) -> None:
+    requests: list[str] = []
+    word = f"polled-{poll_s}"
+    with (
+        Relay(lab.supplier.uri.removeprefix("ldap://")) as relay,
+        supplier_of(lab) as c,
+    ):
+
+        def write(number: int) -> Told:
+            observation = Told(time.monotonic_ns())
+            mark = f"{word} {number}".encode()
+            c.modify_s(DN, [(ldap.MOD_REPLACE, "description", [mark])])
+            return observation
+
+        watch = Watch(
+            f"ldap://{relay.address}",
+            access_of(lab),
+            DN,
+            "description",
+            word,
+            poll_s=poll_s,
+            timeout_s=REQUEST_TIMEOUT_S,
+            note_request=requests.append,
+        )
+        watch.open(time.monotonic() + LIMIT_S)
+        try:
+            first = write(1)
+            watch.expect(1, first)
+            await_that(lambda: first.received_ns)
+            binds = requests.count("bind")
+            relay.reset()
+            # expected before the watch comes back, and after it
+            early, late = write(2), write(3)
+            watch.expect(2, early)
+            await_that(lambda: requests.count("bind") > binds)
+            await_that(lambda: early.is_lost or early.received_ns)
+            watch.expect(3, late)
+            await_that(lambda: late.is_lost or late.received_ns)
+            after = write(4)
+            watch.expect(4, after)
+            await_that(lambda: after.received_ns)
+        finally:
+            watch.close()
+    assert (early.is_lost, early.received_ns) == (True, None)
+    assert (late.is_lost, late.received_ns) == (True, None)
+    assert after.received_ns is not None
+    assert 0 < after.received_ns - after.begun_ns < LIMIT_S * 1e9
