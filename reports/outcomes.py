@@ -227,7 +227,12 @@ def _books(summary: Summary) -> Table:
         ),
         (
             "With set-ups, pre-flight and clean-up: what the server's own counters "
-            "should have risen by.",
+            "should have risen by"
+            + (
+                ", beside what observers asked: see the books."
+                if summary.balances
+                else "."
+            ),
             *([lacking] if undrained else []),
         ),
     )
