@@ -205,6 +205,10 @@ class Recorder:
                 self._active.stream["late_responses"] += 1
                 return False
             self._complete(request, code, outcome, received_ns, done_ns)
+            self._sending(request, outcome)
+            if self._is_open:
+                wait_ns = request.could_send_ns - request.intended_ns
+                self._active.record(request, outcome, BACKLOG_WAIT, wait_ns)
             self._active.stream["stamps_missing"] += 1
             return True
 
@@ -216,15 +220,12 @@ class Recorder:
         figures.counts["completed"] += 1
         figures.result_codes[code if 0 <= code < 128 else -1] += 1
         self._times(record, request, outcome, received_ns)
-        record.record(request, outcome, SEND_LAG, request.send_lag_ns)
         record.record(request, outcome, RECEIVE_LAG, done_ns - received_ns)
-        if self._is_open:
-            wait_ns = request.could_send_ns - request.intended_ns
-            record.record(request, outcome, BACKLOG_WAIT, wait_ns)
         record.done(done_ns)
 
     def observe(self, request: Request) -> None:
-        """Begin an observation: it counts like a request that was sent."""
+        """Begin an observation: it counts like a request that was sent, and has no send
+        lag, for nothing is sent."""
         with self._guard:
             self._observations[id(request)] = request
             counts = self._active.operation(request.operation, request.measured).counts
@@ -256,6 +257,7 @@ class Recorder:
             if request is None:
                 return False
             self._give_up(request, outcome, now_ns)
+            self._sending(request, outcome)
             return True
 
     def give_up_all(self, now_ns: int) -> None:
@@ -268,7 +270,9 @@ class Recorder:
         record = self._active
         self._close(record, request, _GIVEN_UP[outcome])
         self._times(record, request, outcome, now_ns)
-        record.record(request, outcome, SEND_LAG, request.send_lag_ns)
+
+    def _sending(self, request: Request, outcome: int) -> None:
+        self._active.record(request, outcome, SEND_LAG, request.send_lag_ns)
 
     @staticmethod
     def _close(record: _Record, request: Request, counter: str) -> OperationFigures:

@@ -146,7 +146,7 @@ def _sent_share(evidence: Evidence) -> Rule:
     limit = evidence.validity.sent_share
     shares = {
         stream: (counts["sent"] + counts["substituted"]) / counts["scheduled"]
-        for stream, counts in _by_stream(evidence.operations_of("open")).items()
+        for stream, counts in _by_stream(_sent_in_open_loops(evidence)).items()
         if counts["scheduled"]
     }
     lowest, observed = _extreme(shares, min, _percent)
@@ -187,7 +187,7 @@ def _send_lag(evidence: Evidence) -> Rule:
     validity = evidence.validity
     worst: tuple[float, str] | None = None
     passed = True
-    for stream, operations in _grouped(evidence.operations_of("open")).items():
+    for stream, operations in _grouped(_sent_in_open_loops(evidence)).items():
         lag_ns = _p99_ns(operations, "send_lag")
         response_ns = _p99_ns(operations, "response_time")
         if lag_ns is None or response_ns is None:
@@ -403,6 +403,17 @@ RULES: tuple[Callable[[Evidence], Rule], ...] = (
     replication_checked,
     server_restarted,
 )
+
+
+def _sent_in_open_loops(
+    evidence: Evidence,
+) -> dict[tuple[str, str], OperationTotals]:
+    """Without what a probe observes: nobody sends that, it would dilute the rest."""
+    return {
+        (stream, operation): totals
+        for (stream, operation), totals in evidence.operations_of("open").items()
+        if operation not in evidence.streams[stream].get("watched", {})
+    }
 
 
 def _by_stream(

@@ -186,6 +186,22 @@ def test_observations_are_under_way_beside_the_request_and_beside_each_other() -
     assert value_ms(figures, RESPONSE_TIME, TIMED_OUT) == 90
 
 
+def test_an_observation_has_no_send_lag() -> None:
+    """It would dilute that of the requests: nothing is sent."""
+    book = recorder()
+    seen, lost = request(), request()
+    book.observe(seen)
+    book.observe(lost)
+    book.observed(seen, received_ns=150 * MS, done_ns=151 * MS)
+    book.missed(lost, UNRESOLVED, 160 * MS)
+    histograms = book.close_interval().operations[0, True].histograms
+    assert {metric for metric, _ in histograms} == {
+        RESPONSE_TIME,
+        SERVICE_TIME,
+        RECEIVE_LAG,
+    }
+
+
 def test_figures_of_clients_add_up() -> None:
     parts = []
     for received_ms in (110, 130, 150):

@@ -394,6 +394,30 @@ def test_requests_without_an_answer_excuse_no_send_lag() -> None:
     assert broken(summary).keys() == {"send_lag"}
 
 
+def test_what_a_probe_observes_dilutes_neither_lag_nor_share() -> None:
+    """Nobody sends an observation: it is always sent, and never late."""
+    late = with_histogram("send_lag", [4_000_000] * 100)
+    dropped = count_more(scheduled=5, dropped=5)
+    at_once = with_histogram("send_lag", [0] * 20_000)
+
+    def observed(modify: OperationInterval) -> OperationInterval:
+        many: Any = {
+            counter: 10 * getattr(modify, counter)
+            for counter in ("scheduled", "sent", "completed", "succeeded", "failed")
+        }
+        return replace(at_once(modify), operation="propagation", **many)
+
+    def edit(record: IntervalRecord) -> IntervalRecord:
+        written = [one for one in record.operations if one.stream == "writers"]
+        changed = on_operations("writers", lambda one: dropped(late(one)))(record)
+        operations = (*changed.operations, *map(observed, written))
+        return replace(record, operations=operations)
+
+    watching = {"watched": {"propagation": "ldap://ds2.example.com"}}
+    summary = summary_of(Scenario(streams={"writers": watching}), edit)
+    assert broken(summary).keys() == {"send_lag", "sent_share", "dropped_arrivals"}
+
+
 def test_invalid_outranks_fail() -> None:
     summary = summary_of(
         Scenario(dropped=1, thresholds=("readers.search.throughput > 1000000/s",))
