@@ -37,7 +37,7 @@ _OVERLAYS = (
 def lab(slapd_installed: None) -> Iterator[Lab]:
     settings = SlapdSettings(
         durable=False,
-        global_lines=("include /etc/ldap/schema/nis.schema", *_MODULES),
+        global_lines=_MODULES,
         database_lines=_OVERLAYS,
     )
     with Lab(entries=ENTRIES, settings=settings) as lab:
