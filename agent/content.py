@@ -16,7 +16,8 @@ servers themselves rewrite:
   runs of spaces, escapes and the order within an RDN do not count;
 - objectClass: neither case nor `top`, nor a superior class that another one implies
   (389-DS adds them);
-- operational attributes and memberOf are the server's own and are left out.
+- operational attributes but nsAccountLock, and memberOf, are the server's own and are
+  left out.
 """
 
 from __future__ import annotations
@@ -44,15 +45,23 @@ DN_ATTRIBUTES: Final = frozenset(
 )
 
 #: Of the server, not of the population; in lower case. Searches do not return most of
-#: them unasked, LDIF files of slapcat and db2ldif have them.
+#: them unasked, LDIF files of slapcat and db2ldif have them. What policies and replicas
+#: are set to (pwdMaxAge, nsds5ReplicaId) is none of them, nor is nsAccountLock.
 OPERATIONAL: Final = frozenset(
-    "aci altserver contextcsn copiedfrom copyingfrom createtimestamp creatorsname "
-    "dncomp entrycsn entrydn entryid entryuuid governingstructurerule hassubordinates "
-    "memberof modifiersname modifytimestamp nsaccountlock nsds5replconflict nsrole "
-    "nsroledn nsuniqueid numsubordinates parentid structuralobjectclass "
-    "subschemasubentry tombstonenumsubordinates".split()
+    "aci altserver authtimestamp contextcsn copiedfrom copyingfrom createtimestamp "
+    "creatorsname dncomp entrycsn entrydn entryid entryuuid governingstructurerule "
+    "hassubordinates memberof modifiersname modifytimestamp nsrole nsroledn nsuniqueid "
+    "numsubordinates parentid structuralobjectclass subschemasubentry "
+    "tombstonenumsubordinates "
+    # replication's: nsds50ruv is each server's own
+    "nscpentrydn nscpentrywsi nsds50ruv nsds5agmtmaxcsn nsds5replconflict "
+    "nsruvreplicalastmodified "
+    # of each account, kept by password policies
+    "pwdaccountlockedtime pwdaccounttmplockoutend pwdchangedtime pwdendtime "
+    "pwdfailuretime pwdgraceusetime pwdhistory pwdlastsuccess pwdpolicysubentry "
+    "pwdreset pwdstarttime pwdtprexpireat pwdtprreset pwdtprusecount pwdtprvalidfrom "
+    "pwdupdatetime".split()
 )
-_OPERATIONAL_PREFIXES = ("pwd", "nscp", "nsds")
 
 # The other names of RFC 4519, RFC 4524 and RFC 2798 -> the one that servers answer.
 _ALIASES = {
@@ -265,7 +274,7 @@ class _Names(dict[str, str]):
         name = given.lower().removesuffix(";binary")
         bare, semicolon, options = name.partition(";")
         bare = _ALIASES.get(bare, bare)
-        if bare in OPERATIONAL or bare.startswith(_OPERATIONAL_PREFIXES):
+        if bare in OPERATIONAL:
             return ""
         if bare == _PASSWORD and not self._passwords:
             return ""

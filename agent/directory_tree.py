@@ -26,7 +26,8 @@ from ldapslam.jobs.errors import TargetError, TargetUnreachable
 PAGE_ENTRIES = 500
 
 _FILTER = "(objectClass=*)"
-_ALL_USER_ATTRIBUTES = ["*"]
+#: nsAccountLock is operational in 389-DS, and yet what somebody has written.
+_ATTRIBUTES = ["*", "nsAccountLock"]
 _NO_ATTRIBUTES = ["1.1"]
 _NO_SUCH_OBJECT = 32
 # timeLimitExceeded, sizeLimitExceeded, adminLimitExceeded, unwillingToPerform: the
@@ -60,9 +61,10 @@ class DirectoryTree:
         return self._uri
 
     def entries(self) -> Iterator[tuple[str, Attributes]]:
-        """DN and user attributes of each entry. TargetError when it cannot be read, or
-        an entry's attributes cannot: without them all entries would be equal."""
-        for dn, attributes in self._pages(_ALL_USER_ATTRIBUTES):
+        """DN and attributes of each entry, of the operational ones nsAccountLock alone.
+        TargetError when it cannot be read, or an entry's attributes cannot: without
+        them all entries would be equal."""
+        for dn, attributes in self._pages(_ATTRIBUTES):
             self._check_readable(dn, attributes)
             yield dn, attributes
 
@@ -76,7 +78,7 @@ class DirectoryTree:
         for dn in dns:
             try:
                 found, _ = self._search(
-                    dn, ldap.SCOPE_BASE, _ALL_USER_ATTRIBUTES, [ManageDSAITControl()]
+                    dn, ldap.SCOPE_BASE, _ATTRIBUTES, [ManageDSAITControl()]
                 )
             except ldap.NO_SUCH_OBJECT:
                 continue

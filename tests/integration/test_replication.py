@@ -150,6 +150,29 @@ def test_a_log_of_changes_is_no_tree_to_compare(
     assert found["content"]["differences"] == []
 
 
+def test_an_account_that_is_locked_on_the_supplier_alone_is_named(
+    ds389_trio: Lab,
+) -> None:
+    """nsAccountLock is operational: nobody is told of it unasked."""
+    paused = ds389_trio.replicas[1]
+    ds389_trio.wait_in_sync(60)
+    ds389_trio.pause_replication(paused)
+    with supplier_of(ds389_trio) as connection:
+        change = (ldap.MOD_REPLACE, "nsAccountLock", [b"true"])
+        connection.modify_s(PERSON.format(7), [change])
+        try:
+            found = verified(ds389_trio, check(within="1s"))
+        finally:
+            change = (ldap.MOD_DELETE, "nsAccountLock", None)
+            connection.modify_s(PERSON.format(7), [change])
+            ds389_trio.resume_replication(paused)
+    assert [
+        (one["server"], one["dn"], one["attributes"])
+        for one in found["content"]["differences"]
+    ] == [(paused.uri, PERSON.format(7), ["nsaccountlock"])]
+    ds389_trio.wait_in_sync(60)
+
+
 def hide_attributes(lab: Lab) -> None:
     """Of all entries but the topmost, from all but the administrator."""
     rules = [

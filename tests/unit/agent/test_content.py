@@ -116,6 +116,8 @@ def test_quick_and_thorough_reading_of_a_dn_agree(parts: list[str]) -> None:
         {"manager": [b"UID=user.0, OU=people,DC=example,dc=com"]},
         {"entryUUID": [b"1-2-3"], "modifyTimestamp": [b"20260101000000Z"]},
         {"memberOf": [b"cn=all,dc=example,dc=com"], "nsUniqueId": [b"1"]},
+        {"pwdChangedTime": [b"20260101000000Z"], "pwdHistory": [b"1"]},
+        {"nsds5ReplConflict": [b"a b"], "nscpEntryDN": [b"c"], "nsds50ruv": [b"d"]},
         {"description": []},
     ],
 )
@@ -138,6 +140,9 @@ def test_what_servers_rewrite_does_not_count(
         ({"objectClass": [b"inetOrgPerson", b"posixAccount"]}, "objectclass"),
         ({"manager": [b"uid=user.2,ou=people,dc=example,dc=com"]}, "manager"),
         ({"userPassword": [b"{SSHA}two"]}, "userpassword"),
+        ({"pwdMaxAge": [b"3600"]}, "pwdmaxage"),
+        ({"nsAccountLock": [b"true"]}, "nsaccountlock"),
+        ({"nsDS5ReplicaId": [b"1"]}, "nsds5replicaid"),
     ],
 )
 def test_anything_else_counts_and_is_named(
