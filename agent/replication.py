@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.agent.content import normalised_dn
+from ldapslam.agent.content import differing_attributes, normalised_dn
 from ldapslam.agent.control_connection import ControlConnection
 from ldapslam.agent.directory_tree import DirectoryTree
 from ldapslam.agent.ldap_access import LdapAccess
@@ -32,11 +32,18 @@ from ldapslam.agent.replication_state import (
     state,
 )
 from ldapslam.agent.server_counts import ServerKind, detect
-from ldapslam.agent.tree_comparison import EntryDifference, compare
+from ldapslam.agent.tree_comparison import (
+    Comparison,
+    EntryDifference,
+    Tree,
+    compare,
+)
 from ldapslam.jobs.errors import TargetError
 from ldapslam.jobs.monitors import ReplicationCheck
 
 _POLL_S = 0.05
+#: Of two trees, while others write.
+_COMPARISONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,19 +220,16 @@ def _content(
     compared = difference_count = 0
     for base in bases:
         for other in others:
-            result = compare(
-                _tree(first, base), _tree(other, base), sample=sample, seed=seed
+            result, named = _compared(
+                _tree(first, base), _tree(other, base), sample, seed
             )
             # the first one is read anew for each comparison, and counts once
             if other is others[0]:
                 entries[first.uri] += result.expected.count
             entries[other.uri] += result.found.count
             compared += result.compared
-            # what was different when it was read, and is no longer, is on its way
-            named = [one for one in result.named if not _has_vanished(one)]
-            vanished = len(result.named) - len(named)
             difference_count += result.missing + result.extra + result.different
-            difference_count -= vanished
+            difference_count -= len(result.named) - len(named)
             differences += [
                 {
                     "server": other.uri,
@@ -258,5 +262,38 @@ def _tree(member: _Member, base: str) -> DirectoryTree:
     return DirectoryTree(member.connection.ldap, member.uri, base, note_request=note)
 
 
-def _has_vanished(one: EntryDifference) -> bool:
-    return one.kind == "different" and not one.attributes
+def _compared(
+    expected: Tree, found: Tree, sample: int | None, seed: int
+) -> tuple[Comparison, list[EntryDifference]]:
+    """What differs, and of what is named that which still does when it is read again:
+    the rest was on its way. Anew, a few times, where only some are named and of those
+    one was on its way: so may be others."""
+    for _ in range(_COMPARISONS):
+        result = compare(expected, found, sample=sample, seed=seed)
+        named = _lasting(result.named, expected, found)
+        count = result.missing + result.extra + result.different
+        if len(named) == len(result.named) or len(result.named) == count:
+            break
+    return result, named
+
+
+def _lasting(
+    named: Sequence[EntryDifference], expected: Tree, found: Tree
+) -> list[EntryDifference]:
+    dns = [one.dn for one in named]
+    left, right = (
+        {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
+        for tree in (expected, found)
+    )
+    lasting = []
+    for one in named:
+        key = normalised_dn(one.dn)
+        if key in left and key in right:
+            attributes = tuple(differing_attributes(left[key], right[key]))
+            if attributes:
+                lasting.append(EntryDifference("different", one.dn, attributes))
+        elif key in left:
+            lasting.append(EntryDifference("missing", one.dn))
+        elif key in right:
+            lasting.append(EntryDifference("extra", one.dn))
+    return lasting
