@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -31,6 +32,10 @@ from ldapslam.cli.console import (
 from ldapslam.cli.logs import announce, log_error
 from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
 from ldapslam.jobs.log_format import is_json
+
+# Read when gRPC is loaded, with the first command that needs it: its core would print
+# lines of its own, about whoever fails in a handshake among others.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 # Command -> module of cli/ that has it, in the order of `ldapslam --help`.
 _COMMANDS = {

@@ -103,8 +103,6 @@ def coordinator_command(
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
     log_to_stderr(log_format)
     warn_of_root(is_wanted=scratch is not None)
-    # whoever fails in a handshake must not fill the log: read when gRPC starts
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from ldapslam.cli.services import coordinator_services
     from ldapslam.coordinator.server import run_coordinator
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -205,3 +207,29 @@ def test_sigterm_interrupts_like_ctrl_c(ending: Callable[..., int]) -> None:
         signal.raise_signal(signal.SIGTERM)
 
     assert ending(end) == 130
+
+
+_TALK = """
+import os, sys
+import ldapslam.cli.main
+assert "grpc" not in sys.modules
+print(os.environ["GRPC_VERBOSITY"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [({}, "NONE"), ({"GRPC_VERBOSITY": "INFO"}, "INFO")]
+)
+def test_grpc_prints_nothing_of_its_own_unless_it_is_asked_to(
+    given: dict[str, str], found: str
+) -> None:
+    variables = {k: v for k, v in os.environ.items() if k != "GRPC_VERBOSITY"} | given
+    ended = subprocess.run(
+        [sys.executable, "-c", _TALK],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout.split() == [found]
