@@ -21,7 +21,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
-    """URI -> changes that were sent to it between the readings of its suppliers."""
+    """URI -> changes that were sent to it between the readings of its suppliers; those
+    to a place that several servers may be are nobody's."""
     sent: Counter[str] = Counter()
     for observation in observations.values():
         before, after = (
@@ -29,9 +30,13 @@ def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
             for when in ("before", "after")
         )
         for place, total in after.items():
-            for uri, one in observations.items():
-                if _canonical(place) in _places(uri, one):
-                    sent[uri] += total - before.get(place, 0)
+            known = [
+                uri
+                for uri, one in observations.items()
+                if _canonical(place) in _places(uri, one)
+            ]
+            if len(known) == 1:
+                sent[known[0]] += total - before.get(place, 0)
     return sent
 
 
@@ -46,16 +51,21 @@ def explained(surplus: Mapping[str, int | None], sent: int) -> dict[str, int]:
 
 
 def _places(uri: str, observation: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Hosts and ports by which an agreement may know the server."""
+    """Hosts and ports by which an agreement may know the server: as the job has them,
+    and by its own name and ports. These go with the job's host when its port is one of
+    them: the address of a relay or a container has others behind it."""
     parts = urlsplit(uri)
+    host, port = parts.hostname or "", str(parts.port or _PORTS.get(parts.scheme))
     settings = (observation.get("facts") or {}).get("settings") or {}
-    hosts = {parts.hostname or "", str(settings.get("nsslapd-localhost", ""))}
-    ports = {
-        str(parts.port or _PORTS.get(parts.scheme)),
-        str(settings.get("nsslapd-port", "")),
-        str(settings.get("nsslapd-securePort", "")),
-    }
-    return {_canonical(f"{host}:{port}") for host in hosts for port in ports}
+    own_ports = [str(settings.get("nsslapd-port", ""))]
+    if str(settings.get("nsslapd-security", "")).lower() == "on":
+        own_ports.append(str(settings.get("nsslapd-securePort", "")))
+    places = {(host, port)}
+    if own_name := str(settings.get("nsslapd-localhost", "")):
+        places |= {(own_name, one) for one in (port, *own_ports)}
+    if port in own_ports:
+        places |= {(host, one) for one in own_ports}
+    return {_canonical(f"{name}:{number}") for name, number in places if number}
 
 
 def _canonical(place: str) -> tuple[str, str]:
