@@ -158,13 +158,13 @@ def test_an_account_that_is_locked_on_the_supplier_alone_is_named(
     ds389_trio.wait_in_sync(60)
     ds389_trio.pause_replication(paused)
     with supplier_of(ds389_trio) as connection:
-        change = (ldap.MOD_REPLACE, "nsAccountLock", [b"true"])
-        connection.modify_s(PERSON.format(7), [change])
+        lock = (ldap.MOD_REPLACE, "nsAccountLock", [b"true"])
+        connection.modify_s(PERSON.format(7), [lock])
         try:
             found = verified(ds389_trio, check(within="1s"))
         finally:
-            change = (ldap.MOD_DELETE, "nsAccountLock", None)
-            connection.modify_s(PERSON.format(7), [change])
+            unlock = (ldap.MOD_DELETE, "nsAccountLock", None)
+            connection.modify_s(PERSON.format(7), [unlock])
             ds389_trio.resume_replication(paused)
     assert [
         (one["server"], one["dn"], one["attributes"])
