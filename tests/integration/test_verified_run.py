@@ -91,6 +91,9 @@ def test_the_books_balance_and_what_was_written_is_on_every_replica(
                 assert kind in ("abandon", "extended", "unbind")
             elif is_replica and kind == "bind":
                 assert line["difference"] >= 0  # the supplier's
+            elif is_replica and kind == "search":
+                # with each of its binds it asks what the replica can
+                assert 0 <= line["difference"] <= 2 * book["bind"]["difference"]
             else:
                 assert line["difference"] == 0, (account, kind, line)
     assert books["replica"]["search"]["agents"] > 100
