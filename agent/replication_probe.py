@@ -6,6 +6,8 @@ on; for each replica a Watch waits for that mark, and what it takes is the opera
 that replica. Propagation time is from when the write was handed to libldap until this
 host's kernel received the replica's word of it: both on this host's monotonic clock, so
 that no other clock matters. The way of that word back to this host is in it.
+
+`examine_target` and `examine_replica` are for `check`.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 import ldap
-from ldap.dn import str2dn
 
+from ldapslam.agent import probe_entry
+from ldapslam.agent.ldap_access import LdapAccess, connect
 from ldapslam.agent.python_job import Client, PythonJob
 from ldapslam.agent.replication_watch import Watch
 
@@ -80,6 +83,15 @@ class ReplicationProbe(PythonJob):
             )
             watch.open(until_s)
             self._watches[name] = watch
+            client.note(
+                "probes",
+                {
+                    "operation": name,
+                    "server": uri,
+                    "method": watch.method,
+                    "poll_s": self._poll_s,
+                },
+            )
 
     def run(self, client: Client) -> None:
         self._number += 1
@@ -110,21 +122,42 @@ class ReplicationProbe(PythonJob):
             client.connection.modify_s(self._dn, [change])
 
     def _prepare_entry(self, client: Client) -> None:
-        try:
-            found = client.connection.search_s(
-                self._dn, ldap.SCOPE_BASE, "(objectClass=*)", [self._attribute]
-            )
-        except ldap.NO_SUCH_OBJECT:
-            name, value, _ = str2dn(self._dn)[0][0]
-            entry = [("objectClass", [b"device"]), (name, [value.encode()])]
-            client.connection.add_s(self._dn, entry)
+        connection, uri = client.connection, client.uri
+        values = probe_entry.values_of(connection, uri, self._dn, self._attribute)
+        if values is None:
+            probe_entry.add(connection, uri, self._dn)
             return
-        values = [
-            value
-            for dn, attributes in found
-            if dn is not None
-            for attribute, values in attributes.items()
-            if attribute.lower() == self._attribute.lower()
-            for value in values
-        ]
+        probe_entry.require_writable(connection, uri, self._dn, self._attribute)
         self._values_before = values
+
+    def examine_target(self, uri: str, access: LdapAccess) -> str:
+        """Whether the server will let the entry be written, as far as that can be told
+        without; TargetError. The DN that replicas should have by now: of the entry, or
+        of the one that it is to be added below."""
+        connection = connect(uri, access)
+        asked = connection, uri, self._dn, self._attribute
+        try:
+            if probe_entry.values_of(*asked) is None:
+                return probe_entry.require_parent(*asked)
+            probe_entry.require_writable(*asked)
+            return self._dn
+        finally:
+            connection.unbind_s()
+
+    def examine_replica(self, uri: str, access: LdapAccess, dn: str) -> str:
+        """How the server tells of changes of an entry, as Watch has it; TargetError."""
+        watch = Watch(
+            uri,
+            access,
+            dn,
+            self._attribute,
+            "",
+            poll_s=self._poll_s,
+            timeout_s=0,
+            note_request=lambda kind: None,
+        )
+        try:
+            watch.open(time.monotonic())
+        finally:
+            watch.close()
+        return watch.method

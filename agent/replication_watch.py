@@ -28,7 +28,7 @@ from ldap.syncrepl import SyncRequestControl
 from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
 from ldapslam.agent.python_job import Observation
 from ldapslam.agent.receive_stamp import ReceiveStamp
-from ldapslam.jobs.errors import ConfigError, LdapSlamError, TargetError
+from ldapslam.jobs.errors import LdapSlamError, TargetError
 
 _log = logging.getLogger(__name__)
 
@@ -37,9 +37,16 @@ _PERSISTENT_OID = PersistentSearchControl.controlType
 #: A turn of the thread: how late it may hear of its end, and give up what is overdue.
 _TURN_S = 0.05
 _RECONNECT_S = 0.5
-#: In which a server refuses a search for changes.
+#: In which a server refuses a persistent search, which says nothing until something
+#: changes; and in which it ends the refresh stage of a synchronization.
 _REFUSAL_S = 0.5
+_ANSWER_S = 20.0
 _FILTER = "(objectClass=*)"
+
+#: How a server tells of changes.
+SYNC = "content_synchronization"
+PERSISTENT_SEARCH = "persistent_search"
+POLL = "poll"
 
 
 class _SearchEnded(TargetError):
@@ -63,6 +70,8 @@ class Watch:
     ) -> None:
         """`poll_s` is the time between readings where the server tells nothing."""
         self.uri = uri
+        #: Known once it is open: SYNC, PERSISTENT_SEARCH or POLL.
+        self.method = ""
         self._access = access
         self._dn = dn
         self._attribute = attribute
@@ -86,11 +95,11 @@ class Watch:
 
     def open(self, until_s: float) -> None:
         """Connect, and begin to watch once the entry is there; by `until_s` on
-        time.monotonic. ConfigError, TargetError."""
+        time.monotonic. TargetError."""
         self._connect()
         while not self._read():
             if time.monotonic() > until_s:
-                raise ConfigError(
+                raise TargetError(
                     f"{self._dn!r} did not come to {self.uri}",
                     hint="does it replicate from the stream's target, and may the bind "
                     "DN read the entry?",
@@ -167,21 +176,28 @@ class Watch:
             [self._attribute],
             serverctrls=[control],
         )
-        until_s = time.monotonic() + _REFUSAL_S
+        must_answer = self.method == SYNC
+        until_s = time.monotonic() + (_ANSWER_S if must_answer else _REFUSAL_S)
         try:
             # what wakes us need not be a message yet: TLS has its own
             while self._stamp and (left_s := until_s - time.monotonic()) > 0:
                 received_ns = self._stamp.wait(left_s)
-                if received_ns is None or self._take_messages(received_ns):
-                    return  # None: persistent search, it has nothing to tell yet
+                if received_ns is None:
+                    continue
+                kinds = self._take_messages(received_ns)
+                # the entry alone may be that of a common search, whose end is to come
+                if ldap.RES_INTERMEDIATE in kinds or (kinds and not must_answer):
+                    return
+            if must_answer:
+                raise self._tells_nothing()
         except (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.UNWILLING_TO_PERFORM):
             # slapd knows the control as soon as the module is loaded
             raise self._tells_nothing() from None
         except _SearchEnded:
             raise self._tells_nothing() from None
 
-    def _tells_nothing(self) -> ConfigError:
-        return ConfigError(
+    def _tells_nothing(self) -> TargetError:
+        return TargetError(
             f"{self.uri} does not tell of changes: neither by RFC 4533 (slapd: the "
             "overlay syncprov on its database) nor by persistent search",
             hint="set `poll`, such as 20ms: then the entry is read so often, and times "
@@ -191,6 +207,7 @@ class Watch:
     def _control(self) -> LDAPControl | None:
         """What makes the server tell of changes; None: it is to be polled."""
         if self._poll_s is not None:
+            self.method = POLL
             return None
         self._note_request("search")
         found = self._connection.search_ext_s(
@@ -198,8 +215,10 @@ class Watch:
         )
         known = {oid.decode() for oid in found[0][1].get("supportedControl", ())}
         if _SYNC_OID in known:
+            self.method = SYNC
             return SyncRequestControl(criticality=True, mode="refreshAndPersist")
         if _PERSISTENT_OID in known:
+            self.method = PERSISTENT_SEARCH
             return PersistentSearchControl(criticality=True, changesOnly=True)
         raise self._tells_nothing()
 
@@ -233,18 +252,18 @@ class Watch:
         if received_ns is not None:
             self._take_messages(received_ns)
 
-    def _take_messages(self, received_ns: int) -> bool:
-        """Take all that have come; False: none has."""
-        has_come = False
+    def _take_messages(self, received_ns: int) -> set[int]:
+        """Take all that have come; their kinds, as `ldap` names them."""
+        kinds: set[int] = set()
         while True:
             kind, messages, _, _ = self._connection.result3(
                 self._message, all=0, timeout=0
             )
             if kind is None:
-                return has_come
+                return kinds
             if kind == ldap.RES_SEARCH_RESULT:
                 raise _SearchEnded(f"{self.uri} ended the search for changes")
-            has_come = True
+            kinds.add(kind)
             for message in messages or ():
                 if kind == ldap.RES_SEARCH_ENTRY:
                     self._take(message[1], received_ns)

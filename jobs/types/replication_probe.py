@@ -19,6 +19,7 @@ from ldapslam.jobs.sections import (
     RateField,
     Section,
     Text,
+    one_or_more,
 )
 from ldapslam.jobs.types.base import JobType
 from ldapslam.jobs.units import Rate
@@ -33,15 +34,11 @@ def _named_by_cn(dn: str) -> str:
     return dn
 
 
-def _one_or_more(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 class ReplicationProbeOptions(Section):
     """What is written, and who is to have it."""
 
     replicas: Annotated[
-        list[Name], Field(min_length=1), BeforeValidator(_one_or_more)
+        list[Name], Field(min_length=1), BeforeValidator(one_or_more)
     ] = Field(
         description="roles of `targets` whose servers are watched; one name, or a list",
         examples=["replica"],

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a watch of the replication probe makes of a connection that it lost."""
+"""A watch of the replication probe: a connection that it lost, and a server whose
+search for changes ends."""
 
 from __future__ import annotations
 
@@ -9,10 +10,23 @@ from typing import Any
 
 import ldap
 import pytest
+from ldap.syncrepl import SyncRequestControl
 
+from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_job import Observation
 from ldapslam.agent.replication_watch import Watch
+from ldapslam.jobs.errors import TargetError
 from ldapslam.lab import Lab, SlapdSettings
+from support.fake_ldap import (
+    SEARCH_ENTRY,
+    FakeLdap,
+    Peer,
+    Request,
+    entry,
+    message,
+    result,
+    tlv,
+)
 from support.relay import Relay
 from support.replication import access_of, supplier_of
 
@@ -105,3 +119,39 @@ def test_marks_of_a_gap_are_lost_and_those_after_it_are_timed(
     assert (late.is_lost, late.received_ns) == (True, None)
     assert after.received_ns is not None
     assert 0 < after.received_ns - after.begun_ns < LIMIT_S * 1e9
+
+
+def root_dse(request: Request) -> bytes:
+    """Of a server that knows of RFC 4533."""
+    oid = SyncRequestControl.controlType.encode()
+    values = tlv(0x04, b"supportedControl") + tlv(0x31, tlv(0x04, oid))
+    content = tlv(0x04, b"") + tlv(0x30, tlv(0x30, values))
+    return message(request.message_id, SEARCH_ENTRY, content)
+
+
+def search_commonly(peer: Peer, request: Request) -> bool:
+    """As slapd without the overlay, the end of the search after a while."""
+    asks_root_dse = request.content.startswith(tlv(0x04, b""))
+    peer.send(root_dse(request) if asks_root_dse else entry(request))
+    if request.controls:
+        time.sleep(0.2)
+    return peer.send(result(request))
+
+
+def test_an_entry_alone_does_not_tell_that_changes_will_be_told_of() -> None:
+    with FakeLdap(search_commonly) as server:
+        watch = Watch(
+            server.uri,
+            LdapAccess(),
+            DN,
+            "description",
+            "word",
+            poll_s=None,
+            timeout_s=REQUEST_TIMEOUT_S,
+            note_request=lambda kind: None,
+        )
+        try:
+            with pytest.raises(TargetError, match="does not tell of changes"):
+                watch.open(time.monotonic() + LIMIT_S)
+        finally:
+            watch.close()
