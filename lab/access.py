@@ -8,22 +8,20 @@ counted by the server, too, when `bound` returns.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import ldap
 
+from ldapslam.agent.ldap_access import unbind_and_wait
 from ldapslam.lab.server import Server
 
 Found = dict[str, dict[str, list[bytes]]]
 
 _CONNECT_TIMEOUT_S = 5
 _ANSWER_TIMEOUT_S = 30
-_CLOSE_TIMEOUT_S = 5.0
 
 
 class Connection:
@@ -96,19 +94,4 @@ class Access:
             yield Connection(connection, own)
         finally:
             own["unbind"] += 1
-            _end(connection)
-
-
-def _end(connection: Any) -> None:
-    """Unbind, and wait until the server has closed the connection."""
-    try:
-        # A socket of our own outlives the connection.
-        stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
-    except OSError:  # the server has gone
-        connection.unbind_s()
-        return
-    with stream, suppress(OSError):
-        stream.settimeout(_CLOSE_TIMEOUT_S)
-        connection.unbind_s()
-        while stream.recv(4096):
-            pass
+            unbind_and_wait(connection)

@@ -27,6 +27,7 @@ from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab import ds389_programs, options
 from ldapslam.lab.access import Connection
 from ldapslam.lab.certificates import KeyPair
+from ldapslam.lab.data.offline import IsStopping, OfflineResult, ldif2db
 from ldapslam.lab.ds389_configuration import (
     BACKEND_NAME,
     LDBM,
@@ -93,7 +94,7 @@ class Ds389Servers(Product):
         has = self._programs.backends
         self.backend = self._choices.backend or ("mdb" if has == {"mdb"} else "bdb")
         if has and self.backend not in has:
-            raise LabError(
+            raise ConfigError(
                 f"{str(self._programs.ns_slapd)!r} has no back end {self.backend}: "
                 f"its libback-ldbm has {', '.join(sorted(has))}",
                 hint=f"--backend {min(has)}",
@@ -135,6 +136,21 @@ class Ds389Servers(Product):
         commands = {one.name: self._import(one, ldif) for one in self.site.servers}
         self.site.finish("ldif2db", commands)
         ldif.unlink()
+
+    def version(self) -> str:
+        return self._programs.version
+
+    def import_offline(
+        self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
+    ) -> OfflineResult:
+        if not is_quick:
+            raise ConfigError("ldif2db has one way alone", hint="leave `quick` out")
+        return ldif2db(
+            ldif,
+            config_folder(server),
+            program=[str(self._programs.ns_slapd)],
+            is_stopping=is_stopping,
+        )
 
     def command(self, server: Server) -> list[str]:
         pid_file = server.folder / "run" / "pid"

@@ -37,8 +37,8 @@ _ACCESS = (
 def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> None:
     """Make of the LDIF `source` what servers load; `supplier_uris` in the order of
     their replica ids, none where nothing is replicated."""
-    with source.open("rb") as lines, target.open("wb", buffering=1 << 20) as output:
-        for number, record in enumerate(records(lines)):
+    with target.open("wb", buffering=1 << 20) as output:
+        for number, record in enumerate(records(source)):
             kept = [one for one in record if not one.lower().startswith(_FOREIGN)]
             kept.append(b"nsUniqueId: " + _unique_id(number))
             output.write(b"\n".join(kept) + b"\n")
@@ -53,8 +53,8 @@ def write_replicated(source: Path, target: Path, supplier_uris: list[str]) -> No
 def write_broken(source: Path, target: Path, dn: str, attribute: str | None) -> None:
     """Copy an LDIF without the entry `dn`, or with another value of its `attribute`."""
     is_found = False
-    with source.open("rb") as lines, target.open("wb", buffering=1 << 20) as output:
-        for record in records(lines):
+    with target.open("wb", buffering=1 << 20) as output:
+        for record in records(source):
             if dn_of(record).lower() == dn.lower():
                 is_found = True
                 record = [] if attribute is None else _broken(record, attribute)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ns-slapd and what it needs on this machine, or in a build under test.
 
-Nothing here starts a server; a build under test is asked for its version.
+Nothing here starts a server; ns-slapd is asked for its version.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab.errors import LabError
+from ldapslam.lab.product import version_line
 
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 _TEMPLATE_FOLDERS = ("/usr/share/dirsrv/data", "/usr/local/share/dirsrv/data")
@@ -30,6 +32,8 @@ class Programs:
     """ns-slapd and its companions."""
 
     ns_slapd: Path
+    #: Of ns-slapd, as it says.
+    version: str
     certutil: Path
     pk12util: Path
     #: Holds template-dse.ldif and template-suffix-db.ldif.
@@ -40,29 +44,30 @@ class Programs:
 
 def find_programs(binary: Path | None = None) -> Programs:
     """Look for ns-slapd, or for what belongs to `binary`; what is missing is a LabError
-    that names the package."""
+    that names the package, a `binary` that will not do a ConfigError."""
     if binary is None:
         ns_slapd = _program("ns-slapd", "389-ds-base")
         prefixes = [ns_slapd.resolve().parent.parent]
     else:
         ns_slapd = Path(os.path.abspath(binary))
         if not (ns_slapd.is_file() and os.access(ns_slapd, os.X_OK)):
-            raise LabError(
+            raise ConfigError(
                 f"--binary {str(binary)!r} is no program",
                 hint="PREFIX/sbin/ns-slapd of an installed build",
             )
-        _check(ns_slapd)
         prefixes = [ns_slapd.parent.parent]
     templates = [prefix / "share/dirsrv/data" for prefix in prefixes]
     templates += [Path(folder) for folder in _TEMPLATE_FOLDERS]
     found = [folder for folder in templates if (folder / _TEMPLATE).exists()]
     if not found:
-        raise LabError(
+        kind = LabError if binary is None else ConfigError
+        raise kind(
             f"no {_TEMPLATE} in {[str(folder) for folder in templates]}",
             hint="`apt-get install 389-ds-base`, or `make install` of the build",
         )
     return Programs(
         ns_slapd=ns_slapd,
+        version=_version(ns_slapd),
         certutil=_program("certutil", "libnss3-tools"),
         pk12util=_program("pk12util", "libnss3-tools"),
         template_folder=found[0],
@@ -70,20 +75,21 @@ def find_programs(binary: Path | None = None) -> Programs:
     )
 
 
-def _check(ns_slapd: Path) -> None:
-    """LabError for a program that is none of 389-DS."""
+def _version(ns_slapd: Path) -> str:
+    """What the program says of itself; ConfigError for one that is none of 389-DS."""
     try:
         done = subprocess.run(
             [ns_slapd, "-v"], capture_output=True, text=True, timeout=_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"{str(ns_slapd)!r} cannot be run: {error}") from error
+        raise ConfigError(f"{str(ns_slapd)!r} cannot be run: {error}") from error
     said = done.stdout + done.stderr
     if "389" not in said:
-        raise LabError(
+        raise ConfigError(
             f"{str(ns_slapd)!r} is no ns-slapd: asked for its version, it said "
             f"{said.strip()[:200]!r}"
         )
+    return version_line(said)
 
 
 def _program(name: str, package: str) -> Path:

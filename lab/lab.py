@@ -25,6 +25,8 @@ import ldap
 from ldapslam.lab import people
 from ldapslam.lab.access import Access, Found
 from ldapslam.lab.certificates import Authority, KeyPair
+from ldapslam.lab.data.ldif import entry_count
+from ldapslam.lab.data.offline import IsStopping, OfflineResult
 from ldapslam.lab.ds389 import Ds389Servers
 from ldapslam.lab.ds389_configuration import Ds389Settings
 from ldapslam.lab.errors import LabError
@@ -53,6 +55,7 @@ class Lab:
         has_hub: bool = False,
         entries: int = 1_000,
         ldif: Path | None = None,
+        ldif_entries: int | None = None,
         choices: Choices | None = None,
         settings: SlapdSettings | Ds389Settings | None = None,
         server_settings: Mapping[str, SlapdSettings] | None = None,
@@ -61,7 +64,8 @@ class Lab:
     ) -> None:
         """Nothing is started yet.
 
-        The tree has `entries` people, or is that of the file `ldif`. `settings` are for
+        The tree has `entries` people, or is that of the file `ldif`, which is counted
+        unless `ldif_entries` says how many it has. `settings` are for
         all servers, `server_settings` for single slapds by their name (`supplier`,
         `replica1`…). A negative `certificate_lifetime` makes the servers' certificates
         expired ones. The lab's folder is made below `base`.
@@ -72,6 +76,7 @@ class Lab:
         self.entries = entries if ldif is None else 0
         self.suffix = people.SUFFIX if ldif is None else suffix_of(ldif)
         self._given_ldif = ldif
+        self._ldif_entries = ldif_entries
         self._product = _product(
             server, choices or Choices(), settings, server_settings
         )
@@ -100,10 +105,8 @@ class Lab:
 
     def up(self) -> None:
         """Load and start all servers; returns when they answer and are in sync."""
-        self._product.find()
-        self._keeper = Keeper(self._base)
+        self.prepare()
         try:
-            self._make_files()
             self._load()
             for server in self._servers:
                 self._start(server)
@@ -114,6 +117,28 @@ class Lab:
         except BaseException:
             self.down()
             raise
+
+    def find(self) -> None:
+        """Find the programs; nothing is made."""
+        self._product.find()
+
+    def prepare(self) -> None:
+        """Configure all servers; they have no data, and none is started."""
+        self.find()
+        self._keeper = Keeper(self._base)
+        try:
+            self._make_files()
+        except BaseException:
+            self.down()
+            raise
+
+    def import_offline(
+        self, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
+    ) -> OfflineResult:
+        """Load a file into the first supplier of a lab that was only prepared."""
+        return self._product.import_offline(
+            self.supplier, ldif, is_quick=is_quick, is_stopping=is_stopping
+        )
 
     def down(self) -> None:
         """End all servers and remove the folder; harmless when done before."""
@@ -156,6 +181,10 @@ class Lab:
     def backend(self) -> str:
         """`mdb` or `bdb`."""
         return self._product.backend
+
+    def version(self) -> str:
+        """What the servers' program says of itself."""
+        return self._product.version()
 
     @property
     def supplier(self) -> Server:
@@ -325,8 +354,9 @@ class Lab:
         if self._given_ldif is None:
             ldif = self.folder / "people.ldif"
             return Tree(self.suffix, self.entries, ldif, is_replicated=True)
-        with self._given_ldif.open("rb") as lines:
-            entries = sum(line[:3].lower() == b"dn:" for line in lines)
+        entries = self._ldif_entries
+        if entries is None:
+            entries = entry_count(self._given_ldif)
         return Tree(self.suffix, entries, self._given_ldif, is_replicated=False)
 
     def _load(self) -> None:

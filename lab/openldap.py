@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lab's slapds: slapd.conf, loading, syncrepl, and what they say of themselves.
 
-Suppliers run syncprov, and replicate each other in multi-provider mode where there are
-two; replicas follow by syncrepl (refreshAndPersist), over the supplier's access log
-with `has_delta`. The running configuration is cn=config, where replication is paused
-and resumed without a restart.
+Suppliers replicate each other in multi-provider mode where there are two; replicas
+follow by syncrepl (refreshAndPersist), over the supplier's access log with `has_delta`.
+All run syncprov: a replica tells clients of changes too. The running configuration is
+cn=config, where replication is paused and resumed without a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -18,6 +19,7 @@ import ldap
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab import options, slapd
 from ldapslam.lab.access import Connection
+from ldapslam.lab.data.offline import IsStopping, OfflineResult, slapadd
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import write_plain
 from ldapslam.lab.product import BROKEN_SUFFIX, Choices, Product
@@ -26,6 +28,8 @@ from ldapslam.lab.slapd import SlapdSettings
 
 _SCHEMAS = ("core", "cosine", "nis", "inetorgperson")
 _LOG_SUFFIX: Final = "cn=accesslog"
+
+_INDEXED = ("objectClass", "uid", "entryUUID", "entryCSN")
 
 # Measured: 1.4 KiB an entry with the indexes below. The file is sparse, so that much
 # more costs nothing and leaves room for what a load adds.
@@ -99,9 +103,27 @@ class OpenLdap(Product):
         self.site.finish("slapadd", {one.name: self._add(one, copy) for one in others})
         copy.unlink()
 
+    def version(self) -> str:
+        return self._programs.version
+
+    def import_offline(
+        self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
+    ) -> OfflineResult:
+        return slapadd(
+            ldif,
+            _conf(server),
+            is_quick=is_quick,
+            program=[str(self._program), "-Tadd"],
+            is_stopping=is_stopping,
+        )
+
     def command(self, server: Server) -> list[str]:
         uris = f"{server.uri}/ {server.ldaps_uri}/ {server.ldapi_uri}/"
         debug = self._settings_of(server).debug
+        # loglevel alone is of syslog
+        level = dict(self._chosen.get("global", [])).get("loglevel", "0")
+        if level != "0":
+            debug = ",".join(level.split())
         return [str(self._program), "-f", str(_conf(server)), "-h", uris, "-d", debug]
 
     def log(self, server: Server) -> Path:
@@ -146,11 +168,14 @@ class OpenLdap(Product):
         self._follow(replica)
 
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
-        """A server that does not follow takes writes, and its contextCSN stays: nobody
-        notices when it follows again."""
+        """A server that does not follow takes writes, and its contextCSN stays where no
+        CSN is made: nobody notices when it follows again."""
         has_followed = self._stop_following(replica)
         try:
-            with self.site.access.bound(replica) as connection:
+            with (
+                self.site.access.bound(replica) as connection,
+                self._without_csns(connection),
+            ):
                 if attribute is None:
                     connection.delete(dn)
                 else:
@@ -168,6 +193,29 @@ class OpenLdap(Product):
             except ldap.NO_SUCH_ATTRIBUTE:
                 return False
         return True
+
+    @contextmanager
+    def _without_csns(self, connection: Connection) -> Iterator[None]:
+        """Entries keep theirs, and syncprov, which looks for the last of them when it
+        starts, counts no deletes."""
+        database = self._database(connection)
+        [overlay] = connection.search(
+            database, ldap.SCOPE_ONELEVEL, ["1.1"], "(olcOverlay=syncprov)"
+        )
+
+        switches = [
+            (overlay, "olcDisabled", b"TRUE"),
+            (database, "olcLastMod", b"FALSE"),
+        ]
+        for dn, name, value in switches:
+            connection.modify(dn, [(ldap.MOD_REPLACE, name, [value])])
+        try:
+            yield
+        finally:
+            # syncprov wants lastmod
+            for dn, name, value in reversed(switches):
+                usual = b"FALSE" if value == b"TRUE" else b"TRUE"
+                connection.modify(dn, [(ldap.MOD_REPLACE, name, [usual])])
 
     def _follow(self, replica: Server) -> None:
         through = self._relays.get(replica.name)
@@ -211,11 +259,12 @@ class OpenLdap(Product):
             *(self._log_database(server) if self._has_log(server) else []),
             *self._database_head(server, site.tree.suffix, "db"),
             f"rootpw {site.password}",
-            "index objectClass,uid,entryUUID,entryCSN eq",
+            *self._index(),
             "access to attrs=userPassword by anonymous auth by self write by * none",
             "access to * by * read",
             *(f"syncrepl {line}" for line in self._syncrepl(server, None)),
             *self._reference(server),
+            "overlay syncprov",
             *(self._provider_lines(server) if self._is_provider(server) else []),
             *settings.database_lines,
             "",
@@ -230,6 +279,18 @@ class OpenLdap(Product):
         names = {name for name, _ in chosen}
         pairs = [pair for pair in usual.items() if pair[0] not in names] + chosen
         return [f"{name} {value}".rstrip() for name, value in pairs]
+
+    def _index(self) -> list[str]:
+        """What the server's own searches and the usual load need, where the user has
+        not set an index of the attribute."""
+        chosen = {
+            attribute.strip().lower()
+            for name, value in self._chosen.get("database", [])
+            if name == "index"
+            for attribute in value.partition(" ")[0].split(",")
+        }
+        usual = [one for one in _INDEXED if one.lower() not in chosen]
+        return [f"index {','.join(usual)} eq"] if usual else []
 
     def _database_head(self, server: Server, suffix: str, folder: str) -> list[str]:
         map_bytes = max(_MAP_BYTES_MIN, self.site.tree.entries * _MAP_BYTES_PER_ENTRY)
@@ -257,7 +318,7 @@ class OpenLdap(Product):
 
     def _provider_lines(self, server: Server) -> list[str]:
         usual = {"syncprov-sessionlog": "10000"}
-        lines = ["overlay syncprov", *self._lines("provider", usual)]
+        lines = self._lines("provider", usual)
         if self._has_log(server):
             lines += ["overlay accesslog", f"logdb {_LOG_SUFFIX}", "logops writes"]
             lines += ["logsuccess TRUE", "logpurge 1+00:00 01:00"]

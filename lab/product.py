@@ -8,6 +8,7 @@ are started by `Lab` with the command line that the product names.
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import ClassVar
 
 from ldapslam.lab.access import Access, Connection
 from ldapslam.lab.certificates import KeyPair
+from ldapslam.lab.data.offline import IsStopping, OfflineResult
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.options import Options
@@ -28,6 +30,12 @@ BROKEN_SUFFIX = b"0"
 # Entries are loaded faster than that on any machine.
 _LOADED_PER_S_MIN = 1_000
 _TOOL_TIMEOUT_S = 600.0
+_MARKED = " - (?:ERR|WARN) - "
+_HINTS = (
+    ("No space left", "make room on the disk of the lab's folder, or name another"),
+    ("MDB_MAP_FULL", "the database is larger than its maxsize: --set maxsize=SIZE"),
+    ("bad configuration", "this slapd does not take one of the --set, or their value"),
+)
 
 
 @dataclass(frozen=True)
@@ -101,10 +109,9 @@ class Site:
             status = self.keeper.wait(program, pid, left_s)
             if status != 0:
                 outcome = "did not end" if status is None else f"ended with {status}"
-                raise LabError(
-                    f"{program} {outcome}: {last_lines(log)}",
-                    hint="is there room on the disk of the temporary folder?",
-                )
+                # ns-slapd's tools say what was wrong there alone
+                said = error_lines(log.parent / "log" / "errors") or last_lines(log)
+                raise LabError(f"{program} {outcome}: {said}", hint=_hint(said))
 
 
 class Product(ABC):
@@ -132,6 +139,16 @@ class Product(ABC):
     @abstractmethod
     def load(self) -> None:
         """Load the tree into every server, before any is started."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """What the server's program says of itself."""
+
+    @abstractmethod
+    def import_offline(
+        self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
+    ) -> OfflineResult:
+        """Load a file into a server that was never started, and time it."""
 
     @abstractmethod
     def command(self, server: Server) -> Sequence[str]:
@@ -171,6 +188,27 @@ class Product(ABC):
     @abstractmethod
     def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
         """Remove an entry, or change a value of it, on one replica alone."""
+
+
+def _hint(said: str) -> str | None:
+    """The remedy, by the words of the program that failed."""
+    return next((hint for words, hint in _HINTS if words in said), None)
+
+
+def version_line(said: str) -> str:
+    """The first line with a version in what a program answered, or nothing."""
+    found = (line for line in said.splitlines() if re.search(r"\d\.\d", line))
+    return next(found, "").removeprefix("@(#) $").strip(" $")
+
+
+def error_lines(log: Path, lines: int = 3) -> str:
+    """The last errors and warnings of a 389-DS's log, in one line; of none, nothing."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError:
+        return ""
+    marked = [line for line in text.splitlines() if re.search(_MARKED, line)]
+    return " | ".join(line.partition("] - ")[2] or line for line in marked[-lines:])
 
 
 def last_lines(log: Path, lines: int = 5) -> str:

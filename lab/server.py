@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab.errors import LabError
 
 Role = Literal["supplier", "hub", "replica"]
@@ -90,7 +91,7 @@ def server_at(
     """The addresses of a server in `folder` with the ports for ldap and ldaps."""
     socket_path = folder / "ldapi"
     if len(str(socket_path)) > _SOCKET_PATH_MAX:
-        raise LabError(
+        raise ConfigError(
             f"the path of the Unix socket {str(socket_path)!r} is longer than "
             f"{_SOCKET_PATH_MAX} bytes",
             hint="set TMPDIR to a shorter path",

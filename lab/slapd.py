@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab.errors import LabError
+from ldapslam.lab.product import version_line
 
 # Where distributions put what we need; Debian's come first.
 _PROGRAM_FOLDERS = (
@@ -70,8 +72,17 @@ class Programs:
     #: None where there are no modules.
     module_folders: Sequence[Path]
     schema_folder: Path
-    #: Back ends and overlays that are built in, by their names.
-    built_in: frozenset[str] = frozenset()
+    #: What `slapd -VVV` says: its version, and what is built in.
+    said: str = ""
+
+    @property
+    def version(self) -> str:
+        return version_line(self.said)
+
+    @property
+    def built_in(self) -> frozenset[str]:
+        """Back ends and overlays, by their names."""
+        return frozenset(re.findall(r"^    (\w+)$", self.said, re.MULTILINE))
 
     def modules(self, wanted: Sequence[str]) -> list[str]:
         """The lines of slapd.conf that load those of `wanted` that are not built in:
@@ -83,7 +94,7 @@ class Programs:
         for name in names:
             if not any((one / f"{name}.so").exists() for one in self.module_folders):
                 folders = [str(folder) for folder in self.module_folders]
-                raise LabError(
+                raise ConfigError(
                     f"{str(self.slapd)!r} has no {name}: it is not built in, and no "
                     f"{name}.so is in {folders or 'any folder known'}",
                     hint="configure OpenLDAP with --enable-mdb --enable-syncprov "
@@ -96,7 +107,7 @@ class Programs:
 
 def find_programs(binary: Path | None = None) -> Programs:
     """Look for slapd, or for what belongs to `binary`; what is missing is a LabError
-    that names the package."""
+    that names the package, a `binary` that will not do a ConfigError."""
     if binary is not None:
         return _programs_of(binary)
     slapd = shutil.which("slapd") or shutil.which(
@@ -112,21 +123,21 @@ def find_programs(binary: Path | None = None) -> Programs:
         )
     module_folder = _first_with("back_mdb.so", map(Path, _MODULE_FOLDERS))
     folders = [] if module_folder is None else [module_folder]
-    return Programs(Path(slapd), folders, schema_folder, _built_in(Path(slapd)))
+    return Programs(Path(slapd), folders, schema_folder, _said(Path(slapd)))
 
 
 def _programs_of(binary: Path) -> Programs:
     binary = Path(os.path.abspath(binary))
     if not (binary.is_file() and os.access(binary, os.X_OK)):
-        raise LabError(
+        raise ConfigError(
             f"--binary {str(binary)!r} is no program",
             hint="PREFIX/libexec/slapd, or servers/slapd/slapd of a build tree",
         )
-    built_in = _built_in(binary)
+    said = _said(binary)
     candidates = [binary.parent / name for name in _BUILT_SCHEMA_FOLDERS]
     schema_folder = _first_with("core.schema", candidates)
     if schema_folder is None:
-        raise LabError(
+        raise ConfigError(
             f"no schema files belong to {str(binary)!r}: no core.schema in "
             f"{[os.path.normpath(folder) for folder in candidates]}",
             hint="`make install` puts them below the prefix",
@@ -135,11 +146,11 @@ def _programs_of(binary: Path) -> Programs:
     # The build tree has each back end and all overlays in folders of libtool's.
     folders += [binary.parent / name for name in ("back-mdb/.libs", "overlays/.libs")]
     existing = {Path(os.path.normpath(one)): None for one in folders if one.is_dir()}
-    return Programs(binary, list(existing), schema_folder.resolve(), built_in)
+    return Programs(binary, list(existing), schema_folder.resolve(), said)
 
 
-def _built_in(slapd: Path) -> frozenset[str]:
-    """What `slapd -VVV` lists as static."""
+def _said(slapd: Path) -> str:
+    """What `slapd -VVV` answers: its version, and what is static in it."""
     try:
         done = subprocess.run(
             [slapd, "-VVV"],
@@ -149,14 +160,14 @@ def _built_in(slapd: Path) -> frozenset[str]:
             env={**os.environ, "LDAPNOINIT": "1"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"{str(slapd)!r} cannot be run: {error}") from error
+        raise ConfigError(f"{str(slapd)!r} cannot be run: {error}") from error
     said = done.stderr + done.stdout
     if "slapd" not in said:
-        raise LabError(
+        raise ConfigError(
             f"{str(slapd)!r} is no slapd: asked for its version, it said "
             f"{said.strip()[:200]!r}"
         )
-    return frozenset(re.findall(r"^    (\w+)$", said, re.MULTILINE))
+    return said
 
 
 def _first_with(name: str, folders: Sequence[Path] | map[Path]) -> Path | None:

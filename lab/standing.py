@@ -82,14 +82,14 @@ def descriptions() -> list[Description]:
 
 
 def describe(name: str) -> Description:
-    """One lab of this user; LabError when there is none of this name."""
+    """One lab of this user; ConfigError when there is none of this name."""
     names = []
     for description in descriptions():
         if description["name"] == name:
             return description
         names.append(description["name"])
     hint = did_you_mean(name, names, "labs") if names else "`ldapslam lab up` makes one"
-    raise LabError(f"there is no lab {name!r}", hint=hint)
+    raise ConfigError(f"there is no lab {name!r}", hint=hint)
 
 
 def examine(description: Description) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def take_down(name: str) -> None:
     description = describe(name)
     pid = description["process"]["pid"]
     if "servers" not in description:
-        raise LabError(
+        raise ConfigError(
             f"lab {name!r} is being brought up by process {pid}",
             hint=f"wait for it, or end it: `kill {pid}`",
         )
@@ -211,13 +211,13 @@ def _folder() -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise LabError(
+        raise ConfigError(
             f"{str(folder)!r} cannot be made: {error.strerror}",
             hint="labs that stay are noted there; set XDG_STATE_HOME to another folder",
         ) from error
     found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise LabError(
+        raise ConfigError(
             f"{str(folder)!r} is not this user's alone",
             hint=f"`chmod 700 {folder}` if it is yours; else set XDG_STATE_HOME",
         )

@@ -13,6 +13,7 @@ from typing import Any
 from ldapslam.jobs.sections import Section
 from ldapslam.jobs.types.auth import Auth
 from ldapslam.jobs.types.base import JobType
+from ldapslam.jobs.types.bulk_load import BulkLoad
 from ldapslam.jobs.types.burst import Burst
 from ldapslam.jobs.types.mix import Mix
 from ldapslam.jobs.types.prime import Prime
@@ -36,6 +37,7 @@ BUILT_IN: tuple[type[JobType[Any]], ...] = (
     Python,
     Replay,
     ReplicationProbe,
+    BulkLoad,
 )
 
 

@@ -79,6 +79,10 @@ class AddOrder:
             ):
                 yield add.record
 
+    def answered(self, outcome: Outcome) -> int:
+        """How many that are not settled have this outcome."""
+        return sum(add.outcome is outcome for add in self._line)
+
     def note_ready(self) -> None:
         for add in self._ready:
             add.is_noted = True

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldapslam.agent._engine import Ldif
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.errors import ConfigError, ConfigErrors
+from ldapslam.jobs.fault import Fault, Faults
+from ldapslam.jobs.ldif_code import NO_PARENT
 from ldapslam.jobs.population import Population, build_population
 from ldapslam.jobs.population_program import PopulationProgram, compile_population
 from ldapslam.jobs.population_settings import FilterLine, ProgramSettings, SideFiles
+from ldapslam.jobs.template import FILE_RANDOM, FILE_SEQUENCE
 from ldapslam.jobs.template_file import parse_file
 from ldapslam.lab.data.csv_columns import CsvColumns, split_columns
 from ldapslam.lab.data.templates import find_template, names_file
@@ -62,10 +64,15 @@ class Generation:
     csv: Path | None = None
     csv_delimiter: str = ","
     csv_has_header: bool = False
+    #: Where a folder for temporary files is made; None: the usual place.
+    scratch: Path | None = None
+    #: Whether a file that the template names may be read; None: all of them.
+    may_read: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True)
 class Generated:
+    #: In the LDIF.
     entries: int
     #: Of the LDIF.
     size_bytes: int
@@ -77,7 +84,9 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
     or the place to write to; what was being written then is removed."""
     with contextlib.ExitStack() as stack:
         folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="ldapslam-data-"))
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="ldapslam-data-", dir=wanted.scratch)
+            )
         )
         program = _program(wanted, folder)
         outputs = stack.enter_context(_outputs(wanted))
@@ -86,7 +95,20 @@ def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Gener
         generated = _run(ldif, wanted, on_progress)
         for output in outputs:
             output.finish()
+    if wanted.skip_branches:
+        branches = sum(node.parent == NO_PARENT for node in program.nodes)
+        entries = max(0, generated.entries - branches)
+        generated = dataclasses.replace(generated, entries=entries)
     return generated
+
+
+def check_template(wanted: Generation) -> None:
+    """ConfigError for whatever is wrong with the template and its files; nothing is
+    written."""
+    with tempfile.TemporaryDirectory(
+        prefix="ldapslam-data-", dir=wanted.scratch
+    ) as folder:
+        _program(wanted, Path(folder))
 
 
 def _program(wanted: Generation, folder: Path) -> PopulationProgram:
@@ -96,17 +118,45 @@ def _program(wanted: Generation, folder: Path) -> PopulationProgram:
             parse_file(text, name, wanted.constants, wanted.entries),
             max_per_template=wanted.max_per_template,
         )
+        first_names, last_names = _names_files(wanted)
         settings = ProgramSettings(
             seed=wanted.seed,
-            first_names=str(wanted.first_names or names_file("first")),
-            last_names=str(wanted.last_names or names_file("last")),
+            first_names=first_names,
+            last_names=last_names,
             skip_branches=wanted.skip_branches,
             side_files=_side_files(wanted),
             csv_columns=_csv_columns(wanted, population, folder).paths,
         )
-        return compile_population(population, settings)
+        program = compile_population(population, settings)
+        _check_files(program, wanted)
+        return program
+    except Faults as faults:
+        errors = [ConfigError(one.reason, hint=one.hint) for one in faults.faults]
+        raise ConfigErrors(errors) from None
     except Fault as fault:
         raise ConfigError(fault.reason, hint=fault.hint) from None
+
+
+def _check_files(program: PopulationProgram, wanted: Generation) -> None:
+    """A Fault names a file of the template's that may not be read."""
+    if wanted.may_read is None:
+        return
+    own = {settings_file.encode() for settings_file in _names_files(wanted)}
+    for source in program.sources:
+        if source.kind in (FILE_RANDOM, FILE_SEQUENCE) and source.data not in own:
+            path = os.fsdecode(source.data)
+            if not wanted.may_read(path):
+                raise Fault(
+                    f"the template may not read {path!r} on this host",
+                    "templates that others send have their values in themselves",
+                )
+
+
+def _names_files(wanted: Generation) -> tuple[str, str]:
+    return (
+        str(wanted.first_names or names_file("first")),
+        str(wanted.last_names or names_file("last")),
+    )
 
 
 def _csv_columns(

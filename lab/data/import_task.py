@@ -25,7 +25,7 @@ from ldapslam.lab.data.offline import OfflineResult, backend_of, imported
 
 _TASKS = "cn=import,cn=tasks,cn=config"
 _BACKENDS = "cn=ldbm database,cn=plugins,cn=config"
-_POLL_S = 0.1
+_POLL_S = 0.05
 
 _Attributes = Mapping[str, Sequence[bytes]]
 

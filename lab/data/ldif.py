@@ -95,19 +95,43 @@ def records(
 
     ConfigError names the line of what is no LDIF.
     """
+    for text, first_line, end_line, end_bytes in _blocks(
+        _lines(stream, name), line, offset_bytes
+    ):
+        yield from _record(text, name, first_line, end_line, end_bytes)
+
+
+def unfolded_records(stream: Iterable[bytes], name: str) -> Iterator[list[bytes]]:
+    """The lines of each entry, those that were folded in one, as they are otherwise:
+    nothing is decoded. Comments and the version are left out."""
+    for text, first_line, _, _ in _blocks(_lines(stream, name), 1, 0):
+        lines = [octets.rstrip(b"\r\n") for octets in text]
+        if any(line[0] in b" #" for line in lines):
+            lines = [line for _, line in _unfolded(text, name, first_line)]
+        if lines and lines[0].startswith(b"version:"):
+            del lines[0]
+        if lines:
+            yield lines
+
+
+def _blocks(
+    lines: Iterable[bytes], line: int, offset_bytes: int
+) -> Iterator[tuple[list[bytes], int, int, int]]:
+    """The lines between empty ones, the number of the first of them, and where the next
+    ones begin: line and offset."""
     first_line, text = line, []
-    for octets in _lines(stream, name):
+    for octets in lines:
         line += 1
         offset_bytes += len(octets)
         if octets.strip(b"\r\n"):
             text.append(octets)
             continue
         if text:
-            yield from _record(text, name, first_line, line, offset_bytes)
+            yield text, first_line, line, offset_bytes
             text = []
         first_line = line
     if text:
-        yield from _record(text, name, first_line, line, offset_bytes)
+        yield text, first_line, line, offset_bytes
 
 
 def _record(

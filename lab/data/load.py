@@ -76,11 +76,17 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
+    """`added` and `present` are also of what follows a refused entry that ended it."""
+
     progress: Progress
+    added: int
+    present: int
     #: An earlier call had begun.
     is_resumed: bool
     #: The refused entry that ended the load, and why; None: it came to its end.
     stopped_by: str | None
+    #: Where the rejects of an earlier load are now that had the same name.
+    kept_rejects: Path | None = None
 
 
 #: Hears how far the load is, and which part of the file that is; None: not known.
@@ -114,7 +120,15 @@ def load(
             stream, str(ldif), line=place.line, offset_bytes=place.offset_bytes
         )
         loader.run(source, lambda: tell(state.progress, _share(state.progress, size)))
-    return LoadResult(state.progress, state.is_resumed, loader.stopped_by)
+    progress = state.progress
+    return LoadResult(
+        progress,
+        progress.added + loader.ahead(Outcome.ADDED),
+        progress.present + loader.ahead(Outcome.PRESENT),
+        state.is_resumed,
+        loader.stopped_by,
+        state.kept,
+    )
 
 
 def _share(progress: Progress, size: int | None) -> float | None:
@@ -201,6 +215,10 @@ class _Loader:
         for connection in self._connections:
             connection.close()
 
+    def ahead(self, outcome: Outcome) -> int:
+        """Of entries behind the place in the file."""
+        return self._order.answered(outcome)
+
     def run(self, source: Iterator[Record], tell: Callable[[], None]) -> None:
         self._begun_s = time.monotonic() - self._state.progress.seconds
         self._saved_s = told_s = time.monotonic()
@@ -256,8 +274,8 @@ class _Loader:
             if record is None:
                 self._is_read = True
                 return
-            self._order.take(record, may_be_there=self._state.may_be_there(record))
-            self._state.forget(record)
+            may_be_there = self._state.take_sent(record)
+            self._order.take(record, may_be_there=may_be_there)
 
     def _fill_window(self, connection: _Connection) -> None:
         while (

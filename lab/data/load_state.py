@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a load over LDAP has done so far, in two files beside each other.
 
-    people.ldif.rejects           LDIF of what the server refused, and why
+    people.ldif.rejects           LDIF of what the server refused, and why; those of
+                                  earlier loads are people.ldif.rejects.1, .2, …
     people.ldif.rejects.state     where in people.ldif the load is; gone at its end
 
 Both follow the order of the file: when the state says a place, all before it has been
@@ -17,6 +18,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -65,6 +67,8 @@ class LoadState:
         self._load = {"ldif": str(ldif.resolve()), "uri": uri}
         self._version = _version(ldif)
         self._file: BinaryIO | None = None
+        #: Where the rejects of another load are now that had this name.
+        self.kept: Path | None = None
         self.is_resumed = self._path.exists() and not restart
         self.progress = Progress()
         #: Hashes of the entries behind this place that earlier calls may have added;
@@ -79,8 +83,11 @@ class LoadState:
                 self._file = _own(self._rejects, os.O_RDWR)
                 self._file.truncate(self.progress.rejects_bytes)
                 self._file.seek(0, os.SEEK_END)
-            else:
+            elif self.is_resumed:
+                # of entries that are sent again
                 self._rejects.unlink(missing_ok=True)
+            else:
+                self.kept = _renamed(self._rejects)
             self.save(self.progress.seconds, [])
         except OSError as error:
             raise self._unusable(error) from error
@@ -95,14 +102,15 @@ class LoadState:
         if self._file is not None:
             self._file.close()
 
-    def may_be_there(self, record: Record) -> bool:
-        """Whether an earlier call may have added it."""
-        return _mark(record) in self._sent
-
-    def forget(self, record: Record) -> None:
-        """The record has been read: save() hears of it from now on; another one like it
-        was not sent."""
-        self._sent.discard(_mark(record))
+    def take_sent(self, record: Record) -> bool:
+        """Whether an earlier call may have added a record that has been read. save()
+        hears of it from now on; another one like it was not sent."""
+        if not self._sent:
+            return False
+        mark = _mark(record)
+        was_sent = mark in self._sent
+        self._sent.discard(mark)
+        return was_sent
 
     def settle(self, add: Add, digest: bytes) -> None:
         """Note what became of the next entry of the file.
@@ -158,7 +166,7 @@ class LoadState:
         """How long the file of rejects now is."""
         try:
             if self._file is None:
-                # __enter__ took an old one away
+                # __enter__ has taken an old one away
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 self._file = _own(self._rejects, flags)
             reason = " ".join(add.reason.split())
@@ -208,6 +216,24 @@ class LoadState:
             f"{error.strerror}",
             hint="name a file in another folder with --rejects",
         )
+
+
+def _renamed(path: Path) -> Path | None:
+    """The new name of a file that is there: with the next number behind it."""
+    if not os.path.lexists(path):
+        return None
+    if not (path.is_symlink() or path.is_file()):
+        raise ConfigError(
+            f"{str(path)!r} is no file",
+            hint="rejects and the state beside it are files",
+        )
+    kept = next(
+        name
+        for number in count(1)
+        if not os.path.lexists(name := path.with_name(f"{path.name}.{number}"))
+    )
+    path.rename(kept)
+    return kept
 
 
 def _own(path: Path, flags: int) -> BinaryIO:

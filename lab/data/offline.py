@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -30,8 +31,33 @@ _PATH = os.pathsep.join(
 )
 _OUTPUT_LINES: Final = 20
 _END_S = 5.0
+_LOOK_MS = 20
+#: Of ru_inblock and ru_oublock, getrusage(2).
+_BLOCK_BYTES = 512
 #: slapadd's word for each entry that it leaves out.
 _REFUSED = r'^slapadd: (?:could not (?:add|parse) entry|dn="[^"]*" \(line=\d+\): \()'
+
+
+#: Asked while a program runs; True ends it.
+IsStopping = Callable[[], bool]
+
+
+class ImportStopped(Exception):
+    """The import was ended before its end, because it was asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a program took, as the kernel counts it."""
+
+    cpu_user_s: float
+    cpu_system_s: float
+    #: Most resident memory, of files that are mapped included, up to 20 ms before its
+    #: end. (That of getrusage is never less than its parent's at the fork.)
+    peak_memory_bytes: int
+    #: From and to disks; what is written later, out of the page cache, is included.
+    read_bytes: int
+    written_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +74,16 @@ class OfflineResult:
     processed: int | None = None
     #: Entries that it left out.
     skipped: int = 0
+    #: None of a task of the server's.
+    usage: Usage | None = None
 
     @property
     def is_whole(self) -> bool:
         return self.is_success and not self.skipped
+
+
+def _never() -> bool:
+    return False
 
 
 def slapadd(
@@ -60,11 +92,14 @@ def slapadd(
     *,
     is_quick: bool = False,
     continue_on_error: bool = False,
+    program: Sequence[str] = (),
+    is_stopping: IsStopping = _never,
 ) -> OfflineResult:
     """Add the entries to the database of their suffix; others in it stay.
 
-    `is_quick`: slapadd -q, without checks and transactions. ConfigError: the program or
-    the database is not to be found. TargetError: a slapd has the database open.
+    `is_quick`: slapadd -q, without checks and transactions. `program`: instead of the
+    installed slapadd. ConfigError: the program or the database is not to be found.
+    TargetError: a slapd has the database open. ImportStopped.
     """
     database = find_database(config, first_dn(ldif))
     pid = database.user_pid()
@@ -75,21 +110,28 @@ def slapadd(
             "--offline",
         )
     config_option = "-F" if config.is_dir() else "-f"
-    argv = [_program("slapadd", "slapd"), config_option, str(config)]
+    argv = [*(program or [_program("slapadd", "slapd")]), config_option, str(config)]
     argv += ["-b", database.suffixes[0]]
     argv += ["-q"] if is_quick else []
     argv += ["-c"] if continue_on_error else []
     # without -l it reads its standard input, where a packed file comes unpacked
     is_piped = is_packed(ldif)
     argv += [] if is_piped else ["-l", str(ldif)]
-    seconds, status, text = _run(argv, ldif if is_piped else None)
-    return imported("slapadd", seconds, status, text)
+    ended = _run(argv, ldif if is_piped else None, is_stopping)
+    return imported("slapadd", ended.seconds, ended.status, ended.text, ended.usage)
 
 
-def ldif2db(ldif: Path, config: Path) -> OfflineResult:
+def ldif2db(
+    ldif: Path,
+    config: Path,
+    *,
+    program: Sequence[str] = (),
+    is_stopping: IsStopping = _never,
+) -> OfflineResult:
     """Put the entries in place of all those of the back end of their suffix.
 
-    `config` is the instance's folder with dse.ldif. Errors as of slapadd.
+    `config` is the instance's folder with dse.ldif; `program` stands for the installed
+    ns-slapd. Errors as of slapadd.
     """
     if is_packed(ldif):
         raise ConfigError(f"ldif2db reads no packed file such as {str(ldif)!r}")
@@ -100,22 +142,21 @@ def ldif2db(ldif: Path, config: Path) -> OfflineResult:
             f"the instance of {str(config)!r} runs as process {pid}",
             hint="stop it first, or have it import by itself: --offline import-task",
         )
-    argv = [_program("ns-slapd", "389-ds-base"), "ldif2db", "-D", str(config)]
+    words = program or [_program("ns-slapd", "389-ds-base")]
+    argv = [*words, "ldif2db", "-D", str(config)]
     backend = backend_of(settings.values(), first_dn(ldif), str(config))
     argv += ["-n", backend, "-i", str(ldif.resolve())]
     # what becomes of entries it says in the server's log alone
     logs = settings.get(b"cn=config", {}).get("nsslapd-errorlog", ())
     begins = [(path, _size(path)) for path in map(Path, map(os.fsdecode, logs))]
-    seconds, status, text = _run(argv, None)
-    return imported(
-        "ldif2db",
-        seconds,
-        status,
-        "\n".join([text, *(_from(path, begin) for path, begin in begins)]),
-    )
+    ended = _run(argv, None, is_stopping)
+    text = "\n".join([ended.text, *(_from(path, begin) for path, begin in begins)])
+    return imported("ldif2db", ended.seconds, ended.status, text, ended.usage)
 
 
-def imported(program: str, seconds: float, status: int, text: str) -> OfflineResult:
+def imported(
+    program: str, seconds: float, status: int, text: str, usage: Usage | None = None
+) -> OfflineResult:
     """The result that a program's end and its words say."""
     # ns-slapd's status is not 0 when entries were left out, slapadd's is
     said = re.findall(r"complete\.  Processed (\d+) entries(.*)", text)
@@ -131,15 +172,24 @@ def imported(program: str, seconds: float, status: int, text: str) -> OfflineRes
         tuple((marked or lines)[-_OUTPUT_LINES:]),
         int(processed) if processed else None,
         sum(map(int, skipped)) + len(refused),
+        usage,
     )
 
 
-def _run(argv: Sequence[str], piped: Path | None) -> tuple[float, int, str]:
-    """How long the program took, its exit status and what it said."""
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    seconds: float
+    status: int
+    text: str
+    usage: Usage
+
+
+def _run(argv: Sequence[str], piped: Path | None, is_stopping: IsStopping) -> _Ended:
+    """Run a program to its end."""
     with tempfile.TemporaryFile() as output:
         begun_s = time.monotonic()
         process = subprocess.Popen(
-            argv,
+            [*_with_parent(), *argv],
             stdin=subprocess.DEVNULL if piped is None else subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -147,12 +197,53 @@ def _run(argv: Sequence[str], piped: Path | None) -> tuple[float, int, str]:
         try:
             if piped is not None and process.stdin is not None:
                 _pipe(piped, process.stdin)
-            status = process.wait()
+            usage = _wait(process, is_stopping)
         finally:
             _end(process)
         seconds = time.monotonic() - begun_s
         output.seek(0)
-        return seconds, status, output.read().decode(errors="replace")
+        text = output.read().decode(errors="replace")
+        return _Ended(seconds, process.returncode, text, usage)
+
+
+def _wait(process: subprocess.Popen[bytes], is_stopping: IsStopping) -> Usage:
+    """Until the program has ended, which is noticed at once."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        peak_bytes = peak_memory_bytes(process.pid)
+        while not poll.poll(_LOOK_MS):
+            peak_bytes = max(peak_bytes, peak_memory_bytes(process.pid))
+            if is_stopping():
+                raise ImportStopped
+    finally:
+        os.close(descriptor)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Usage(
+        used.ru_utime,
+        used.ru_stime,
+        peak_bytes,
+        used.ru_inblock * _BLOCK_BYTES,
+        used.ru_oublock * _BLOCK_BYTES,
+    )
+
+
+def peak_memory_bytes(pid: int) -> int:
+    """Most resident memory of a process so far; 0 when it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.M)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _with_parent() -> list[str]:
+    """Nobody waits for a program whose parent was killed: it is killed too."""
+    setpriv = shutil.which("setpriv", path=_PATH)
+    return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
 
 
 def _size(path: Path) -> int:
@@ -216,8 +307,10 @@ def _ds389_pid(settings: Mapping[bytes, Mapping[str, Sequence[bytes]]]) -> int |
 def backend_of(
     backends: Iterable[Mapping[str, Sequence[bytes]]], dn: str, where: str
 ) -> str:
-    """Name of the back end that an entry of this DN is in, of entries of the class
-    nsBackendInstance with names of attributes in lower case. ConfigError: none is."""
+    """Name of the back end whose suffix the first entry of an import, `dn`, is; of
+    entries of the class nsBackendInstance with names of attributes in lower case.
+    ConfigError: there is none, or its suffix would be gone: an import takes the place
+    of all entries, and without their suffix it leaves out those that it has."""
     found = {
         suffix.decode(errors="replace"): entry["cn"][0].decode()
         for entry in backends
@@ -229,4 +322,12 @@ def backend_of(
             f"no back end of {where!r} is for {dn!r}; their suffixes are "
             f"{', '.join(sorted(found)) or 'none'}"
         )
-    return found[max(inside, key=len)]
+    suffix = max(inside, key=len)
+    if normalised_dn(suffix) != normalised_dn(dn):
+        raise ConfigError(
+            f"the first entry is {dn!r}, not the suffix {suffix!r}: the import would "
+            f"leave the back end {found[suffix]!r} of {where!r} empty",
+            hint="put the suffix's entry first, or load over LDAP, which keeps what is "
+            "there",
+        )
+    return found[suffix]

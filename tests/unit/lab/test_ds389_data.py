@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import base64
+import gzip
 from pathlib import Path
 
 import pytest
 
+from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab.ds389_data import write_broken, write_replicated
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import suffix_of, write_plain
@@ -48,11 +50,23 @@ def test_the_suffix_is_the_first_entrys_dn(source: Path) -> None:
 def test_a_file_without_entries_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.ldif"
     empty.write_text("version: 1\n\n# nothing\n")
-    with pytest.raises(LabError, match="has no entries"):
+    with pytest.raises(ConfigError, match="has no entries"):
         suffix_of(empty)
     empty.write_text("objectClass: person\n")
-    with pytest.raises(LabError, match="expected an entry's dn"):
+    with pytest.raises(ConfigError, match=r"empty\.ldif:1: expected `dn:` first"):
         suffix_of(empty)
+
+
+@pytest.mark.parametrize(
+    "suffix", ['o="x"', "o=a\nmoduleload /tmp/x.so", "o=a\\,b", "o=%ds_bename%"]
+)
+def test_a_suffix_that_would_break_a_configuration_is_refused(
+    suffix: str, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.ldif"
+    bad.write_text(f"dn:: {base64.b64encode(suffix.encode()).decode()}\no: x\n")
+    with pytest.raises(ConfigError, match="a lab's suffix has no"):
+        suffix_of(bad)
 
 
 def test_entries_have_ids_and_the_suffix_the_positions_of_its_suppliers(
@@ -105,3 +119,13 @@ def test_a_plain_copy_has_no_version_and_no_comments(
     first, second = target.read_text().strip().split("\n\n")
     assert first.splitlines()[0] == "dn: dc=example,dc=com"
     assert second.splitlines()[0] == "DN:: Y249w6ksZGM9ZXhhbXBsZSxkYz1jb20="
+
+
+def test_a_packed_file_is_read_as_it_is(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed.ldif.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    assert suffix_of(packed) == suffix_of(source)
+    plain, unpacked = tmp_path / "plain.ldif", tmp_path / "unpacked.ldif"
+    write_plain(source, plain)
+    write_plain(packed, unpacked)
+    assert unpacked.read_bytes() == plain.read_bytes()

@@ -144,12 +144,14 @@ def test_rejects_are_their_owners_alone(ldif: Path) -> None:
         pass
 
 
-def test_a_new_load_takes_old_rejects_away(ldif: Path) -> None:
+def test_a_new_load_takes_old_rejects_out_of_the_way(ldif: Path) -> None:
     rejects = ldif.with_name("rejects")
     rejects.write_text("of long ago")
     with state(ldif) as one:
         settle(one, ldif, [ADDED])
     assert not rejects.exists()
+    assert one.kept is not None
+    assert one.kept.read_text() == "of long ago"
 
 
 def test_a_folder_that_takes_no_files_is_told(ldif: Path) -> None:
@@ -165,17 +167,14 @@ def test_only_what_was_sent_may_be_there(ldif: Path) -> None:
     # what was mended and what moved; but not what is another now
     ldif.write_text(ldif.read_text().replace("cn: 1\n", "cn: 1\nsn: mended\n"))
     with state(ldif) as two:
-        may_be = [two.may_be_there(record) for record in read(ldif, two.progress)]
-        assert may_be == [True, False, True, False, False, False]
-        two.forget(first)
-        assert not two.may_be_there(first)
+        was_sent = [two.take_sent(record) for record in read(ldif, two.progress)]
+        assert was_sent == [True, False, True, False, False, False]
+        # another one like it was not
+        assert not two.take_sent(first)
         two.save(0.0, [second])
     three = state(ldif)
-    assert [three.may_be_there(one) for one in (first, second, third)] == [
-        False,
-        True,
-        True,
-    ]
+    taken = [three.take_sent(record) for record in (first, second, third)]
+    assert taken == [False, True, False]
 
 
 def test_the_state_is_a_json_document(ldif: Path) -> None:
@@ -184,3 +183,32 @@ def test_the_state_is_a_json_document(ldif: Path) -> None:
     document = json.loads(ldif.with_name("rejects.state").read_text())
     assert document["uri"] == URI
     assert document["ldif"] == str(ldif)
+
+
+def test_rejects_of_an_earlier_load_are_kept(ldif: Path) -> None:
+    rejects = ldif.with_name("rejects")
+    for number in range(3):
+        with state(ldif) as one:
+            settle(one, ldif, [REJECTED] * (number + 1))
+            one.finish(0.0)
+    assert one.kept == ldif.with_name("rejects.2")
+    found = [rejects, ldif.with_name("rejects.1"), ldif.with_name("rejects.2")]
+    assert [len(list(ldif_entries(path))) for path in found] == [3, 1, 2]
+
+
+def test_rejects_of_entries_that_are_sent_again_are_not_kept(ldif: Path) -> None:
+    with state(ldif) as one:
+        one.save(0.0, [])
+        settle(one, ldif, [REJECTED])
+    with state(ldif) as two:
+        assert two.is_resumed
+        assert two.kept is None
+        settle(two, ldif, [REJECTED])
+        two.finish(0.0)
+    assert not ldif.with_name("rejects.1").exists()
+
+
+def test_rejects_are_a_file(ldif: Path) -> None:
+    ldif.with_name("rejects").mkdir()
+    with pytest.raises(ConfigError, match="is no file"), state(ldif):
+        pass

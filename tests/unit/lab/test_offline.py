@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from ldapslam.jobs.errors import ConfigError, TargetError
-from ldapslam.lab.data.offline import backend_of, imported, ldif2db, slapadd
+from ldapslam.lab.data.offline import (
+    ImportStopped,
+    backend_of,
+    imported,
+    ldif2db,
+    slapadd,
+)
 from ldapslam.lab.data.slapd_config import SlapdDatabase, find_database
 
 CONF = """\
@@ -106,6 +112,46 @@ def test_an_open_database_is_refused(tmp_path: Path, config: Path) -> None:
     assert database.user_pid() is None
 
 
+def test_what_a_program_took_is_counted(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
+    busy = "import os; x = bytearray(50_000_000); end = 0.3\n" + (
+        "while sum(os.times()[:2]) < end: pass"
+    )
+    done = slapadd(
+        tmp_path / "people.ldif", config, program=[sys.executable, "-c", busy]
+    )
+    assert done.is_success
+    assert done.usage is not None
+    assert 0.25 < done.usage.cpu_user_s + done.usage.cpu_system_s <= done.seconds + 0.1
+    assert done.usage.peak_memory_bytes > 50_000_000
+
+
+def test_the_memory_of_who_starts_a_program_is_not_the_program_s(
+    config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
+    ours = bytearray(200_000_000)
+    done = slapadd(tmp_path / "people.ldif", config, program=["sh", "-c", "sleep 0.2"])
+    del ours
+    assert done.usage is not None
+    assert 100_000 < done.usage.peak_memory_bytes < 20_000_000
+
+
+def test_a_program_ends_when_it_is_asked_to(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
+    waiting = "import os, sys, time; print(os.getpid(), file=open(sys.argv[1], 'w'))\n"
+    waiting += "time.sleep(600)"
+    pid = tmp_path / "pid-of-it"
+    with pytest.raises(ImportStopped):
+        slapadd(
+            tmp_path / "people.ldif",
+            config,
+            program=[sys.executable, "-c", waiting, str(pid)],
+            is_stopping=lambda: pid.exists() and pid.read_text() != "",
+        )
+    assert not Path("/proc", pid.read_text().strip()).exists()
+
+
 BACKENDS = [
     {"cn": [b"userRoot"], "nsslapd-suffix": [b"dc=example,dc=com"]},
     {"cn": [b"people"], "nsslapd-suffix": [b"ou=people, dc=example,dc=com"]},
@@ -115,7 +161,9 @@ BACKENDS = [
 
 def test_the_back_end_of_a_dn_is_that_of_the_longest_suffix() -> None:
     assert backend_of(BACKENDS, "dc=example,dc=com", "x") == "userRoot"
-    assert backend_of(BACKENDS, "cn=a,OU=people,dc=example,dc=com", "x") == "people"
+    assert backend_of(BACKENDS, "OU=people, dc=example,dc=com", "x") == "people"
+    with pytest.raises(ConfigError, match="would leave the back end 'people' of 'x'"):
+        backend_of(BACKENDS, "cn=a,OU=people,dc=example,dc=com", "x")
     with pytest.raises(ConfigError, match="no back end of 'x' is for 'dc=com'"):
         backend_of(BACKENDS, "dc=com", "x")
 

@@ -43,7 +43,7 @@ def test_an_installed_build_has_schema_and_modules_below_its_prefix(
         "moduleload back_mdb",
         "moduleload syncprov",
     ]
-    with pytest.raises(LabError, match="no accesslog") as caught:
+    with pytest.raises(ConfigError, match="no accesslog") as caught:
         found.modules(["mdb", "accesslog"])
     assert "--enable-accesslog" in str(caught.value.hint)
 
@@ -55,11 +55,11 @@ def test_a_build_tree_with_all_built_in_needs_no_modules(tmp_path: Path) -> None
 
 
 def test_what_is_no_slapd_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="is no program"):
+    with pytest.raises(ConfigError, match="is no program"):
         slapd.find_programs(tmp_path / "slapd")
-    with pytest.raises(LabError, match=r"is no slapd: .*'something else'"):
+    with pytest.raises(ConfigError, match=r"is no slapd: .*'something else'"):
         slapd.find_programs(program(tmp_path / "slapd", "echo something else"))
-    with pytest.raises(LabError, match=r"no core\.schema in"):
+    with pytest.raises(ConfigError, match=r"no core\.schema in"):
         slapd.find_programs(built_slapd(tmp_path / "bin/slapd", "mdb"))
 
 
@@ -79,9 +79,9 @@ def test_missing_ns_slapd_names_the_package(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_is_no_ns_slapd_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="is no program"):
+    with pytest.raises(ConfigError, match="is no program"):
         ds389_programs.find_programs(tmp_path / "ns-slapd")
-    with pytest.raises(LabError, match="is no ns-slapd: "):
+    with pytest.raises(ConfigError, match="is no ns-slapd: "):
         ds389_programs.find_programs(program(tmp_path / "ns-slapd", "echo other"))
 
 
@@ -112,6 +112,6 @@ def test_a_back_end_that_the_build_lacks_is_refused_with_the_one_it_has(
     library.parent.mkdir(parents=True)
     library.write_bytes(b"\0dbmdb_init\0")
     lab = Lab(server="389ds", choices=Choices(binary=binary, backend="bdb"))
-    with pytest.raises(LabError, match="has no back end bdb") as caught:
+    with pytest.raises(ConfigError, match="has no back end bdb") as caught:
         lab.up()
     assert caught.value.hint == "--backend mdb"

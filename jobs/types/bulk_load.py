@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job type `bulk_load`: how long a directory takes to import its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from ldapslam.jobs.connection import HostFile, absolute
+from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.files import read_file
+from ldapslam.jobs.sections import (
+    Count,
+    FileName,
+    Flag,
+    Section,
+    Text,
+    checked,
+    one_or_more,
+)
+from ldapslam.jobs.types.base import JobType, without_nothing
+
+BULK_LOAD_CLASS = "ldapslam.lab.bulk_load:BulkLoad"
+OPERATION = "import"
+#: Each is noted; an agent keeps so many notes of a client.
+MAX_IMPORTS = 100
+
+
+def _of_a_program(words: list[str]) -> list[str]:
+    return [absolute(words[0]), *words[1:]]
+
+
+class BulkLoadOptions(Section):
+    """What is imported, by which server, and where its database is."""
+
+    server: Literal["slapd", "389ds"] = Field(
+        description="which directory server", examples=["slapd"]
+    )
+    method: Literal["offline", "online"] = Field(
+        default="offline",
+        description="offline: slapadd, or ldif2db; online: adds over LDAP to a slapd, "
+        "an import task of a 389-DS",
+    )
+    quick: Flag | None = Field(
+        default=None,
+        description="slapadd -q, without checks and transactions; of slapd and "
+        "offline alone",
+    )
+    entries: Count | None = Field(
+        default=None,
+        description="how many entries the template makes (`data generate -n`); without "
+        "it, as it says",
+        examples=["10000"],
+    )
+    template: Text = Field(
+        default="people", description="name of a ready template of `data generate`"
+    )
+    template_file: FileName | None = Field(
+        default=None, description="instead: a template of one's own"
+    )
+    ldif: HostFile | None = Field(
+        default=None,
+        description="instead of a template: an LDIF file on the agent's host",
+    )
+    place: HostFile | None = Field(
+        default=None,
+        description="folder on the agent's host in which the database is made and "
+        "removed again; without it, the folder for temporary files",
+        examples=["/mnt/ext4"],
+    )
+    prepare: (
+        Annotated[
+            list[Text],
+            Field(min_length=1),
+            BeforeValidator(one_or_more),
+            AfterValidator(_of_a_program),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="instead of `place`: a program on the agent's host and its "
+        "arguments. It is run before each import, with the first argument `prepare`, "
+        "and prints the folder; and after it, with `release` and that folder as last "
+        "argument",
+        examples=["[/usr/local/sbin/fresh-filesystem, xfs]"],
+    )
+    binary: HostFile | None = Field(
+        default=None,
+        description="slapd or ns-slapd of a build under test; without it, the "
+        "installed one",
+    )
+    backend: Literal["mdb", "bdb"] | None = Field(
+        default=None, description="the server's database; without it, its usual one"
+    )
+    settings: dict[Text, Text | list[Text]] = Field(
+        default_factory=dict,
+        description="settings of the server, as of `lab up --set`; a list gives one "
+        "more than once",
+        examples=["{index: ['cn,sn eq,sub', 'mail eq']}"],
+    )
+
+    @checked
+    def _check_together(self) -> None:
+        if self.ldif is not None:
+            others = {"template", "template_file", "entries"} & self.model_fields_set
+            if others:
+                raise Fault(
+                    f"ldif excludes {' and '.join(sorted(others))}",
+                    "a file has the entries that it has",
+                )
+        if self.template_file is not None and "template" in self.model_fields_set:
+            raise Fault("template and template_file exclude each other", "keep one")
+        if self.place is not None and self.prepare is not None:
+            raise Fault(
+                "place and prepare exclude each other",
+                "the folder is the one that the program prints",
+            )
+        if self.quick is not None and (self.server, self.method) != (
+            "slapd",
+            "offline",
+        ):
+            raise Fault("quick is of slapd and offline alone", "leave it out")
+
+
+class BulkLoad(JobType[BulkLoadOptions]):
+    """Times the import of a population into a fresh server of its own on the agent's
+    host: one operation `import` of its whole length, by one client. `count` says how
+    many there are, one after the other, each into an empty database; without it, one.
+    The target says whose host it is: agents are not sent to it."""
+
+    name: ClassVar[str] = "bulk_load"
+    Options: ClassVar[type[Section]] = BulkLoadOptions
+    sets: ClassVar[tuple[str, ...]] = ("operations", "python", "load")
+
+    def expand(
+        self, options: BulkLoadOptions, stream: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        count = stream.get("count", 1)
+        if isinstance(count, int) and count > MAX_IMPORTS:
+            raise Fault(
+                f"{count:,} imports, a stream has at most {MAX_IMPORTS}",
+                "each is a figure of its own: lower `count`",
+            )
+        is_quick = options.quick if options.quick is not None else True
+        text = None
+        if options.template_file is not None:
+            text = read_file(options.template_file)
+        return {
+            "python": {
+                "class": BULK_LOAD_CLASS,
+                "operations": [OPERATION],
+                "needs_target": False,
+                "options": without_nothing(
+                    {
+                        "server": options.server,
+                        "method": options.method,
+                        "quick": is_quick,
+                        "entries": options.entries,
+                        "template": None if options.ldif else options.template,
+                        "template_text": text,
+                        "ldif": options.ldif,
+                        "place": options.place,
+                        "prepare": options.prepare,
+                        "binary": options.binary,
+                        "backend": options.backend,
+                        "settings": options.settings,
+                    }
+                ),
+            },
+            "load": {"closed": {"clients": 1}},
+            **({} if "count" in stream else {"count": 1}),
+        }

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that has an operator's program prepare a place, and gives it back.
+
+    python -I place_process.py PROGRAM [ARGUMENT…]
+
+Runs `PROGRAM prepare ARGUMENT…`, whose last line is a folder, and answers {"folder":
+path} or {"error": text} in a line on standard output. At the end of standard input,
+which the end of its parent is too, however that comes, it runs `PROGRAM release
+ARGUMENT… FOLDER` and answers {} or {"error": text}. Stands alone: nothing of ldapslam
+is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+#: A program may make a file system.
+TIMEOUT_S = 600.0
+#: A lab whose user was killed removes itself; the place is its own until then.
+_EMPTY_S = 40.0
+_LOOK_S = 0.1
+_SAID_CHARACTERS = 500
+
+
+class HookFailed(Exception):
+    """A sentence about what the program did."""
+
+
+def run_hook(program: str, step: str, *arguments: str) -> str:
+    """What the program printed; HookFailed."""
+    try:
+        done = subprocess.run(
+            [program, step, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HookFailed(f"{program!r} could not {step} a place: {error}") from error
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()[-_SAID_CHARACTERS:]
+        raise HookFailed(
+            f"{program!r} ended with {done.returncode} when it was to {step} a place: "
+            f"{said or 'it said nothing'}"
+        )
+    return done.stdout.decode(errors="replace")
+
+
+def prepared(program: str, arguments: list[str]) -> str:
+    lines = run_hook(program, "prepare", *arguments).strip().splitlines()
+    place = lines[-1].strip() if lines else ""
+    if not (place.startswith("/") and Path(place).is_dir()):
+        raise HookFailed(
+            f"{program!r} prepared no place: its last line is no folder: {place!r}"
+        )
+    return place
+
+
+def wait_until_empty(place: Path) -> None:
+    """Of labs; others' files are none of ours."""
+    deadline_s = time.monotonic() + _EMPTY_S
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(OSError):
+            if not any(place.glob("ldapslam-lab-*")):
+                return
+        time.sleep(_LOOK_S)
+
+
+def answer(**content: str) -> None:
+    # the parent may be gone
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(content).encode() + b"\n")
+
+
+def main() -> int:
+    # the end of standard input is the only word to go
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    program, *arguments = sys.argv[1:]
+    try:
+        place = prepared(program, arguments)
+    except HookFailed as error:
+        answer(error=str(error))
+        return 1
+    answer(folder=place)
+    while os.read(0, 4096):
+        pass
+    wait_until_empty(Path(place))
+    try:
+        run_hook(program, "release", *arguments, place)
+    except HookFailed as error:
+        answer(error=str(error))
+        return 1
+    answer()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
