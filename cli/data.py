@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import click
 
+from ldapslam.cli.data_fingerprint import fingerprint_command
 from ldapslam.cli.data_generate import generate_command
 from ldapslam.cli.data_load import load_command
 from ldapslam.cli.data_verify import verify_command
@@ -18,3 +19,4 @@ def data_command() -> None:
 data_command.add_command(generate_command)
 data_command.add_command(load_command)
 data_command.add_command(verify_command)
+data_command.add_command(fingerprint_command)

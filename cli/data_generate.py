@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ldapslam.cli.console import json_option, put_json, say
-from ldapslam.cli.load_progress import EntryProgress
+from ldapslam.cli.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.jobs.errors import ConfigError, ExitCode
 from ldapslam.jobs.fault import Fault
 from ldapslam.jobs.population_settings import FilterLine, parse_filter_types
@@ -166,7 +166,9 @@ def generate_command(as_json: bool, **given: Any) -> ExitCode:
     del given["substring_length"]  # in `filters` by now
     wanted = Generation(**given)
     _check(wanted, as_json=as_json)
-    with EntryProgress() as progress:
+    rest = "stdout has a part of the entries"
+    rest = "no file was made" if wanted.output != STDOUT else rest
+    with told_if_interrupted(rest), EntryProgress() as progress:
 
         def show(entries: int, total: int, _: int) -> None:
             progress.show(f"{entries:,} of {total:,} entries", entries / total)

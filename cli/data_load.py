@@ -12,9 +12,11 @@ import click
 from ldapslam.agent.content import Fingerprint, fingerprint
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.directory_access import directory_access
-from ldapslam.cli.load_progress import EntryProgress
+from ldapslam.cli.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.cli.one_line_options import connection_options
+from ldapslam.cli.option_words import in_words_of_options
 from ldapslam.jobs.errors import ExitCode
+from ldapslam.jobs.fault import got
 from ldapslam.lab.data.import_task import import_task
 from ldapslam.lab.data.ldif import entry_count, ldif_entries
 from ldapslam.lab.data.load import (
@@ -30,6 +32,8 @@ from ldapslam.lab.data.offline import OfflineResult, ldif2db, slapadd
 
 #: Way of --offline -> whether it needs --config (else a URI).
 _OFFLINE = {"slapadd": True, "ldif2db": True, "import-task": False}
+_PARTLY = "the database may have a part of the entries"
+_BY_ITSELF = "the server goes on with an import that it has begun"
 
 
 @click.command("load")
@@ -98,6 +102,7 @@ _OFFLINE = {"slapadd": True, "ldif2db": True, "import-task": False}
     help="With --offline: do not read FILE once more for its fingerprint.",
 )
 @json_option
+@in_words_of_options()
 def load_command(ldif: Path, uri: str | None, as_json: bool, **given: Any) -> ExitCode:
     """Add the entries of FILE (LDIF, also gzipped) to a directory.
 
@@ -126,7 +131,7 @@ def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
             raise click.UsageError(f"--offline {how} needs --config")
     elif uri is None or "://" not in uri:
         raise click.UsageError(
-            f"expected a URI such as ldap://ds1.example.com, got {uri!r}"
+            f"expected a URI such as ldap://ds1.example.com, got {got(uri)}"
         )
     elif given["config"] is not None:
         raise click.UsageError("--config is for --offline slapadd and ldif2db")
@@ -148,7 +153,7 @@ def _load(ldif: Path, uri: str, given: dict[str, Any], *, as_json: bool) -> Exit
     )
     rejects = given["rejects"] or ldif.with_name(ldif.name + ".rejects")
     access = directory_access(uri, given)
-    with EntryProgress() as bar:
+    with told_if_interrupted("the same command goes on"), EntryProgress() as bar:
         result = load(
             ldif,
             uri,
@@ -170,6 +175,8 @@ def _progress_text(progress: Progress) -> str:
 
 def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
     progress, total = result.progress, result.progress.fingerprint
+    if result.kept_rejects is not None:
+        say(f"{rejects} of an earlier load is {result.kept_rejects} now")
     if result.stopped_by is not None:
         say(result.stopped_by)
         say(
@@ -181,21 +188,21 @@ def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
             {
                 "is_complete": result.stopped_by is None,
                 "is_resumed": result.is_resumed,
-                "added": progress.added,
-                "present": progress.present,
+                "added": result.added,
+                "present": result.present,
                 "rejected": progress.rejected,
                 "rejects": str(rejects) if progress.rejected else None,
                 "stopped_by": result.stopped_by,
                 "seconds": round(progress.seconds, 3),
-                "added_per_s": round(_rate(progress.added, progress.seconds), 1),
+                "added_per_s": round(_rate(result.added, progress.seconds), 1),
                 **_fingerprint_document(total),
             }
         )
         return
-    line = f"{progress.added:,} entries added in {progress.seconds:.1f} s"
-    line += f" ({_rate(progress.added, progress.seconds):,.0f}/s)"
-    if progress.present:
-        line += f", {progress.present:,} were there from an earlier call"
+    line = f"{result.added:,} entries added in {progress.seconds:.1f} s"
+    line += f" ({_rate(result.added, progress.seconds):,.0f}/s)"
+    if result.present:
+        line += f", {result.present:,} were there from an earlier call"
     if progress.rejected:
         line += f", {progress.rejected:,} refused: {rejects}"
     put(line)
@@ -207,18 +214,20 @@ def _import(
     how: str, ldif: Path, uri: str | None, given: dict[str, Any], *, as_json: bool
 ) -> ExitCode:
     if how == "slapadd":
-        result = slapadd(
-            ldif,
-            given["config"],
-            is_quick=given["quick"],
-            continue_on_error=given["continue_on_error"],
-        )
+        with told_if_interrupted(_PARTLY):
+            result = slapadd(
+                ldif,
+                given["config"],
+                is_quick=given["quick"],
+                continue_on_error=given["continue_on_error"],
+            )
     elif how == "ldif2db":
-        result = ldif2db(ldif, given["config"])
+        with told_if_interrupted(_PARTLY):
+            result = ldif2db(ldif, given["config"])
     else:
         assert uri is not None, "checked above"
         access = directory_access(uri, given)
-        with EntryProgress() as bar:
+        with told_if_interrupted(_BY_ITSELF), EntryProgress() as bar:
             result = import_task(ldif, uri, access, bar.show)
     total = None
     if not given["no_fingerprint"] and result.is_whole:

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-import ldap
 
 from ldapslam.agent.content import AttributeDifference, Rules
 from ldapslam.agent.directory_tree import DirectoryTree
-from ldapslam.agent.ldap_access import LdapAccess, connect
+from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.tree_comparison import (
     NAMED,
     Comparison,
@@ -23,14 +22,18 @@ from ldapslam.agent.tree_comparison import (
     compare,
 )
 from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.data_source import (
+    connected,
+    local_tree,
+    naming_context,
+    template_options,
+)
 from ldapslam.cli.directory_access import directory_access
 from ldapslam.cli.load_progress import EntryProgress
 from ldapslam.cli.one_line_options import connection_options
+from ldapslam.cli.option_words import in_words_of_options
 from ldapslam.jobs.errors import ConfigError, ExitCode
 from ldapslam.jobs.secrets import SecretRef
-from ldapslam.lab.data.generate import Generation
-from ldapslam.lab.data.local_tree import ldif_tree, template_tree
-from ldapslam.lab.data.templates import ready_templates
 
 _SHOWN_CHARACTERS = 60
 _PASSWORD = "userpassword"
@@ -60,20 +63,7 @@ _PASSWORD = "userpassword"
     type=click.IntRange(min=1),
     help="Compare the DNs of all entries, but the contents of only so many.",
 )
-@click.option(
-    *("-n", "--entries"),
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Of a template: as of `data generate`.",
-)
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(0, 2**63 - 1),
-    default=1,
-    show_default=True,
-    help="Of a template: as of `data generate`. Also of --sample.",
-)
+@template_options(seed_is_also_of="--sample")
 @click.option(
     "--passwords",
     is_flag=True,
@@ -95,6 +85,7 @@ _PASSWORD = "userpassword"
     help="Most entries to name of those missing, extra and different, each.",
 )
 @json_option
+@in_words_of_options()
 def verify_command(
     expected: str, uri: str, as_json: bool, **given: Any
 ) -> ExitCode | None:
@@ -119,14 +110,16 @@ def verify_command(
     with ExitStack() as stack:
         if "://" in expected:
             other = stack.enter_context(
-                _connected(expected, _expected_access(expected, given))
+                connected(expected, _expected_access(expected, given))
             )
             base = given["base"]
-            base = _naming_context(other, expected) if base is None else base
+            base = naming_context(other, expected) if base is None else base
             left: Tree = DirectoryTree(other, expected, base)
         else:
-            left, base = _local_tree(expected, given)
-        connection = stack.enter_context(_connected(uri, access))
+            left, base = local_tree(
+                expected, given["base"], given["entries"], given["seed"]
+            )
+        connection = stack.enter_context(connected(uri, access))
         bar = stack.enter_context(EntryProgress())
         result = compare(
             left,
@@ -150,23 +143,6 @@ def verify_command(
     return ExitCode.PASS if result.is_equal else ExitCode.FAIL
 
 
-def _local_tree(expected: str, given: dict[str, Any]) -> tuple[Tree, str]:
-    """Of a file or a template; and its base."""
-    base = given["base"]
-    path = Path(expected)
-    is_template = path.suffix == ".template" or (
-        not path.exists() and expected in ready_templates()
-    )
-    if is_template:
-        wanted = Generation(expected, entries=given["entries"], seed=given["seed"])
-        tree = template_tree(wanted, base or "")
-    elif given["entries"] is not None:
-        raise click.UsageError("-n is for a template")
-    else:
-        tree = ldif_tree(path, base or "")
-    return tree.below_first() if base is None else (tree, base)
-
-
 def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
     dn, file = given["expected_bind_dn"], given["expected_password_file"]
     if (dn is None) != (file is None):
@@ -178,31 +154,6 @@ def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
         return access
     password = SecretRef(file=str(Path(file).absolute())).resolve()
     return replace(access, bind_dn=dn, bind_password=password, mechanism=None)
-
-
-@contextmanager
-def _connected(uri: str, access: LdapAccess) -> Iterator[Any]:
-    connection = connect(uri, access)
-    try:
-        yield connection
-    finally:
-        with suppress(ldap.LDAPError):
-            connection.unbind_s()
-
-
-def _naming_context(connection: Any, uri: str) -> str:
-    """The one naming context of a server."""
-    found: list[bytes] = []
-    with suppress(ldap.LDAPError):
-        root = connection.read_s("", attrlist=["namingContexts"])
-        found = root.get("namingContexts", [])
-    contexts = [value.decode(errors="replace") for value in found]
-    if len(contexts) != 1:
-        raise click.UsageError(
-            f"-b is needed: {uri} has the naming contexts "
-            f"{', '.join(contexts) or '(it tells none)'}"
-        )
-    return contexts[0]
 
 
 # -- what is printed -------------------------------------------------------------------

@@ -13,20 +13,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ldapslam.jobs.dn import check_dn, split_rdn
-from ldapslam.jobs.entry_tags import Value
-from ldapslam.jobs.fault import Fault, did_you_mean, got
+from ldapslam.jobs.entry_tags import Reference, Value
+from ldapslam.jobs.fault import Collected, Fault, UnknownName, did_you_mean, got
 from ldapslam.jobs.population_tags import (
     CsvField,
     PersonName,
     all_parts,
     parse_population_value,
 )
+from ldapslam.jobs.sibling_names import check_siblings
 from ldapslam.jobs.template_file import (
     Below,
     Branch,
     EntryTemplate,
     Line,
     TemplateFile,
+    constant_hint,
     extended,
     file_fault,
 )
@@ -108,16 +110,21 @@ def build_population(
     file: TemplateFile, *, max_per_template: int | None = None
 ) -> Population:
     """The tree of a file. With `max_per_template` no parent has more entries of a
-    template than that below it, for a preview. A Fault names the line."""
+    template than that below it, for a preview. Faults name the lines."""
     if not file.branches:
         raise Fault(
             f"{file.name} has no branch",
             "add one with its subordinateTemplate: branch: ou=people,dc=example,dc=com",
         )
     builder = _Builder(file, max_per_template)
-    _check_order(file)
+    with builder.found.each():
+        _check_order(file)
     for branch in file.branches:
-        builder.branch(branch)
+        with builder.found.each():
+            builder.branch(branch)
+    for fault in check_siblings(builder.nodes):
+        builder.found.add(fault)
+    builder.found.stop()
     population = Population(builder.nodes)
     if population.entries > MAX_ENTRIES:
         raise Fault(f"{file.name} makes more than 2^62 entries", "lower its counts")
@@ -134,6 +141,9 @@ class _Builder:
         self.values: dict[str, list[tuple[Line, Value]]] = {}
         #: Entries of each template so far.
         self.made: dict[str, int] = {}
+        self.found = Collected()
+        with self.found.each():
+            file.undefined.stop()
 
     def branch(self, branch: Branch) -> None:
         try:
@@ -154,7 +164,8 @@ class _Builder:
     def below(self, below: list[Below], parent: int, above: tuple[str, ...]) -> None:
         for one in below:
             if min(one.count, self.most) > 0:
-                self.template(one, parent, above)
+                with self.found.each():
+                    self.template(one, parent, above)
 
     def template(self, below: Below, parent: int, above: tuple[str, ...]) -> None:
         template = self.known(below, above)
@@ -217,14 +228,33 @@ class _Builder:
 
     def parsed(self, lines: list[Line]) -> list[tuple[Line, Value]]:
         values = []
+        known = {line.attribute.lower() for line in lines}
         for line in lines:
             try:
-                values.append((line, parse_population_value(line.text, self.folder)))
+                value = parse_population_value(line.text, self.folder)
+                values.append((line, value))
+                self.check_references(line, value, known)
             except Fault as fault:
-                raise file_fault(
-                    self.file.name, line.number, fault.reason, fault.hint
-                ) from None
+                hint = fault.hint
+                if isinstance(fault, UnknownName):
+                    hint = constant_hint(line.text, self.file.constants) or hint
+                self.found.add(
+                    file_fault(self.file.name, line.number, fault.reason, hint)
+                )
         return values
+
+    def check_references(self, line: Line, value: Value, known: set[str]) -> None:
+        """Of lines that are surely wanted; the program's coder sees the others."""
+        for part in all_parts(value.parts):
+            if (
+                isinstance(part, Reference)
+                and part.attribute not in known
+                and not value.conditions
+            ):
+                raise Fault(
+                    f"the template has no attribute {part.attribute!r}",
+                    did_you_mean(part.attribute, known, "attributes"),
+                )
 
 
 def _branch_lines(branch: Branch) -> list[Line]:

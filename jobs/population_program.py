@@ -13,6 +13,7 @@ import hashlib
 from dataclasses import dataclass
 
 from ldapslam.jobs import ldif_code
+from ldapslam.jobs.fault import Collected
 from ldapslam.jobs.ldif_code import NO_NAMES, NO_PARENT
 from ldapslam.jobs.population import Population
 from ldapslam.jobs.population_entry import EntryCoder
@@ -46,14 +47,18 @@ class PopulationProgram:
 def compile_population(
     population: Population, settings: ProgramSettings
 ) -> PopulationProgram:
-    """The programs of all nodes; a Fault names the line that cannot be compiled."""
+    """The programs of all nodes; Faults name the lines that cannot be compiled."""
     sources = Sources(settings)
     coders: list[EntryCoder] = []
     for node in population.nodes:
         parent = None if node.parent is None else coders[node.parent]
         coders.append(EntryCoder(node, parent, sources, settings))
     # A body asks the nodes above for slots: heads are whole once all bodies are.
-    bodies = [coder.body() for coder in coders]
+    bodies, found = [], Collected()
+    for coder in coders:
+        with found.each():
+            bodies.append(coder.body())
+    found.stop()
     nodes = []
     names = 0
     for node, coder, body in zip(population.nodes, coders, bodies, strict=True):

@@ -64,7 +64,8 @@ the above.
     <loop:LO:HI>           repeats the line with each number; <loop:N>: 0 to
                            N - 1
     <pick:COUNT:N>         repeats the line with COUNT different numbers below
-                           N, at random; <pick:MIN:MAX:N>: MIN to MAX of them
+                           N, at random, or with all of fewer; <pick:MIN:MAX:N>:
+                           MIN to MAX of them
 
 {attribute} is the attribute's first value, empty if that is not there. A line
 whose value is empty is left out.
@@ -282,9 +283,9 @@ def _loop(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
 def _pick(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
     expect_form(2 <= len(arguments) <= 3, body, "<pick:COUNT:N>")
     *counts, to = (parse_count(text, body, 0) for text in arguments)
-    if not counts[0] <= counts[-1] <= to:
-        raise expected(f"at most as many numbers as there are in <{body}>", counts[-1])
-    return (Turns(None, counts[0], counts[-1], to),)
+    if counts[0] > counts[-1]:
+        raise expected(f"<pick:MIN:MAX:N> with MIN up to MAX in <{body}>", counts[0])
+    return (Turns(None, min(counts[0], to), min(counts[-1], to), to),)
 
 
 TAGS: Tags = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.fault import Fault, Faults
 from ldapslam.jobs.ldif_code import NO_NAMES, NO_PARENT
 from ldapslam.jobs.population import Population, build_population, rdn_values
 from ldapslam.jobs.population_program import (
@@ -197,8 +197,7 @@ def test_broken_file_is_a_fault_with_its_line(text: str, reason: str) -> None:
         ("<loop:1:2:3>", "expected a tag of the form <loop:LO:HI>", ""),
         ("<loop:1:2><loop:1:2>", "expected one <loop:…> or <pick:…> in a line", ""),
         ("<pick:5>", "expected a tag of the form <pick", ""),
-        ("<pick:5:4>", "expected at most as many numbers as there are", ""),
-        ("<pick:5:4:9>", "expected at most as many numbers as there are", ""),
+        ("<pick:5:4:9>", "expected <pick:MIN:MAX:N> with MIN up to MAX", ""),
         ("<base64:<presence:5>x>", "a condition stands within <base64:", ""),
         ("<base64:latin-1:{uid}>", "<base64:latin-1:{uid}> has tags", ""),
         ("<base64:<frist>>", "unknown tag <frist>", ""),
@@ -252,6 +251,94 @@ def test_unknown_constant_is_a_fault() -> None:
     with pytest.raises(Fault, match="t defines no constant 'sufix'") as caught:
         parse_file("define suffix=dc=com\n", "t", {"sufix": "dc=org"})
     assert caught.value.hint == "did you mean 'suffix'?"
+
+
+def reasons(text: str) -> list[str]:
+    """All that is wrong with a template file."""
+    with pytest.raises(Fault) as caught:
+        compiled(text)
+    fault = caught.value
+    found = fault.faults if isinstance(fault, Faults) else (fault,)
+    return [f"{one.reason} ({one.hint})" for one in found]
+
+
+def test_a_constant_that_is_not_there_has_the_nearest_one_as_a_hint() -> None:
+    text = f"define suffix=dc=com\ndefine people=3\n\n{HEAD}{PERSON}"
+    text = text.replace("people,dc=com", "people,[sufix]").replace(":5", ":[peple]")
+    text += "description: in [sufix]\n"
+    first, second, third = reasons(text)
+    assert first.startswith("t:4: no constant 'sufix' is defined above this line")
+    assert first.endswith("(did you mean 'suffix'?)")
+    assert second.endswith("(did you mean 'people'?)")
+    assert third.endswith("(did you mean 'suffix'?)")
+    (value,) = reasons(f"define suffix=dc=com\n{HEAD}{PERSON}description: in [sufix]\n")
+    assert "unknown pattern or name 'sufix'" in value
+    assert value.endswith("(did you mean 'suffix'?)")
+
+
+def test_all_faults_are_told_at_once() -> None:
+    found = reasons(
+        "branch: dc=com\nsubordinateTemplate: nobody:1\nsubordinateTemplate: a:2\n\n"
+        "branch: ou=x,dc=com\nsubordinateTemplate: b:2\n\n"
+        "template: a\nrdnAttr: cn\ncn: <sequential>\nsn: <frist>\nl: <pick:1>\n\n"
+        "template: b\ncn: x\n"
+    )
+    assert [one.partition(": ")[0] for one in found] == ["t:2", "t:11", "t:12", "t:14"]
+    # nothing keeps the others from being found
+    found = reasons(
+        "branch: ou=x,[suffix]\nsubordinateTemplate: a:[n]\n\n"
+        "template: a\nrdnAttr: cn\ncn: <sequential>\nsn: <frist>\n"
+        "givenName: x\nl: {givenNme}\nou: <ifpresent:no>{no}\n"
+    )
+    assert [one.partition(": ")[0] for one in found] == ["t:1", "t:2", "t:7", "t:9"]
+    assert found[-1].endswith("(did you mean 'givenname'?)")
+    # what follows a line that is out of place is of it
+    found = reasons("cn: x\nsn: y\n\nbranch: dc=com\nnonsense\n")
+    assert [one.partition(": ")[0] for one in found] == ["t:1", "t:5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("x", 1),
+        ("<list:a,b:,c>", 3),
+        ("<list:a:1,b:0>", 1),
+        ("[1-4]", 4),
+        ("<random:numeric:0:2>", 3),
+        ("{l}", 2),
+        ("<parentdn> {l}", 2),
+        ("<base64:{l}>", 2),
+    ],
+)
+def test_names_that_cannot_all_be_different_are_a_fault(name: str, most: int) -> None:
+    text = f"{HEAD}template: person\nrdnAttr: cn\ncn: {name}\nl: <list:a,b>\n"
+    (found,) = reasons(text)
+    assert found.startswith("t:4: 5 entries of the template 'person' have ")
+    assert f"have {most} different names at most, by cn" in found
+    compiled(text.replace(":5", f":{most}"))
+
+
+@pytest.mark.parametrize(
+    "name", ["<random:hex:2>", "<sequential>", "<first>", "{sn} x", "<guid>"]
+)
+def test_names_that_may_be_different_are_none(name: str) -> None:
+    text = f"{HEAD}template: person\nrdnAttr: cn\ncn: {name}\n"
+    compiled(f"{text}sn: <random:alpha:5>\n")
+
+
+def test_templates_that_name_their_entries_alike_are_a_fault() -> None:
+    head = "branch: dc=com\nsubordinateTemplate: a:3\nsubordinateTemplate: b:3\n\n"
+    text = head + "template: a\nrdnAttr: uid\nuid: user.<sequential>\n\n"
+    (found,) = reasons(text + "template: b\nrdnAttr: uid\nuid: user.<sequential>\n")
+    assert "the templates 'a' and 'b' give their entries the same names" in found
+    compiled(text + "template: b\nrdnAttr: uid\nuid: user.<sequential:3>\n")
+    compiled(text + "template: b\nrdnAttr: uid\nuid: b.<sequential>\n")
+    # one template twice goes on counting
+    compiled(text.replace("b:3", "a:3"))
+    # below different entries
+    text = text.replace("Template: b", "Template: c").replace(":3\n\n", ":1\n\n", 1)
+    text += "template: c\nrdnAttr: ou\nou: c\nsubordinateTemplate: b:3\n\n"
+    compiled(text + "template: b\nrdnAttr: uid\nuid: user.<sequential>\n")
 
 
 def test_types_of_filters() -> None:

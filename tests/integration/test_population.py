@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A population's record of a real directory: runs on it, and on what is another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ldapslam.lab import Lab
+from support.command_line import ldapslam
+
+JOB = """\
+job: lookups
+targets: {{directory: "{uri}"}}
+bind: {{dn: "{dn}", password: {{file: "{password_file}"}}}}
+population: {{file: people.population}}
+run: {{duration: 1s}}
+validity: {{run_queue_share: 100%, busy_share: 100%, stall: 10s}}
+streams:
+  - name: s
+    target: directory
+    load: {{closed: {{clients: 2, think_time: 10ms}}}}
+    operations: [{{search: {{base: "dc=example,dc=com", scope: base}}}}]
+"""
+
+
+def test_a_run_is_for_the_population_that_it_names(lab: Lab, tmp_path: Path) -> None:
+    uri, record = lab.supplier.uri, tmp_path / "people.population"
+    access: list[str | Path] = ["-D", lab.admin_dn, "-y", lab.admin_password_file]
+    of_server: list[str | Path] = [
+        "data",
+        "fingerprint",
+        uri,
+        "-b",
+        lab.people_dn,
+        *access,
+        "--json",
+    ]
+    saved = ldapslam(*of_server, "--save", record, "--sample", "40")
+    assert saved.returncode == 0, saved.stderr
+    fingerprint = json.loads(saved.stdout)["fingerprint"]
+
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        JOB.format(uri=uri, dn=lab.admin_dn, password_file=lab.admin_password_file)
+    )
+    checked = ldapslam("check", job)
+    assert "all 40 sampled entries are there" in checked.stdout
+    before = lab.monitor_counts(lab.supplier)
+    done = ldapslam("run", job, "--agents", "2", "--json")
+    after = lab.monitor_counts(lab.supplier)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["manifest"]["population"] == {
+        "base": lab.people_dn,
+        "fingerprint": fingerprint["sha256"],
+        "entries": fingerprint["entries"],
+        "sampled": 40,
+        "servers": [uri],
+    }
+    # what was looked for is in the books
+    assert (
+        result["books"][uri]["search"]["agents"] == after["search"] - before["search"]
+    )
+
+    document = json.loads(record.read_text())
+    dn = next(iter(document["sample"]))
+    document["sample"][dn] = "00" * 16
+    document["sample"][f"uid=nobody,{lab.people_dn}"] = "00" * 16
+    record.write_text(json.dumps(document))
+    for command in ("check", "run"):
+        refused = ldapslam(command, job)
+        assert refused.returncode == 6
+        assert "41 entries that were looked for, 1 are missing and 1 are others" in (
+            refused.stderr
+        )
+        assert dn in refused.stderr
+
+
+def test_a_template_and_what_it_makes_have_one_fingerprint(tmp_path: Path) -> None:
+    ldif = tmp_path / "people.ldif"
+    made = ldapslam("data", "generate", "people", "-n", "300", "-o", ldif)
+    assert made.returncode == 0, made.stderr
+    one = ldapslam("data", "fingerprint", "people", "-n", "300")
+    other = ldapslam("data", "fingerprint", ldif)
+    assert one.stdout == other.stdout
+    assert one.stdout.startswith("fingerprint ")
+    assert one.stdout.endswith(" of 302 entries\n")
+    without = ldapslam("data", "fingerprint", ldif, "--ignore", "mail")
+    assert without.stdout != one.stdout
