@@ -23,13 +23,13 @@ from ldapslam.jobs.sections import (
 from ldapslam.jobs.units import NS_PER_S
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
     if not Path(path).is_absolute():
         raise expected("an absolute path", path, "each agent reads it on its own host")
     return path
 
 
-HostFile = Annotated[Text, AfterValidator(_absolute), Kind("path")]
+HostFile = Annotated[Text, AfterValidator(absolute), Kind("path")]
 
 
 class Tls(Section):

@@ -33,7 +33,7 @@ from ldapslam.jobs.octets import Octets, parse_octets
 from ldapslam.jobs.pattern import parse_pattern
 from ldapslam.jobs.sasl import check_authzid
 from ldapslam.jobs.scope import Scope, current_scope
-from ldapslam.jobs.sections import Flag, Kind, Section, Text, checked
+from ldapslam.jobs.sections import Flag, Kind, Section, Text, checked, one_or_more
 from ldapslam.jobs.template import LIST, Node, Tlv, ValueSource
 
 _PAGED_RESULTS = "1.2.840.113556.1.4.319"
@@ -112,10 +112,6 @@ def _checked_sort_key(text: str) -> str:
     return text
 
 
-def _one_or_more(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _simple_item(text: str) -> str:
     node = compile_filter(text, current_scope().names)
     tag = node.tag if isinstance(node, Tlv) else None
@@ -156,20 +152,20 @@ _TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
 SortKeys = Annotated[
     list[Annotated[Text, AfterValidator(_checked_sort_key), Kind("sort key")]],
     Field(min_length=1),
-    BeforeValidator(_one_or_more),
+    BeforeValidator(one_or_more),
     _list_of_names(_TEXT_SCHEMA),
     Kind("sort key or list of sort keys"),
 ]
 ItemFilters = Annotated[
     list[Annotated[FilterText, AfterValidator(_simple_item)]],
     Field(min_length=1),
-    BeforeValidator(_one_or_more),
+    BeforeValidator(one_or_more),
     _list_of_names(_TEXT_SCHEMA),
     Kind("filter or list of filters"),
 ]
 Selectors = Annotated[
     list[AttributeSelector],
-    BeforeValidator(_one_or_more),
+    BeforeValidator(one_or_more),
     _list_of_names(_TEXT_SCHEMA),
     Kind("attribute or list of attributes"),
 ]

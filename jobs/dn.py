@@ -25,7 +25,7 @@ from ldapslam.jobs.template import (
 
 _ATTRIBUTE_TYPE = r"(?:[A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+)"
 _HEX_STRING = r"#(?:[0-9A-Fa-f]{2})+"
-_STRING = r'(?!#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
+_STRING = r'(?! *#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
 _AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
 _WHOLE = re.compile(rf" *([{MASK_CLASS}]) *(?=,|$)")
 _WHOLE_RDNS = (VARIABLE, PARENT, FILE_RANDOM, FILE_SEQUENCE)

@@ -66,7 +66,7 @@ In values, besides value patterns:
     <guid>                 a UUID
     <sequential>           0, 1, 2, … over the whole fleet; <sequential:START>
     <entryNumber>          a number that comes once in the whole run
-    <list:A,B,C>           one of them; with weights <list:A:3,B:1>
+    <list:A,B,C>           one of them; with weights, of all, <list:A:3,B:1>
     <file:PATH>            a line of a file at random, <file:PATH:sequential> in
                            turn; relative to the template
     <base64:TEXT>          a constant in base64; <base64:CHARSET:TEXT>
@@ -301,6 +301,13 @@ def _list(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
     choices = [(text.encode(), 1) for text in texts]
     if all(weighted):
         choices = [(match[1].encode(), int(match[2])) for match in weighted if match]
+    elif any(weighted):
+        wrong = texts[weighted.index(None)]
+        raise Fault(
+            f"expected a weight behind each text of <{body}> or behind none, got "
+            f"{wrong!r}",
+            f"such as {wrong.partition(':')[0]}:1",
+        )
     expect_form(bool(body.partition(":")[2]), body, "<list:A,B,C>")
     return (choice(choices),)
 

@@ -56,7 +56,9 @@ class ComposedEntry:
 def parse_templates(text: str, file: str) -> dict[str, EntryTemplate]:
     """The templates of a file by name, in its order; a Fault names the line. Branches
     are of a tree that MakeLDIF makes; an add has its `under`."""
-    templates = parse_file(text, file).templates
+    parsed = parse_file(text, file)
+    parsed.undefined.stop()
+    templates = parsed.templates
     if not templates:
         raise Fault(
             f"{file}: expected a template, got none",

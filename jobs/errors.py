@@ -3,7 +3,7 @@
 
 LdapSlamError
   JobError, JobErrors      a fault of a job file; all the faults of a job file
-  ConfigError              settings, options
+  ConfigError              settings, options; ConfigErrors: several at once
   FleetError               CoordinatorUnreachable AgentUnreachable AgentLost
                            AgentVersionMismatch NotEnoughAgents ClockOffsetTooLarge
                            AccessRefused AgentLimitExceeded
@@ -137,6 +137,15 @@ class ConfigError(LdapSlamError):
     """A setting or an option of the command line is wrong."""
 
     exit_code = ExitCode.USAGE
+
+
+class ConfigErrors(ConfigError):
+    """Several of them, found at once."""
+
+    def __init__(self, faults: Sequence[ConfigError]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        #: At least one; each has its own hint.
+        self.faults = tuple(faults)
 
 
 class FleetError(LdapSlamError):
@@ -320,6 +329,21 @@ class TargetMarkerMissing(TargetError):
 
     def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
         super().__init__(f"target {uri!r} may not be loaded: {detail}", hint=hint)
+        self.uri = uri
+        self.detail = detail
+
+
+class PopulationMismatch(TargetError):
+    """A server does not hold the entries that the run is about."""
+
+    def __init__(self, uri: str, detail: str) -> None:
+        super().__init__(
+            f"target {uri!r} does not hold the job's population: {detail}",
+            hint="load it again (`ldapslam data load`); `ldapslam data verify` names "
+            "every difference. What runs may change is left aside by "
+            "`data fingerprint --ignore ATTRIBUTE`; an identity that may not read all "
+            "attributes sees other entries",
+        )
         self.uri = uri
         self.detail = detail
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 _SHOWN_CHARACTERS = 60
@@ -22,6 +23,57 @@ class Fault(ValueError):
         super().__init__(reason)
         self.reason = reason
         self.hint = hint
+
+
+class Faults(Fault):
+    """Several of them at once: see `Collected`."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(fault.reason for fault in faults), faults[0].hint)
+        #: Each with its own hint.
+        self.faults = tuple(faults)
+
+
+class UnknownName(Fault):
+    """A word that stands for nothing here."""
+
+
+class Collected:
+    """Faults that do not keep others from being looked for.
+
+    found = Collected()
+    for line in lines:
+        with found.each():
+            check(line)
+    found.stop()
+    """
+
+    def __init__(self) -> None:
+        self._faults: dict[str, Fault] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    @contextmanager
+    def each(self) -> Iterator[None]:
+        """Keep what is raised within."""
+        try:
+            yield
+        except Fault as fault:
+            self.add(fault)
+
+    def add(self, fault: Fault) -> None:
+        """What is found wrong twice is one fault."""
+        for one in fault.faults if isinstance(fault, Faults) else (fault,):
+            self._faults.setdefault(one.reason, one)
+
+    def stop(self) -> None:
+        """Raise what was found, if there is something."""
+        faults = list(self._faults.values())
+        if len(faults) > 1:
+            raise Faults(faults)
+        if faults:
+            raise faults[0]
 
 
 def expected(what: str, value: Any, hint: str | None = None) -> Fault:

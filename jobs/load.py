@@ -90,7 +90,12 @@ def _checked_job(tree: Tree, files: JobFiles) -> Job | None:
     try:
         job = Job.model_validate(tree.data)
     except ValidationError as error:
-        findings += (explain(detail) for detail in error.errors())
+        findings += (
+            explain(detail)
+            for detail in error.errors()
+            # a type may set what is missing, once its options are right
+            if detail["type"] != "missing" or detail["loc"][:-1] not in tree.unknown
+        )
     if job is not None and not findings:
         # what templates name is known only now
         known = {name for _, name in named}

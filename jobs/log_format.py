@@ -120,12 +120,10 @@ def is_json() -> bool:
 
 
 def _take_what_would_be_printed() -> None:
-    """What else writes to stderr: warnings, threads that fail, gRPC's own log."""
+    """What else writes to stderr: warnings, threads that fail."""
     logging.captureWarnings(True)
     warnings.formatwarning = _one_line
     threading.excepthook = _log_thread
-    # read when gRPC is loaded: its core logs in a format of its own
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def _one_line(

@@ -30,11 +30,14 @@ from ldapslam.jobs.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
 from ldapslam.jobs.bind import Bind, Sasl, Secret
 from ldapslam.jobs.connection import Connection, Tls
 from ldapslam.jobs.fault import Fault, expected
+from ldapslam.jobs.files import read_file
 from ldapslam.jobs.monitors import Monitor, ReplicationCheck, Verify
+from ldapslam.jobs.population_record import PopulationRecord, parse_record
 from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.sections import (
     Count,
     Duration,
+    FileName,
     Flag,
     Kind,
     Name,
@@ -42,6 +45,7 @@ from ldapslam.jobs.sections import (
     Section,
     Text,
     checked,
+    one_or_more,
 )
 from ldapslam.jobs.sequence import Operation, needs_connection, sessions_of
 from ldapslam.jobs.thresholds import parse_threshold
@@ -283,10 +287,6 @@ class Stream(Section):
         )
 
 
-def _one_or_more(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _distinct(uris: list[str]) -> list[str]:
     seen: set[str] = set()
     for uri in uris:
@@ -299,7 +299,7 @@ def _distinct(uris: list[str]) -> list[str]:
 Uris = Annotated[
     list[Annotated[Text, AfterValidator(check_uri), Kind("URI")]],
     Field(min_length=1),
-    BeforeValidator(_one_or_more),
+    BeforeValidator(one_or_more),
     AfterValidator(_distinct),
     WithJsonSchema(
         {
@@ -311,6 +311,42 @@ Uris = Annotated[
     ),
     Kind("URI or list of URIs"),
 ]
+
+
+class Population(Section):
+    """What the servers hold, by a record of it: entries that the record names are read
+    before the run, which is refused where they are missing or others."""
+
+    file: FileName = Field(
+        description="the record, as `ldapslam data fingerprint --save` writes it",
+        examples=["people.population"],
+    )
+    targets: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        description="roles of `targets` whose servers must hold it; without it, all "
+        "that streams use",
+        examples=["[replica]"],
+    )
+
+    #: None where the files of the job are not looked into.
+    _record: PopulationRecord | None = PrivateAttr(default=None)
+
+    @field_validator("file")
+    @classmethod
+    def _is_record(cls, value: str) -> str:
+        if (text := read_file(value)) is not None:
+            parse_record(text, value)
+        return value
+
+    @checked
+    def _read(self) -> None:
+        if (text := read_file(self.file)) is not None:
+            self._record = parse_record(text, self.file)
+
+    @property
+    def record(self) -> PopulationRecord | None:
+        return self._record
 
 
 def _checked_threshold(text: str) -> str:
@@ -342,6 +378,9 @@ class Job(Section):
         min_length=1,
         description="the kinds of load, which run side by side",
         examples=["[{name: readers, …}]"],
+    )
+    population: Population | None = Field(
+        default=None, description="what the servers must hold before the run"
     )
     monitors: list[Monitor] = Field(
         default_factory=list,
@@ -423,6 +462,7 @@ __all__ = [
     "Monitor",
     "Open",
     "Operation",
+    "Population",
     "PythonStream",
     "ReplicationCheck",
     "Run",

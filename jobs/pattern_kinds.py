@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ldapslam.jobs import template
-from ldapslam.jobs.fault import Fault, did_you_mean, got
+from ldapslam.jobs.fault import Fault, UnknownName, did_you_mean, got
 from ldapslam.jobs.template import MAX_VALUE_BYTES, Ref, ValueSource
 from ldapslam.jobs.timestamps import compile_format, parse_generalized_time
 
@@ -328,4 +328,4 @@ def _unknown(word: str, shown: str, names: Mapping[str, int]) -> Fault:
             hint = f"known names: {', '.join(sorted(names))}; {_HINT}"
         elif is_bare:
             hint = f"{_NO_NAMES}; {_HINT}"
-    return Fault(f"unknown pattern or name {word!r} in {got(shown)}", hint)
+    return UnknownName(f"unknown pattern or name {word!r} in {got(shown)}", hint)

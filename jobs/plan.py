@@ -23,6 +23,7 @@ from ldapslam.jobs.phases import (
     phase_spans,
     planned_end_ns,
 )
+from ldapslam.jobs.population_record import PopulationRecord
 from ldapslam.jobs.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.scripts import OperationPlan, ScriptPlan, Scripts, compile_streams
@@ -161,6 +162,9 @@ class AgentPlan:
     #: The streams that this agent drives; empty when there are more agents than
     #: connections.
     streams: tuple[StreamPlan, ...]
+    #: What servers must hold, for the agent that looks; and those servers.
+    population: PopulationRecord | None = None
+    population_uris: tuple[str, ...] = ()
 
 
 def agent_plan(job: Job, agent_index: int, agent_count: int, seed: int) -> AgentPlan:
@@ -185,7 +189,19 @@ def agent_plan(job: Job, agent_index: int, agent_count: int, seed: int) -> Agent
             )
             if agent_index < participants(stream.load.connections, agent_count)
         ),
+        **(_population(job) if agent_index == 0 else {}),
     )
+
+
+def _population(job: Job) -> dict[str, Any]:
+    """The first agent has every stream, and looks for all of them."""
+    if job.population is None:
+        return {}
+    roles = job.population.targets
+    if roles is None:
+        roles = list(dict.fromkeys(stream.target for stream in job.streams))
+    uris = tuple(uri for role in roles for uri in job.targets[role])
+    return {"population": job.population.record, "population_uris": uris}
 
 
 def _stream_plan(

@@ -39,6 +39,7 @@ def check_references(tree: Tree) -> Iterator[Finding]:
     yield from check_choices(Job, data, ())
     yield from _streams(tree)
     yield from _monitored_roles(mapping(data))
+    yield from _population_roles(mapping(data))
     yield from _idle_agents(mapping(data))
     yield from _start_tls(data)
     yield from _time_line(mapping(data))
@@ -119,6 +120,18 @@ def _watched_roles(
             fault = Fault(f"the role {got(role)} is there twice", "name each once")
             yield Finding(where, fault)
         roles.append(role)
+
+
+def _population_roles(job: dict[str, Any]) -> Iterator[Finding]:
+    """Servers are looked at as a stream comes to them."""
+    used = [stream.get("target") for stream in _streams_of(job)]
+    targets = mapping(job.get("targets"))
+    for index, role in enumerate(items(mapping(job.get("population")).get("targets"))):
+        where: Path = ("population", "targets", index)
+        yield from _role(role, targets, where)
+        if role in targets and role not in used:
+            fault = Fault(f"no stream has the target {got(role)}", "leave it out")
+            yield Finding(where, fault)
 
 
 def _monitored_roles(job: dict[str, Any]) -> Iterator[Finding]:

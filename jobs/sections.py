@@ -66,6 +66,11 @@ class Section(BaseModel):
 _S = TypeVar("_S", bound=Section)
 
 
+def one_or_more(value: Any) -> Any:
+    """A text alone as a list of one: for BeforeValidator."""
+    return [value] if isinstance(value, str) else value
+
+
 def checked(check: Callable[[_S], None]) -> Any:
     """Decorator of a section's method that raises a Fault when its fields, each right
     by itself, do not go together."""

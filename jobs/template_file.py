@@ -9,10 +9,10 @@ with what is below them (population).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from ldapslam.jobs.fault import Fault, did_you_mean, got
+from ldapslam.jobs.fault import Collected, Fault, did_you_mean, got
 from ldapslam.jobs.filter import ATTRIBUTE
 
 _LINE = re.compile(rf"({ATTRIBUTE}):[ \t]*(.*)", re.ASCII)
@@ -68,6 +68,9 @@ class TemplateFile:
     branches: list[Branch] = field(default_factory=list)
     templates: dict[str, EntryTemplate] = field(default_factory=dict)
     constants: dict[str, str] = field(default_factory=dict)
+    #: Constants that nothing defines; others stand in for them, so that what else is
+    #: wrong can be found.
+    undefined: Collected = field(default_factory=Collected)
 
 
 def file_fault(file: str, number: int, reason: str, hint: str | None = None) -> Fault:
@@ -83,7 +86,8 @@ def parse_file(
     constants: Mapping[str, str] | None = None,
     entries: int | None = None,
 ) -> TemplateFile:
-    """The parts of a file; a Fault names the line. `constants` stand in for what the
+    """The parts of a file; Faults name the lines, but for those in `undefined`, which
+    are the caller's to raise. `constants` stand in for what the
     file defines, `entries` for the count of its first `subordinateTemplate`: where that
     is a constant, for the constant."""
     given = dict(constants or {})
@@ -92,18 +96,25 @@ def parse_file(
         scaled = _first_count(text, file)
         if scaled[1] is not None:
             given[scaled[1]] = str(entries)
-    parser = _Parser(file, given)
+    parser, found = _Parser(file, given), Collected()
     for number, raw in enumerate(text.splitlines(), 1):
         if scaled == (number, None):
             raw = f"{raw.rpartition(':')[0] if _is_counted(raw) else raw}:{entries}"
-        parser.line(number, raw.rstrip())
+        with found.each():
+            parser.line(number, raw.rstrip())
     parsed = parser.parsed
     for name in given:
         if name not in parsed.constants:
-            raise Fault(
-                f"{file} defines no constant {name!r}",
-                did_you_mean(name, parsed.constants, "constants"),
+            found.add(
+                Fault(
+                    f"{file} defines no constant {name!r}",
+                    did_you_mean(name, parsed.constants, "constants"),
+                )
             )
+    if found:
+        with found.each():
+            parsed.undefined.stop()
+    found.stop()
     return parsed
 
 
@@ -155,14 +166,17 @@ class _Parser:
             )
         key, value = match[1].lower(), self.filled(match[2])
         if key == "branch":
-            self.current = Branch(value, number)
+            dn = self.with_constants(number, value, lambda name: f"o={name}")
+            self.current = Branch(dn.replace("=o=", "="), number)
             self.parsed.branches.append(self.current)
         elif key == "template":
+            self.current = EntryTemplate(self.parsed.name, value, number)
             if value in self.parsed.templates:
                 raise self.fault(number, f"the template {value!r} is given twice")
-            self.current = EntryTemplate(self.parsed.name, value, number)
             self.parsed.templates[value] = self.current
         elif self.current is None:
+            # what follows up to the next empty line belongs to it
+            self.current = EntryTemplate(self.parsed.name, "", number)
             raise self.fault(
                 number, f"expected 'template: NAME' first, got {got(line)}"
             )
@@ -174,10 +188,28 @@ class _Parser:
             text = text.replace(f"[{name}]", value)
         return text
 
+    def with_constants(
+        self, number: int, text: str, stand_in: Callable[[str], str]
+    ) -> str:
+        """Nothing else has brackets there."""
+        constants = self.parsed.constants
+        for name in _CONSTANT.findall(text):
+            fault = self.fault(
+                number,
+                f"no constant {name!r} is defined above this line",
+                did_you_mean(name, constants, "constants")
+                if constants
+                else f"such as define {name}=TEXT",
+            )
+            self.parsed.undefined.add(fault)
+            text = text.replace(f"[{name}]", stand_in(re.sub(r"\W", "", name)))
+        return text
+
     def part(self, current: EntryTemplate | Branch, line: Line) -> None:
         key = line.attribute.lower()
         if key == "subordinatetemplate":
-            current.below.append(self.below(line))
+            text = self.with_constants(line.number, line.text, lambda _: "1")
+            current.below.append(self.below(replace(line, text=text)))
         elif isinstance(current, Branch):
             current.lines.append(line)
         elif key == "rdnattr":
@@ -201,6 +233,15 @@ class _Parser:
                 "such as subordinateTemplate: person:10000",
             )
         return Below(line.number, match[1], int(count))
+
+
+def constant_hint(text: str, constants: Mapping[str, str]) -> str | None:
+    """Which constant a [name] in a value may stand for, if one looks like it."""
+    for name in _CONSTANT.findall(text):
+        hint = did_you_mean(name, constants, "constants")
+        if hint.startswith("did"):
+            return hint
+    return None
 
 
 def extended(

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import unquote
 
 from ldapslam.jobs.fault import expected
 
@@ -13,6 +15,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.ASCII | re.DOTALL)
 _HOST_PORT = re.compile(
     r"(\[[0-9A-Fa-f:.]+(?:%25[\w.-]+)?\]|[A-Za-z0-9_.-]+)(?::(\d{1,10}))?", re.ASCII
 )
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SOCKET_PATH = re.compile(r"(?:[A-Za-z0-9_.~-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 
 
@@ -43,3 +46,39 @@ def check_uri(text: str) -> str:
     if host_port[2] and not 1 <= int(host_port[2]) <= 65535:
         raise expected("a port from 1 to 65535", text, "such as ldap://host:389")
     return f"{scheme}://{rest}"
+
+
+def server_of(uri: str) -> str:
+    """The same text for all URIs that are one server's by their looks; of any text.
+
+    Names are not looked up. Both default ports are one server's, whatever the scheme.
+    """
+    scheme, _, rest = uri.partition("://")
+    if scheme == "ldapi":
+        return f"ldapi:{socket_path(uri)}"
+    found = _HOST_PORT.fullmatch(rest.removesuffix("/"))
+    if found is None:
+        return uri
+    host = canonical_host(unquote(found[1]).strip("[]").lower().removesuffix("."))
+    port = int(found[2] or DEFAULT_PORTS.get(scheme, 0))
+    return host if port in DEFAULT_PORTS.values() else f"{host} port {port}"
+
+
+def socket_path(uri: str) -> str:
+    """Of an ldapi:// URI; empty: libldap's built-in one."""
+    path = unquote(uri.removeprefix("ldapi://"))
+    return "" if path.strip("/") == "" else path
+
+
+def canonical_host(host: str) -> str:
+    """One text for an address however it is written, without brackets, and for the
+    names and addresses of loopback."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        pass
+    else:
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        host = str(address)
+    return "localhost" if host in _LOOPBACK else host

@@ -149,7 +149,7 @@ class BindOperation(OperationBody):
         )
 
 
-def _sasl(mechanism: str, credentials: tuple[Node, ...] | None) -> Node:
+def _sasl(mechanism: str, credentials: tuple[Node, ...]) -> Node:
     return ber.tlv(
         _BIND_REQUEST,
         ber.integer(_VERSION),
@@ -157,13 +157,14 @@ def _sasl(mechanism: str, credentials: tuple[Node, ...] | None) -> Node:
         ber.tlv(
             _SASL,
             ber.octet_string(mechanism.encode()),
-            b"" if credentials is None else ber.octet_string(*credentials),
+            ber.octet_string(*credentials),
         ),
     )
 
 
-def _credentials(sasl: BindSasl, scope: Scope) -> tuple[Node, ...] | None:
-    """Those of a mechanism of a single step; None: it sends none."""
+def _credentials(sasl: BindSasl, scope: Scope) -> tuple[Node, ...]:
+    """Those of a mechanism of a single step. Empty ones are there too: where there are
+    none, the server asks for them by saslBindInProgress (14)."""
     authcid, authzid = sasl.authcid, sasl.authzid
     if sasl.mechanism == "PLAIN":  # RFC 4616
         parts = (authzid or "", authcid or "", sasl.password or "")
@@ -171,4 +172,4 @@ def _credentials(sasl: BindSasl, scope: Scope) -> tuple[Node, ...] | None:
         return (*texts[0], b"\0", *texts[1], b"\0", *texts[2])
     # RFC 4422 appendix A: the authzid; RFC 4505: the trace.
     text = authzid if sasl.mechanism == "EXTERNAL" else authcid
-    return None if text is None else nodes(text, scope)
+    return nodes(text or "", scope)

@@ -28,6 +28,7 @@ NAMES = [
     "uid=a, ou=b, dc=com",
 ]
 NO_NAMES = [
+    "a= #\\;",
     "people",
     "dc=com,",
     ",dc=com",

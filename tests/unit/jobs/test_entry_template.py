@@ -169,13 +169,20 @@ def test_file_is_relative_to_the_template() -> None:
         ("<list:a,b c,d>", [(b"a", 1), (b"b c", 1), (b"d", 1)]),
         ("<list:a:3,b:1>", [(b"a", 3), (b"b", 1)]),
         ("<list:a;3,b;1>", [(b"a", 3), (b"b", 1)]),
-        ("<list:a:3,b>", [(b"a:3", 1), (b"b", 1)]),
+        ("<list:a:x,b:y>", [(b"a:x", 1), (b"b:y", 1)]),
     ],
 )
 def test_list_may_have_weights(text: str, choices: list[tuple[bytes, int]]) -> None:
     (source,) = sources(f"description: {text}")
     assert source.kind == LIST
     assert list(source.choices) == choices
+
+
+@pytest.mark.parametrize("text", ["<list:a:3,b>", "<list:a:3,b:x>", "<list:a:1.5,b:1>"])
+def test_a_weight_that_is_none_is_a_fault(text: str) -> None:
+    with pytest.raises(Fault, match="a weight behind each text") as caught:
+        sources(f"description: {text}")
+    assert "such as " in str(caught.value.hint)
 
 
 def test_months_are_cut() -> None:

@@ -19,6 +19,7 @@ from ldapslam.jobs.errors import (
     BindRejected,
     ClockOffsetTooLarge,
     ConfigError,
+    ConfigErrors,
     CoordinatorUnreachable,
     EngineError,
     ExitCode,
@@ -28,6 +29,7 @@ from ldapslam.jobs.errors import (
     LdapSlamError,
     NoStore,
     NotEnoughAgents,
+    PopulationMismatch,
     ReportError,
     RunAborted,
     RunNotFound,
@@ -45,6 +47,7 @@ SAMPLES = [
     FAULT,
     JobErrors([FAULT, JobError("cannot be read", file="b.yaml")]),
     ConfigError("no such setting", hint="see --help"),
+    ConfigErrors([ConfigError("t:3: no"), ConfigError("t:5: nor that", hint="y")]),
     CoordinatorUnreachable("127.0.0.1:7400", "connection refused"),
     AgentUnreachable("a1", 5),
     AgentLost("a1", 5.25),
@@ -58,6 +61,7 @@ SAMPLES = [
     BindRejected("ldap://a", "cn=x", 49, "bad password"),
     TlsHandshakeFailed("ldaps://a", "certificate expired"),
     TargetNotAllowed("ldap://a", "a1"),
+    PopulationMismatch("ldap://a", "9 entries, expected 10"),
     TargetNotAllowed("ldap://a", "a1", "it is elsewhere", hint="allow it"),
     TargetMarkerMissing("ldap://a", "no entry"),
     RunAborted("cancelled"),
@@ -146,7 +150,8 @@ def test_every_leaf_class_has_a_sample() -> None:
         for cls in classes
         if not any(other is not cls and issubclass(other, cls) for other in classes)
     }
-    assert leaves == {type(error) for error in SAMPLES}
+    # raised by itself as well
+    assert leaves | {ConfigError} == {type(error) for error in SAMPLES}
 
 
 def test_position_of_a_fault_leads_its_message() -> None:

@@ -152,7 +152,8 @@ def test_anonymous_bind_is_what_libldap_sends(libldap: LibLdap) -> None:
         (
             {"mechanism": "EXTERNAL"},
             [],
-            "020103 0400 a30a 040845585445524e414c",
+            # credentials that are there, and empty
+            "020103 0400 a30c 040845585445524e414c 0400",
         ),
         (
             {"mechanism": "EXTERNAL", "authzid": "u:c"},
@@ -163,6 +164,11 @@ def test_anonymous_bind_is_what_libldap_sends(libldap: LibLdap) -> None:
             {"mechanism": "ANONYMOUS", "authcid": "me"},
             [],
             "020103 0400 a30f 0409414e4f4e594d4f5553 0402 6d65",
+        ),
+        (
+            {"mechanism": "ANONYMOUS"},
+            [],
+            "020103 0400 a30d 0409414e4f4e594d4f5553 0400",
         ),
     ],
     ids=lambda value: str(value)[:40],
