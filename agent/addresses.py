@@ -23,7 +23,7 @@ from ldapslam.agent.target_rules import plain_address
 from ldapslam.jobs.errors import TargetNotAllowed, TargetUnreachable
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.types.burst import PROCESS_CLASS
-from ldapslam.jobs.uri import DEFAULT_PORTS
+from ldapslam.jobs.uri import DEFAULT_PORTS, socket_path
 
 #: Numeric addresses of a host.
 Resolver = Callable[[str, int], list[str]]
@@ -55,12 +55,6 @@ def host_and_port(uri: str) -> tuple[str, int]:
         host, port = rest, ""
     name = unquote(host.strip("[]")) or "localhost"
     return name, int(port) if port else DEFAULT_PORTS[scheme]
-
-
-def socket_path(uri: str) -> str:
-    """Of an ldapi:// URI; empty: libldap's built-in one."""
-    path = unquote(uri.removeprefix("ldapi://"))
-    return "" if path.strip("/") == "" else path
 
 
 def resolve(host: str, port: int) -> list[str]:

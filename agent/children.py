@@ -20,10 +20,12 @@ from typing import Generic, Self, TypeVar
 
 from google.protobuf.message import Message
 
+from ldapslam.agent.assignment import store_files
 from ldapslam.agent.spool import private
 from ldapslam.jobs.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto import observation_pb2
+from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.frames import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
@@ -48,12 +50,15 @@ class _Child(Generic[E]):
         self._folder = folder
 
     @classmethod
-    async def _start(cls, command: Sequence[str], work: Path, log_path: Path) -> Self:
+    async def _start(
+        cls, run: RunAssignment, command: Sequence[str], work: Path, log_path: Path
+    ) -> Self:
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_logs(log_path.parent)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=work))
         try:
+            await asyncio.to_thread(store_files, run, folder)
             with open(log_path, "ab", opener=private) as log:
                 process = await asyncio.create_subprocess_exec(
                     *command,
@@ -113,15 +118,18 @@ class EngineChild(_Child[pb.EngineEvent]):
     @classmethod
     async def launch(
         cls,
+        run: RunAssignment,
         prepare: pb.PrepareEngine,
         *,
         work: Path,
         log_path: Path,
         command: Sequence[str] = ENGINE_COMMAND,
     ) -> EngineChild:
-        """Start the process and give it the run; its files go below `work`."""
-        child = await cls._start(command, work, log_path)
+        """Start the process and give it the run, with what else `prepare` says; the
+        run's files go below `work`, and are no longer in `run`."""
+        child = await cls._start(run, command, work, log_path)
         request = pb.EngineRequest(prepare=prepare)
+        request.prepare.run.CopyFrom(run)
         request.prepare.files_folder = str(child._folder)
         await child.send(request)
         return child
@@ -134,11 +142,17 @@ class ObserverChild(_Child[observation_pb2.ObserverEvent]):
 
     @classmethod
     async def launch(
-        cls, prepare: observation_pb2.PrepareObserver, *, work: Path, log_path: Path
+        cls,
+        run: RunAssignment,
+        prepare: observation_pb2.PrepareObserver,
+        *,
+        work: Path,
+        log_path: Path,
     ) -> ObserverChild:
-        """Start the process and give it the run; its files go below `work`."""
-        child = await cls._start(OBSERVER_COMMAND, work, log_path)
+        """As that of the engine."""
+        child = await cls._start(run, OBSERVER_COMMAND, work, log_path)
         request = observation_pb2.ObserverRequest(prepare=prepare)
+        request.prepare.run.CopyFrom(run)
         request.prepare.files_folder = str(child._folder)
         await child.send(request)
         return child

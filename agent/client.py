@@ -40,7 +40,7 @@ from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto.address import check_plaintext
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.clock_id import clock_id
-from ldapslam.proto.codec import rpc_errors
+from ldapslam.proto.codec import readable, rpc_errors
 from ldapslam.proto.credentials import TlsFiles, aio_channel
 from ldapslam.proto.diagnosis import explained
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, facts_json
@@ -295,9 +295,8 @@ class _Link:
             limits_json=session.settings.limits_json,
         )
         with rpc_errors(self._address):
-            reply: pb.RegisterReply = await stub.Register(
-                request, timeout=_CALL_TIMEOUT_S
-            )
+            answer = await stub.Register(request, timeout=_CALL_TIMEOUT_S)
+        reply: pb.RegisterReply = readable(answer, self._address)
         _log.info("registered with %s", self._address)
         self._is_away, self._refused_at_s = False, None
         if not reply.resumed:
@@ -311,8 +310,9 @@ class _Link:
             session_id=self._session_id or "", last_command=self._last_command
         )
         with rpc_errors(self._address):
-            stream: AsyncIterator[pb.Command] = stub.Commands(request)
-            async for command in stream:
+            stream: AsyncIterator[pb.Command | None] = stub.Commands(request)
+            async for received in stream:
+                command = readable(received, self._address)
                 if command.number <= self._last_command:
                     continue
                 self._last_command = command.number
@@ -334,10 +334,9 @@ class _Link:
         self._samples = []
         sent_ns = time.monotonic_ns()
         with rpc_errors(self._address):
-            reply: pb.HeartbeatReply = await stub.Heartbeat(
-                request, timeout=_CALL_TIMEOUT_S
-            )
+            answer = await stub.Heartbeat(request, timeout=_CALL_TIMEOUT_S)
         received_ns = time.monotonic_ns()
+        reply: pb.HeartbeatReply = readable(answer, self._address)
         if not reply.known:
             raise CoordinatorUnreachable(self._address, "it does not know us any more")
         self._session.post(CoordinatorHeard())
@@ -362,7 +361,7 @@ class _Link:
             number, entry = first
             try:
                 with rpc_errors(self._address):
-                    reply = await _send(stub, entry)
+                    reply = readable(await _send(stub, entry), self._address)
             except StoreError as error:
                 # the coordinator is there, its store is not: no reason to hang up
                 _log.warning("report %d is not taken yet: %s", number, error)
@@ -376,13 +375,13 @@ class _Link:
                 await asyncio.to_thread(spool.remove, number)
 
 
-async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply:
+async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply | None:
     calls = {
         "interval": stub.ReportInterval,
         "progress": stub.ReportProgress,
         "observation": stub.ReportObservation,
     }
     kind = entry.WhichOneof("kind")
-    reply: pb.ReportReply
+    reply: pb.ReportReply | None
     reply = await calls[kind](getattr(entry, kind), timeout=_REPORT_TIMEOUT_S)
     return reply

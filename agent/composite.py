@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ldapslam.agent.engine_setup import native_streams
+from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_streams import PythonStreams
 from ldapslam.jobs.plan import AgentPlan
 
@@ -39,7 +40,9 @@ class NativeEngine(Part, Protocol):
     ) -> int: ...
 
 
-def compose(plan: AgentPlan, new_native: Callable[[], NativeEngine]) -> NativeEngine:
+def compose(
+    plan: AgentPlan, new_native: Callable[[], NativeEngine], limits: AgentLimits
+) -> NativeEngine:
     """The engine of a plan: the native one alone, unless Python has a part in it."""
     numbers = [
         number
@@ -49,7 +52,7 @@ def compose(plan: AgentPlan, new_native: Callable[[], NativeEngine]) -> NativeEn
     if len(numbers) == len(plan.streams):
         return new_native()
     native = new_native() if native_streams(plan) else None
-    return Composite(native, numbers, PythonStreams(plan))
+    return Composite(native, numbers, PythonStreams(plan, limits))
 
 
 class Composite:

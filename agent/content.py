@@ -262,7 +262,8 @@ class _Names(dict[str, str]):
 
     def __init__(self, rules: Rules) -> None:
         self._passwords = rules.passwords
-        self._ignored = {name.lower() for name in rules.ignored}
+        given = {name.lower() for name in rules.ignored}
+        self._ignored = {_ALIASES.get(name, name) for name in given}
 
     def __missing__(self, given: str) -> str:
         if len(self) >= _NAMES:

@@ -8,11 +8,8 @@ that a server that has counted later readings has counted the unbind.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +20,7 @@ from ldapslam.agent.ldap_access import (
     connect,
     error_text,
     result_code_of,
+    unbind_and_wait,
 )
 from ldapslam.jobs.errors import TargetError, TargetUnreachable
 
@@ -30,7 +28,6 @@ from ldapslam.jobs.errors import TargetError, TargetUnreachable
 Entry = Mapping[str, Sequence[bytes]]
 
 _ANY = "(objectClass=*)"
-_CLOSE_LIMIT_S = 5.0
 #: What is not there, or not for this user.
 _NOT_SEEN = (
     ldap.NO_SUCH_OBJECT,
@@ -108,15 +105,8 @@ class ControlConnection:
         connection, self.ldap = self.ldap, None
         if connection is None:
             return
-        with suppress(ldap.LDAPError, OSError):
-            # a duplicate outlives what libldap closes
-            stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
-            with stream:
-                self.control["unbind"] += 1
-                connection.unbind_s()
-                stream.settimeout(_CLOSE_LIMIT_S)
-                while stream.recv(4096):
-                    pass
+        if unbind_and_wait(connection):
+            self.control["unbind"] += 1
 
 
 def texts_of(entry: Entry | None, attribute: str) -> list[str]:

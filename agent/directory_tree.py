@@ -11,6 +11,7 @@ to `note_request`, so that books can be balanced; a page is a search.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from ldapslam.jobs.errors import TargetError, TargetUnreachable
 
 #: One request reads so many entries: large enough that it is not what is waited for.
 PAGE_ENTRIES = 500
+_PICKED_AT_A_TIME = 32
 
 _FILTER = "(objectClass=*)"
 #: nsAccountLock is operational in 389-DS, and yet what somebody has written.
@@ -73,20 +75,30 @@ class DirectoryTree:
         return (dn for dn, _ in self._pages(_NO_ATTRIBUTES))
 
     def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
-        """Those of the entries with these DNs that are there, one search for each;
-        TargetError as of `entries`."""
-        for dn in dns:
-            try:
-                found, _ = self._search(
-                    dn, ldap.SCOPE_BASE, _ATTRIBUTES, [ManageDSAITControl()]
-                )
-            except ldap.NO_SUCH_OBJECT:
-                continue
-            except ldap.LDAPError as error:
-                raise self._failure(error, dn) from error
-            for _, attributes in found:
-                self._check_readable(dn, attributes)
-                yield dn, attributes
+        """Those of the entries with these DNs that are there, one search for each, some
+        at a time; TargetError as of `entries`."""
+        remaining = iter(dns)
+        while batch := list(itertools.islice(remaining, _PICKED_AT_A_TIME)):
+            sent = []
+            for dn in batch:
+                try:
+                    sent.append(
+                        self._send(
+                            dn, ldap.SCOPE_BASE, _ATTRIBUTES, [ManageDSAITControl()]
+                        )
+                    )
+                except ldap.LDAPError as error:
+                    raise self._failure(error, dn) from error
+            for dn, message_id in zip(batch, sent, strict=True):
+                try:
+                    found, _ = self._receive(message_id)
+                except ldap.NO_SUCH_OBJECT:
+                    continue
+                except ldap.LDAPError as error:
+                    raise self._failure(error, dn) from error
+                for _, attributes in found:
+                    self._check_readable(dn, attributes)
+                    yield dn, attributes
 
     def _pages(self, attributes: list[str]) -> Iterator[tuple[str, Attributes]]:
         paging = SimplePagedResultsControl(False, size=self._page_entries, cookie="")
@@ -115,10 +127,20 @@ class DirectoryTree:
     def _search(
         self, base: str, scope: int, attributes: list[str], controls: list[Any]
     ) -> tuple[list[tuple[str, Attributes]], list[Any]]:
+        return self._receive(self._send(base, scope, attributes, controls))
+
+    def _send(
+        self, base: str, scope: int, attributes: list[str], controls: list[Any]
+    ) -> int:
         self._note_request("search")
-        message_id = self._connection.search_ext(
+        message_id: int = self._connection.search_ext(
             base, scope, _FILTER, attributes, serverctrls=controls
         )
+        return message_id
+
+    def _receive(
+        self, message_id: int
+    ) -> tuple[list[tuple[str, Attributes]], list[Any]]:
         _, messages, _, response_controls = self._connection.result3(
             message_id, timeout=self._timeout_s
         )

@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from ldapslam.agent import engine_setup, pipe, preflight
 from ldapslam.agent.admission import admit, ask_servers, workers_for
+from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.composite import compose
 from ldapslam.agent.engine_setup import add_streams
 from ldapslam.agent.host import (
@@ -35,25 +36,20 @@ from ldapslam.agent.host import (
     shares_host,
 )
 from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.pipe import begin_child, own_pipe
+from ldapslam.agent.pipe import end, serve
 from ldapslam.agent.replays import with_traces
 from ldapslam.agent.run_ledgers import RunLedgers, added, run_ledgers
 from ldapslam.jobs.errors import (
     BindRejected,
-    EngineError,
     FleetError,
-    LdapSlamError,
     TargetUnreachable,
     TlsHandshakeFailed,
 )
-from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.log_format import format_of_parent, set_up_log
-from ldapslam.jobs.model import Job
 from ldapslam.jobs.phases import phase_at
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.proto import engine_pb2 as pb
-from ldapslam.proto.common_pb2 import CleaningUp, RunAssignment
-from ldapslam.proto.messages import facts_json, failure_message, snapshot_message
+from ldapslam.proto.common_pb2 import CleaningUp
+from ldapslam.proto.messages import facts_json, snapshot_message
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +100,7 @@ class RunProcess:
         }
         run_id, folder = self._run.run_id, self._request.ledger_folder
         with run_ledgers(folder, run_id, self._plan) as ledgers:
-            engine = compose(self._plan, self._new_engine)
+            engine = compose(self._plan, self._new_engine, self._limits)
             try:
                 add_streams(engine, self._plan, ledger_folder=ledgers.folder)
                 try:
@@ -246,22 +242,6 @@ def stop_on_request(pipe: Pipe, engine: Engine) -> Iterator[Lease]:
             is_over = True
 
 
-def load_assignment(run: RunAssignment, folder: Path) -> Job:
-    """The job as delivered; the files it names are written to `folder` first."""
-    files: dict[str, Path] = {}
-    for number, name in enumerate(sorted(run.files)):
-        # never by its name, which is the peer's
-        files[name] = folder / f"file-{number}"
-        files[name].write_bytes(run.files[name])
-    return load_job_text(
-        run.job_text,
-        file=run.job_file,
-        base=None,
-        overrides=list(run.overrides),
-        files=files,
-    )
-
-
 def _has_no_file_left() -> bool:
     """Asked after a failed connect: libldap does not hand that reason on."""
     try:
@@ -294,31 +274,8 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
 
 def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
     """Serve one run; the exit status. `make_run` is another one's in tests."""
-    log_fields = set_up_log(format_of_parent())
-    begin_child()
-    own = own_pipe(pb.EngineRequest, pb.EngineEvent)
-    request = own.next()
-    if request.WhichOneof("kind") != "prepare":
-        _log.error("expected a request to prepare")
-        return 1
-    log_fields["run_id"] = request.prepare.run.run_id
-    log_fields["agent"] = request.prepare.agent
-    try:
-        make_run(own, request.prepare).execute()
-    except LdapSlamError as error:
-        _log.error("run %s: %s", request.prepare.run.run_id, error)
-        own.send(failed=failure_message(error))
-        return 1
-    except Exception as error:
-        _log.exception("run %s failed", request.prepare.run.run_id)
-        failure = EngineError(f"{type(error).__name__}: {error}")
-        own.send(failed=failure_message(failure))
-        return 1
-    return 0
+    return serve(pb.EngineRequest, pb.EngineEvent, make_run)
 
 
 if __name__ == "__main__":
-    status = main()
-    logging.shutdown()
-    # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
-    os._exit(status)
+    end(main())

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from ldapslam.jobs.errors import ConfigError, LdapSlamError
 from ldapslam.proto import enrolment_pb2 as pb
-from ldapslam.proto.codec import rpc_errors
+from ldapslam.proto.codec import readable, rpc_errors
 from ldapslam.proto.credentials import TlsFiles, trusting_channel
 from ldapslam.proto.enrolment_pb2_grpc import (
     CertificateServiceStub,
@@ -129,10 +129,11 @@ async def keep_renewed(channel: Any, address: str, files: TlsFiles) -> None:
 async def _renew(stub: Any, address: str, name: str, files: TlsFiles) -> None:
     key = await asyncio.to_thread(read_key, files.key)
     with rpc_errors(address):
-        reply = await stub.Renew(
+        answer = await stub.Renew(
             pb.RenewRequest(request_pem=build_request(key, name)),
             timeout=_CALL_TIMEOUT_S,
         )
+    reply: pb.EnrolReply = readable(answer, address)
     identity = _checked(reply, key.public_key(), name)
     await asyncio.to_thread(write_private, files.certificate, reply.certificate_pem)
     _log.info("certificate renewed until %s", identity.not_after_utc)

@@ -11,18 +11,22 @@ handed to libldap, and libldap is kept from making another one by the name.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ldap
 import ldap.sasl
 from ldap.ldapobject import SimpleLDAPObject
 
+from ldapslam.jobs.bind import Bind
 from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
+from ldapslam.jobs.plan import StreamPlan
 
 _NO_RESULT_CODE = -1
+_CLOSE_LIMIT_S = 5.0
 #: Where nobody listens: where libldap would go by itself when a connection is lost.
 _NOWHERE = "ldapi://%2Fdev%2Fnull%2Fnowhere"
 
@@ -31,21 +35,51 @@ _NOWHERE = "ldapi://%2Fdev%2Fnull%2Fnowhere"
 class LdapAccess:
     """How to come to a server, secrets included: never to be written or sent."""
 
-    start_tls: bool
+    start_tls: bool = False
     #: Paths on this host; without ca_file, the system's authorities.
-    ca_file: str | None
-    cert_file: str | None
-    key_file: str | None
-    verify: bool
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+    connect_timeout_ns: int = 10_000_000_000
     #: Neither bind_dn nor mechanism: anonymous.
-    bind_dn: str | None
-    bind_password: bytes | None
-    mechanism: str | None
-    authcid: str | None
-    authzid: str | None
-    connect_timeout_ns: int
+    bind_dn: str | None = None
+    bind_password: bytes | None = None
+    mechanism: str | None = None
+    authcid: str | None = None
+    authzid: str | None = None
     #: URI -> 'ADDRESS/PORT …', where it was resolved before; else its name is.
     addresses: Mapping[str, str] = field(default_factory=dict)
+
+    def bound_as(self, bind: Bind) -> LdapAccess:
+        """The same with another identity, its password resolved; ConfigError."""
+        return replace(
+            self,
+            bind_dn=bind.dn,
+            bind_password=bind.secret.resolve() if bind.secret else None,
+            mechanism=bind.sasl.mechanism if bind.sasl else None,
+            authcid=bind.sasl.authcid if bind.sasl else None,
+            authzid=bind.sasl.authzid if bind.sasl else None,
+        )
+
+
+def access_of(stream: StreamPlan) -> LdapAccess:
+    """As a stream comes to its servers, with its password resolved; ConfigError."""
+    password = stream.bind_password
+    return LdapAccess(
+        start_tls=stream.start_tls,
+        ca_file=stream.ca_file,
+        cert_file=stream.cert_file,
+        key_file=stream.key_file,
+        verify=stream.verify,
+        bind_dn=stream.bind_dn,
+        bind_password=password.resolve() if password else None,
+        mechanism=stream.mechanism,
+        authcid=stream.authcid,
+        authzid=stream.authzid,
+        connect_timeout_ns=stream.connect_timeout_ns,
+        addresses=dict(zip(stream.uris, stream.addresses, strict=False)),
+    )
 
 
 def connect(
@@ -136,6 +170,24 @@ def forget_name(connection: Any, uri: str, addresses: str) -> None:
         connection.set_option(ldap.OPT_URI, _NOWHERE)
 
 
+def unbind_and_wait(connection: Any) -> bool:
+    """Unbind, and wait until the server has closed too: it has counted all by then.
+    False when there was no connection any more."""
+    try:
+        # a duplicate outlives what libldap closes
+        stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
+    except (OSError, ldap.LDAPError):
+        with contextlib.suppress(ldap.LDAPError):
+            connection.unbind_s()
+        return False
+    with stream, contextlib.suppress(OSError, ldap.LDAPError):
+        stream.settimeout(_CLOSE_LIMIT_S)
+        connection.unbind_s()
+        while stream.recv(4096):
+            pass
+    return True
+
+
 def _set_tls(connection: Any, uri: str, access: LdapAccess) -> None:
     demand = ldap.OPT_X_TLS_DEMAND if access.verify else ldap.OPT_X_TLS_NEVER
     files = (
@@ -201,4 +253,4 @@ def error_text(error: ldap.LDAPError) -> str:
     """What the server or libldap says, in one line."""
     values = _values(error)
     words = (values.get("desc") or type(error).__name__, values.get("info"))
-    return ": ".join(str(word) for word in words if word)
+    return ": ".join(" ".join(str(word).split()) for word in words if word)

@@ -70,7 +70,7 @@ class CleanUpPlan:
 def run_folder(spool: Path, run_id: str) -> Path:
     """Of one run; its id is a coordinator's, so no path parts."""
     name = Path(run_id).name
-    if name in ("", ".."):
+    if name in ("", "..") or "\0" in name:
         raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")
     return spool / FOLDER / name
 

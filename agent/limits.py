@@ -18,6 +18,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ldapslam.agent.target_rules import DEFAULT_RULES, TargetRule, parse_rules
@@ -26,8 +27,8 @@ from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.profile import peak_rate
 from ldapslam.jobs.units import NS_PER_S, format_duration, format_share
 
-#: Every file that the agent can read.
-ANY_LOG = "any"
+#: Every path that the agent can use.
+ANY_PATH = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class AgentLimits:
     spool_quota_bytes: int | None = None
     #: Runs at a time.
     max_runs: int = 1
-    #: Logs that monitors may read: paths, or ANY_LOG.
+    #: Logs that monitors may read: paths, or ANY_PATH.
     logs: tuple[str, ...] = ()
+    #: What imports may use: folders for databases and data, programs; or ANY_PATH.
+    imports: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """For the engine's process and the coordinator's `agents`."""
@@ -68,6 +71,7 @@ class AgentLimits:
             "spool_quota_bytes": self.spool_quota_bytes,
             "max_runs": self.max_runs,
             "logs": list(self.logs) or None,
+            "imports": list(self.imports) or None,
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -77,11 +81,26 @@ class AgentLimits:
         values: dict[str, Any] = json.loads(text or "{}")
         targets = parse_rules(values.pop("targets", ()))
         logs = tuple(values.pop("logs", ()))
-        return cls(targets=targets, logs=logs, **values)
+        imports = tuple(values.pop("imports", ()))
+        return cls(targets=targets, logs=logs, imports=imports, **values)
 
     def allows_log(self, path: str) -> bool:
         """Whether a job's monitor may read this file."""
-        return ANY_LOG in self.logs or os.path.realpath(path) in self.logs
+        return ANY_PATH in self.logs or os.path.realpath(path) in self.logs
+
+    def allows_import(self, path: str) -> bool:
+        """Whether an import may use this folder or file, which is one of those that are
+        allowed or lies below one."""
+        real = Path(os.path.realpath(path))
+        return ANY_PATH in self.imports or any(
+            real.is_relative_to(os.path.realpath(one)) for one in self.imports
+        )
+
+    def allows_program(self, path: str) -> bool:
+        """Whether an import may run this file, which is one of those allowed itself."""
+        return ANY_PATH in self.imports or os.path.realpath(path) in map(
+            os.path.realpath, self.imports
+        )
 
     def cpus(self, usable: Sequence[int]) -> list[int]:
         """The CPUs that an engine may run on, of those that this process may. The last

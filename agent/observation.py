@@ -14,11 +14,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ldapslam.agent.children import ObserverChild
+from ldapslam.agent.ledger_folder import run_folder
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import LdapSlamError, RunAborted
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import observation_pb2 as pb
+from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.messages import failure_message
 
 _log = logging.getLogger(__name__)
@@ -34,14 +36,13 @@ class Observation:
 
     def __init__(
         self,
-        order: agent_pb2.ObserveRun,
+        run: RunAssignment,
         settings: AgentSettings,
         spool: Spool,
         report: Report,
     ) -> None:
-        self.run_id = order.run.run_id
-        self._run = run = order.run
-        self._reads_host = order.reads_host
+        self.run_id = run.run_id
+        self._attempt = run.attempt
         self._settings = settings
         self._spool = spool
         self._report = report
@@ -77,13 +78,14 @@ class Observation:
         if self._child is not None:
             self._child.kill()
 
-    async def serve(self) -> None:
+    async def serve(self, run: RunAssignment) -> None:
         """Until the process has ended; cancelled, it is killed and reaped."""
         try:
-            self._child = await self._launch()
+            self._child = await self._launch(run)
         except (LdapSlamError, OSError) as error:
             await self._fail(f"the observer did not start: {error}")
             return
+        del run  # which came with its files
         child = self._child
         if self._is_unwanted:
             child.kill()
@@ -102,18 +104,17 @@ class Observation:
         if not self._has_ended:
             await self._fail(f"its process ended: {how}")
 
-    async def _launch(self) -> ObserverChild:
+    async def _launch(self, run: RunAssignment) -> ObserverChild:
         settings = self._settings
         prepare = pb.PrepareObserver(
-            run=self._run,
-            agent=settings.name,
-            limits_json=settings.limits_json,
-            reads_host=self._reads_host,
+            agent=settings.name, limits_json=settings.limits_json
         )
         logs = settings.logs or self._spool.folder / "logs"
-        name = f"observer-{Path(settings.name).name}-{Path(self.run_id).name}.log"
+        # of the run's id the part that may be a file's name
+        run_name = run_folder(self._spool.folder, self.run_id).name
+        name = f"observer-{Path(settings.name).name}-{run_name}.log"
         return await ObserverChild.launch(
-            prepare, work=self._spool.folder / "work", log_path=logs / name
+            run, prepare, work=self._spool.folder / "work", log_path=logs / name
         )
 
     async def _tell(self, child: ObserverChild) -> None:
@@ -130,7 +131,7 @@ class Observation:
                 run_id=self.run_id,
                 agent=self._settings.name,
                 epoch=self._spool.epoch,
-                attempt=self._run.attempt,
+                attempt=self._attempt,
                 event=event,
             )
         )
@@ -152,7 +153,7 @@ class Observations:
         """An order of the coordinator, if it is one about observers."""
         match command.WhichOneof("kind"):
             case "observe":
-                self._observe(command.observe)
+                self._observe(command.observe.run)
             case "start":
                 found = self._of(command.start.run_id)
                 if found is not None:
@@ -198,13 +199,13 @@ class Observations:
     def _of(self, run_id: str) -> Observation | None:
         return self._running[run_id][0] if run_id in self._running else None
 
-    def _observe(self, order: agent_pb2.ObserveRun) -> None:
-        run_id = order.run.run_id
+    def _observe(self, run: RunAssignment) -> None:
+        run_id = run.run_id
         before = self._running.pop(run_id, None)
         if before is not None:
             before[1].cancel()  # of an earlier attempt
-        observation = Observation(order, self._settings, self._spool, self._keep)
-        task = asyncio.create_task(observation.serve())
+        observation = Observation(run, self._settings, self._spool, self._keep)
+        task = asyncio.create_task(observation.serve(run))
         self._running[run_id] = observation, task
         task.add_done_callback(lambda done: self._forget(run_id, done))
 

@@ -14,7 +14,6 @@ from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.monitors.base import TargetAccess
 from ldapslam.jobs.model import Job
 
-_TIMEOUT_NS = 10_000_000_000
 _SUPPLIER = "supplier"
 
 
@@ -74,22 +73,15 @@ class ObservedServers:
             if uri in job.targets[stream.target]:
                 tls, bind = stream.tls or tls, bind or stream.bind
                 break
-        sasl = bind.sasl if bind else None
-        secret = bind.secret if bind else None
-        return LdapAccess(
+        access = LdapAccess(
             start_tls=tls.start_tls,
             ca_file=str(job.files[tls.ca_file]) if tls.ca_file else None,
             cert_file=tls.cert_file,
             key_file=tls.key_file,
             verify=tls.verify,
-            bind_dn=bind.dn if bind else None,
-            bind_password=secret.resolve() if secret else None,
-            mechanism=sasl.mechanism if sasl else None,
-            authcid=sasl.authcid if sasl else None,
-            authzid=sasl.authzid if sasl else None,
-            connect_timeout_ns=_TIMEOUT_NS,
             addresses={uri: place.text},
         )
+        return access if bind is None else access.bound_as(bind)
 
     def is_local(self, uri: str) -> bool:
         """Whether the server is on this host."""

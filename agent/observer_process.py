@@ -25,24 +25,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ldapslam.agent import pipe
 from ldapslam.agent.admission import keep_to_cpus
-from ldapslam.agent.engine_process import load_assignment
+from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.monitors.choose import monitors_for
 from ldapslam.agent.observed_servers import ObservedServers
-from ldapslam.agent.pipe import begin_child, own_pipe
+from ldapslam.agent.pipe import end, serve
 from ldapslam.agent.replication import ReplicationServer, verify_replication
 from ldapslam.agent.sampling import Sampling, Watched
 from ldapslam.agent.server_readings import ServerReadings, failure_of
-from ldapslam.jobs.errors import EngineError, LdapSlamError
-from ldapslam.jobs.log_format import format_of_parent, set_up_log
 from ldapslam.proto import observation_pb2 as pb
-from ldapslam.proto.messages import facts_json, failure_message
-from ldapslam.reports.results.monitor_records import MonitorDescription, MonitorSample
+from ldapslam.proto.messages import facts_json
+from ldapslam.reports.results.monitor_records import MonitorSample
 
 _log = logging.getLogger(__name__)
 
-Pipe = Any
+Pipe = pipe.Pipe[pb.ObserverRequest, pb.ObserverEvent]
 
 _FLUSH_NS = 1_000_000_000
 #: The coordinator gives up an observer that is not heard for 30 s.
@@ -59,8 +58,8 @@ class ObserverProcess:
         self._limits = limits = AgentLimits.from_json(request.limits_json)
         keep_to_cpus(limits)
         self._is_first = request.run.agent_index == 0
-        self._reads_host = request.reads_host
         self._servers = ObservedServers(self._job, limits, request.agent)
+        self._begun_utc_s = time.time()
         self._sampling = Sampling(self._job.run.interval_ns)
         self._readings = ServerReadings(self._servers, self._read_uris())
 
@@ -97,7 +96,7 @@ class ObserverProcess:
         monitors = monitors_for(
             self._job,
             access=self._servers.target,
-            is_local=lambda uri: self._reads_host and self._servers.is_local(uri),
+            is_local=self._servers.is_local,
             has_directories=self._is_first,
             may_read=self._limits.allows_log,
         )
@@ -109,14 +108,12 @@ class ObserverProcess:
         """Pass samples on until the observation is to be concluded."""
         while True:
             request = self._pipe.next_before(time.monotonic_ns() + _FLUSH_NS)
-            match request and request.WhichOneof("kind"):
-                case "start":
-                    self._sampling.start(request.start.t0_mono_ns)
-                case "conclude":
-                    conclude: pb.ConcludeObserver = request.conclude
-                    return conclude
-                case None:
-                    self._flush()
+            if request is None:
+                self._flush()
+            elif request.HasField("start"):
+                self._sampling.start(request.start.t0_mono_ns)
+            elif request.HasField("conclude"):
+                return request.conclude
 
     def _flush(self) -> None:
         samples = [_sample(one) for one in self._sampling.taken()]
@@ -139,13 +136,14 @@ class ObserverProcess:
                 self._job.verify.replication,
                 load_ended_s=ended_s,
                 seed=self._run.seed,
+                begun_utc_s=self._begun_utc_s,
             )
         except Exception as error:
             return failure_of("replication", error)
 
     def _finish(self, found: Mapping[str, Any]) -> None:
         facts = {**found, "observations": self._readings.found}
-        if self._run.agent_count and self._sampling.has_monitors:
+        if self._sampling.has_monitors:
             used = os.times()
             facts["observer_cost"] = {"cpu_s": used.user + used.system}
         self._pipe.send(finished=pb.ObserverFinished(facts_json=facts_json(facts)))
@@ -170,7 +168,7 @@ def signs_of_life(pipe: Pipe) -> Iterator[None]:
 
 
 def _description(one: Watched) -> pb.MonitorDescription:
-    description: MonitorDescription = one.description
+    description = one.description
     return pb.MonitorDescription(
         name=description.name,
         metrics=[
@@ -195,31 +193,8 @@ def _sample(one: MonitorSample) -> pb.MonitorSample:
 
 def main() -> int:
     """Serve one run; the exit status."""
-    log_fields = set_up_log(format_of_parent())
-    begin_child()
-    pipe = own_pipe(pb.ObserverRequest, pb.ObserverEvent)
-    request = pipe.next()
-    if request.WhichOneof("kind") != "prepare":
-        _log.error("expected a request to prepare")
-        return 1
-    run_id = request.prepare.run.run_id
-    log_fields["run_id"], log_fields["agent"] = run_id, request.prepare.agent
-    try:
-        ObserverProcess(pipe, request.prepare).execute()
-    except LdapSlamError as error:
-        _log.error("run %s: %s", run_id, error)
-        pipe.send(failed=failure_message(error))
-        return 1
-    except Exception as error:
-        _log.exception("run %s failed", run_id)
-        failure = EngineError(f"{type(error).__name__}: {error}")
-        pipe.send(failed=failure_message(failure))
-        return 1
-    return 0
+    return serve(pb.ObserverRequest, pb.ObserverEvent, ObserverProcess)
 
 
 if __name__ == "__main__":
-    status = main()
-    logging.shutdown()
-    # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
-    os._exit(status)
+    end(main())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process's side of the pipe to its agent.
+"""A child process of an agent: its side of the pipe, and its whole course.
 
 Frames come on stdin and go out on stdout, both taken away so that nothing else can
 reach them; whatever prints goes to stderr, the log. When the agent dies, its end of
@@ -16,12 +16,15 @@ import queue
 import signal
 import threading
 import time
-from typing import Any, BinaryIO, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from ldapslam.jobs.errors import LdapSlamError
+from ldapslam.jobs.errors import EngineError, LdapSlamError
+from ldapslam.jobs.log_format import format_of_parent, set_up_log
 from ldapslam.proto.frames import encode_frame, read_frame
+from ldapslam.proto.messages import failure_message
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +87,7 @@ class Pipe(Generic[R, E]):
             os._exit(EXIT_ORPHANED)
 
 
-def own_pipe(request_type: type[R], event_type: type[E]) -> Pipe[R, E]:
+def _own_pipe(request_type: type[R], event_type: type[E]) -> Pipe[R, E]:
     """Frames on the original stdin and stdout, which nothing else can then reach."""
     requests, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -96,8 +99,8 @@ def own_pipe(request_type: type[R], event_type: type[E]) -> Pipe[R, E]:
     )
 
 
-def begin_child() -> None:
-    """Signals and the end of the agent, as every child process of an agent has them."""
+def _begin() -> None:
+    """Signals, and the end with the agent."""
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -108,3 +111,47 @@ def begin_child() -> None:
         _log.warning("no parent-death signal: errno %d", ctypes.get_errno())
     if os.getppid() != parent:
         os._exit(EXIT_ORPHANED)
+
+
+class Course(Protocol):
+    """What a process is there for."""
+
+    def execute(self) -> None: ...
+
+
+def serve(
+    request_type: type[R],
+    event_type: type[E],
+    make: Callable[[Pipe[R, E], Any], Course],
+) -> int:
+    """Take the request to prepare, `make` of it what is to be executed, and do that;
+    the exit status. What fails is the last event, `failed`."""
+    log_fields = set_up_log(format_of_parent())
+    _begin()
+    pipe = _own_pipe(request_type, event_type)
+    request = pipe.next()
+    if request.WhichOneof("kind") != "prepare":
+        _log.error("expected a request to prepare")
+        return 1
+    prepare: Any = getattr(request, "prepare")  # noqa: B009  of any such message
+    run_id = prepare.run.run_id
+    log_fields["run_id"], log_fields["agent"] = run_id, prepare.agent
+    try:
+        make(pipe, prepare).execute()
+    except LdapSlamError as error:
+        _log.error("run %s: %s", run_id, error)
+        pipe.send(failed=failure_message(error))
+        return 1
+    except Exception as error:
+        _log.exception("run %s failed", run_id)
+        failure = EngineError(f"{type(error).__name__}: {error}")
+        pipe.send(failed=failure_message(failure))
+        return 1
+    return 0
+
+
+def end(status: int) -> NoReturn:
+    """Of the whole process."""
+    logging.shutdown()
+    # not sys.exit: the thread that reads stdin holds its lock until the agent closes it
+    os._exit(status)

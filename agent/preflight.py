@@ -16,18 +16,28 @@ import socket
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ldap
 
-from ldapslam.agent.addresses import Place, host_and_port, reach, socket_path
+from ldapslam.agent.addresses import Place, host_and_port, reach
+from ldapslam.agent.directory_tree import DirectoryTree
 from ldapslam.agent.ldap_access import error_text, forget_name, open_connection
 from ldapslam.agent.marker import Marker
+from ldapslam.agent.population import differences
 from ldapslam.agent.tls_diagnosis import explain_tls_failure
-from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
+from ldapslam.jobs.errors import (
+    BindRejected,
+    ConfigError,
+    PopulationMismatch,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.population_record import PopulationRecord
 from ldapslam.jobs.secrets import SecretRef
+from ldapslam.jobs.uri import socket_path
 
 _ROOT_DSE_ATTRIBUTES = (
     "vendorName",
@@ -69,19 +79,35 @@ class Probe:
     ca_file: str | None = None
     verify: bool = True
     timeout_ns: int = 10_000_000_000
+    #: What it must hold.
+    population: PopulationRecord | None = None
 
 
 def probes(plan: AgentPlan) -> list[Probe]:
     """Every distinct way in which the plan's streams use a server, once; without those
-    that only wait for one."""
-    return list(
-        dict.fromkeys(
-            _probe(stream, uri)
-            for stream in plan.streams
-            if stream.python is None or stream.python.needs_target
-            for uri in stream.uris
-        )
+    that only wait for one. Of those of a server the first that binds with a password
+    looks for the population, else the first."""
+    found = dict.fromkeys(
+        _probe(stream, uri)
+        for stream in plan.streams
+        if stream.python is None or stream.python.needs_target
+        for uri in stream.uris
     )
+    looking: dict[str, Probe] = {}
+    for probe in sorted(found, key=lambda one: one.bind_password is None):
+        looking.setdefault(probe.uri, probe)
+    if unseen := set(plan.population_uris) - looking.keys():
+        raise ConfigError(
+            f"the population of {min(unseen)!r} cannot be looked for: no stream of the "
+            "job connects to it before the run",
+            hint="name the roles that do: `population: {targets: […]}`",
+        )
+    return [
+        replace(probe, population=plan.population)
+        if probe.uri in plan.population_uris and looking[probe.uri] is probe
+        else probe
+        for probe in found
+    ]
 
 
 def preflight(
@@ -97,6 +123,8 @@ def preflight(
         server = attempt.identify(connection)
         if marker is not None:
             attempt.require(marker, connection, server.get("naming_contexts", []))
+        if probe.population is not None:
+            server |= attempt.look_for(probe.population, connection)
     finally:
         connection.unbind_s()
         attempt.operations["unbind"] += 1
@@ -299,6 +327,33 @@ class _Attempt:
             # a reference to another server is no entry of this one
             if not any(name is not None for name, _ in found):
                 raise marker.missing(uri, dn, "not found")
+
+    def look_for(self, population: PopulationRecord, connection: Any) -> dict[str, Any]:
+        """The fact that the server holds it; PopulationMismatch when it does not."""
+        tree = DirectoryTree(
+            connection, self.probe.uri, population.base, note_request=self._note
+        )
+        wrong = list(differences(population, tree))
+        sampled = len(population.sample)
+        if wrong:
+            dn = wrong[0][0]
+            missing = sum(not there for _, there in wrong)
+            raise PopulationMismatch(
+                self.probe.uri,
+                f"of {sampled:,} entries that were looked for, {missing:,} are missing "
+                f"and {len(wrong) - missing:,} are others, such as {dn!r}",
+            )
+        return {
+            "population": {
+                "fingerprint": population.fingerprint,
+                "entries": population.entries,
+                "base": population.base,
+                "sampled": sampled,
+            }
+        }
+
+    def _note(self, kind: str) -> None:
+        self.operations[kind] += 1
 
     def _read(
         self, connection: Any, dn: str, attributes: tuple[str, ...]

@@ -31,6 +31,7 @@ import ldap
 
 from ldapslam.agent import python_job
 from ldapslam.agent.ldap_access import LdapAccess, connect
+from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_arrivals import (
     NEVER_NS,
     ArrivalSettings,
@@ -85,6 +86,8 @@ class PythonStreamSettings:
     ramp_up_ns: int
     grace_ns: int
     seed: int
+    #: What the agent's operator allows.
+    limits: AgentLimits
 
     @property
     def is_open(self) -> bool:
@@ -127,6 +130,7 @@ class ClientProcess:
             recorder=self._recorder,
             is_measured=self._is_measured,
             drain_s=settings.grace_ns / 1e9,
+            limits=settings.limits,
         )
         self._pid = os.getpid()
         self._has_forked = False
@@ -168,7 +172,7 @@ class ClientProcess:
             # after the last interval: booked with what the class asked
             self._client.count_request("unbind")
         self._disconnect()
-        self._send("ended", self._client._requests)
+        self._send_end()
 
     def _check_stopped(self, error: RunStopped) -> None:
         """RunAborted when it is the class's own: a client less is a load of its own."""
@@ -377,8 +381,11 @@ class ClientProcess:
         timer.cancel()
 
     def _give_up_tear_down(self) -> None:
-        self._send("ended", self._client._requests)
+        self._send_end()
         os._exit(1)
+
+    def _send_end(self) -> None:
+        self._send("ended", self._client._requests, self._client._notes)
 
     # The reporter's thread.
 
@@ -427,7 +434,7 @@ class ClientProcess:
         self._send_interval("final", start_ns, now_ns, usage, 0)
         self._closed.set()
         if not has_ended:
-            self._send("ended", self._client._requests)
+            self._send_end()
             os._exit(1)
 
     def _hear_until(self, boundary_ns: int, run_end_ns: int) -> int:

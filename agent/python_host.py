@@ -102,6 +102,7 @@ class Host:
         self._children: list[_Child] = []
         self._sent_intervals = 0
         self._requests: dict[str, dict[str, int]] = {}
+        self._notes: list[tuple[str, dict[str, Any]]] = []
         self._is_load = True
         self._started = 0
         self._start_error_ns = 0
@@ -118,7 +119,7 @@ class Host:
         while not all(child.is_ended for child in self._children):
             self._take_messages()
         self._send_final()
-        self._parent.send(("ended", self._requests, self._start_error_ns))
+        self._parent.send(("ended", self._requests, self._start_error_ns, self._notes))
 
     def _fork(
         self, index: int, job_class: type[PythonJob], arrivals: SharedArrivals | None
@@ -194,6 +195,7 @@ class Host:
             self._send_intervals()
         elif kind == "ended":
             self._count(content[0])
+            self._notes += content[1]
             child.is_ended = True
         else:
             self._fail(LdapSlamError.from_dict(content[0]))

@@ -20,6 +20,7 @@ processes.
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -31,6 +32,7 @@ import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
 from ldapslam.agent.ldap_access import LdapAccess, result_code_of
+from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_recorder import (
     EXPECTED,
     FAILED,
@@ -48,6 +50,11 @@ _SUCCESS_CODES = frozenset({0, 5, 6})
 TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
+
+#: Notes travel with the agent's facts, at its end.
+MAX_NOTES = 100
+MAX_NOTE_CHARACTERS = 4_000
+MAX_NOTE_DEPTH = 4
 
 #: Functions of python-ldap that send a request, and its kind.
 _REQUESTS = {
@@ -280,6 +287,7 @@ class Client:
         recorder: Recorder,
         is_measured: Callable[[int], bool],
         drain_s: float = 0.0,
+        limits: AgentLimits | None = None,
     ) -> None:
         #: Its number among the stream's clients in the whole run, and their number.
         self.number = number
@@ -294,6 +302,8 @@ class Client:
         self.request_timeout_s = request_timeout_s
         #: Longest that the run waits, after its load, for what is under way.
         self.drain_s = drain_s
+        #: What the agent's operator allows beside the servers.
+        self.limits = limits or AgentLimits()
         #: Seeded by the run's seed, the stream and the number.
         self.random = random.Random(seed)
         self._operations = operations
@@ -312,6 +322,7 @@ class Client:
         self._is_lost = False
         #: URI -> kind -> requests, those of set-up and close apart.
         self._requests: dict[str, dict[str, int]] = {}
+        self._notes: list[tuple[str, dict[str, Any]]] = []
         #: CPU time and time waiting for a CPU of programs that the class ran.
         self._child_cpu_ns = 0
         self._child_run_queue_ns = 0
@@ -369,6 +380,23 @@ class Client:
         counts = self._requests.setdefault(uri or self.uri, {})
         counts[kind] = counts.get(kind, 0) + 1
 
+    def note(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Keep something beside the figures, as JSON has it: in result.json it is one
+        of the agent's `notes` of this kind. Of a client, the first MAX_NOTES are kept.
+        ClassFault: it is too long or too deep, or no JSON."""
+        try:
+            text = json.dumps(facts, ensure_ascii=False, allow_nan=False)
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ClassFault(f"a note that is no JSON: {error}") from None
+        if len(text) > MAX_NOTE_CHARACTERS or _depth(facts) > MAX_NOTE_DEPTH:
+            raise ClassFault(
+                f"a note of {len(text):,} characters, {_depth(facts)} deep; the limits "
+                f"are {MAX_NOTE_CHARACTERS:,} and {MAX_NOTE_DEPTH}"
+            )
+        if len(self._notes) < MAX_NOTES:
+            self._notes.append((kind, json.loads(text)))
+
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
         """Count a program that the class ran as work of this client."""
         self._child_cpu_ns += cpu_ns
@@ -416,3 +444,12 @@ class Client:
         references = sum(1 for message in messages if message[0] is None)
         operation._request.references += references
         operation._request.entries += len(messages) - references
+
+
+def _depth(value: Any) -> int:
+    """Of lists and mappings within each other; 0 of what is neither."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return 0
+    return 1 + max(map(_depth, value), default=0)

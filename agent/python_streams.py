@@ -11,6 +11,7 @@ Everything but `stop` is for one thread.
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from typing import Any, NoReturn
 
 import ldap
 
-from ldapslam.agent.ldap_access import LdapAccess
+from ldapslam.agent.ldap_access import access_of
+from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_arrivals import NEVER_NS, ArrivalSettings
 from ldapslam.agent.python_client import PythonStreamSettings
 from ldapslam.agent.python_recorder import HostInterval, operation_row, stream_row
@@ -36,6 +38,7 @@ SET_UP_LIMIT_S = 60.0
 _END_LIMIT_S = 2.0
 #: -P: the current folder is not a place to import from.
 _HOST_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.python_host")
+_NOTES_CHARACTERS = 400_000
 #: As the engine's: a stop is so far ahead that all hear of it before.
 _STOP_AHEAD_NS = 10_000_000
 
@@ -43,9 +46,9 @@ _STOP_AHEAD_NS = 10_000_000
 class PythonStreams:
     """All streams of a plan that are Python's."""
 
-    def __init__(self, plan: AgentPlan) -> None:
+    def __init__(self, plan: AgentPlan, limits: AgentLimits) -> None:
         self._streams = [
-            _PythonStream(number, stream, plan)
+            _PythonStream(number, stream, plan, limits)
             for number, stream in enumerate(plan.streams)
             if stream.engine == "python"
         ]
@@ -133,7 +136,21 @@ class PythonStreams:
                 stream.plan.name: stream.settings.class_path for stream in self._streams
             },
             "python_requests": self._requests(),
+            "notes": self._notes(),
         }
+
+    def _notes(self) -> dict[str, Any]:
+        """What the classes noted, by kind; each with its stream. Facts have a limit:
+        what is beyond it is left out."""
+        notes: dict[str, list[dict[str, Any]]] = {}
+        characters = 0
+        for stream in self._streams:
+            for kind, note in stream.notes:
+                characters += len(kind) + len(json.dumps(note))
+                if characters <= _NOTES_CHARACTERS:
+                    named = {**note, "stream": stream.plan.name}
+                    notes.setdefault(kind, []).append(named)
+        return notes
 
     def _requests(self) -> dict[str, dict[str, int]]:
         """URI -> kind -> what the classes asked of that server, measured or not."""
@@ -151,12 +168,15 @@ class PythonStreams:
 class _PythonStream:
     """One stream and its host process."""
 
-    def __init__(self, number: int, plan: StreamPlan, run: AgentPlan) -> None:
+    def __init__(
+        self, number: int, plan: StreamPlan, run: AgentPlan, limits: AgentLimits
+    ) -> None:
         self.number = number
         self.plan = plan
-        self.settings = settings_of(plan, run)
+        self.settings = settings_of(plan, run, limits)
         #: Of all clients, once the stream has ended.
         self.requests: dict[str, dict[str, int]] = {}
+        self.notes: list[tuple[str, dict[str, Any]]] = []
         self.is_final = False
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -235,7 +255,7 @@ class _PythonStream:
             self._intervals.append(content[1])
             self.is_final = kind == "final"
         elif kind == "ended":
-            self.requests, self._start_error_ns = content
+            self.requests, self._start_error_ns, self.notes = content
             self._has_ended = True
         else:
             raise self._named(LdapSlamError.from_dict(content[0]))
@@ -277,7 +297,9 @@ class _PythonStream:
             self._process.wait()
 
 
-def settings_of(stream: StreamPlan, run: AgentPlan) -> PythonStreamSettings:
+def settings_of(
+    stream: StreamPlan, run: AgentPlan, limits: AgentLimits
+) -> PythonStreamSettings:
     """The plan as the processes need it: one picklable value, with the secrets."""
     if stream.python is None:
         raise ValueError(f"stream {stream.name!r} is the engine's")
@@ -295,7 +317,6 @@ def settings_of(stream: StreamPlan, run: AgentPlan) -> PythonStreamSettings:
             end_ns=stream.end_ns or NEVER_NS,
             seed=f"{run.seed}/{stream.name}/{run.agent_index}",
         )
-    password = stream.bind_password.resolve() if stream.bind_password else None
     return PythonStreamSettings(
         name=stream.name,
         class_path=stream.python.class_path,
@@ -303,20 +324,7 @@ def settings_of(stream: StreamPlan, run: AgentPlan) -> PythonStreamSettings:
         operations=stream.python.operations,
         uris=stream.uris,
         watched=stream.python.watched,
-        access=LdapAccess(
-            start_tls=stream.start_tls,
-            ca_file=stream.ca_file,
-            cert_file=stream.cert_file,
-            key_file=stream.key_file,
-            verify=stream.verify,
-            bind_dn=stream.bind_dn,
-            bind_password=password,
-            mechanism=stream.mechanism,
-            authcid=stream.authcid,
-            authzid=stream.authzid,
-            connect_timeout_ns=stream.connect_timeout_ns,
-            addresses=dict(zip(stream.uris, stream.addresses, strict=False)),
-        ),
+        access=access_of(stream),
         request_timeout_ns=stream.request_timeout_ns,
         clients=stream.connections,
         first_client=stream.first_connection,
@@ -336,4 +344,5 @@ def settings_of(stream: StreamPlan, run: AgentPlan) -> PythonStreamSettings:
         ramp_up_ns=run.ramp_up_ns,
         grace_ns=run.grace_ns,
         seed=run.seed,
+        limits=limits,
     )

@@ -5,7 +5,8 @@ python-ldap hands messages over without the time of their arrival. The socket is
 at before libldap reads it: MSG_PEEK takes nothing out, and brings the kernel's stamp of
 the last segment that was looked at. Stamps are of the wall clock and are moved to the
 monotonic one by reading both at once; a step of the wall clock in between would show as
-a time to come, and is not believed.
+a time to come, and is not believed. The kernel begins to stamp a moment after the
+first socket of the host asks for it: what comes before that has the time of the look.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,9 @@ from ldapslam.agent.replication_state import (
     behind,
     is_log,
     naming_contexts,
+    stale_sources,
     state,
+    without,
 )
 from ldapslam.agent.server_counts import ServerKind, detect
 from ldapslam.agent.tree_comparison import (
@@ -44,6 +46,12 @@ from ldapslam.jobs.monitors import ReplicationCheck
 _POLL_S = 0.05
 #: Of two trees, while others write.
 _COMPARISONS = 3
+#: Before the run: clocks of servers differ.
+_STALE_S = 3_600.0
+_STATE_HINT = (
+    "slapd needs contextCSN (the overlay syncprov on suppliers), 389-DS a replica; the "
+    "job's bind DN must be allowed to read them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +80,14 @@ def verify_replication(
     *,
     load_ended_s: float,
     seed: int,
+    begun_utc_s: float = 0.0,
     now_s: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
     """What was found, as the run's manifest has it; TargetError where it could not be
-    checked. `load_ended_s` is on the clock of `now_s`.
+    checked. `load_ended_s` is on the clock of `now_s`. `begun_utc_s` is when the run
+    began: a source of changes that not all servers know, and that has made none for an
+    hour by then, is left aside where all content is compared.
 
     The first server is the one that others are compared with. The result:
 
@@ -84,7 +95,8 @@ def verify_replication(
         skipped: [suffix, …]                       replicated, but not to all of them
         within_s, converged, after_s               after_s None: not in time
         trees: [{suffix, converged, after_s,
-                 states: {URI: {source: CSN}}, behind: {URI: [source, …]}}]
+                 states: {URI: {source: CSN}}, behind: {URI: [source, …]},
+                 stale: [source, …]}]              left aside
         content: None | {sample, compared, entries: {URI: n}, difference_count,
                          differences: [{server, dn, difference, attributes}]}
 
@@ -92,17 +104,13 @@ def verify_replication(
     of each kind and server the first few are named. `compared` entries have had their
     attributes compared, in all comparisons together.
     """
-    if len(servers) < 2:
-        raise TargetError(
-            "replication needs two servers to compare, the job has "
-            f"{len(servers) or 'none'}",
-            hint="name the replicas in `targets`",
-        )
-    with ExitStack() as stack:
-        members = [_opened(stack, server) for server in servers]
+    with _all_opened(servers) as members:
         trees, skipped = _trees(members, check)
         deadline_s = load_ended_s + check.within_ns / 1e9
-        found = _converge(members, trees, load_ended_s, deadline_s, now_s, wait)
+        stale_utc_s = _stale_utc_s(check, begun_utc_s)
+        found = _converge(
+            members, trees, load_ended_s, deadline_s, stale_utc_s, now_s, wait
+        )
         content = None
         if check.content:
             bases = [check.base] if check.base else trees
@@ -117,6 +125,68 @@ def verify_replication(
         "trees": found,
         "content": content,
     }
+
+
+def examine_replication(
+    servers: Sequence[ReplicationServer], check: ReplicationCheck
+) -> dict[str, Any]:
+    """What `verify_replication` will look at, before a run; TargetError where it will
+    not be able to.
+
+        servers: [URI, …]
+        skipped: [suffix, …]
+        trees: [{suffix, converged, behind: {URI: [source, …]}}]       as they are now
+    """
+    with _all_opened(servers) as members:
+        trees, skipped = _trees(members, check)
+        states = {
+            suffix: {
+                one.uri: state(one.connection, one.kind, suffix) for one in members
+            }
+            for suffix in trees
+        }
+        faults = [
+            f"{uri} does not say how far its replication of {suffix!r} is"
+            for suffix, of_servers in states.items()
+            for uri, found in of_servers.items()
+            if not found
+        ]
+        if check.content:
+            faults += [
+                f"{member.uri} has no {base!r}, or does not let it be read"
+                for base in ([check.base] if check.base else trees)
+                for member in members
+                if member.connection.read(base, ["1.1"]) is None
+            ]
+    stale_utc_s = _stale_utc_s(check, time.time())
+    compared = {
+        suffix: without(found, stale_sources(found, stale_utc_s))
+        for suffix, found in states.items()
+    }
+    if faults:
+        raise TargetError(
+            f"replication cannot be verified: {'; '.join(faults)}", hint=_STATE_HINT
+        )
+    return {
+        "servers": [server.uri for server in servers],
+        "skipped": skipped,
+        "trees": [
+            {"suffix": suffix, "converged": are_equal(found), "behind": behind(found)}
+            for suffix, found in compared.items()
+        ],
+    }
+
+
+@contextmanager
+def _all_opened(servers: Sequence[ReplicationServer]) -> Iterator[list[_Member]]:
+    if len(servers) < 2:
+        raise TargetError(
+            "replication needs two servers to compare, the job has "
+            f"{len(servers) or 'none'}",
+            hint="name the replicas in `targets`",
+        )
+    with ExitStack() as stack:
+        yield [_opened(stack, server) for server in servers]
 
 
 def _opened(stack: ExitStack, server: ReplicationServer) -> _Member:
@@ -136,6 +206,11 @@ def _trees(
     contexts = naming_contexts(first.connection)
     if check.base is not None:
         contexts = [one for one in contexts if _is_within(check.base, one)]
+        if not contexts:
+            raise TargetError(
+                f"{first.uri}: {check.base!r} lies in none of its trees",
+                hint="`verify.replication.base` is an entry that is replicated",
+            )
     replicated = [
         suffix
         for suffix in contexts
@@ -164,8 +239,7 @@ def _trees(
     what = repr(check.base) if check.base else "any of its suffixes"
     raise TargetError(
         f"{first.uri}: no server says how far replication of {what} is",
-        hint="slapd needs contextCSN (the overlay syncprov on suppliers), 389-DS "
-        "a replica; the job's bind DN must be allowed to read them",
+        hint=_STATE_HINT,
     )
 
 
@@ -174,16 +248,25 @@ def _is_within(dn: str, suffix: str) -> bool:
     return (b"," + normalised_dn(dn)).endswith(b"," + top) or not top
 
 
+def _stale_utc_s(check: ReplicationCheck, begun_utc_s: float) -> float:
+    """Sources that ended before may be left aside: what they wrote is compared anyway,
+    where all content is."""
+    is_whole = check.content and check.sample is None and check.base is None
+    return begun_utc_s - _STALE_S if is_whole else 0.0
+
+
 def _converge(
     members: Sequence[_Member],
     trees: Sequence[str],
     load_ended_s: float,
     deadline_s: float,
+    stale_utc_s: float,
     now_s: Callable[[], float],
     wait: Callable[[float], None],
 ) -> list[dict[str, Any]]:
     """Each tree with its last states; one that has converged is not read again."""
     states: dict[str, dict[str, State]] = {}
+    stale: dict[str, list[str]] = {}
     after_s: dict[str, float | None] = dict.fromkeys(trees)
     while True:
         for suffix in trees:
@@ -193,7 +276,8 @@ def _converge(
                 member.uri: state(member.connection, member.kind, suffix)
                 for member in members
             }
-            if are_equal(states[suffix]):
+            stale[suffix] = stale_sources(states[suffix], stale_utc_s)
+            if are_equal(without(states[suffix], stale[suffix])):
                 after_s[suffix] = max(0.0, now_s() - load_ended_s)
         left_s = deadline_s - now_s()
         if None not in after_s.values() or left_s <= 0:
@@ -205,7 +289,8 @@ def _converge(
             "converged": after_s[suffix] is not None,
             "after_s": after_s[suffix],
             "states": {uri: dict(one) for uri, one in states[suffix].items()},
-            "behind": behind(states[suffix]),
+            "behind": behind(without(states[suffix], stale[suffix])),
+            "stale": stale[suffix],
         }
         for suffix in trees
     ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import ldap
 
@@ -86,6 +87,39 @@ def are_equal(states: Mapping[str, State]) -> bool:
     """Have all servers the same changes? False where one does not say."""
     first, *others = states.values()
     return bool(first) and all(one == first for one in others)
+
+
+def stale_sources(states: Mapping[str, State], before_utc_s: float) -> list[str]:
+    """Sources that only some servers know, and of which these have the same last
+    change, older than that time: suppliers that are no more, most likely."""
+    stale = []
+    for source in sorted({one for state in states.values() for one in state}):
+        found = [state.get(source) for state in states.values()]
+        last = {csn for csn in found if csn is not None}
+        if None in found and len(last) == 1 and source != GENERATION:
+            written_s = csn_time_s(last.pop())
+            if written_s is not None and written_s < before_utc_s:
+                stale.append(source)
+    return stale
+
+
+def without(states: Mapping[str, State], sources: Sequence[str]) -> dict[str, State]:
+    """The states, but for these sources."""
+    return {
+        uri: {source: csn for source, csn in one.items() if source not in sources}
+        for uri, one in states.items()
+    }
+
+
+def csn_time_s(csn: str) -> float | None:
+    """When the change was made, in s since 1970, by the clock of its server."""
+    try:
+        if "#" in csn:
+            moment = datetime.strptime(csn.partition(".")[0], "%Y%m%d%H%M%S")
+            return moment.replace(tzinfo=UTC).timestamp()
+        return float(int(csn[:8], 16))
+    except ValueError:
+        return None
 
 
 def behind(states: Mapping[str, State]) -> dict[str, list[str]]:

@@ -33,6 +33,8 @@ from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted
 
 #: Heartbeats come every second: silence that is shorter says nothing.
 LEAST_ORPHAN_GRACE_NS = 3_000_000_000
+#: A year: with it, times are still numbers that a message holds.
+MOST_ORPHAN_GRACE_NS = 366 * 86_400 * 1_000_000_000
 #: The engine's process ends its load by itself so long after the agent would have.
 LEASE_SLACK_NS = 1_000_000_000
 #: A run that is being drained gets its job's grace and this much more.
@@ -306,7 +308,8 @@ class AgentRun:
             return [ReportFailed(event.run_id, FleetError(f"the agent is {doing}"))]
         self.state = AgentRunState.PREPARING
         self.run_id = event.run_id
-        self._orphan_grace_ns = max(event.orphan_grace_ns, LEAST_ORPHAN_GRACE_NS)
+        grace_ns = min(event.orphan_grace_ns, MOST_ORPHAN_GRACE_NS)
+        self._orphan_grace_ns = max(grace_ns, LEAST_ORPHAN_GRACE_NS)
         self._grace_ns = 0
         self._planned_intervals = self._reported_intervals = 0
         self._heard_ns = now_ns

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ldapslam.agent.monitors.base import Monitor
@@ -20,13 +21,15 @@ from ldapslam.reports.results.monitor_records import MonitorDescription, Monitor
 
 _log = logging.getLogger(__name__)
 
+#: A server that does not answer is waited for; more of them than that, one by one.
+_OPENED_AT_A_TIME = 32
 #: What a monitor gets to end the sample that it is at.
 _JOIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A monitor that could be opened, as it described itself then."""
+    """A monitor, as it described itself when it was opened."""
 
     monitor: Monitor
     description: MonitorDescription
@@ -47,20 +50,10 @@ class Sampling:
         return bool(self._watched)
 
     def open(self, monitors: Iterable[Monitor]) -> list[Watched]:
-        """Those of them that can be; the others are in the log, and described as what
-        they cannot see."""
-        for monitor in monitors:
-            facts: dict[str, object]
-            try:
-                facts = dict(monitor.open())
-            except LdapSlamError as error:
-                _log.warning("monitor %s: %s", monitor.name, error)
-                facts = {"failure": str(error)}
-            except Exception as error:
-                _log.exception("monitor %s", monitor.name)
-                facts = {"failure": f"{type(error).__name__}: {error}"}
-            description = MonitorDescription(monitor.name, monitor.metrics, facts)
-            self._watched.append(Watched(monitor, description))
+        """All of them, at the same time; those that cannot be are in the log, and
+        described as what they cannot see."""
+        with ThreadPoolExecutor(_OPENED_AT_A_TIME, "monitor") as pool:
+            self._watched += pool.map(_opened, monitors)
         return list(self._watched)
 
     def start(self, t0_mono_ns: int) -> None:
@@ -125,6 +118,19 @@ class Sampling:
             )
             passed = (ended_ns - t0_mono_ns) // every_ns + 1
             at_ns = max(at_ns + every_ns, passed * every_ns)
+
+
+def _opened(monitor: Monitor) -> Watched:
+    facts: dict[str, object]
+    try:
+        facts = dict(monitor.open())
+    except LdapSlamError as error:
+        _log.warning("monitor %s: %s", monitor.name, error)
+        facts = {"failure": str(error)}
+    except Exception as error:
+        _log.exception("monitor %s", monitor.name)
+        facts = {"failure": f"{type(error).__name__}: {error}"}
+    return Watched(monitor, MonitorDescription(monitor.name, monitor.metrics, facts))
 
 
 def _seconds_until(mono_ns: int) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ldapslam.agent import run as machine
+from ldapslam.agent.assignment import trim_heap
 from ldapslam.agent.children import EngineChild
 from ldapslam.agent.ledger_folder import run_folder
 from ldapslam.agent.run import AgentRun, AgentRunEvent
@@ -113,6 +114,8 @@ class Slot:
             case machine.StartEngine(t0_mono_ns):
                 start = engine_pb2.StartEngine(t0_mono_ns=t0_mono_ns)
                 await self._tell(engine_pb2.EngineRequest(start=start))
+                # only now: the connection keeps each command until the next one
+                trim_heap()
             case machine.ExtendLease(until_mono_ns):
                 lease = engine_pb2.ExtendLease(until_mono_ns=until_mono_ns)
                 await self._tell(engine_pb2.EngineRequest(lease=lease))
@@ -189,13 +192,16 @@ class Slot:
 
     async def _launch(self, run_id: str) -> None:
         settings = self.settings
-        assignment = self._assignments.pop(run_id)
+        assignment = self._assignments.pop(run_id, None)
+        if assignment is None:  # it went with the refusal of an order before this one
+            refused = RunAborted("the agent was busy when it was told of the run")
+            self.post(machine.EngineFailed(refused))
+            return
         logs = settings.logs or self.spool.folder / "logs"
         # the name is the operator's own, the run's id the coordinator's: no path parts
         log_path = logs / f"engine-{Path(settings.name).name}-{Path(run_id).name}.log"
         try:
             prepare = engine_pb2.PrepareEngine(
-                run=assignment,
                 agent=settings.name,
                 workers=settings.workers or 0,
                 realtime=settings.realtime,
@@ -203,6 +209,7 @@ class Slot:
                 limits_json=settings.limits_json,
             )
             child = await EngineChild.launch(
+                assignment,
                 prepare,
                 work=self._work,
                 log_path=log_path,

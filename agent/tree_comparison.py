@@ -163,9 +163,7 @@ class _Comparer:
                     self._note("extra", dn)
         self._name_missing(table)
         missing = set(table.missing().tolist())
-        common = [
-            dn for dn in drawn.dns() if _hash_of(normalised_dn(dn)) not in missing
-        ]
+        common = [dn for dn in drawn.dns() if hash_of(normalised_dn(dn)) not in missing]
         for dn, expected, found in self._pairs(common):
             self._result.compared += 1
             differences = differing_attributes(expected, found, self._rules)
@@ -218,7 +216,7 @@ class _Comparer:
             return
         wanted = set(missing.tolist())
         for dn in self._expected.names():
-            if _hash_of(normalised_dn(dn)) in wanted:
+            if hash_of(normalised_dn(dn)) in wanted:
                 self._result.named.append(EntryDifference("missing", dn))
                 left -= 1
                 if not left:
@@ -256,7 +254,7 @@ class _Table:
     def __init__(self, entries: Iterable[_Digested]) -> None:
         keys, contents = array("Q"), array("Q")
         for _, key, digest in entries:
-            keys.append(_hash_of(key))
+            keys.append(hash_of(key))
             contents.append(_head(digest))
         order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
         self._keys = np.frombuffer(keys, np.uint64)[order]
@@ -268,7 +266,7 @@ class _Table:
         if not len(self._keys):
             yield from ((dn, False, False) for dn, _, _ in batch)
             return
-        keys = np.array([_hash_of(key) for _, key, _ in batch], np.uint64)
+        keys = np.array([hash_of(key) for _, key, _ in batch], np.uint64)
         contents = np.array([_head(digest) for _, _, digest in batch], np.uint64)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         is_known = self._keys[places] == keys
@@ -300,7 +298,7 @@ class _Sample:
     def watch(self, entries: Iterable[_Digested]) -> Iterator[_Digested]:
         for entry in entries:
             dn, key, _ = entry
-            drawn = (-_hash_of(key, self._salt), dn)
+            drawn = (-hash_of(key, self._salt), dn)
             if len(self._heap) < self._size:
                 heapq.heappush(self._heap, drawn)
             else:
@@ -316,7 +314,8 @@ def _batches(entries: Iterator[_Digested]) -> Iterator[list[_Digested]]:
         yield batch
 
 
-def _hash_of(key: bytes, salt: bytes = b"") -> int:
+def hash_of(key: bytes, salt: bytes = b"") -> int:
+    """Of a normalised DN: 64 bits, by which samples are drawn."""
     return _head(blake2b(key, digest_size=_HASH_BYTES, salt=salt).digest())
 
 

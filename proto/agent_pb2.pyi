@@ -95,12 +95,10 @@ class Command(_message.Message):
     def __init__(self, number: _Optional[int] = ..., prepare: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ..., observe: _Optional[_Union[ObserveRun, _Mapping]] = ..., conclude: _Optional[_Union[ConcludeObservation, _Mapping]] = ..., end_observation: _Optional[_Union[EndObservation, _Mapping]] = ...) -> None: ...
 
 class ObserveRun(_message.Message):
-    __slots__ = ("run", "reads_host")
+    __slots__ = ("run",)
     RUN_FIELD_NUMBER: _ClassVar[int]
-    READS_HOST_FIELD_NUMBER: _ClassVar[int]
     run: _common_pb2.RunAssignment
-    reads_host: bool
-    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., reads_host: bool = ...) -> None: ...
+    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ...) -> None: ...
 
 class ConcludeObservation(_message.Message):
     __slots__ = ("run_id", "verify")

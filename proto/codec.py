@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -37,6 +38,8 @@ from ldapslam.proto.messages import (
     error_of,
     failure_message,
 )
+
+_Message = TypeVar("_Message")
 
 #: Key of the serialised Failure in a refused call's trailing metadata.
 FAILURE_KEY = "ldapslam-failure-bin"
@@ -127,3 +130,10 @@ def rpc_errors(address: str) -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         raise error_of_rpc(error, address) from error
+
+
+def readable(message: _Message | None, address: str) -> _Message:
+    """What `address` sent. Of what it cannot read, gRPC's asyncio gives None."""
+    if message is None:
+        raise CoordinatorUnreachable(address, "what it sent cannot be read")
+    return message

@@ -141,6 +141,8 @@ def decode_facts(text: str) -> dict[str, Any]:
     """The facts of a peer."""
     try:
         facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
+        # half a surrogate pair is valid JSON and no text
+        json.dumps(facts, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ProtocolError("facts are not JSON") from None
     if not isinstance(facts, dict):

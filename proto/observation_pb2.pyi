@@ -18,18 +18,16 @@ class ObserverRequest(_message.Message):
     def __init__(self, prepare: _Optional[_Union[PrepareObserver, _Mapping]] = ..., start: _Optional[_Union[StartObserver, _Mapping]] = ..., conclude: _Optional[_Union[ConcludeObserver, _Mapping]] = ...) -> None: ...
 
 class PrepareObserver(_message.Message):
-    __slots__ = ("run", "agent", "files_folder", "limits_json", "reads_host")
+    __slots__ = ("run", "agent", "files_folder", "limits_json")
     RUN_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     FILES_FOLDER_FIELD_NUMBER: _ClassVar[int]
     LIMITS_JSON_FIELD_NUMBER: _ClassVar[int]
-    READS_HOST_FIELD_NUMBER: _ClassVar[int]
     run: _common_pb2.RunAssignment
     agent: str
     files_folder: str
     limits_json: str
-    reads_host: bool
-    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., files_folder: _Optional[str] = ..., limits_json: _Optional[str] = ..., reads_host: bool = ...) -> None: ...
+    def __init__(self, run: _Optional[_Union[_common_pb2.RunAssignment, _Mapping]] = ..., agent: _Optional[str] = ..., files_folder: _Optional[str] = ..., limits_json: _Optional[str] = ...) -> None: ...
 
 class StartObserver(_message.Message):
     __slots__ = ("t0_mono_ns",)

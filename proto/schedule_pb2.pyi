@@ -27,7 +27,7 @@ OVERLAP_POLICY_QUEUE: OverlapPolicy
 OVERLAP_POLICY_REPLACE: OverlapPolicy
 
 class ScheduleRule(_message.Message):
-    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "misfire_grace_ns", "overlap", "copies", "stagger_ns")
+    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "misfire_grace_ns", "overlap", "copies", "stagger_ns", "once")
     CRON_FIELD_NUMBER: _ClassVar[int]
     EVERY_NS_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class ScheduleRule(_message.Message):
     OVERLAP_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
     STAGGER_NS_FIELD_NUMBER: _ClassVar[int]
+    ONCE_FIELD_NUMBER: _ClassVar[int]
     cron: str
     every_ns: int
     time_zone: str
@@ -48,7 +49,8 @@ class ScheduleRule(_message.Message):
     overlap: OverlapPolicy
     copies: int
     stagger_ns: int
-    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_grace_ns: _Optional[int] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., copies: _Optional[int] = ..., stagger_ns: _Optional[int] = ...) -> None: ...
+    once: bool
+    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_grace_ns: _Optional[int] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., copies: _Optional[int] = ..., stagger_ns: _Optional[int] = ..., once: bool = ...) -> None: ...
 
 class CreateScheduleRequest(_message.Message):
     __slots__ = ("name", "job", "rule", "disabled")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a monitor is, and how those that ask a directory come to it.
 
-A monitor belongs to one thread of the observer, which calls `open` once, `sample` at
-every tick of `every_ns`, and `close`. None of them is called while another is under
-way. What cannot be read is NaN; a sample that has nothing at all is an error, and the
-next tick tries again.
+The observer calls `open` of a monitor once, `sample` at every tick of `every_ns`, and
+`close`: from different threads, but never one while another is under way. What cannot
+be read is NaN; a sample that has nothing at all is an error, and the next tick tries
+again.
 """
 
 from __future__ import annotations
@@ -69,16 +69,7 @@ class TargetAccess:
         """The same with the password of `bind` resolved; ConfigError. None: itself."""
         if bind is None:
             return self
-        sasl, secret = bind.sasl, bind.secret
-        access = dataclasses.replace(
-            self.access,
-            bind_dn=bind.dn,
-            bind_password=secret.resolve() if secret else None,
-            mechanism=sasl.mechanism if sasl else None,
-            authcid=sasl.authcid if sasl else None,
-            authzid=sasl.authzid if sasl else None,
-        )
-        return dataclasses.replace(self, access=access)
+        return dataclasses.replace(self, access=self.access.bound_as(bind))
 
 
 class Directory:

@@ -31,7 +31,7 @@ def monitors_for(
     access: Callable[[str], TargetAccess],
     is_local: Callable[[str], bool],
     has_directories: bool,
-    may_read: Callable[[str], bool] = lambda path: True,
+    may_read: Callable[[str], bool],
 ) -> list[Monitor]:
     """What this agent is to sample; each name once.
 
@@ -46,10 +46,10 @@ def monitors_for(
         if wanted.directory or wanted.entry:
             if has_directories:
                 found += _of_servers(job, wanted, access)
-        elif wanted.log and any(is_local(uri) for uri in _uris(job, wanted)):
+        elif wanted.log and any(is_local(uri) for uri in uris_of(job, wanted)):
             found.append(_of_log(wanted, may_read))
     local = {
-        index: [uri for uri in _uris(job, wanted) if is_local(uri)]
+        index: [uri for uri in uris_of(job, wanted) if is_local(uri)]
         for index, wanted in enumerate(job.monitors)
         if wanted.host
     }
@@ -62,7 +62,7 @@ def monitors_for(
     return list(unique.values())
 
 
-def _uris(job: Job, wanted: Wanted) -> list[str]:
+def uris_of(job: Job, wanted: Wanted) -> list[str]:
     """Of the servers that the monitor is about."""
     if wanted.role is not None:
         return list(job.targets[wanted.role])
@@ -72,7 +72,7 @@ def _uris(job: Job, wanted: Wanted) -> list[str]:
 def _of_servers(
     job: Job, wanted: Wanted, access: Callable[[str], TargetAccess]
 ) -> Iterable[Monitor]:
-    for uri in _uris(job, wanted):
+    for uri in uris_of(job, wanted):
         learn: Callable[[Directory], Table] = directory_table
         name = f"{wanted.role} {uri}"
         if wanted.entry is not None:

@@ -26,6 +26,7 @@ from ldapslam.jobs.replay.log import REQUESTS
 from ldapslam.jobs.result_codes import NAMES
 
 _CHUNK_BYTES = 1 << 20
+_TAIL_BYTES = 1 << 16
 #: More are none of 389-DS's.
 _LINES_OF_AN_OBJECT = 1_000
 _OTHER_CODE = "another"
@@ -88,15 +89,24 @@ class LogMonitor:
 
     def sample(self) -> Sequence[float]:
         while text := self._follower.text():
-            self._counts["lines"] += text.count(b"\n")
-            if text.startswith(b"{") or self._open_object:
-                self._count_objects(text.decode("utf-8", "replace").splitlines())
-            else:
-                self._count(text)
+            self._take(text)
         return [float(self._counts[metric.name]) for metric in self.metrics]
 
     def close(self) -> None:
         self._follower.close()
+
+    def last_lines(self) -> tuple[int, int]:
+        """For `check`: how many lines there are at the end of the file by now, and how
+        many of them are of another kind; at most 64 KiB. TargetError."""
+        self._take(self._follower.last_text())
+        return self._counts["lines"], self._counts["lines_of_another_kind"]
+
+    def _take(self, text: bytes) -> None:
+        self._counts["lines"] += text.count(b"\n")
+        if text.startswith(b"{") or self._open_object:
+            self._count_objects(text.decode("utf-8", "replace").splitlines())
+        else:
+            self._count(text)
 
     def _count(self, text: bytes) -> None:
         known = 0
@@ -161,6 +171,16 @@ class Follower:
         if end:
             self._file.seek(end - 1)
             self._is_within_line = self._file.read(1) != b"\n"
+
+    def last_text(self) -> bytes:
+        """Some lines at the end of the file, which is not followed for that."""
+        with self._opened() as file:
+            begin = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+            file.seek(begin)
+            text = file.read(_TAIL_BYTES)
+        if begin:
+            text = text.partition(b"\n")[2]
+        return text[: text.rfind(b"\n") + 1]
 
     def text(self) -> bytes:
         """Some more lines with their ends, empty when there are none now; TargetError

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent.admission import check_open_files, raise_open_files
+from ldapslam.agent.assignment import load_assignment, store_files
 from ldapslam.agent.engine_process import (
-    load_assignment,
     stop_on_request,
     typed_error,
 )
@@ -42,6 +42,8 @@ def test_files_are_written_under_names_of_our_own(tmp_path: Path) -> None:
         overrides=["run.duration=3s"],
         files={name: b"certificate"},
     )
+    store_files(run, tmp_path)
+    assert dict(run.files) == {name: b""}
     job = load_assignment(run, tmp_path)
     assert job.run.duration_ns == 3_000_000_000
     (file,) = tmp_path.iterdir()

@@ -196,3 +196,22 @@ def test_a_log_is_read_only_where_it_is_allowed(tmp_path: Path) -> None:
     assert not AgentLimits(logs=(str(link),)).allows_log(str(link))
     assert not AgentLimits().allows_log(str(log))
     assert AgentLimits(logs=("any",)).allows_log(str(secret))
+
+
+def test_imports_use_what_is_allowed_and_what_is_below_it(tmp_path: Path) -> None:
+    place, program = tmp_path / "place", tmp_path / "program"
+    place.mkdir()
+    program.touch()
+    (place / "out").symlink_to(tmp_path)
+    limits = AgentLimits(imports=(str(place), str(program)))
+    assert limits.allows_import(str(place / "a" / "b"))
+    assert not limits.allows_import(str(tmp_path / "placebo"))
+    # where it leads counts
+    assert not limits.allows_import(str(place / "out" / "x"))
+    assert not limits.allows_import(str(place / ".." / "x"))
+    # a program is allowed itself, not for where it lies
+    assert limits.allows_program(str(program))
+    assert not limits.allows_program(str(place / "program"))
+    assert not AgentLimits().allows_import(str(place))
+    assert AgentLimits(imports=("any",)).allows_program("/bin/sh")
+    assert AgentLimits.from_json(limits.to_json()) == limits

@@ -10,7 +10,13 @@ import pytest
 
 from ldapslam.agent.fork_client import ForkedSearch
 from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.python_job import LOST, TIME_OUT, Client
+from ldapslam.agent.python_job import (
+    LOST,
+    MAX_NOTES,
+    TIME_OUT,
+    ClassFault,
+    Client,
+)
 from ldapslam.agent.python_recorder import Recorder
 
 NOBODY = LdapAccess(
@@ -93,3 +99,28 @@ def test_what_a_job_says_is_no_option_of_the_program(
     job.set_up(client)
     job.run(client)
     assert sent[0][-5:] == ["-b", "-n", "--", "-f/etc/passwd", "-T/tmp"]
+
+
+def test_notes_are_kept_as_json_has_them() -> None:
+    client = client_of(Recorder(NoHistogram, is_open=False))
+    for number in range(MAX_NOTES + 5):
+        client.note("steps", {"number": number, "places": ("a", "b")})
+    assert len(client._notes) == MAX_NOTES
+    assert client._notes[1] == ("steps", {"number": 1, "places": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"x": "y" * 5_000},
+        {"x": [[[[[1]]]]]},
+        {"x": float("nan")},
+        {"x": "\ud800"},
+        {"x": object()},
+    ],
+    ids=["long", "deep", "nan", "surrogate", "object"],
+)
+def test_what_is_no_note_is_the_class_s_fault(facts: dict[str, object]) -> None:
+    client = client_of(Recorder(NoHistogram, is_open=False))
+    with pytest.raises(ClassFault, match="a note"):
+        client.note("steps", facts)

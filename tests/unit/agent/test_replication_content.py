@@ -95,3 +95,32 @@ def test_what_was_on_its_way_is_no_difference(
 ) -> None:
     content = found(monkeypatch, (first, second), PEOPLE)
     assert (content["difference_count"], content["differences"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "converged"),
+    [({}, True), ({"sample": 1}, False), ({"base": "dc=x"}, False)],
+)
+def test_a_source_that_is_gone_is_left_aside_where_all_content_is_compared(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], converged: bool
+) -> None:
+    live, gone = "69e1a4f2000100010000", "65e1a4f2000100070000"
+    states = {"ldap://a": {"1": live, "7": gone}, "ldap://b": {"1": live}}
+    monkeypatch.setattr(replication, "_opened", lambda _, one: Member(one.uri))
+    monkeypatch.setattr(replication, "_trees", lambda *_: ([SUFFIX], []))
+    monkeypatch.setattr(replication, "state", lambda one, *_: states[one.uri])
+    monkeypatch.setattr(
+        replication, "_tree", lambda one, _: Changing(one.uri, PEOPLE, PEOPLE)
+    )
+    access: Any = None
+    result = verify_replication(
+        [ReplicationServer(uri, access, Counter()) for uri in states],
+        ReplicationCheck.model_validate({"within": "1ms", **options}),
+        load_ended_s=0.0,
+        seed=7,
+        begun_utc_s=float(int(live[:8], 16)),
+    )
+    assert result["converged"] == converged
+    (tree,) = result["trees"]
+    assert tree["stale"] == (["7"] if converged else [])
+    assert tree["behind"] == ({} if converged else {"ldap://b": ["7"]})

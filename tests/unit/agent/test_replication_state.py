@@ -11,7 +11,10 @@ from ldapslam.agent.replication_state import (
     are_equal,
     behind,
     context_csn_state,
+    csn_time_s,
     ruv_state,
+    stale_sources,
+    without,
 )
 
 FIRST = "20260301120000.000000Z#000000#001#000000"
@@ -61,3 +64,50 @@ def test_servers_are_equal_or_some_are_behind(
 ) -> None:
     assert are_equal(states) is equal
     assert behind(states) == lacking
+
+
+def test_a_csn_says_when_it_was_made() -> None:
+    assert csn_time_s(FIRST) == 1_772_366_400
+    assert csn_time_s("65e1a4f2000100010000") == 0x65E1A4F2
+    assert csn_time_s("none") is None
+    assert csn_time_s("#") is None
+
+
+#: Of 2024, and of 2026.
+OLD, YOUNG = "65e1a4f2000100070000", "69e1a4f2000100070000"
+BEGUN_S = 1_772_366_400.0
+
+
+@pytest.mark.parametrize(
+    ("states", "stale"),
+    [
+        pytest.param({"a": {"7": OLD}, "b": {"1": YOUNG}}, ["7"], id="of one server"),
+        pytest.param(
+            {"a": {"7": OLD}, "b": {}, "c": {"7": OLD}}, ["7"], id="of some servers"
+        ),
+        pytest.param({"a": {"7": OLD}, "b": {"7": OLD}}, [], id="of all"),
+        pytest.param({"a": {"7": YOUNG}, "b": {}}, [], id="young"),
+        pytest.param(
+            {"a": {"7": OLD}, "b": {}, "c": {"7": "65e1a4f1000100070000"}},
+            [],
+            id="one of them is behind",
+        ),
+        pytest.param({"a": {GENERATION: OLD}, "b": {}}, [], id="a generation"),
+        pytest.param({"a": {"7": "unreadable"}, "b": {}}, [], id="no CSN"),
+    ],
+)
+def test_a_source_that_ended_long_ago_is_stale_where_not_all_know_it(
+    states: dict[str, State], stale: list[str]
+) -> None:
+    assert stale_sources(states, BEGUN_S) == stale
+
+
+def test_servers_are_equal_without_stale_sources() -> None:
+    states = {"a": {"1": YOUNG, "7": OLD}, "b": {"1": YOUNG}}
+    assert not are_equal(states)
+    left = without(states, stale_sources(states, BEGUN_S))
+    assert are_equal(left)
+    assert behind(left) == {}
+    # a server that says nothing is equal to none
+    silent = {"a": {"7": OLD}, "b": {}}
+    assert not are_equal(without(silent, stale_sources(silent, BEGUN_S)))

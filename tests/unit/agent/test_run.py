@@ -391,6 +391,15 @@ def test_load_without_a_coordinator_goes_on_for_the_orphan_grace(
     assert report.early_reason == "no coordinator for 60 s"
 
 
+def test_an_orphan_grace_beyond_all_measure_is_a_year() -> None:
+    machine = AgentRun()
+    machine.handle(PrepareReceived("r1", 2**64 - 1), 0)
+    machine.handle(EngineReady({}, 5, 0), 0)
+    commands = machine.handle(StartReceived("r1", S), 0)
+    (lease,) = (one for one in commands if isinstance(one, ExtendLease))
+    assert lease.until_mono_ns < 2**56
+
+
 def test_an_orphan_grace_below_a_few_heartbeats_is_that_of_a_few_heartbeats() -> None:
     agent = AgentRun()
     agent.handle(PrepareReceived("r", 0), 0)

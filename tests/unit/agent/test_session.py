@@ -93,12 +93,15 @@ def test_only_an_engine_with_a_run_is_killed_when_the_agent_ends(
     assert asyncio.run(scenario()) == how
 
 
-def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run_id", ["..", "", "x\0y"])
+def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(
+    tmp_path: Path, run_id: str
+) -> None:
     async def scenario() -> str:
         with Spool(tmp_path) as spool:
             session = AgentSession(AgentSettings("one", tmp_path), spool)
             serving = asyncio.create_task(session.serve())
-            prepare = RunAssignment(run_id="..", orphan_grace_ns=10**12)
+            prepare = RunAssignment(run_id=run_id, orphan_grace_ns=10**12)
             session.take_command(agent_pb2.Command(prepare=prepare))
             await session.has_reports.wait()
             assert not serving.done()
@@ -110,6 +113,44 @@ def test_a_run_whose_id_is_no_name_fails_and_the_agent_lives(tmp_path: Path) -> 
             return first[1].progress.failed.error_class
 
     assert asyncio.run(scenario()) == "ConfigError"
+
+
+def test_a_run_that_was_refused_and_is_sent_again_at_once_fails_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The agent becomes free between the two orders."""
+
+    async def launch(*_: object, **__: object) -> Child:
+        return Child()
+
+    async def scenario() -> list[tuple[str, str]]:
+        with Spool(tmp_path) as spool:
+            session = AgentSession(AgentSettings("one", tmp_path), spool)
+            serving = asyncio.create_task(session.serve())
+            session.take_command(agent_pb2.Command(prepare=RunAssignment(run_id="a")))
+            await session.has_reports.wait()
+            stop = agent_pb2.StopRun(run_id="a", abandon=True)
+            again = agent_pb2.Command(prepare=RunAssignment(run_id="b"))
+            for command in (again, agent_pb2.Command(stop=stop), again):
+                session.take_command(command)
+            async with asyncio.timeout(10):
+                while len(spool) < 4:
+                    session.has_reports.clear()
+                    await session.has_reports.wait()
+            assert not serving.done()
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            found = []
+            while (first := spool.first()) is not None:
+                report = first[1].progress
+                found.append((report.run_id, str(report.WhichOneof("kind"))))
+                spool.remove(first[0])
+            return found
+
+    monkeypatch.setattr(EngineChild, "launch", launch)
+    failed = [("b", "failed"), ("a", "failed"), ("b", "failed")]
+    assert asyncio.run(scenario()) == [("a", "ready"), *failed]
 
 
 def test_what_an_agent_reports_names_the_attempt_that_it_is_of(tmp_path: Path) -> None:

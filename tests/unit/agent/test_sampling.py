@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Monitors are opened at the same time, and those that cannot be say why."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ldapslam.agent.sampling import Sampling
+from ldapslam.jobs.errors import TargetError
+from ldapslam.reports.results.monitor_records import Metric
+
+#: Until all of them are there.
+LIMIT_S = 10.0
+
+
+class Meeting:
+    """A monitor that is open once the others are being opened too."""
+
+    every_ns = 0
+    metrics = (Metric("figure", "1", "gauge"),)
+
+    def __init__(self, name: str, others: threading.Barrier) -> None:
+        self.name = name
+        self._others = others
+
+    def open(self) -> Mapping[str, Any]:
+        self._others.wait(LIMIT_S)
+        if self.name == "broken":
+            raise TargetError("it does not answer")
+        return {"of": self.name}
+
+    def sample(self) -> Sequence[float]:
+        return (1.0,)
+
+    def close(self) -> None: ...
+
+
+def test_monitors_do_not_wait_for_each_other() -> None:
+    names = ["first", "broken", "last"]
+    others = threading.Barrier(len(names))
+    watched = Sampling(1_000_000_000).open(Meeting(name, others) for name in names)
+    assert [one.description.name for one in watched] == names
+    assert [dict(one.description.facts) for one in watched] == [
+        {"of": "first"},
+        {"failure": "it does not answer"},
+        {"of": "last"},
+    ]
