@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.maintenance import Window, window_of
+from ldapslam.coordinator.maintenance import Window, check_time_left, window_of
 from ldapslam.coordinator.names import MAX_NAME, is_usable
 from ldapslam.coordinator.recurrence import next_time
 from ldapslam.coordinator.schedule import Plan, State, plan_of
@@ -42,7 +42,7 @@ class Entry:
     request: schedule_pb2.CreateScheduleRequest
     plan: Plan
     job_name: str
-    #: URIs of its servers, and the length of a run with its drain.
+    #: Its servers (`server_of`), and the length of a run with its drain.
     targets: frozenset[str]
     planned: timedelta
     #: Every time up to here is settled.
@@ -63,6 +63,11 @@ class Entry:
     @property
     def state(self) -> State:
         return State(self.record.state)
+
+    @property
+    def is_at_once(self) -> bool:
+        """Its one time is whenever it is active, and does not pass before."""
+        return self.request.rule.once and not self.request.rule.from_utc
 
     def look_ahead(self) -> None:
         """Find the next time, from what is settled."""
@@ -145,7 +150,7 @@ class Agenda:
 
     async def set_state(self, entry: Entry, state: State, settled: datetime) -> None:
         """`settled`: times up to there are no concern of this state."""
-        settled = max(settled, entry.settled)
+        settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
         await self._journal.call(
             store_agenda.set_state,
             self._store,
@@ -173,7 +178,8 @@ class Agenda:
     async def add_window(
         self, message: schedule_pb2.MaintenanceWindow, now: datetime
     ) -> Window:
-        """Keep a maintenance window; ConfigError, also when it is over."""
+        """Keep a maintenance window; ConfigError, also when it is over, or leaves no
+        room for any run."""
         window_of(message)
         if message.until_utc and parse_utc(message.until_utc) <= now:
             ended = clock_text(parse_utc(message.until_utc))
@@ -191,6 +197,8 @@ class Agenda:
                 f"there is a maintenance window named {message.name!r} already",
                 hint="give another --name",
             )
+        others = list(self.windows.values())
+        await asyncio.to_thread(check_time_left, window_of(message), others, now)
         window_id = f"m-{secrets.token_hex(4)}"
         message.window_id = window_id
         await self._journal.call(

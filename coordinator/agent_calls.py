@@ -139,11 +139,7 @@ class AgentCalls(Core):
         for run_id, run in self._runs.items():
             if run_id not in run_ids and run.observing.has_open_watch(name):
                 reason = "the agent was started again"
-                self._feed_run(run, run_machine.ObserverEnded(name, reason))
-
-    def _feed_run(self, run: ActiveRun, event: run_machine.RunEvent) -> None:
-        """After this round of commands, not within it."""
-        asyncio.get_running_loop().call_soon(run.feed, event)
+                run.feed_later(run_machine.ObserverEnded(name, reason))
 
     async def commands(
         self, request: agent_pb2.CommandsRequest
@@ -286,7 +282,7 @@ class AgentCalls(Core):
             await call(describe_monitors, store, run_id, agent, news.monitors)
         samples = news.samples
         if run is None:  # it is over, for all that an observer may say
-            samples = [one for one in samples if one.at_ns <= _planned_ns(record)]
+            samples = [one for one in samples if one.at_ns <= record.planned_ns]
         if samples:
             await call(add_monitor_samples, store, run_id, agent, samples)
         if run is not None:
@@ -345,12 +341,6 @@ class AgentCalls(Core):
             )
             link.send(agent_pb2.Command(stop=stop))
         run.feed(run_machine.AgentFailed(report.agent, error))
-
-
-def _planned_ns(record: RunRecord) -> int:
-    """When the last phase of the plan is over, since T0."""
-    boundaries_ns = record.plan["boundaries_ns"]
-    return int(boundaries_ns[-1]) if boundaries_ns else 0
 
 
 def _key(report: _Report) -> tuple[str, str]:

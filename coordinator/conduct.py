@@ -129,7 +129,8 @@ class ActiveRun:
         self.add_event("coordinator_restarted", text)
         adopted = [*manifest.get("adopted", ()), utc_text(datetime.now(UTC))]
         self._set_manifest(adopted=adopted)
-        ended = [one for one in agents if agents[one].get("observer") == "ended"]
+        over = machine.Watch.ENDED
+        ended = [one for one in agents if agents[one].get("observer") == over]
         for command in self._machine.resume(
             plan.state, plan.parts, t0_ns, plan.ending, self._now_ns(), ended
         ):
@@ -150,6 +151,10 @@ class ActiveRun:
     @property
     def state(self) -> RunState:
         return self._machine.state
+
+    def feed_later(self, event: machine.RunEvent) -> None:
+        """After this round of commands, or of runs, not within it."""
+        asyncio.get_running_loop().call_soon(self.feed, event)
 
     def feed(self, event: machine.RunEvent) -> None:
         """Have the machine take an event, and do what it decides."""
@@ -270,11 +275,8 @@ class ActiveRun:
         for target in facts.get("targets") or ():
             known = {key: target[key] for key in SERVER_FACTS if key in target}
             self._servers.setdefault(str(target.get("uri")), known)
-        operations = [
-            (uri, counts)
-            for name in ("control_operations", "later_operations")
-            for uri, counts in (facts.get(name) or {}).items()
-        ]
+        names = ("control_operations", "later_operations")
+        operations = [pair for one in names for pair in (facts.get(one) or {}).items()]
         for uri, counts in operations:
             total = self._control_operations.setdefault(uri, {})
             for operation, count in counts.items():
@@ -366,7 +368,7 @@ class ActiveRun:
                 epoch, build = link.identity.epoch, link.identity.build
                 self._given[agent] = epoch, attempt
                 facts = {"epoch": epoch, "build": build, "attempt": attempt}
-                self._put_agent(agent, {**facts, "observer": ""})
+                self._put_agent(agent, facts | {"observer": ""})
         self._notify(status=self.status())
 
     def _prepare(self, agents: tuple[str, ...]) -> None:
@@ -393,10 +395,7 @@ class ActiveRun:
             if offset is None:
                 text = f"agent {agent!r} sent no clock sample: T0 cannot be told to it"
                 error = FleetError(text, hint="see the agent's log")
-                # after this round of commands, not within it
-                asyncio.get_running_loop().call_soon(
-                    self.feed, machine.AgentFailed(agent, error)
-                )
+                self.feed_later(machine.AgentFailed(agent, error))
                 continue
             self._offsets[agent] = offset
             known = {

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from ldapslam.coordinator import access
 from ldapslam.coordinator.access import STRANGER, Caller, caller
 from ldapslam.coordinator.audit_log import Allowance, AuditLog
+from ldapslam.coordinator.guard import read_request
 from ldapslam.coordinator.rpc import Context, errors_to
 from ldapslam.jobs.errors import AccessRefused
 from ldapslam.proto import enrolment_pb2 as pb
@@ -78,7 +79,9 @@ class EnrolmentService(EnrolmentServiceServicer):
         self._enrolment = enrolment
         self._audit = audit
 
-    async def Enrol(self, request: pb.EnrolRequest, context: Context) -> pb.EnrolReply:
+    async def Enrol(self, content: bytes, context: Context) -> pb.EnrolReply:
+        """`content`: the request as it came (server.py): an attempt counts before
+        anything is read."""
         stranger = Caller("", STRANGER, str(context.peer())[:100])
         async with errors_to(context):
             try:
@@ -86,6 +89,7 @@ class EnrolmentService(EnrolmentServiceServicer):
                     raise AccessRefused(
                         "too many attempts to enrol", hint="try again in a minute"
                     )
+                request = read_request(pb.EnrolRequest.FromString, content)
                 signed = await asyncio.to_thread(
                     self._enrolment.authority.enrol, request.token, request.request_pem
                 )

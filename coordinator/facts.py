@@ -53,6 +53,11 @@ def agent_facts(text: str) -> dict[str, Any]:
         _expect(isinstance(operations, dict), name)
         for counts in operations.values():
             _expect(_are_counts(counts), name)
+    notes = facts.get("notes", {})
+    _expect(isinstance(notes, dict), "notes")
+    for kind in notes.values():
+        _expect(isinstance(kind, list), "notes")
+        _expect(all(isinstance(note, dict) for note in kind), "notes")
     _check_clean_up(facts.get("clean_up", {}))
     return {
         name: value for name, value in facts.items() if name not in COORDINATOR_FACTS

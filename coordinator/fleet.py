@@ -411,6 +411,11 @@ class Fleet:
         misfits = selection.misfits(serving)
         return RefuseRun(run_id, str(selection), available, misfits)
 
+    def agents_for(self, selection: Selection) -> int:
+        """How many agents such a run would have, as things are now; at least one."""
+        needed = selection.needed(len(self._fitting(selection)))
+        return needed if selection.most is None else min(needed, selection.most)
+
     def _serving(self) -> Iterable[AgentRecord]:
         serving = (AgentState.IDLE, AgentState.ASSIGNED)
         return (record for record in self.agents() if record.state in serving)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography import x509
 from google.protobuf.message import DecodeError
@@ -37,6 +37,7 @@ _LOOK_EVERY_S = 1.0
 
 #: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
 Handler = Any
+_Message = TypeVar("_Message")
 
 
 def _utc_now() -> datetime:
@@ -125,7 +126,7 @@ class Guard:
                 who = Caller(identity.name, identity.role, who.peer)
                 self._check_certificate(identity)
             access.check_role(method, who)
-            request = _read(handler, content)
+            request = read_request(handler.request_deserializer, content)
             access.check_own_name(method, who, request)
         except LdapSlamError as error:
             if isinstance(error, AccessRefused) and who.peer:
@@ -181,9 +182,10 @@ class Guard:
             self._ended.pop(task, None)
 
 
-def _read(handler: Handler, content: bytes) -> Any:
+def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:
+    """A message of a peer; ProtocolError."""
     try:
-        return handler.request_deserializer(content)
+        return deserialise(content)
     except DecodeError as error:
         raise ProtocolError("a request cannot be read") from error
 

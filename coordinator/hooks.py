@@ -44,7 +44,7 @@ class WaitingRun:
     """A run in the queue."""
 
     run_id: str
-    #: URIs of its servers.
+    #: Its servers (`server_of`).
     targets: frozenset[str]
     #: Length of the plan, with its drain.
     planned_ns: int
@@ -69,8 +69,9 @@ class Queue(Protocol):
     def waiting(self) -> Sequence[WaitingRun]:
         """The queue, in order."""
 
-    def release(self, run_id: str) -> None:
-        """The run's time has come, and what it waited for has ended as it should."""
+    async def release(self, run_id: str) -> None:
+        """The run's time has come, and what it waited for has ended as it should. It
+        fails when the store has no room for it."""
 
     async def drop(self, run_id: str, reason: str) -> None:
         """The run will never begin: it ends as cancelled, for this reason."""

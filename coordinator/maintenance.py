@@ -7,13 +7,16 @@ end. Windows are given once, from and to, or by a rule of begins with a length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
 from ldapslam.coordinator.recurrence import Rule, check_cron, times
 from ldapslam.coordinator.time_zone import clock_text, parse_utc, zone_named
 from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.uri import server_of
 from ldapslam.proto import schedule_pb2 as pb
 
 #: From the queue to T0 a run takes so long at most, or has failed.
@@ -22,6 +25,8 @@ PREPARATION = timedelta(minutes=2)
 _LONGEST = timedelta(days=31)
 #: A run that finds no room between so many windows in a row finds none.
 _MOST_SPANS = 400
+#: Windows without room between so many, over a year of hourly ones, never leave any.
+_MOST_AHEAD = 10_000
 _KEPT = 4
 
 
@@ -46,7 +51,7 @@ class Window:
     #: Each begin; a rule without an end, or one time.
     begins: Rule | datetime
     length: timedelta
-    #: URIs; empty: all servers.
+    #: Servers (`server_of`); empty: all.
     targets: frozenset[str] = frozenset()
     #: The span that was found last, and for when.
     _found: list[tuple[datetime, tuple[datetime, datetime]]] = field(
@@ -62,16 +67,20 @@ class Window:
             # asked each second for each run that waits, and mostly the same
             if asked <= now < span[1]:
                 return span
+        first = next(self.spans(now), None)
+        if first is not None:
+            self._found[:] = [(now, first), *self._found[: _KEPT - 1]]
+        return first
+
+    def spans(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """Begin and end of each that is not over, in order."""
         if isinstance(self.begins, datetime):
             begins: Iterable[datetime] = [self.begins]
         else:
             begins = times(self.begins, now - self.length)
-        begin = next((one for one in begins if one + self.length > now), None)
-        if begin is None:
-            return None
-        span = begin, begin + self.length
-        self._found[:] = [(now, span), *self._found[: _KEPT - 1]]
-        return span
+        for begin in begins:
+            if begin + self.length > now:
+                yield begin, begin + self.length
 
 
 def window_of(message: pb.MaintenanceWindow) -> Window:
@@ -95,7 +104,11 @@ def window_of(message: pb.MaintenanceWindow) -> Window:
     if length <= timedelta():
         raise ConfigError("the maintenance window ends before it begins", hint=hint)
     return Window(
-        message.window_id, message.name, begins, length, frozenset(message.targets)
+        message.window_id,
+        message.name,
+        begins,
+        length,
+        frozenset(server_of(target) for target in message.targets),
     )
 
 
@@ -127,3 +140,34 @@ def _in_the_way(
         if span is not None and span[0] < begin + needed:
             return window, span[1]
     return None
+
+
+def check_time_left(added: Window, others: Sequence[Window], now: datetime) -> None:
+    """ConfigError when, with `added`, no run of some servers could ever begin."""
+    named = {target for window in (added, *others) for target in window.targets}
+    cases = [frozenset({target}) for target in sorted(added.targets or named)]
+    if not added.targets:
+        cases.insert(0, frozenset())  # servers that no window names
+    for targets in cases:
+        concerned = [one for one in others if one.concerns(targets)]
+        if _is_room([added, *concerned], now):
+            continue
+        runs = "".join(f" that loads {target}" for target in targets)
+        among = ", ".join(repr(one.name) for one in concerned)
+        raise ConfigError(
+            f"with maintenance window {added.name!r} no run{runs} could ever begin",
+            hint="make it shorter or rarer: between windows a run needs its own length "
+            f"and {PREPARATION.seconds // 60} minutes"
+            + (f"; there are already {among}" if among else ""),
+        )
+
+
+def _is_room(windows: Sequence[Window], now: datetime) -> bool:
+    """Whether any run, however short, may begin after the first window."""
+    spans = heapq.merge(*(window.spans(now) for window in windows))
+    free = next(spans)[1]
+    for begin, end in islice(spans, _MOST_AHEAD):
+        if begin - free > PREPARATION:
+            return True
+        free = max(free, end)
+    return next(spans, None) is None

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's orders to its observers, and what they answer. No gRPC.
 
-Each agent of a run has an observer, if the job has monitors or anything to verify. The
-first one reads the directories, the first one of each host what is on that host.
+If the job has monitors or anything to verify, the first agent of each host observes:
+what is on that host, and the run's first agent the directories.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 from ldapslam.coordinator import run as machine
 from ldapslam.coordinator.facts import monitor_facts, observation_facts
 from ldapslam.coordinator.link import AgentLink
+from ldapslam.jobs.errors import ConfigError, FleetError, TargetError
 from ldapslam.proto import agent_pb2, observation_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.messages import ProtocolError, error_of
@@ -33,6 +35,8 @@ _MAX_NAME = 500
 _MAX_MONITORS = 1000
 _MAX_METRICS = 5000
 _MAX_NS = (1 << 63) - 1
+#: Not allowed, or not to be had.
+_REFUSALS = (ConfigError, FleetError, TargetError)
 
 
 class Observing:
@@ -65,16 +69,22 @@ class Observing:
         given: Mapping[str, tuple[int, int]],
         link_of: Callable[[str], AgentLink | None],
     ) -> None:
-        """`given`: agent -> its epoch and attempt. Of the agents of one host the first
-        one reads the host."""
+        """Tell the first agent of each host, which reads it; the run's first agent
+        reads the directories too, and others have nothing to see. `given`: agent -> its
+        epoch and attempt."""
         hosts: set[str] = set()
         for index, agent in enumerate(agents):
             link = link_of(agent)
             host = (link and link.identity.host_id) or f"of {agent}"
+            if host in hosts:
+                asyncio.get_running_loop().call_soon(
+                    self._feed, machine.ObserverEnded(agent)
+                )
+                continue
+            hosts.add(host)
             _, attempt = given.get(agent, (0, 0))
             part = self.assignment(index, len(agents), attempt)
-            order = agent_pb2.ObserveRun(run=part, reads_host=host not in hosts)
-            hosts.add(host)
+            order = agent_pb2.ObserveRun(run=part)
             self._send(agent, agent_pb2.Command(observe=order))
 
     def conclude(self, agents: Iterable[str], *, verify: bool) -> None:
@@ -135,8 +145,10 @@ def observed(report: observation_pb2.ObservationReport) -> Observed:
             facts = observation_facts(event.finished.facts_json)
             return Observed(machine.ObserverEnded(agent), facts=facts)
         case "failed":
-            reason = str(error_of(event.failed)) or "it failed"
-            return Observed(machine.ObserverEnded(agent, reason))
+            error = error_of(event.failed)
+            refusal = error if isinstance(error, _REFUSALS) else None
+            reason = str(error) or "it failed"
+            return Observed(machine.ObserverEnded(agent, reason, refusal))
         case _:
             raise ProtocolError("an observation without what was observed")
 

@@ -15,12 +15,19 @@ from ldapslam.coordinator.core import Core
 from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.run import RunState
 from ldapslam.coordinator.status import status_message
+from ldapslam.coordinator.store_room import check_store_room, need_of
 from ldapslam.coordinator.submission import Submission, load_submission
-from ldapslam.jobs.errors import LdapSlamError, NotEnoughAgents, StoreFull
+from ldapslam.jobs.errors import (
+    FleetError,
+    LdapSlamError,
+    NotEnoughAgents,
+    StoreFull,
+)
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import facts_json
 from ldapslam.reports.results.listing import brief_runs
 from ldapslam.reports.results.records import RunRecord, SubmissionRecord
+from ldapslam.reports.results.upkeep import room_bytes
 
 #: A run that begins by itself waits so long for agents that are just coming back.
 _LEAST_WAIT_NS = 60_000_000_000
@@ -59,6 +66,8 @@ class OperatorCalls(Core):
         must_fit = at_once and not is_waiting and not submission.wait_for_agents_ns
         if must_fit:
             self._check_agents(submission)
+        if not is_waiting:
+            await self._check_room(submission)
         # first of all: load whose results could not be stored must not begin
         await self._journal.call(
             self._journal.store.create_run,
@@ -84,6 +93,16 @@ class OperatorCalls(Core):
         refusal = self._fleet.refusal(submission.run_id, submission.selection)
         if refusal is not None:
             raise NotEnoughAgents(refusal.wanted, refusal.available, refusal.misfits)
+
+    async def _check_room(self, submission: Submission) -> None:
+        store = self._journal.store
+        check_store_room(
+            need_of(
+                submission.record.plan, self._fleet.agents_for(submission.selection)
+            ),
+            free_bytes=await self._journal.call(room_bytes, store),
+            store=store.url,
+        )
 
     def _new_run(self, submission: Submission) -> ActiveRun:
         run = ActiveRun(
@@ -124,10 +143,16 @@ class OperatorCalls(Core):
         others = [run for run in self._runs.values() if not run.is_released]
         return [_waiting_run(run) for run in (*queued, *others)]
 
-    def release(self, run_id: str) -> None:
+    async def release(self, run_id: str) -> None:
         """The run's time has come."""
         run = self._runs.get(run_id)
-        if run is not None and not run.is_released:
+        if run is None or run.is_released:
+            return
+        try:
+            await self._check_room(run.submission)
+        except FleetError as error:
+            self._give_up(run, str(error), error)
+        if run.state is RunState.QUEUED and not run.is_released:
             run.is_released = True
             run.tell_of_wait("")
             self._queue(run, may_wait=True)
@@ -136,8 +161,13 @@ class OperatorCalls(Core):
         """The run will never begin."""
         run = self._runs.get(run_id)
         if run is not None and run.state is RunState.QUEUED:
-            run.feed(run_machine.GaveUp(reason))
-            self._feed_fleet(fleet_machine.RunWithdrawn(run_id))
+            self._give_up(run, reason)
+
+    def _give_up(
+        self, run: ActiveRun, reason: str, error: LdapSlamError | None = None
+    ) -> None:
+        run.feed(run_machine.GaveUp(reason, error))
+        self._feed_fleet(fleet_machine.RunWithdrawn(run.run_id))
 
     async def cancel_run(self, run_id: str, by: str) -> None:
         """End a run, queued or live; nothing when it has ended."""
@@ -297,5 +327,4 @@ def _waiting_run(run: ActiveRun) -> WaitingRun:
 def _stored_status(record: RunRecord) -> pb.RunStatus:
     failure = record.manifest.get("failure")
     error = LdapSlamError.from_dict(failure) if failure else None
-    phases = record.plan.get("phases") or [{"end_ns": 0}]
-    return status_message(record, [], error, phases[-1]["end_ns"])
+    return status_message(record, [], error, record.planned_ns)

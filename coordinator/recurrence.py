@@ -44,12 +44,12 @@ _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Times without end; exactly one of `cron` and `every` is set."""
+    """Times without end, by `cron` or `every`; without either one time, `anchor`."""
 
     cron: str | None = None
     every: timedelta | None = None
     zone: tzinfo = UTC
-    #: Where `every` is counted from.
+    #: Where `every` is counted from; or the one time.
     anchor: datetime = _UNIX_EPOCH
     #: No time before, none after; each may be one.
     first: datetime | None = None
@@ -98,7 +98,8 @@ def next_time(rule: Rule, after: datetime) -> datetime | None:
 def _unlimited(rule: Rule, after: datetime) -> Iterator[datetime]:
     if rule.every is not None:
         return _periods(rule.anchor, rule.every, after, is_first_due=bool(rule.first))
-    assert rule.cron is not None, "a rule has cron or every"
+    if rule.cron is None:
+        return iter([rule.anchor] if rule.anchor > after else [])
     if _is_hourly(rule.cron):
         return _even_times(rule.cron, rule.zone, after)
     return _clock_times(rule.cron, rule.zone, after)

@@ -20,11 +20,12 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
     draining --TimePassed, agents overdue--> failed, or what draining was to end in
     preparing -- some agents failed or overdue, a quorum is prepared --> queued
 
-A run with monitors has observers, one on each agent. They see the servers before
+A run with monitors has observers on some of its agents. They see the servers before
 anything else happens to them: agents are told to prepare when every observer has. They
 conclude when every agent has ended: draining goes on until they have, or until the run
-is cancelled, which then ends as it was going to. A run is never stopped for what an
-observer fails to see; its verdict says what is missing.
+is cancelled, which then ends as it was going to. A run is not begun when an observer is
+refused what the job asks of it, and never stopped for what one fails to see later: its
+verdict says what is missing.
 
 In draining no more load is started and agents are awaited; the state that follows was
 decided by what led there first. It is left when every agent has ended or is gone;
@@ -147,6 +148,8 @@ class ObserverEnded:
     agent: str
     #: Why it saw nothing more, or empty.
     reason: str = ""
+    #: What it was refused with, if it was: no other try would go better.
+    refusal: LdapSlamError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,9 +459,12 @@ class Run:
             return []
         self.watches[event.agent] = Watch.ENDED
         commands: list[Command] = []
+        text = f"observer of agent {event.agent!r}: {event.reason}"
         if event.reason:
-            text = f"observer of agent {event.agent!r}: {event.reason}"
             commands.append(RecordEvent("observer_failed", text))
+        if event.refusal is not None and before is Watch.ASSIGNED:
+            stop = self._stop(RunState.FAILED, text, event.refusal, now_ns)
+            return [*commands, *stop]
         if self.is_concluding:
             return [*commands, *([] if self._watching() else self._end())]
         return [*commands, *self._prepare_when_observed(now_ns)]

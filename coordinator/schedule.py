@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from ldapslam.coordinator.hooks import WaitingRun
@@ -126,8 +126,10 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
     A period is counted from the first time that is allowed, or else from the creation:
     its first run then comes one period later.
     """
-    if bool(message.cron) == bool(message.every_ns):
-        raise ConfigError("a schedule has either a cron expression or a period")
+    if sum((bool(message.cron), bool(message.every_ns), message.once)) != 1:
+        raise ConfigError(
+            "a schedule has either a cron expression or a period, or is for one time"
+        )
     zone = zone_named(message.time_zone)
     first = parse_utc(message.from_utc) if message.from_utc else None
     last = parse_utc(message.until_utc) if message.until_utc else None
@@ -135,6 +137,8 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
         raise ConfigError(f"the schedule begins in {first.year}, which is too far away")
     if first is not None and last is not None and last < first:
         raise ConfigError("the schedule ends before it begins")
+    if message.once:
+        return Plan(_one_time(first, last, zone, created), _policy(message))
     every = None
     if message.cron:
         check_cron(message.cron)
@@ -144,6 +148,18 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
     if next_time(rule, min(created, first or created) - timedelta(seconds=1)) is None:
         raise ConfigError("the rule has no time between its first and its last")
     return Plan(rule, _policy(message))
+
+
+def _one_time(
+    first: datetime | None, last: datetime | None, zone: tzinfo, created: datetime
+) -> Rule:
+    """Without a time it is the one right after the creation, and waits for the schedule
+    to be active (`Entry.is_at_once`)."""
+    if last is not None:
+        raise ConfigError("a schedule for one time has no last one")
+    if first is not None and first <= created:
+        raise ConfigError(f"the schedule's time, {clock_text(first)}, has passed")
+    return Rule(zone=zone, anchor=first or created + timedelta(microseconds=1))
 
 
 def _period(every_ns: int) -> timedelta:

@@ -360,7 +360,7 @@ class Scheduler:
             if hindrance:
                 self._explain(run.run_id, hindrance)
             else:
-                self._queue.release(run.run_id)
+                await self._queue.release(run.run_id)
         else:
             self._explain(run.run_id, step.reason)
 

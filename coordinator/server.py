@@ -90,6 +90,16 @@ class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return self._guard.guarded(handler_call_details.method, handler)
 
 
+class _Unread(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Leaves requests to the service: what gRPC cannot read it logs without end."""
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        return handler and handler._replace(request_deserializer=None)
+
+
 @contextlib.asynccontextmanager
 async def serve(
     listen: Sequence[str],
@@ -205,7 +215,9 @@ def _enrolment_server(
         8192
     )
     server = grpc.aio.server(
-        options=list(options.items()), maximum_concurrent_rpcs=_MAX_ENROLMENTS
+        options=list(options.items()),
+        interceptors=[_Unread()],
+        maximum_concurrent_rpcs=_MAX_ENROLMENTS,
     )
     add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
         EnrolmentService(enrol, audit), server

@@ -24,6 +24,7 @@ from ldapslam.jobs.errors import AgentVersionMismatch, ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.phases import phase_spans
+from ldapslam.jobs.uri import server_of
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.messages import (
     PROTOCOL_VERSION,
@@ -47,7 +48,7 @@ class Submission:
     assignment: RunAssignment
     selection: Selection
     limits: RunLimits
-    #: URIs of its servers: no two runs at a time, unless both share them.
+    #: Its servers (`server_of`): no two runs at a time, unless both share them.
     targets: frozenset[str]
     is_sharing: bool
     #: As it was sent, for a coordinator after this one.
@@ -125,7 +126,9 @@ def _submission(job: Job, request: SubmitJobRequest, record: RunRecord) -> Submi
         selection=selection_of(job),
         limits=limits_of(job),
         targets=frozenset(
-            uri for stream in job.streams for uri in job.targets[stream.target]
+            server_of(uri)
+            for stream in job.streams
+            for uri in job.targets[stream.target]
         ),
         is_sharing=job.share_target,
         request=request,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator import conduct
+from ldapslam.coordinator import conduct, operator_calls
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import NotEnoughAgents, StoreBusy, StoreFull
+from ldapslam.jobs.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
@@ -52,12 +52,13 @@ class World:
     def store(self) -> Store:
         return self.journal.store
 
-    async def submit(self) -> str:
+    async def submit(self, **fields: Any) -> str:
         request = SubmitJobRequest(
             protocol_version=PROTOCOL_VERSION,
             build=build_version(),
             job_file="job.yaml",
             job_text=job_text().encode(),
+            **fields,
         )
         return (await self.coordinator.submit(request)).run_id
 
@@ -280,6 +281,32 @@ def test_a_report_that_finds_the_store_busy_is_asked_for_again(
         assert (await world.coordinator.run(run_id)).state == "running"
         reply = await world.coordinator.take_interval(report)
         assert reply.status == COMMITTED
+
+    in_a_world(tmp_path, test)
+
+
+def test_a_run_that_the_store_has_no_room_for_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = "2026-03-01T12:00:00Z"
+
+    async def test(world: World) -> None:
+        world.beat(0)
+        waiting = await world.submit(not_before_utc=later)
+        with monkeypatch.context() as patch:
+            patch.setattr(operator_calls, "room_bytes", lambda _: 1 << 20)
+            with pytest.raises(FleetError, match="too little room in its store"):
+                await world.submit()
+            assert [run.run_id for run in world.store.runs()] == [waiting]
+            await world.coordinator.release(waiting)
+        status = await world.end_of(waiting)
+        assert status.state == "failed"
+        assert "1 MiB left" in status.state_detail
+        assert status.failure.error_class == "FleetError"
+        # with room again agent and target are free
+        await world.coordinator.release(await world.submit(not_before_utc=later))
+        (command,) = await world.commands(1)
+        assert command.WhichOneof("kind") == "prepare"
 
     in_a_world(tmp_path, test)
 

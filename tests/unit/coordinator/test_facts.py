@@ -15,6 +15,7 @@ FACTS = {
     "targets": [{"uri": "ldap://ds1", "addresses": ["10.0.0.1"]}],
     "control_operations": {"ldap://ds1": {"bind": 1}},
     "clean_up": {"entries": 2, "left": 0, "seconds": 0.5, "error": None},
+    "notes": {"imports": [{"entries": 1}]},
     "realtime": True,
 }
 
@@ -43,6 +44,10 @@ def test_what_only_the_coordinator_knows_is_not_taken_from_an_agent() -> None:
         '{"control_operations": {"ldap://ds1": 5}}',
         '{"control_operations": {"ldap://ds1": {"bind": -1}}}',
         '{"control_operations": {"ldap://ds1": {"bind": true}}}',
+        '{"notes": []}',
+        '{"notes": {"imports": {}}}',
+        '{"notes": {"imports": [1]}}',
+        '{"x": "\\ud800"}',
         '{"clean_up": []}',
         '{"clean_up": {"left": "all"}}',
         '{"clean_up": {"seconds": "long"}}',

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from ldapslam.coordinator.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.observing import Observing, merged, observed
 from ldapslam.coordinator.run import (
     ObserverEnded,
@@ -16,7 +18,7 @@ from ldapslam.coordinator.run import (
     Run,
     RunLimits,
 )
-from ldapslam.jobs.errors import RunAborted
+from ldapslam.jobs.errors import FleetError, RunAborted
 from ldapslam.proto import observation_pb2 as pb
 from ldapslam.proto.agent_pb2 import Command
 from ldapslam.proto.common_pb2 import RunAssignment
@@ -71,6 +73,11 @@ def test_what_is_observed_is_what_was_reported() -> None:
     failed = observed(report(failed=failure_message(RunAborted("it fell over"))))
     assert isinstance(failed.event, ObserverEnded)
     assert "it fell over" in failed.event.reason
+    assert failed.event.refusal is None
+    refusal = failure_message(FleetError("it may not"))
+    refused = observed(report(failed=refusal)).event
+    assert isinstance(refused, ObserverEnded)
+    assert isinstance(refused.refusal, FleetError)
 
 
 def finished(**of: Any) -> pb.ObservationReport:
@@ -148,16 +155,40 @@ def test_what_is_found_later_joins_what_was_found_before() -> None:
     }
 
 
-def test_of_the_agents_of_one_host_the_first_one_reads_it() -> None:
+def test_agents_whose_hosts_are_not_known_each_observe() -> None:
     sent: dict[str, Command] = {}
     run = Run(RunLimits(0, 0))
     assignment = RunAssignment(run_id="r")
     observing = Observing("r", assignment, run, sent.__setitem__, lambda event: None)
     # without a session nothing is known of an agent's host
     observing.observe(("a", "b"), {"a": (1, 7), "b": (1, 7)}, lambda agent: None)
-    assert [sent[one].observe.reads_host for one in "ab"] == [True, True]
     parts = [sent[one].observe.run for one in "ab"]
     assert [(p.agent_index, p.agent_count, p.attempt) for p in parts] == [
         (0, 2, 7),
         (1, 2, 7),
     ]
+
+
+def test_of_the_agents_of_one_host_the_first_one_observes() -> None:
+    sent: dict[str, Command] = {}
+    told: list[object] = []
+
+    async def observe() -> None:
+        run = Run(RunLimits(0, 0))
+        assignment = RunAssignment(run_id="r")
+        observing = Observing("r", assignment, run, sent.__setitem__, told.append)
+        hosts = {"a": "h1", "b": "h1", "c": "h2"}
+        links = {
+            agent: AgentLink(AgentIdentity(agent, agent, 1, "0", host_id=host))
+            for agent, host in hosts.items()
+        }
+        observing.observe(tuple(hosts), {}, links.get)
+        assert told == []  # within the round of commands nothing is fed
+        loop = asyncio.get_running_loop()
+        later = loop.create_future()
+        loop.call_soon(later.set_result, None)
+        await later
+
+    asyncio.run(observe())
+    assert sent.keys() == {"a", "c"}
+    assert told == [ObserverEnded("b")]

@@ -50,6 +50,7 @@ from ldapslam.jobs.errors import (
     AgentLost,
     AgentUnreachable,
     BindRejected,
+    FleetError,
     NotEnoughAgents,
     RunAborted,
     StoreError,
@@ -637,6 +638,19 @@ def test_an_observer_that_has_nothing_to_see_or_cannot_holds_nothing_up() -> Non
         run.handle(event, 0)
     assert run.handle(AgentFinished("b"), 0) == [
         ConcludeRun(RunState.FINISHED, "", None)
+    ]
+
+
+def test_a_run_is_not_begun_when_an_observer_is_refused_what_it_needs() -> None:
+    run = Run(OBSERVED)
+    run.handle(AgentsAssigned(("a", "b")), 0)
+    refusal = FleetError("may not read the log")
+    text = "observer of agent 'a': may not read the log"
+    assert run.handle(ObserverEnded("a", str(refusal), refusal), 0) == [
+        RecordEvent("observer_failed", text),
+        ReleaseAgents(("a", "b")),
+        EndObservers(("b",)),
+        ConcludeRun(RunState.FAILED, text, refusal),
     ]
 
 

@@ -237,6 +237,9 @@ def test_a_run_waits_for_both_its_time_and_its_order() -> None:
 RULES = [
     ({}, "either a cron expression or a period"),
     ({"cron": "0 0 * * *", "every_ns": 10**10}, "either"),
+    ({"cron": "0 0 * * *", "once": True}, "either"),
+    ({"once": True, "until_utc": "2026-03-02T00:00:00Z"}, "no last one"),
+    ({"once": True, "from_utc": "2026-03-01T00:00:00Z"}, "has passed"),
     ({"every_ns": 10**8}, "at least a second"),
     ({"every_ns": 10**9 + 1}, "whole microseconds"),
     ({"cron": "0 0 * *"}, "five fields|expected 5 fields"),

@@ -33,6 +33,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 NS = 1_000_000_000
 
+SKIP = schedule_pb2.MISFIRE_POLICY_SKIP
 ALL = schedule_pb2.MISFIRE_POLICY_RUN_ALL
 ONCE = schedule_pb2.MISFIRE_POLICY_RUN_ONCE
 QUEUE = schedule_pb2.OVERLAP_POLICY_QUEUE
@@ -50,6 +51,60 @@ def test_a_run_begins_at_each_time(tmp_path: Path) -> None:
             assert timedelta() <= begun - NOON - number * HOUR < 20 * S
         assert states(queue) == ["finished"] * 3
         assert {record.schedule_id for record in queue.records()} == {schedule_id}
+
+    in_a_queue(tmp_path, BEGIN, test)
+
+
+@pytest.mark.parametrize(
+    ("late_by", "misfire", "outcome"),
+    [(0 * HOUR, SKIP, "submitted"), (HOUR, SKIP, "missed"), (HOUR, ONCE, "submitted")],
+)
+def test_one_run_has_a_misfire_policy_too(
+    tmp_path: Path,
+    late_by: timedelta,
+    misfire: schedule_pb2.MisfirePolicy,
+    outcome: str,
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        schedule_id = await create(
+            queue,
+            schedule_request(
+                "one", once=True, from_utc="2026-03-01T12:00:00Z", misfire=misfire
+            ),
+        )
+        await queue.tick_at(NOON + late_by)
+        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+        assert outcomes(queue, schedule_id) == [("12:00", outcome)]
+        assert len(queue.records()) == (outcome == "submitted")
+        assert queue.scheduler is not None
+        assert queue.scheduler.agenda.find("one").state is State.OVER
+
+    in_a_queue(tmp_path, BEGIN, test)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_one_run_that_is_disabled_begins_once_when_it_is_resumed(
+    tmp_path: Path, is_restarted: bool
+) -> None:
+    async def test(queue: FakeQueue) -> None:
+        request = schedule_request("later", disabled=True, once=True, misfire=ONCE)
+        schedule_id = await create(queue, request)
+        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+        assert queue.records() == []
+        if is_restarted:
+            await queue.new_scheduler()
+        assert queue.scheduler is not None
+        async with queue.scheduler.settled() as now:
+            entry = queue.scheduler.agenda.find("later")
+            await queue.scheduler.agenda.set_state(entry, State.ACTIVE, now)
+        if is_restarted:
+            await queue.new_scheduler()
+        await queue.tick()
+        assert list(queue.begun.values()) == [queue.now]
+        await tick_every(queue, 10 * MINUTE, 2 * HOUR)
+        assert outcomes(queue, schedule_id) == [("11:30", "submitted")]
+        assert states(queue) == ["finished"]
+        assert queue.scheduler.agenda.find("later").state is State.OVER
 
     in_a_queue(tmp_path, BEGIN, test)
 

@@ -36,7 +36,7 @@ def request(text: str, **fields: Any) -> SubmitJobRequest:
 
 
 def test_a_job_becomes_a_run() -> None:
-    text = job_text("ldap://ds1", duration="1s", clients=3, seed=7)
+    text = job_text("ldap://DS1:389", duration="1s", clients=3, seed=7)
     submission = load_submission(request(text), NOW)
     record = submission.record
     assert record.run_id.startswith("20260301-120000-")
@@ -49,7 +49,7 @@ def test_a_job_becomes_a_run() -> None:
     assert Validity.model_validate(record.plan["validity"]) == Validity()
     assert submission.limits == RunLimits(planned_ns=S, grace_ns=S)
     assert submission.selection == Selection(most=3)
-    assert submission.targets == {"ldap://ds1"}
+    assert submission.targets == {"ds1"}
     assert submission.assignment.seed == 7
     assert submission.assignment.job_text.decode() == text
 
