@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ldapslam.reports import clock_section
+from ldapslam.reports import clock_section, settings_section
 from ldapslam.reports.document import (
     BAD,
     Block,
@@ -17,6 +17,7 @@ from ldapslam.reports.document import (
     Paragraph,
     Table,
 )
+from ldapslam.reports.flat_facts import compared, flattened
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.summary import AgentSummary, Summary
 from ldapslam.reports.typeset import (
@@ -49,9 +50,11 @@ _EVENTS = 200
 _IN_RESULT = (
     "attempt",
     "clean_up",
+    "notes",
     "control_operations",
     "later_operations",
     "observer",
+    "python_requests",
     "targets",
 )
 
@@ -62,14 +65,19 @@ _CLEAN_UP = {
     "left": "left",
 }
 
-#: Of the manifest's keys, those with a place of their own.
+#: Of the manifest's keys, those with a place of their own, or of interest to programs.
 _ELSEWHERE = (
     "job_text",
     "agents",
     "phases",
     "planned_agents",
+    "servers",
+    "control_operations",
     "observations",
+    "observer_cost",
     "replication",
+    "t0",
+    "ending",
 )
 
 
@@ -121,10 +129,11 @@ def method() -> tuple[Block, ...]:
 def manifest(summary: Summary) -> tuple[Block, ...]:
     content = manifest_of(summary)
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
+    shown["servers"] = settings_section.products(content)
     blocks: list[Block] = [
         _facts_table("facts", "Run", shown),
-        *_server_facts(content.get("observations") or {}),
-        *_agent_facts(content["agents"]),
+        *settings_section.differing(content),
+        _agent_facts(content["agents"]),
     ]
     if summary.events:
         blocks.append(_events(summary))
@@ -155,9 +164,7 @@ def _events(summary: Summary) -> Table:
             )
             for number, event in enumerate(summary.events[:_EVENTS], 1)
         ),
-        (f"and {count(more)} more: `ldapslam show` has all of them",)
-        if more > 0
-        else (),
+        (f"and {count(more)} more: result.json has all of them",) if more > 0 else (),
     )
 
 
@@ -218,42 +225,27 @@ def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
         name,
         caption,
         (Column("Fact"), Column("Value")),
-        tuple((Cell(key), Cell(value)) for key, value in flattened(facts)),
+        tuple(
+            (Cell(key), Cell(value))
+            for key, value in flattened(facts)
+            if value != NOTHING
+        ),
     )
 
 
-def _server_facts(observations: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """How the servers said before the load that they are set up."""
-    facts = {
-        uri: found["facts"] for uri, found in observations.items() if "facts" in found
-    }
-    if not facts:
-        return []
-    columns = (Column("Setting"), Column("Value"))
-    note = "Before the load, as far as the servers let the run's user read it."
-    return [Table("facts-servers", "Servers", columns, _compared(facts), (note,))]
-
-
-def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """What the agents said of themselves."""
+def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What the agents said of themselves: once, where all of them agree."""
     facts = {
         name: {key: value for key, value in of.items() if key not in _IN_RESULT}
         for name, of in agents.items()
     }
-    note = "What each agent found out about its targets is in result.json."
-    columns = (Column("Fact"), Column("Value"))
-    return [Table("facts-agents", "Agents", columns, _compared(facts), (note,))]
-
-
-def _compared(facts: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Cell, Cell], ...]:
-    """A row for each fact: once, where all of them agree."""
-    flat = {name: dict(flattened(of)) for name, of in facts.items()}
-    keys = dict.fromkeys(key for facts in flat.values() for key in facts)
-    rows = []
-    for key in keys:
-        values = {name: facts.get(key, NOTHING) for name, facts in flat.items()}
-        rows.append((Cell(key), Cell(_joined(values))))
-    return tuple(rows)
+    return Table(
+        "facts-agents",
+        "Agents",
+        (Column("Fact"), Column("Value")),
+        tuple((Cell(key), Cell(_joined(of))) for key, of in compared(facts).items()),
+        ("What each agent found out about its targets is in result.json.",),
+    )
 
 
 def _joined(values: Mapping[str, str]) -> str:
@@ -261,23 +253,3 @@ def _joined(values: Mapping[str, str]) -> str:
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
     return ", ".join(f"{name}: {value}" for name, value in values.items())
-
-
-def flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in facts.items():
-        name = f"{prefix}{key}".replace("_", " ")
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{name} · ")
-        elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
-            numbered = {str(number): one for number, one in enumerate(value, 1)}
-            yield from flattened(numbered, f"{name} · ")
-        else:
-            yield name, _fact(value)
-
-
-def _fact(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(_fact(one) for one in value) or NOTHING
-    return NOTHING if value is None or value == "" else str(value)

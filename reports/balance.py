@@ -93,7 +93,9 @@ def balance(run: RunRecord, books: Books, collected: Collected) -> dict[str, Acc
     }
 
 
-def unread(run: RunRecord, *, has_limit: bool) -> list[str]:
+def unread(
+    run: RunRecord, observer_failures: Sequence[str], *, has_limit: bool
+) -> list[str]:
     """Why servers' counts are not known that the job asks for: those of directories
     that it monitors; with a limit on the books, of all that were observed.
 
@@ -102,14 +104,14 @@ def unread(run: RunRecord, *, has_limit: bool) -> list[str]:
     observations: Mapping[str, Any] = run.manifest.get("observations") or {}
     asked = [*run.plan.get("counted", ()), *(observations if has_limit else ())]
     if has_limit and not asked:
-        return ["no server was watched"]
+        return ["no server was watched", *observer_failures]
     reasons = []
     for uri in dict.fromkeys(asked):
         reason = _why_unread(uri, observations)
         has_counts = (observations.get(uri) or {}).get("kind") != _WITHOUT_COUNTS
         if reason and (has_limit or has_counts):
             reasons.append(reason if uri in reason else f"{uri}: {reason}")
-    return reasons
+    return [*reasons, *observer_failures] if reasons else []
 
 
 def restarted(run: RunRecord) -> list[str]:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANEL_IN = 1.45
-_MONITOR_PANEL_IN = 1.15
+_MONITOR_PANEL_IN = 0.88
 _FRAME_IN = 0.62
 _AGENTS = 24
 

@@ -145,8 +145,7 @@ class _Collector:
             for place in np.flatnonzero(theirs & reports.is_final).tolist():
                 agent.final_index = columns["interval_index"][place]
             for place in np.flatnonzero(theirs & reports.is_cut).tolist():
-                agent.cut_index = columns["interval_index"][place]
-                agent.cut_end_ns = columns["end_ns"][place]
+                agent.cut = columns["interval_index"][place], columns["end_ns"][place]
         self._add_clock_steps(columns)
         for place in np.flatnonzero(in_measure).tolist():
             if columns["has_host"][place]:

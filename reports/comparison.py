@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 
-from ldapslam.reports.appendix import flattened
 from ldapslam.reports.document import Cell, Column, Table
+from ldapslam.reports.flat_facts import flattened
+from ldapslam.reports.imports import compared, made_by
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.summary import Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal, milliseconds, percent
@@ -33,7 +34,12 @@ _OF_AN_AGENT = ("host", "workers", "realtime", "timer_slack_ns", "stamps")
 def comparison_tables(summaries: Sequence[Summary]) -> tuple[Table, ...]:
     """The runs, their figures by operation, and every difference of their manifests."""
     names = [summary.run.run_id for summary in summaries]
-    return (_runs(summaries), _figures(summaries), _differences(names, summaries))
+    return (
+        _runs(summaries),
+        *compared(summaries),
+        _figures(summaries),
+        _differences(names, summaries),
+    )
 
 
 def differences_of(summaries: Sequence[Summary]) -> dict[str, list[str | None]]:
@@ -119,6 +125,7 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
         yield from flattened({"job file": job})
     rest = {key: value for key, value in manifest.items() if key not in _OF_THE_RUN}
     yield from flattened(rest)
+    yield from flattened({"imports": made_by(summary)})
     for place, facts in enumerate(_servers(summary, manifest), 1):
         yield from flattened({f"server {place}": facts})
     for place, agent in enumerate(summary.agents, 1):

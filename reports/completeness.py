@@ -90,10 +90,8 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
         last = agent.final_index
         if last is not None and last < planned and plan.all_counted(agent.streams):
             owed = [index for index in due if index < last]
-        elif agent.cut_index is not None:
-            partials.append(
-                _partial(name, agent.cut_index, agent.cut_end_ns or 0, plan)
-            )
+        elif agent.cut is not None:
+            partials.append(_partial(name, *agent.cut, plan))
         missing = [
             index
             for index in owed

@@ -13,8 +13,10 @@ from ldapslam.reports import (
     appendix,
     connections,
     gap_section,
+    imports,
     outcomes,
     replication_section,
+    settings_section,
     telemetry_section,
 )
 from ldapslam.reports.chart_data import PANELS, event_marks
@@ -33,6 +35,7 @@ from ldapslam.reports.document import (
     Section,
     Table,
 )
+from ldapslam.reports.result import manifest_of
 from ldapslam.reports.summary import (
     OperationSummary,
     StreamSummary,
@@ -72,7 +75,10 @@ def document(summary: Summary) -> Document:
         verdict=summary.verdict,
         statement=_statement(summary),
         reasons=tuple(grouped(reason) for reason in summary.reasons),
-        glance=tuple(_glance(one) for one in summary.operations),
+        glance=tuple(
+            Glance(one.title, imports.glance(summary, one.stream) or _glance(one))
+            for one in summary.operations
+        ),
         facts=_facts(summary),
         sections=(
             Section("verdict", "What the verdict rests on", _basis(summary)),
@@ -81,18 +87,28 @@ def document(summary: Summary) -> Document:
             Section("times", "Times in detail", _times(summary)),
             Section("errors", "Requests and errors", outcomes.outcomes(summary)),
             Section("connections", "Connections", connections.connections(summary)),
-            *_replication(summary),
+            *_section("imports", "Imports", imports.imports(summary)),
+            *_section(
+                "replication",
+                "Replication",
+                replication_section.replication(summary),
+            ),
             *telemetry_section.sections(summary),
             Section("agents", "Load generators", appendix.agents(summary)),
             Section("method", "How this was measured", appendix.method()),
             Section("manifest", "Manifest", appendix.manifest(summary)),
+            *_section(
+                "settings",
+                "Settings of the servers",
+                settings_section.shared(manifest_of(summary)),
+            ),
         ),
     )
 
 
-def _replication(summary: Summary) -> tuple[Section, ...]:
-    blocks = replication_section.replication(summary)
-    return (Section("replication", "Replication", blocks),) if blocks else ()
+def _section(name: str, title: str, blocks: tuple[Block, ...]) -> tuple[Section, ...]:
+    """None without blocks."""
+    return (Section(name, title, blocks),) if blocks else ()
 
 
 def _statement(summary: Summary) -> str:
@@ -128,16 +144,13 @@ def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _glance(one: OperationSummary) -> Glance:
+def _glance(one: OperationSummary) -> tuple[tuple[str, str], ...]:
     times = one.times["response_time"].percentiles_us
     shown = [(name, _with_ms(times[name])) for name in ("p50", "p99")]
-    return Glance(
-        one.title,
-        (
-            ("throughput", _with_unit(one.throughput_per_s, 0, "/s")),
-            *(shown if one.has_responses else ()),
-            ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
-        ),
+    return (
+        ("throughput", _with_unit(one.throughput_per_s, 0, "/s")),
+        *(shown if one.has_responses else ()),
+        ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
     )
 
 

@@ -13,9 +13,9 @@ from ldapslam.reports.balance import Account, balance
 from ldapslam.reports.books import keep_books
 from ldapslam.reports.clocks import Clock
 from ldapslam.reports.completeness import Completeness, completeness
-from ldapslam.reports.losses import Loss
+from ldapslam.reports.losses import Loss, losses_of, observer_failures_of
 from ldapslam.reports.replication import Replication, replication_of
-from ldapslam.reports.results.records import RunRecord
+from ldapslam.reports.results.records import EventRecord, RunRecord
 from ldapslam.reports.telemetry import MonitorSummary
 from ldapslam.reports.timeline import NS_PER_S, Plan
 from ldapslam.reports.totals import (
@@ -40,8 +40,7 @@ class Evidence:
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     #: What was read of servers and hosts.
     monitors: Sequence[MonitorSummary] = ()
-    #: Agent -> when and why it was lost.
-    losses: Mapping[str, Loss] = field(default_factory=dict)
+    events: Sequence[EventRecord] = ()
 
     @cached_property
     def streams(self) -> dict[str, Mapping[str, Any]]:
@@ -148,6 +147,15 @@ class Evidence:
         }
 
     @cached_property
+    def losses(self) -> dict[str, Loss]:
+        """Agent -> when and why it was lost."""
+        return losses_of(self.events, self.run.agents, self.run.t0_utc)
+
+    @cached_property
+    def observer_failures(self) -> list[str]:
+        return observer_failures_of(self.events)
+
+    @cached_property
     def completeness(self) -> Completeness:
         """What there is of what agents owed."""
         return completeness(self.run, self.plan, self.collected)
@@ -161,7 +169,7 @@ class Evidence:
     @cached_property
     def replication(self) -> Replication | None:
         """What the job asked to be checked after the load."""
-        return replication_of(self.run)
+        return replication_of(self.run, self.observer_failures)
 
     @property
     def clock_deviation_limit_ns(self) -> float:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When and why agents were lost, as the run's events have it. Pure."""
+"""When and why agents were lost, and what their observers failed with, as the run's
+events have it. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from ldapslam.reports.results.records import EventRecord
 
 #: Their texts begin with the agent, as the coordinator writes them.
 _KINDS = ("agent_lost", "agent_early", "agent_failed")
+_OF_OBSERVERS = ("observer_failed", "observer_overdue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +39,8 @@ def losses_of(
                 at_s = (datetime.fromisoformat(event.at_utc) - t0).total_seconds()
                 losses.setdefault(agent, Loss(at_s, event.text.removeprefix(start)))
     return losses
+
+
+def observer_failures_of(events: Iterable[EventRecord]) -> list[str]:
+    """Why observers saw nothing more, or nothing at all."""
+    return [event.text for event in events if event.kind in _OF_OBSERVERS]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ from ldapslam.reports.document import (
 _TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
 #: A column of texts longer than this shares the width that is left.
 _WIDE_TEXT = 24
+#: A table that has no more stands on one page.
+_WHOLE_ROWS = 26
+_END_ROWS = 4
 
 
 def render_pdf(
@@ -91,6 +95,7 @@ def _block(block: Block) -> dict[str, Any]:
                     for place, column in enumerate(block.columns)
                 ],
                 "rows": [[asdict(cell) for cell in row] for row in block.rows],
+                "kept": kept_together([row[0].text for row in block.rows]),
                 "notes": block.notes,
             }
         case ChartPlace():
@@ -99,6 +104,22 @@ def _block(block: Block) -> dict[str, Any]:
             return {"kind": "paragraph", "text": block.text}
         case Listing():
             return {"kind": "listing", **asdict(block)}
+
+
+def kept_together(heads: Sequence[str]) -> list[int]:
+    """How many rows stand on one page each time, by the first cells of all rows: those
+    of one server, or whatever they are about; a table that is not long; and of a long
+    one the rows at either end."""
+    of_one = [len(list(rows)) for _, rows in groupby(heads)]
+    if all(number == 1 for number in of_one):
+        of_one = [len(heads)] if heads else []
+    kept: list[int] = []
+    for number in of_one:
+        if number <= _WHOLE_ROWS:
+            kept.append(number)
+        else:
+            kept += [_END_ROWS, *[1] * (number - 2 * _END_ROWS), _END_ROWS]
+    return kept
 
 
 def _is_wide(table: Table, place: int) -> bool:

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-WRITES = ("add", "delete", "modify", "modify_dn")
+from ldapslam.jobs.uri import DEFAULT_PORTS, canonical_host
 
-_PORTS = {"ldap": 389, "ldaps": 636}
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+WRITES = ("add", "delete", "modify", "modify_dn")
 
 
 def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
@@ -55,7 +54,8 @@ def _places(uri: str, observation: Mapping[str, Any]) -> set[tuple[str, str]]:
     and by its own name and ports. These go with the job's host when its port is one of
     them: the address of a relay or a container has others behind it."""
     parts = urlsplit(uri)
-    host, port = parts.hostname or "", str(parts.port or _PORTS.get(parts.scheme))
+    host = parts.hostname or ""
+    port = str(parts.port or DEFAULT_PORTS.get(parts.scheme))
     settings = (observation.get("facts") or {}).get("settings") or {}
     own_ports = [str(settings.get("nsslapd-port", ""))]
     if str(settings.get("nsslapd-security", "")).lower() == "on":
@@ -70,4 +70,4 @@ def _places(uri: str, observation: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 def _canonical(place: str) -> tuple[str, str]:
     host, _, port = place.lower().rpartition(":")
-    return ("localhost" if host in _LOOPBACK else host), port
+    return canonical_host(host), port

@@ -8,7 +8,7 @@ that found servers apart makes it FAIL, with what is apart as the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ _NAMED = 5
 
 _MEANING = {
     "missing": "lacks {dn}",
-    "extra": "has {dn}, which {first} has not",
+    "extra": "has {dn} too many",
     "different": "has another {attributes} in {dn}",
 }
 
@@ -58,14 +58,16 @@ class Replication:
         content = self.found["content"]
         if not content or not content["difference_count"]:
             return []
-        first = self.found["servers"][0]
-        named = [described(one, first) for one in content["differences"][:_NAMED]]
-        more = content["difference_count"] - len(named)
-        if more > 0:
-            named.append(f"{more:,} more")
-        number = content["difference_count"]
+        number, named = content["difference_count"], content["differences"][:_NAMED]
+        of_servers: dict[str, list[str]] = {}
+        for one in named:
+            of_servers.setdefault(one["server"], []).append(_meaning(one))
+        found = [f"{uri} {', '.join(what)}" for uri, what in of_servers.items()]
+        if number > len(named):
+            found.append(f"{number - len(named):,} more")
         what = "1 entry differs" if number == 1 else f"{number:,} entries differ"
-        return [f"replication: {what} after the load: " + "; ".join(named)]
+        first = self.found["servers"][0]
+        return [f"replication: {what} from {first} after the load: {'; '.join(found)}"]
 
     def result(self) -> dict[str, Any]:
         """For result.json."""
@@ -74,23 +76,23 @@ class Replication:
         return dict(self.found)
 
 
-def replication_of(run: RunRecord) -> Replication | None:
+def replication_of(
+    run: RunRecord, observer_failures: Sequence[str]
+) -> Replication | None:
     """None when the job did not ask for it."""
     if not (run.plan.get("verify") or {}).get("replication"):
         return None
     found = run.manifest.get("replication")
     if not found:
-        return Replication({}, "nobody looked")
+        return Replication({}, ": ".join(("nobody looked", *observer_failures)))
     if failure := found.get("failure"):
         return Replication({}, str(failure))
     return Replication(found, "")
 
 
-def described(difference: Mapping[str, Any], first: str) -> str:
-    """One difference in words."""
-    meaning = _MEANING[difference["difference"]].format(
+def _meaning(difference: Mapping[str, Any]) -> str:
+    """One difference in words, without the server."""
+    return _MEANING[difference["difference"]].format(
         dn=repr(difference["dn"]),
-        first=first,
         attributes=", ".join(difference["attributes"]),
     )
-    return f"{difference['server']} {meaning}"

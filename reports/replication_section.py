@@ -15,6 +15,7 @@ from ldapslam.reports.document import (
     Paragraph,
     Table,
 )
+from ldapslam.reports.probes import method_text, probes_of
 from ldapslam.reports.replication import Replication
 from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.time_cells import missing, time_columns, times_cells
@@ -22,13 +23,19 @@ from ldapslam.reports.typeset import NOTHING, count, decimal
 
 #: More rows would hide the rest of the report; result.json has all of them.
 _ROWS = 50
+#: Of times that are known by reading.
+_POLLED = (
+    "Where the entry was read, a change was seen at the next reading: times are up to "
+    "that much too long, half of it on average."
+)
 
 
 def replication(summary: Summary) -> tuple[Block, ...]:
     """During the run and after it; nothing when neither was asked for."""
     blocks: list[Block] = []
     if watched := _watched(summary):
-        blocks.append(_propagation(watched))
+        facts = {agent.name: agent.facts for agent in summary.agents}
+        blocks.append(_propagation(watched, probes_of(facts)))
     if summary.replication is not None:
         blocks += _verified(summary.replication)
     return tuple(blocks)
@@ -48,20 +55,33 @@ def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
     ]
 
 
-def _propagation(watched: Sequence[tuple[OperationSummary, str]]) -> Table:
+def _propagation(
+    watched: Sequence[tuple[OperationSummary, str]], probes: Sequence[Mapping[str, Any]]
+) -> Table:
     times = [one.times["response_time"] for one, _ in watched]
+    methods = {
+        (one["stream"], one["operation"]): method_text(one["method"], one["poll_s"])
+        for one in probes
+    }
+    polls = any(one["poll_s"] for one in probes)
     return Table(
         "propagation",
         "Propagation during the run, in the measure phase",
-        (Column("Probe"), Column("Server"), *time_columns()),
+        (Column("Probe"), Column("Server"), Column("told by"), *time_columns()),
         tuple(
-            (Cell(one.title), Cell(uri), *times_cells(each))
+            (
+                Cell(one.title),
+                Cell(uri),
+                Cell(methods.get((one.stream, one.operation), NOTHING)),
+                *times_cells(each),
+            )
             for (one, uri), each in zip(watched, times, strict=True)
         ),
         (
             "In ms: from when a write was sent to the supplier until this host had "
             "word of it from the replica. Of these operations, service time is the "
             "same.",
+            *([_POLLED] if polls else ()),
             *missing(times),
         ),
     )
@@ -105,9 +125,21 @@ def _trees(found: Mapping[str, Any]) -> Table:
         (
             "From when all agents had ended until every server had the last change of "
             "every source (contextCSN of slapd, RUV of 389-DS).",
+            *_stale(found),
             *_skipped(found),
         ),
     )
+
+
+def _stale(found: Mapping[str, Any]) -> list[str]:
+    # runs of an earlier version had none
+    return [
+        f"{tree['suffix']}: left aside are the changes of {', '.join(tree['stale'])}, "
+        "of which only some servers know, and none is younger than an hour before the "
+        "run; what they wrote is compared with the entries."
+        for tree in found["trees"]
+        if tree.get("stale")
+    ]
 
 
 def _skipped(found: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.jobs.result_codes import code_name
+from ldapslam.reports.imports import imports_of
+from ldapslam.reports.probes import probes_of
 from ldapslam.reports.telemetry import monitors_of
 from ldapslam.reports.totals import COUNTERS
 
@@ -34,6 +36,7 @@ TOTALS = tuple(name for name in COUNTERS if name not in ("entries", "references"
 
 
 def result_of(summary: Summary) -> dict[str, Any]:
+    facts = {one.name: one.facts for one in summary.agents}
     return {
         "schema": SCHEMA,
         "run_id": summary.run.run_id,
@@ -41,6 +44,8 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "reasons": list(summary.reasons),
         "manifest": manifest_of(summary),
         **figures_of(summary),
+        "imports": imports_of(facts),
+        "probes": probes_of(facts),
         "replication": summary.replication and summary.replication.result(),
         "gaps": [
             {
@@ -72,6 +77,15 @@ def result_of(summary: Summary) -> dict[str, Any]:
             for one in summary.thresholds
         ],
         "notes": list(summary.notes),
+        "events": [
+            {
+                "at_utc": event.at_utc,
+                "at_s": _rounded(summary.since_start_s(event.at_utc)),
+                "kind": event.kind,
+                "text": event.text,
+            }
+            for event in summary.events
+        ],
     }
 
 
@@ -122,8 +136,23 @@ def manifest_of(summary: Summary) -> dict[str, Any]:
             for one in summary.timeline.phases
         ],
         **run.manifest,
+        **_population(summary),
         "agents": {agent.name: dict(agent.facts) for agent in summary.agents},
     }
+
+
+def _population(summary: Summary) -> dict[str, Any]:
+    """What servers were found to hold, by the agent that looked."""
+    targets = [
+        target
+        for agent in summary.agents
+        for target in agent.facts.get("targets", ())
+        if isinstance(target.get("population"), dict)
+    ]
+    if not targets:
+        return {}
+    servers = list(dict.fromkeys(target["uri"] for target in targets))
+    return {"population": {**targets[0]["population"], "servers": servers}}
 
 
 def result_schema() -> dict[str, Any]:

@@ -16,16 +16,21 @@ def books_balance(evidence: Evidence) -> Rule:
     most_missing = validity.books_missing_operations
     most_others = validity.books_other_operations
     has_limit = bool(most_missing) or most_others is not None
-    unknown = unread(evidence.run, has_limit=has_limit)
+    unknown = unread(evidence.run, evidence.observer_failures, has_limit=has_limit)
     wrong, others, lines = [], 0, 0
     for account, book in evidence.balances.items():
+        lacking, strange = [], []
         for kind, line in book.lines.items():
             lines += line.server is not None
             others += line.others
             if line.missing > most_missing:
-                wrong.append(f"{account} lacks {line.missing:,} {kind}")
+                lacking.append(f"{line.missing:,} {kind}")
             elif most_others is not None and line.others > most_others:
-                wrong.append(f"{account} has {line.others:,} {kind} of others")
+                strange.append(f"{line.others:,} {kind}")
+        if lacking:
+            wrong.append(f"{account} lacks {' and '.join(lacking)}")
+        if strange:
+            wrong.append(f"{account} has {' and '.join(strange)} of others")
     problem = "servers did not count what agents sent"
     if unknown and not wrong:
         problem = "it is not known what servers counted"

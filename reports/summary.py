@@ -38,7 +38,6 @@ from ldapslam.reports.distribution import (
     why_missing,
 )
 from ldapslam.reports.evidence import Evidence
-from ldapslam.reports.losses import losses_of
 from ldapslam.reports.parts import collect_run
 from ldapslam.reports.replication import Replication
 from ldapslam.reports.result import figures_of, result_of
@@ -257,8 +256,7 @@ def summarise(store: Store, run_id: str) -> Summary:
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
     monitors = telemetry(monitor_series(store, run.run_id), _measure_s(run))
     events = store.events(run.run_id)
-    losses = losses_of(events, run.agents, run.t0_utc)
-    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, losses)
+    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
     rules = verdict.judge(evidence)
     measure_s = measured_s(evidence.streams, collected)
     missing = evidence.completeness.missing

@@ -166,8 +166,7 @@ class AgentTotals:
     final_index: int | None = None
     #: Number of the interval that its early end cut short, the one before the drain,
     #: and when that ended; None without one.
-    cut_index: int | None = None
-    cut_end_ns: int | None = None
+    cut: tuple[int, int] | None = None
     #: The streams that it drove.
     streams: set[str] = field(default_factory=set)
 
@@ -198,14 +197,14 @@ class AgentTotals:
         self.seen |= later.seen
         if later.final_index is not None:
             self.final_index = later.final_index
-        if later.cut_index is not None:
-            self.cut_index, self.cut_end_ns = later.cut_index, later.cut_end_ns
+        if later.cut is not None:
+            self.cut = later.cut
         self.streams |= later.streams
 
     @property
     def in_full(self) -> set[int]:
         """The numbers of the intervals that arrived and were not cut short."""
-        return self.seen - {self.cut_index}
+        return self.seen if self.cut is None else self.seen - {self.cut[0]}
 
 
 @dataclass(slots=True)

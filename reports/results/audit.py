@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit log: who did what, such as submit, cancel, enrol; and who was refused.
 
-Entries are only ever added; they live as long as the store.
+Entries are never changed. They live as long as the store, unless whoever has the store
+removes old ones (`upkeep`), of which an entry tells.
 """
 
 from __future__ import annotations

@@ -191,6 +191,12 @@ class RunRecord:
     #: Of a run that a schedule made.
     schedule_id: str | None = None
 
+    @property
+    def planned_ns(self) -> int:
+        """When the last phase of the plan is over, since T0."""
+        phases = self.plan.get("phases")
+        return int(phases[-1]["end_ns"]) if phases else 0
+
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRecord:

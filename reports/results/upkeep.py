@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from ldapslam.jobs.errors import ConfigError, StoreError
-from ldapslam.reports.results import schema
+from ldapslam.reports.results import agenda, audit, schema
+from ldapslam.reports.results.audit import AuditRecord
 from ldapslam.reports.results.listing import brief_runs
 from ldapslam.reports.results.monitor_rows import remove_monitor_samples
 from ldapslam.reports.results.records import FINAL_STATES, RunRecord
 from ldapslam.reports.results.store import Store
 
+#: Of each schedule so many times are kept, the latest, however old they are.
+KEPT_TIMES = 1000
 #: Intervals of a run that one transaction of a prune removes: about 0.1 s.
 _BATCH_INTERVALS = 500
+#: And rows of the coordinator's own tables.
+_BATCH_ROWS = 5000
 #: After each, for others: SQLite has no queue, and who waits looks every 0.1 s.
 _PAUSE_S = 0.15
 
@@ -82,6 +89,13 @@ def file_bytes(path: Path) -> int:
         with contextlib.suppress(FileNotFoundError):
             size += part.stat().st_size
     return size
+
+
+def room_bytes(store: Store) -> int | None:
+    """What is left on a SQLite store's disk, and free within it; None of others."""
+    if store.path is None:
+        return None
+    return shutil.disk_usage(store.path.parent).free + (_free_bytes(store) or 0)
 
 
 def _free_bytes(store: Store) -> int | None:
@@ -254,3 +268,79 @@ def _index(store: Store, query: sa.Select[Any]) -> int | None:
     with store.transaction() as connection:
         found: int | None = connection.scalar(query)
         return found
+
+
+def old_audit(store: Store, before_utc: str) -> int:
+    """How many entries of the audit log are older."""
+    return _count(store, _old_entries(before_utc))
+
+
+def remove_audit(store: Store, before_utc: str, note: AuditRecord) -> int:
+    """Remove them, when there are any; first the log has `note` of it. How many."""
+    if old_audit(store, before_utc):
+        # before: its number is the highest, so that none is given twice
+        audit.add(store, note)
+    number = schema.audit.c.number
+    return _remove(
+        store,
+        lambda some: schema.audit.delete().where(number.in_(some)),
+        _old_entries(before_utc),
+    )
+
+
+def _old_entries(before_utc: str) -> sa.Select[Any]:
+    table = schema.audit.c
+    return sa.select(table.number).where(table.at_utc < before_utc)
+
+
+def old_times(store: Store, before_utc: str | None) -> int:
+    """How many times of schedules, with what became of them, are not worth keeping."""
+    return _count(store, _old_times(before_utc))
+
+
+def remove_times(store: Store, before_utc: str | None) -> int:
+    """Remove them; how many they were. The schedule itself knows what is settled."""
+    table = schema.schedule_fire
+    key = sa.tuple_(table.c.schedule_id, table.c.due_utc)
+    return _remove(
+        store,
+        lambda some: table.delete().where(key.in_(some)),
+        _old_times(before_utc),
+    )
+
+
+def _old_times(before_utc: str | None) -> sa.Select[Any]:
+    table = schema.schedule_fire.c
+    rank = sa.func.row_number().over(
+        partition_by=table.schedule_id, order_by=table.due_utc.desc()
+    )
+    ranked = sa.select(
+        table.schedule_id, table.due_utc, table.outcome, rank.label("rank")
+    ).subquery()
+    query = sa.select(ranked.c.schedule_id, ranked.c.due_utc).where(
+        ranked.c.rank > KEPT_TIMES, ranked.c.outcome != agenda.SUBMITTING
+    )
+    if before_utc is not None:
+        query = query.where(ranked.c.due_utc < before_utc)
+    return query
+
+
+def _count(store: Store, rows: sa.Select[Any]) -> int:
+    query = sa.select(sa.func.count()).select_from(rows.subquery())
+    with store.transaction() as connection:
+        return int(connection.scalar(query) or 0)
+
+
+def _remove(
+    store: Store,
+    deletion: Callable[[sa.Select[Any]], sa.Delete],
+    rows: sa.Select[Any],
+) -> int:
+    removed = 0
+    while True:
+        with store.transaction(writes=True) as connection:
+            done = connection.execute(deletion(rows.limit(_BATCH_ROWS)))
+        removed += done.rowcount
+        if done.rowcount < _BATCH_ROWS:
+            return removed
+        time.sleep(_PAUSE_S)

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from ldapslam.reports.balance import unread
 from ldapslam.reports.content import document
 from ldapslam.reports.result import result_schema
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import Summary, summarise
 from ldapslam.reports.text import render_text
-from support.store import Scenario, fill
+from support.store import Scenario, fill, run_record
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
 
@@ -207,6 +208,8 @@ def test_a_run_whose_observer_was_lost_has_no_books() -> None:
     assert "it is not known what servers counted" in summary.reasons[0]
     summary = summary_of({}, books_other_operations=5)
     assert rule(summary, "books") == (False, "no server was watched")
+    reasons = unread(run_record(Scenario()), ["it fell over"], has_limit=True)
+    assert reasons == ["no server was watched", "it fell over"]
 
 
 def test_a_server_without_counts_is_no_fault_unless_there_is_a_limit() -> None:

@@ -223,6 +223,14 @@ def test_restarts_and_silences_are_on_the_axis_and_in_the_log() -> None:
         ("2", 4.5),
         ("3–4", 7.0),
     ]
+    result = summary.result()
+    jsonschema.validate(result, result_schema())
+    assert [(one["kind"], one["at_s"]) for one in result["events"]] == [
+        ("started", 0.0),
+        ("agent_silent", 4.5),
+        ("agent_heard", 7.0),
+        ("coordinator_restarted", 7.1),
+    ]
     text = render_text(document(summary))
     assert "4.5  agent_silent" in text
     assert any("restarted once during the run" in note for note in summary.notes)

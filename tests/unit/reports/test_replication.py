@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from ldapslam.reports.content import document
@@ -96,6 +97,13 @@ def test_trees_that_were_skipped_are_named() -> None:
     )
 
 
+def test_sources_that_were_left_aside_are_named() -> None:
+    summary = summary_of({"replication": found(tree={"stale": ["7", "9"]})})
+    assert summary.verdict == "PASS"
+    text = " ".join(render_text(document(summary)).split())
+    assert "left aside are the changes of 7, 9, of which only some servers" in text
+
+
 def test_what_could_not_be_checked_is_invalid() -> None:
     for manifest, reason in (
         ({}, "nobody looked"),
@@ -147,16 +155,33 @@ def test_entries_that_differ_fail_and_are_named_with_their_attributes() -> None:
     assert summary.verdict == "FAIL"
     (reason,) = summary.reasons
     for part in (
-        "9 entries differ",
+        f"9 entries differ from {SUPPLIER} after the load",
         f"{REPLICA} lacks 'uid=user.1,dc=example,dc=com'",
-        f"{REPLICA} has another mail, sn in 'uid=user.2,dc=example,dc=com'",
+        f"{REPLICA} lacks 'uid=user.1,dc=example,dc=com', has another mail, sn in "
+        "'uid=user.2,dc=example,dc=com'; ",
         "7 more",
     ):
         assert part in reason
     assert "replicas differ" in render_text(document(summary))
 
 
-def test_probes_have_a_table_of_their_own() -> None:
+@pytest.mark.parametrize(
+    ("method", "poll_s", "words"),
+    [
+        ("persistent_search", None, "persistent search"),
+        ("poll", 0.02, "reading every 20 ms"),
+    ],
+)
+def test_probes_have_a_table_that_says_how_they_know(
+    method: str, poll_s: float | None, words: str
+) -> None:
+    note = {
+        "stream": "readers",
+        "operation": "search",
+        "server": REPLICA,
+        "method": method,
+        "poll_s": poll_s,
+    }
     with Store.open("sqlite://") as store:
         run_id = fill(store, Scenario(**SMALL))
         record = store.run(run_id)
@@ -170,5 +195,13 @@ def test_probes_have_a_table_of_their_own() -> None:
         store.create_run(edited)
         for interval in store.intervals(run_id):
             store.add_interval("edited", interval)
-        text = render_text(document(summarise(store, "edited")))
+        for agent, facts in store.agents(run_id).items():
+            noted = {"probes": [note, {"method": "none of ours"}]}
+            store.put_agent("edited", agent, {**facts, "notes": noted})
+        summary = summarise(store, "edited")
+    Draft202012Validator(result_schema()).validate(summary.result())
+    assert summary.result()["probes"] == [note]
+    text = render_text(document(summary))
     assert "Propagation during the run" in text
+    assert words in text
+    assert ("half of it on average" in text) == (poll_s is not None)

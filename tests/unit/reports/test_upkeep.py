@@ -14,7 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from ldapslam.jobs.errors import ConfigError, StoreError
-from ldapslam.reports.results import schema, upkeep
+from ldapslam.reports.results import agenda, schema, upkeep
+from ldapslam.reports.results.agenda import FireRecord, ScheduleRecord
 from ldapslam.reports.results.listing import brief_runs
 from ldapslam.reports.results.records import (
     IntervalRecord,
@@ -316,6 +317,34 @@ def test_a_removal_that_is_interrupted_leaves_no_run_that_looks_whole(
     monkeypatch.undo()
     upkeep.remove_run(store, RUN_ID)
     assert ids(store) == []
+
+
+def test_a_schedules_latest_times_stay_and_those_being_submitted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "KEPT_TIMES", 3)
+    monkeypatch.setattr(upkeep, "_BATCH_ROWS", 2)
+    monkeypatch.setattr(upkeep, "_PAUSE_S", 0)
+    outcomes = {0: "submitting", 1: "missed"}
+
+    def due(minute: int) -> str:
+        return f"2026-03-01T12:{minute:02}:00.000000Z"
+
+    for schedule, count in (("s-1", 10), ("s-2", 2)):
+        made = ScheduleRecord(schedule, schedule, b"", "active", due(0), "ann", due(0))
+        agenda.create_schedule(store, made)
+        fires = [
+            FireRecord(schedule, due(n), due(n), outcomes.get(n, "submitted"))
+            for n in range(count)
+        ]
+        agenda.settle(store, schedule, fires, due(count - 1))
+    assert upkeep.old_times(store, due(3)) == 2
+    assert upkeep.remove_times(store, due(3)) == 2
+    assert upkeep.remove_times(store, None) == 4
+    assert upkeep.old_times(store, None) == 0
+    kept = [fire.due_utc for fire in agenda.fires(store, "s-1", 99)]
+    assert kept == [due(9), due(8), due(7), due(0)]
+    assert len(agenda.fires(store, "s-2", 99)) == 2
 
 
 # Sizes.
