@@ -3,6 +3,7 @@
 
 The file is always checked whole. Then, unless --offline, every server is reached, bound
 to and asked who it is, as the agents will do; from this host, with this user's secrets.
+So is what the job's observers and probes will ask of servers and of this host.
 """
 
 from __future__ import annotations
@@ -14,24 +15,21 @@ from typing import Any
 
 import click
 
-from ldapslam.cli.check_monitors import ask_watched
-from ldapslam.cli.console import (
-    complain,
-    error_document,
-    json_option,
-    put,
-    put_json,
-    say,
-)
+from ldapslam.cli.check_faults import Faults
+from ldapslam.cli.check_imports import ask_imports
+from ldapslam.cli.check_monitors import ask_monitors, ask_watched, observed_servers
+from ldapslam.cli.check_replication import ask_probes, ask_verification
+from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.options import job_argument, set_option
 from ldapslam.cli.replay import explain_replays
+from ldapslam.cli.submission import check_size_of_files
 from ldapslam.jobs import units
 from ldapslam.jobs.errors import ExitCode, LdapSlamError
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.monitors import Monitor
 from ldapslam.jobs.phases import measure_span, phase_spans
-from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
+from ldapslam.jobs.plan import AgentPlan, agent_plan, planned_arrivals, stream_profile
 from ldapslam.jobs.profile import peak_rate
 from ldapslam.jobs.sequence import Request, sessions_of
 
@@ -49,50 +47,53 @@ def check_command(
 ) -> ExitCode:
     """Check JOB before it runs, and explain what it would do."""
     job = load_job(job_file, overrides)
+    check_size_of_files(job)
     if not as_json:
         put("\n".join([*_explain(job), *explain_replays(job)]))
-    servers: list[dict[str, Any]] = []
-    watched: list[dict[str, Any]] = []
-    errors: list[LdapSlamError] = []
+    faults = Faults()
+    found: dict[str, Any] = {"servers": [], "watched": [], "monitors": []}
+    found |= {"imports": [], "probes": [], "verify": None}
     if not offline:
-        servers, errors = _ask_servers(job, as_json=as_json)
-        watched, others = ask_watched(job, as_json=as_json)
-        errors += others
+        found = _ask_all(job, faults, as_json=as_json)
     if as_json:
-        put_json(
-            {
-                "job": job.name,
-                "plan": _plan_document(job),
-                "servers": servers,
-                "watched": watched,
-            }
-        )
-    return errors[0].exit_code if errors else ExitCode.PASS
+        put_json({"job": job.name, "plan": _plan_document(job), **found})
+    return faults.exit_code
+
+
+def _ask_all(job: Job, faults: Faults, *, as_json: bool) -> dict[str, Any]:
+    """The servers, for all that the run will ask of them."""
+    # One agent for all: it has every connection, so it uses every server.
+    plan = agent_plan(job, agent_index=0, agent_count=1, seed=0)
+    observed = observed_servers(job)
+    return {
+        "servers": _ask_servers(job, plan, faults, as_json=as_json),
+        "watched": ask_watched(observed, faults, as_json=as_json),
+        "monitors": ask_monitors(job, observed, faults, as_json=as_json),
+        "imports": ask_imports(plan, faults, as_json=as_json),
+        "probes": ask_probes(plan, faults, as_json=as_json),
+        "verify": ask_verification(job, observed, faults, as_json=as_json),
+    }
 
 
 def _ask_servers(
-    job: Job, *, as_json: bool
-) -> tuple[list[dict[str, Any]], list[LdapSlamError]]:
+    job: Job, plan: AgentPlan, faults: Faults, *, as_json: bool
+) -> list[dict[str, Any]]:
     """Every server as every stream uses it; all that fail, not the first alone."""
     from ldapslam.agent.preflight import preflight, probes
 
     documents: list[dict[str, Any]] = []
-    errors: list[LdapSlamError] = []
-    # One agent for all: it has every connection, so it uses every server.
-    for probe in probes(agent_plan(job, agent_index=0, agent_count=1, seed=0)):
+    for probe in probes(plan):
         try:
             facts = preflight(probe)
         except LdapSlamError as error:
-            errors.append(error)
-            complain(error)
-            documents.append({"uri": probe.uri, **error_document(error)})
+            documents.append({"uri": probe.uri, **faults.add(error)})
         else:
             documents.append(facts)
             if not as_json:
                 put(_server_line(facts))
             for warning in _strange_bases(job, facts):
                 say(f"warning: {warning}")
-    return documents, errors
+    return documents
 
 
 def _strange_bases(job: Job, facts: dict[str, Any]) -> Iterator[str]:
@@ -131,7 +132,10 @@ def _server_line(facts: dict[str, Any]) -> str:
     transport = "with TLS" if facts["tls"] else "without TLS"
     vendor = [facts.get("vendor_name"), facts.get("vendor_version")]
     server = " ".join(filter(None, vendor)) or facts.get("monitor_version") or "unknown"
-    return f"{facts['uri']}: ready, as {who}, {transport}; server: {server}"
+    line = f"{facts['uri']}: ready, as {who}, {transport}; server: {server}"
+    if population := facts.get("population"):
+        line += f"; population: all {population['sampled']:,} sampled entries are there"
+    return line
 
 
 def _explain(job: Job) -> Sequence[str]:
@@ -145,6 +149,8 @@ def _explain(job: Job) -> Sequence[str]:
     lines += [_stream_line(job, stream) for stream in job.streams]
     lines += [f"threshold: {threshold}" for threshold in job.thresholds]
     lines += [f"monitor: {one.kind} {_of_monitor(one)}" for one in job.monitors]
+    if job.population is not None and (record := job.population.record):
+        lines.append(f"population: {record.entries:,} entries below {record.base}")
     if job.verify is not None:
         within = units.format_duration(job.verify.replication.within_ns)
         lines.append(f"verify: all servers hold the same within {within}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from ldapslam.jobs.errors import JobErrors, LdapSlamError
+from ldapslam.jobs.errors import ConfigErrors, JobErrors, LdapSlamError
 from ldapslam.jobs.masking import without_passwords as without_passwords
 
 
@@ -96,7 +96,11 @@ def exit_code_of(error: LdapSlamError) -> int:
 
 
 def _faults(error: LdapSlamError) -> Sequence[LdapSlamError]:
-    faults = getattr(error, "faults", ()) if isinstance(error, JobErrors) else ()
+    faults = (
+        getattr(error, "faults", ())
+        if isinstance(error, JobErrors | ConfigErrors)
+        else ()
+    )
     if not isinstance(faults, list | tuple):
         return (error,)
     return [fault for fault in faults if isinstance(fault, LdapSlamError)] or (error,)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ldapslam.agent.ldap_access import LdapAccess
+from ldapslam.agent.ldap_access import LdapAccess, access_of
 from ldapslam.cli.one_line_options import compose_head
 from ldapslam.jobs.plan import agent_plan
 
@@ -32,18 +32,4 @@ def directory_access(uri: str, given: Mapping[str, Any]) -> LdapAccess:
     job = compose_head("access", [uri], dict(given), "URI")
     job.put(("run", "duration"), "1s", "")
     job.put(("streams", 0), _STREAM, "")
-    stream = agent_plan(job.load(), 0, 1, 0).streams[0]
-    password = stream.bind_password
-    return LdapAccess(
-        start_tls=stream.start_tls,
-        ca_file=stream.ca_file,
-        cert_file=stream.cert_file,
-        key_file=stream.key_file,
-        verify=stream.verify,
-        bind_dn=stream.bind_dn,
-        bind_password=password.resolve() if password else None,
-        mechanism=stream.mechanism,
-        authcid=stream.authcid,
-        authzid=stream.authzid,
-        connect_timeout_ns=stream.connect_timeout_ns,
-    )
+    return access_of(agent_plan(job.load(), 0, 1, 0).streams[0])

@@ -63,6 +63,15 @@ _OPTIONS = (
         "without symbolic links; any. Repeatable. When left out: none.",
     ),
     click.option(
+        "--allow-import",
+        "allow_import",
+        metavar="PATH",
+        multiple=True,
+        help="What jobs of type bulk_load may use: a folder for databases and LDIF "
+        "files, or a program that they may run; any. Repeatable. When left out: the "
+        "folder for temporary files, and no programs but those installed.",
+    ),
+    click.option(
         "--require-marker",
         metavar="RDN",
         help="Load a directory only if this entry (cn=ldapslam-allowed) is below each "
@@ -125,6 +134,7 @@ def limit_options(command: _Command) -> _Command:
         *args: Any,
         allow_target: tuple[str, ...],
         allow_log: tuple[str, ...],
+        allow_import: tuple[str, ...],
         require_marker: str | None,
         max_connections: int | None,
         max_rate: float | None,
@@ -146,6 +156,7 @@ def limit_options(command: _Command) -> _Command:
             marker_rdn=None if require_marker is None else parse_marker(require_marker),
             spool_quota_bytes=spool_quota,
             logs=allow_log,
+            imports=allow_import,
         )
         return command(*args, limits=limits, **others)
 

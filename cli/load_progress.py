@@ -7,6 +7,8 @@ Both go to stderr.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +25,16 @@ from rich.progress import (
 from ldapslam.cli.console import say
 
 _LINE_S = 5.0
+
+
+@contextmanager
+def told_if_interrupted(what: str) -> Iterator[None]:
+    """Within, Ctrl-C says what is left behind, or what to do."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(what)
+        raise
 
 
 class EntryProgress:

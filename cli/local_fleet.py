@@ -128,7 +128,8 @@ def local_fleet(
                 arguments = ["--coordinator", address, "--name", name]
                 arguments += ["--spool", str(spools / file_name)]
                 # whoever names the targets is this agent's operator, too
-                arguments += ["--allow-target", "any", "--allow-log", "any"]
+                for kind in ("target", "log", "import"):
+                    arguments += [f"--allow-{kind}", "any"]
                 for key, value in labels.items():
                     arguments += ["--label", f"{key}={value}"]
                 fleet.start(file_name, ["agent", *arguments])

@@ -32,6 +32,7 @@ from ldapslam.cli.one_line_options import (
     extras,
     put_operation,
 )
+from ldapslam.cli.option_words import in_words_of_options
 from ldapslam.cli.run import run_locally
 from ldapslam.jobs.errors import ExitCode
 
@@ -39,6 +40,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPERATION = "streams[0].operations"
 
 
+@in_words_of_options()
 def run_composed(job: ComposedJob, given: Options) -> ExitCode:
     """Run the job, or print it, as --print-job says."""
     overrides: Sequence[str] = given["overrides"]

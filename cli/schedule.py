@@ -176,8 +176,7 @@ def maintenance_command() -> None:
     metavar="URI",
     multiple=True,
     callback=_checked_uris,
-    help="Hold only runs against this server, as jobs name it; repeatable. All when "
-    "left out.",
+    help="Hold only runs against this server; repeatable. All when left out.",
 )
 @click.option("--name", callback=given_text, help="A name for it.")
 @coordinator_option

@@ -36,6 +36,7 @@ def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
         "state": status.state,
         "cron": rule.cron or None,
         "every_ns": rule.every_ns or None,
+        "once": rule.once,
         "time_zone": rule.time_zone or "UTC",
         "from_utc": rule.from_utc or None,
         "until_utc": rule.until_utc or None,
@@ -67,6 +68,8 @@ def rule_text(rule: pb.ScheduleRule) -> str:
     """When its times are, in a few words."""
     if rule.cron:
         return f"cron '{rule.cron}' {rule.time_zone or 'UTC'}"
+    if rule.once:
+        return "once" if rule.from_utc else "once, as soon as it is active"
     return f"every {format_duration(rule.every_ns)}"
 
 

@@ -18,6 +18,7 @@ from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.serve import state_folder
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.reports.results import upkeep
+from ldapslam.reports.results.audit import AuditRecord
 from ldapslam.reports.results.records import RunRecord, utc_text
 from ldapslam.reports.results.store import Store
 
@@ -130,33 +131,56 @@ def vacuum_command(url: str, as_json: bool) -> None:
     type=click.IntRange(min=0),
     help="Keep the N newest runs.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show which runs would go.")
+@click.option(
+    "--keep-audit",
+    metavar="AGE",
+    help="Keep this much of the audit log; otherwise all of it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @_store_option
 @json_option
 def prune_command(
-    keep: str | None, keep_runs: int | None, dry_run: bool, url: str, as_json: bool
+    keep: str | None,
+    keep_runs: int | None,
+    keep_audit: str | None,
+    dry_run: bool,
+    url: str,
+    as_json: bool,
 ) -> None:
     """Remove old runs, with all that was measured in them.
 
-    With both options a run goes that neither of them keeps. Runs that have not ended
-    stay, and those that another one waits for.
+    With both --keep and --keep-runs a run goes that neither of them keeps. Runs that
+    have not ended stay, and those that another one waits for. What became of the times
+    of a schedule goes with them, except its latest 1,000.
     """
-    if keep is None and keep_runs is None:
+    if keep is None and keep_runs is None and keep_audit is None:
         raise ConfigError(
             "nothing says which runs to keep", hint="give --keep 90d or --keep-runs 100"
         )
-    before_utc = utc_text(datetime.now(UTC) - _age(keep)) if keep else None
+    before_utc = None if keep is None else _moment("--keep", keep)
+    audit_utc = None if keep_audit is None else _moment("--keep-audit", keep_audit)
+    runs: list[RunRecord] = []
+    times = entries = 0
     with _existing(url, read_only=dry_run) as store:
         before = upkeep.size_bytes(store)
-        runs = upkeep.prunable(store, ended_before_utc=before_utc, keep_runs=keep_runs)
-        if not dry_run:
-            for run in runs:
-                upkeep.remove_run(store, run.run_id)
+        if keep is not None or keep_runs is not None:
+            runs = upkeep.prunable(
+                store, ended_before_utc=before_utc, keep_runs=keep_runs
+            )
+            if not dry_run:
+                for run in runs:
+                    upkeep.remove_run(store, run.run_id)
+            prune_times = upkeep.old_times if dry_run else upkeep.remove_times
+            times = prune_times(store, before_utc)
+        if audit_utc is not None:
+            entries = _prune_audit(store, audit_utc, dry_run=dry_run)
         after = upkeep.info(store)
     if as_json:
         put_json(
             {
                 "runs": [_document(run) for run in runs],
+                "schedule_times": times,
+                "audit_entries": entries,
                 "removed": not dry_run,
                 "size_bytes_before": before,
                 "size_bytes": after.size_bytes,
@@ -166,20 +190,46 @@ def prune_command(
         return
     for run in runs:
         put(f"{run.run_id}  {run.state:<9}  {run.finished_utc or ''}  {run.job_name}")
+    what = f"{len(runs)} runs"
+    if times:
+        what += f", {times} times of schedules"
+    if entries:
+        what += f", {entries} entries of the audit log"
     if dry_run:
-        say(f"{len(runs)} runs would be removed; the store has {size_text(before)}")
+        say(f"{what} would be removed; the store has {size_text(before)}")
     else:
-        say(f"{len(runs)} runs removed; {_space_text(before, after)}")
+        say(f"{what} removed; {_space_text(before, after)}")
 
 
-def _age(text: str) -> timedelta:
-    found = _AGE.fullmatch(text.strip())
+def _prune_audit(store: Store, before_utc: str, *, dry_run: bool) -> int:
+    from ldapslam.cli.client import operator_name
+    from ldapslam.coordinator.access import LOCAL
+
+    if dry_run:
+        return upkeep.old_audit(store, before_utc)
+    note = AuditRecord(
+        at_utc=utc_text(datetime.now(UTC)),
+        who=operator_name(),
+        role=LOCAL,
+        peer="",
+        action="prune",
+        subject="audit",
+        detail=f"entries before {before_utc}",
+    )
+    return upkeep.remove_audit(store, before_utc, note)
+
+
+def _moment(option: str, age: str) -> str:
+    """So long ago, as text in UTC."""
+    found = _AGE.fullmatch(age.strip())
     if found is None:
         raise ConfigError(
-            f"--keep: expected a time such as 90d, got {text!r}",
+            f"{option}: expected a time such as 90d, got {age!r}",
             hint="the units are h, d and w",
         )
-    return timedelta(hours=int(found[1]) * _HOURS[found[2]])
+    return utc_text(
+        datetime.now(UTC) - timedelta(hours=int(found[1]) * _HOURS[found[2]])
+    )
 
 
 def _existing(url: str, *, read_only: bool = True) -> Store:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ldapslam.cli.client import Client, operator_name
 from ldapslam.cli.job_source import JobSource
 from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.model import Job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, build_version
 
@@ -32,17 +33,22 @@ def job_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequ
 def job_files(source: JobSource, overrides: Sequence[str]) -> dict[str, bytes]:
     """What the job names, by the path written in it; the job is checked first."""
     job = source.load(overrides)
-    files = {name: path.read_bytes() for name, path in job.files.items()}
-    size = sum(map(len, files.values()))
-    if size > _MAX_FILES_BYTES:
-        largest = max(files, key=lambda name: len(files[name]))
+    check_size_of_files(job)
+    return {name: path.read_bytes() for name, path in job.files.items()}
+
+
+def check_size_of_files(job: Job) -> None:
+    """ConfigError when the job names more than agents are sent."""
+    sizes = {name: path.stat().st_size for name, path in job.files.items()}
+    total = sum(sizes.values())
+    if total > _MAX_FILES_BYTES:
+        largest = max(sizes, key=sizes.__getitem__)
         raise ConfigError(
-            f"the job's files have {size:,} bytes, agents are sent at most "
+            f"the job's files have {total:,} bytes, agents are sent at most "
             f"{_MAX_FILES_BYTES:,}: the largest is {largest!r}",
             hint="logs of a replay may be compressed with gzip; feeds may be shorter, "
             "since their lines are used again",
         )
-    return files
 
 
 def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:

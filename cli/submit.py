@@ -61,14 +61,24 @@ class Timing:
     disabled: bool
 
     @property
-    def is_schedule(self) -> bool:
+    def is_often(self) -> bool:
         return self.cron is not None or self.every_ns > 0
+
+    @property
+    def is_once(self) -> bool:
+        """One run that is kept back, or left out when its time is missed."""
+        may_miss = self.misfire is not None or self.misfire_grace_ns > 0
+        return not self.is_often and (self.disabled or may_miss)
+
+    @property
+    def is_schedule(self) -> bool:
+        return self.is_often or self.is_once
 
     def check(self, *, wait: bool) -> None:
         """ConfigError when two of them do not go together."""
         if self.cron is not None and self.every_ns:
             raise ConfigError("--cron and --every: give one of them")
-        if self.is_schedule:
+        if self.is_often:
             for option, text in {"--at": self.at, "--after": self.after}.items():
                 if text is not None:
                     raise ConfigError(
@@ -81,17 +91,16 @@ class Timing:
             given = {
                 "--from": self.begin,
                 "--until": self.until,
-                "--misfire": self.misfire,
-                "--misfire-grace": self.misfire_grace_ns,
                 "--overlap": self.overlap,
-                "--name": self.name,
-                "--disabled": self.disabled,
+                "--name": None if self.is_once else self.name,
             }
             for option, value in given.items():
                 if value:
                     raise ConfigError(
                         f"{option} is for schedules", hint="give --cron or --every"
                     )
+            if self.is_once:
+                self._check_once(wait=wait)
             if wait and self.copies > 1:
                 raise ConfigError("--wait waits for one run, not for --copies")
             if self.time_zone and self.at is None:
@@ -101,19 +110,44 @@ class Timing:
         if self.stagger_ns and self.copies < 2:
             raise ConfigError("--stagger is the time between --copies")
 
+    def _check_once(self, *, wait: bool) -> None:
+        option = "--disabled" if self.disabled else "--misfire"
+        if self.after is not None:
+            raise ConfigError(
+                f"{option} makes a schedule, and --after is for a run that is there",
+                hint="leave one of them out",
+            )
+        if self.at is None and (self.misfire or self.misfire_grace_ns):
+            raise ConfigError(
+                "--misfire is for runs that have a time",
+                hint="give --at, --cron or --every",
+            )
+        if wait:
+            raise ConfigError(f"--wait waits for a run, {option} makes a schedule")
+
     def rule(self, now: datetime) -> schedule_pb2.ScheduleRule:
+        # one run without a time begins when it is resumed, however late that is
+        is_at_once = self.is_once and self.at is None
+        default_misfire = "run_once" if is_at_once else "skip"
         return schedule_pb2.ScheduleRule(
             cron=self.cron or "",
             every_ns=self.every_ns,
             time_zone=self.time_zone,
-            from_utc=self._limit("--from", self.begin, now),
+            once=self.is_once,
+            from_utc=self._first(now),
             until_utc=self._limit("--until", self.until, now),
-            misfire=MISFIRES[self.misfire or "skip"],
+            misfire=MISFIRES[self.misfire or default_misfire],
             misfire_grace_ns=self.misfire_grace_ns,
             overlap=OVERLAPS[self.overlap or "skip"],
             copies=self.copies,
             stagger_ns=self.stagger_ns,
         )
+
+    def _first(self, now: datetime) -> str:
+        if not self.is_once:
+            return self._limit("--from", self.begin, now)
+        first = self.begins(now)[0]
+        return "" if first is None else utc_text(first)
 
     def _limit(self, option: str, text: str | None, now: datetime) -> str:
         if text is None:
@@ -188,7 +222,8 @@ def _timing_options(command: _Command) -> _Command:
         click.option(
             "--misfire",
             type=click.Choice(list(MISFIRES)),
-            help="Times that were missed, such as while the coordinator was down: "
+            help="Times that were missed, such as while the coordinator was down, also "
+            "that of --at: "
             "leave them out (skip, the default), make up for all of them by one run, "
             "or run each.",
         ),
@@ -222,7 +257,9 @@ def _timing_options(command: _Command) -> _Command:
         ),
         click.option("--name", callback=given_text, help="A schedule's name."),
         click.option(
-            "--disabled", is_flag=True, help="Make the schedule, but do not start it."
+            "--disabled",
+            is_flag=True,
+            help="Keep it back until `schedule resume`, also a single run.",
         ),
     ]
     for option in reversed(options):
@@ -270,7 +307,8 @@ def submit_command(
 ) -> ExitCode:
     """Have the fleet run JOB, at once, later or by a schedule.
 
-    Prints the run's id, alone, on stdout; with --cron or --every the schedule's.
+    Prints the run's id, alone, on stdout; the schedule's with --cron, --every,
+    --misfire or --disabled.
     """
     timing = Timing(**options)
     timing.check(wait=wait)

@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from ldapslam.cli.store import size_text, store_command
 from ldapslam.coordinator.ownership import owned_store
 from ldapslam.jobs.errors import ConfigError, NoStore
+from ldapslam.reports.results import audit
+from ldapslam.reports.results.audit import AuditRecord
 from ldapslam.reports.results.records import utc_text
 from ldapslam.reports.results.store import Store
 from support.store import Scenario, run_record
@@ -107,8 +109,30 @@ def test_a_dry_prune_does_not_speak_of_space_that_it_did_not_free(path: Path) ->
     assert "now" not in said
 
 
+def test_prune_shortens_the_audit_log_only_when_told_to_and_leaves_a_trace(
+    path: Path,
+) -> None:
+    with Store.open(path) as store:
+        for days in (400, 100, 1):
+            at_utc = utc_text(datetime.now(UTC) - timedelta(days=days))
+            record = AuditRecord(at_utc, "ann", "local", "", "submit", f"run-{days}")
+            audit.add(store, record)
+    assert result("prune", "--keep-runs", "0", "--store", path)["audit_entries"] == 0
+    shown = result("prune", "--keep-audit", "30d", "--dry-run", "--store", path)
+    assert shown["audit_entries"] == 2
+    ended = call("prune", "--keep-audit", "30d", "--store", path)
+    assert "0 runs, 2 entries of the audit log removed" in ended.stderr
+    with Store.open(path) as store:
+        kept = [(one.number, one.action, one.subject) for one in audit.newest(store)]
+    assert kept == [(4, "prune", "audit"), (3, "submit", "run-1")]
+    assert result("prune", "--keep-audit", "30d", "--store", path)["audit_entries"] == 0
+    with Store.open(path) as store:
+        assert len(audit.newest(store)) == 2
+
+
 @pytest.mark.parametrize(
-    "options", [[], ["--keep", "90"], ["--keep", "3m"], ["--keep", "-1d"]]
+    "options",
+    [[], ["--keep", "90"], ["--keep-audit", "90"], ["--keep", "3m"], ["--keep", "-1d"]],
 )
 def test_prune_without_a_rule_it_understands_removes_nothing(
     path: Path, options: list[str]
