@@ -23,17 +23,22 @@ SEARCH = (
     f'{{search: {{base: "{BASE}", scope: sub, filter: "{FILTER}",'
     f" attributes: [{', '.join(ATTRIBUTES)}]}}}}"
 )
-#: Each as the operations of a stream; with an abandon goes what it abandons.
+#: Each as the operations of a stream; with an abandon goes what it abandons. A paged
+#: search has one page: the responder gives no cookie.
 OPERATIONS = {
     "add": f"""{{let: {{n: "[100000-999999]"}}, add: {{clean_up: false,
         dn: "uid=user.[n],{BASE}",
         entry: {{objectClass: [top, person, inetOrgPerson], uid: "user.[n]",
                 cn: "User [n]", sn: User, mail: "user.[n]@example.com"}}}}}}""",
     "modify": f'{{modify: {{dn: {_DN}, replace: {{description: "[random:20]"}}}}}}',
+    "increment": f"{{modify: {{dn: {_DN}, increment: {{employeeNumber: 1}}}}}}",
     "delete": f"{{delete: {{dn: {_DN}}}}}",
     "modify_dn": f'{{modify_dn: {{dn: {_DN}, new_rdn: "uid=user.[0-9999]"}}}}',
     "compare": f"{{compare: {{dn: {_DN}, attribute: sn, value: User}}}}",
     "bind": f'{{bind: {{dn: {_DN}, password: "[random:20]"}}}}',
+    "sasl_plain_bind": """{bind: {sasl: {mechanism: PLAIN,
+        authcid: "user.[100000-999999]", password: "[random:20]"}}}""",
+    "paged_search": f"{SEARCH[:-2]}, page_size: 100}}}}",
     "who_am_i": "{extended: {who_am_i: true}}",
     "password_modify": f"""{{extended: {{password_modify: {{user: {_DN}, old: secret,
         new: "[random:20]"}}}}}}""",

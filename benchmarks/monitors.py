@@ -168,17 +168,8 @@ def _sample(
     )
     job = load_job_text(text, file="job.yaml", base=None)
     access = LdapAccess(
-        start_tls=False,
-        ca_file=None,
-        cert_file=None,
-        key_file=None,
-        verify=True,
         bind_dn="cn=admin,dc=example,dc=com",
         bind_password=Path(password_file).read_bytes(),
-        mechanism=None,
-        authcid=None,
-        authzid=None,
-        connect_timeout_ns=5 * NS_PER_S,
     )
     sampling = Sampling(NS_PER_S)
     sampling.open(
@@ -187,6 +178,7 @@ def _sample(
             access=lambda _: TargetAccess(access, lambda kind: None),
             is_local=lambda _: True,
             has_directories=True,
+            may_read=lambda _: True,
         )
     )
     sampling.start(time.monotonic_ns())

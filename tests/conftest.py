@@ -7,10 +7,12 @@ loaded here, nothing else is.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import signal
 import subprocess
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
@@ -51,6 +53,15 @@ def pytest_configure() -> None:
 
 def _stay(number: int, frame: FrameType | None) -> None:
     pass
+
+
+@pytest.fixture(autouse=True)
+def restore_log_level() -> Iterator[None]:
+    """Commands set the level of the whole process."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture

@@ -27,21 +27,12 @@ streams:
     type: replication_probe
     options: {{replicas: replica, dn: "cn=probe,dc=example,dc=com", rate: 25/s}}
 """
-#: So that it tells of changes by itself.
-TELLS = SlapdSettings(
-    durable=False,
-    database_lines=["overlay syncprov"],
-)
 
 
 @pytest.fixture(scope="module")
 def lab(slapd_installed: None) -> Iterator[Lab]:
-    with Lab(
-        replicas=1,
-        entries=100,
-        settings=SlapdSettings(durable=False),
-        server_settings={"replica1": TELLS},
-    ) as lab:
+    settings = SlapdSettings(durable=False)
+    with Lab(replicas=1, entries=100, settings=settings) as lab:
         yield lab
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Responder
+from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_recorder import (
     BACKLOG_WAIT,
     RESPONSE_TIME,
@@ -88,7 +89,7 @@ def drive(
     plan = agent_plan(
         load_job_text(text.encode(), file="truth.yaml", base=None), 0, 1, 7
     )
-    streams = PythonStreams(plan)
+    streams = PythonStreams(plan, AgentLimits())
     outcome = Outcome()
     try:
         streams.prepare()

@@ -132,7 +132,7 @@ def test_a_coordinator_whose_store_is_full_stops_the_run_and_keeps_what_it_has(
 ) -> None:
     folder = chaos.folder / "store"
     folder.mkdir()
-    prefix = in_small_file_system(str(folder), 16 * _MIB)
+    prefix = in_small_file_system(str(folder), 64 * _MIB)
     need(*prefix, "true")
     chaos.store = folder / "results.sqlite"
     chaos.prefixes["coordinator"] = prefix

@@ -92,6 +92,9 @@ def test_import_task_and_ldif2db(ds389: Lab, tmp_path: Path) -> None:
     task = (ds389.supplier.uri, *access, "--offline", "import-task")
     result = load(ldif, *task)
     assert (result["exit_code"], result["processed"]) == (0, ENTRIES + 1)
+    headless = tmp_path / "headless.ldif"
+    headless.write_text(population(PEOPLE))
+    assert load(headless, *task)["exit_code"] == 2
     found = verify(ds389, ldif)
     # in place of all that was there
     assert (found["is_equal"], found["compared"]) == (True, ENTRIES + 1)

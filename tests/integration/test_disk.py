@@ -8,8 +8,11 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.spool_room import room_for
+from ldapslam.jobs.errors import FleetError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from support.fake_ldap import FakeLdap, answer
@@ -53,6 +56,20 @@ def test_a_run_that_may_fill_the_disk_is_refused(fleet: FleetOfProcesses) -> Non
         assert "beside a reserve of 4 MiB" in failure.message
         assert "make room there" in json.loads(failure.values_json)["hint"]
         assert server.connections == 0
+
+
+def test_a_run_that_may_fill_the_coordinators_disk_is_refused(
+    fleet: FleetOfProcesses,
+) -> None:
+    folder = fleet.folder / "store"
+    folder.mkdir()
+    fleet.store = folder / "results.sqlite"
+    fleet.prefixes["coordinator"] = in_small_file_system(str(folder), 20 * _MIB)
+    fleet.start("a", engine=fake_engine())
+    with pytest.raises(FleetError, match="too little room in its store") as refused:
+        fleet.submit(job_text(duration="10m"))  # 3,001 reports
+    assert refused.value.exit_code == 5
+    fleet.wait_for(fleet.submit(job_text(duration="400ms")), "finished")
 
 
 def test_a_spool_whose_quota_is_used_up_ends_the_run_and_loses_nothing(

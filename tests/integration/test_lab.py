@@ -18,6 +18,7 @@ import pytest
 
 from ldapslam.lab import Lab, LabError, Server, SlapdSettings
 from ldapslam.lab.people import PERSON_PASSWORD, STRUCTURE_ENTRIES
+from ldapslam.lab.product import Choices
 
 pytestmark = pytest.mark.usefixtures("slapd_installed")
 
@@ -124,11 +125,20 @@ def test_an_expired_certificate_is_refused_by_a_client_that_verifies() -> None:
             connection.simple_bind_s()
 
 
+def test_the_loglevel_that_is_set_is_that_of_the_servers_log() -> None:
+    with Lab(entries=1, choices=Choices(options=[("loglevel", "stats sync")])) as lab:
+        log = (lab.supplier.folder / "slapd.log").read_text()
+    assert "RESULT tag=97 err=0" in log
+
+
 def test_a_line_that_slapd_does_not_know_is_reported_with_slapds_words() -> None:
     settings = SlapdSettings(global_lines=["no-such-directive on"])
     lab = Lab(entries=1, settings=settings)
-    with pytest.raises(LabError, match="no-such-directive"):
+    with pytest.raises(LabError, match="no-such-directive") as caught:
         lab.up()
+    assert str(caught.value.hint).startswith(
+        "this slapd does not take one of the --set"
+    )
 
 
 # -- no trace -----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -299,11 +300,12 @@ def test_an_ldif_of_ones_own_makes_equal_servers(
     server: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     request.getfixturevalue(f"{server}_installed")
-    ldif = tmp_path / "own.ldif"
-    ldif.write_text(
-        "version: 1\n\n# one\ndn: o=own\nobjectClass: organization\no: own\n\n"
-        "dn: uid=one,o=own\nobjectClass: inetOrgPerson\nuid: one\ncn: one\nsn: one\n"
+    ldif = tmp_path / "own.ldif.gz"
+    entries = (
+        b"version: 1\n\n# one\ndn: o=own\nobjectClass: organization\no: own\n\n"
+        b"dn: uid=one,o=own\nobjectClass: inetOrgPerson\nuid: one\ncn: one\nsn: one\n"
     )
+    ldif.write_bytes(gzip.compress(entries))
     with topology(server, replicas=1, ldif=ldif) as lab:
         assert (lab.suffix, lab.admin_dn) == ("o=own", "cn=admin,o=own")
         value = [(ldap.MOD_REPLACE, "sn", [b"changed"])]

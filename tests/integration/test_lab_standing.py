@@ -123,7 +123,7 @@ def test_a_name_has_one_lab(shell: Shell) -> None:
     assert "`ldapslam lab down one`" in refused["hint"]
     assert [lab["folder"] for lab in shell("status")] == [made["folder"]]
 
-    unknown = shell("down", "ones", expected=6)["error"]
+    unknown = shell("down", "ones", expected=2)["error"]
     assert unknown["message"] == "there is no lab 'ones'"
     assert unknown["hint"] == "did you mean 'one'?"
 
@@ -136,6 +136,7 @@ def test_a_name_has_one_lab(shell: Shell) -> None:
         (("--name", "../x"), "expected letters"),
         (("--hub",), "--hub without replicas"),
         (("--server", "389ds", "--delta"), "no delta-syncrepl"),
+        (("--binary", "/dev/null"), "is no program"),
     ],
 )
 def test_wrong_usage_starts_nothing(
@@ -196,7 +197,7 @@ def test_nothing_is_left_of_an_up_that_was_killed(shell: Shell, tmp_path: Path) 
         running.process.send_signal(signal.SIGSTOP)
         [starting] = shell("status")
         assert starting["process"]["pid"] == running.process.pid
-        refused = shell("down", expected=6)["error"]
+        refused = shell("down", expected=2)["error"]
         assert "is being brought up" in refused["message"]
         running.process.kill()
         running.process.wait()
@@ -209,7 +210,7 @@ def test_a_state_folder_that_others_can_enter_is_refused(shell: Shell) -> None:
     assert shell("status") == []
     [folder] = (shell.state / "ldapslam" / "labs").iterdir()
     folder.chmod(0o755)
-    error = shell("status", expected=6)["error"]
+    error = shell("status", expected=2)["error"]
     assert "is not this user's alone" in error["message"]
     assert f"chmod 700 {folder}" in error["hint"]
     folder.chmod(0o700)
@@ -217,6 +218,6 @@ def test_a_state_folder_that_others_can_enter_is_refused(shell: Shell) -> None:
 
 def test_a_state_folder_that_cannot_be_made_is_named(shell: Shell) -> None:
     shell.variables["XDG_STATE_HOME"] = "/dev/null/x"
-    error = shell("up", expected=6)["error"]
+    error = shell("up", expected=2)["error"]
     assert "/dev/null/x/ldapslam/labs" in error["message"]
     shell.variables["XDG_STATE_HOME"] = str(shell.state)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observers of real agents: they see a run from before its load to after it, and what
-becomes of them is never the end of the run."""
+becomes of them then is never the end of the run."""
 
 from __future__ import annotations
 
@@ -71,6 +71,20 @@ def test_a_run_goes_on_without_an_observer_that_was_killed(
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     assert fleet.reported(run_id) == {"a": list(range(16))}
     assert kinds(fleet, run_id).count("observer_failed") == 1
+
+
+def test_a_run_whose_log_may_not_be_read_is_refused_before_its_load(
+    fleet: FleetOfProcesses,
+) -> None:
+    fleet.start("a", engine=fake_engine())
+    monitors = [
+        {"log": "/var/log/slapd.log", "format": "openldap", "target": "replica"}
+    ]
+    run_id = fleet.submit(job_text(duration="60s", monitors=monitors))
+    run = fleet.wait_for(run_id, *FINAL)
+    assert run.state == "failed", fleet.logs()
+    assert "may not read the log" in run.state_detail
+    assert fleet.reported(run_id) == {}
 
 
 def test_an_observer_outlives_its_coordinator(fleet: FleetOfProcesses) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import ldap
 import pytest
 
 from ldapslam.agent import _engine
@@ -17,7 +18,8 @@ from ldapslam.agent.engine_setup import add_streams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.lab import Lab
-from ldapslam.lab.people import PEOPLE_DN
+from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD
+from support.ds389 import Ds389
 from support.engine import Result, collect, start
 from support.sasl import PASSWORDS, SaslLab
 
@@ -102,7 +104,7 @@ def test_clients_bind_with_a_password(
     sasl_lab: SaslLab, mechanism: str, requests: int
 ) -> None:
     server = sasl_lab.lab.supplier
-    before = sasl_lab.lab.monitor_counts(server)
+    before = quiet_counts(sasl_lab.lab)
     outcome = run_job(server.uri, with_password(mechanism))
     after = sasl_lab.lab.monitor_counts(server)
     assert_bound_as_user_0(outcome)
@@ -175,11 +177,33 @@ def test_mechanism_that_libsasl_lacks_is_named_with_those_it_has(
 # -- as the load -----------------------------------------------------------------------
 
 
-def bind_as(mechanism: str, password: str) -> str:
+def bind_as(mechanism: str, password: str, authcid: str = "user.1") -> str:
     return (
-        f"{{bind: {{sasl: {{mechanism: {mechanism}, authcid: user.1,"
+        f'{{bind: {{sasl: {{mechanism: {mechanism}, authcid: "{authcid}",'
         f' password: "{password}"}}}}}}'
     )
+
+
+def quiet_counts(lab: Lab) -> dict[str, int]:
+    """The supplier's counts once it has nothing of an earlier test to do."""
+    server = lab.supplier
+    current = "cn=Current,cn=Connections,cn=Monitor"
+    for _ in range(1_000):
+        [found] = lab.search(
+            server, current, ldap.SCOPE_BASE, ["monitorCounter"]
+        ).values()
+        if int(found["monitorCounter"][0]) == 1:  # ours
+            return lab.monitor_counts(server)
+    pytest.fail("the server's connections do not end")
+
+
+def assert_all_bound(outcome: Result, requests: int = 1) -> int:
+    binds: int = outcome.count("succeeded")
+    assert binds >= CLIENTS
+    assert outcome.result_codes() == {0: binds}
+    assert outcome.count("requests") == requests * binds
+    outcome.assert_balanced()
+    return binds
 
 
 @pytest.mark.parametrize(
@@ -190,17 +214,36 @@ def test_binds_of_several_steps_are_load(
     sasl_lab: SaslLab, mechanism: str, requests: int
 ) -> None:
     server = sasl_lab.lab.supplier
-    before = sasl_lab.lab.monitor_counts(server)
+    before = quiet_counts(sasl_lab.lab)
     outcome = run_job(
         server.uri, operation=bind_as(mechanism, PASSWORDS["user.1"].decode())
     )
     after = sasl_lab.lab.monitor_counts(server)
-    binds = outcome.count("succeeded")
-    assert binds >= CLIENTS
-    assert outcome.result_codes() == {0: binds}
-    assert outcome.count("requests") == requests * binds
+    binds = assert_all_bound(outcome, requests)
     assert after["bind"] - before["bind"] == requests * binds
-    outcome.assert_balanced()
+
+
+@pytest.mark.parametrize("mechanism", ["EXTERNAL", "ANONYMOUS"])
+def test_binds_without_credentials_are_load(sasl_lab: SaslLab, mechanism: str) -> None:
+    server = sasl_lab.lab.supplier
+    before = quiet_counts(sasl_lab.lab)
+    outcome = run_job(server.ldapi_uri, operation=f"{{{sasl(mechanism)}}}")
+    after = sasl_lab.lab.monitor_counts(server)
+    assert after["bind"] - before["bind"] == assert_all_bound(outcome)
+
+
+def test_binds_with_a_ticket_are_load(gssapi_lab: Lab) -> None:
+    uri = gssapi_lab.supplier.uri.replace("127.0.0.1", "localhost")
+    outcome = run_job(uri, operation=f"{{{sasl('GSSAPI')}}}")
+    assert_all_bound(outcome, requests=3)
+
+
+def test_binds_of_389_ds_are_load(ds389: Ds389) -> None:
+    before = ds389.counts()
+    operation = bind_as("PLAIN", PERSON_PASSWORD, authcid=f"dn:uid=user.1,{PEOPLE_DN}")
+    outcome = run_job(ds389.uri, operation=operation)
+    after = ds389.counts()
+    assert after["bind"] - before["bind"] == assert_all_bound(outcome)
 
 
 def test_wrong_password_is_a_failed_bind_and_the_load_goes_on(

@@ -438,6 +438,22 @@ def test_a_schedule_is_listed_paused_resumed_disabled_and_removed(
     assert "`ldapslam schedule list` shows all" in refused
 
 
+def test_a_single_run_is_kept_back_until_it_is_resumed(operator: Operator) -> None:
+    operator.start_agent()
+    schedule_id = operator.submit("--disabled", "--name", "later")
+    (shown,) = operator.read("schedule", "list")
+    assert (shown["schedule_id"], shown["state"]) == (schedule_id, "disabled")
+    operator.submit("--at", "+12h", "--misfire", "skip", "--name", "tonight")
+    tonight = operator.read("schedule", "show", "tonight")
+    assert (tonight["once"], tonight["misfire"]) == (True, "skip")
+    assert [one["utc"] for one in tonight["next"]] == [tonight["from_utc"]]
+    assert operator.read("list") == []
+    operator.call("schedule", "resume", "later")
+    operator.fleet.wait_until(lambda: bool(operator.read("list")), "the run")
+    (run,) = operator.read("list")
+    operator.fleet.wait_for(run["run_id"], "finished", timeout_s=_PATIENCE_S)
+
+
 def test_a_run_submitted_in_maintenance_waits_for_its_end(operator: Operator) -> None:
     fleet = operator.fleet
     operator.start_agent()
@@ -464,6 +480,10 @@ REFUSALS = [
     (["--at", "soon"], "expected a time of day, got 'soon'"),
     (["--at", "+1h", "--tz", "Berlin"], "time zone 'Berlin' is not known"),
     (["--overlap", "queue"], "--overlap is for schedules"),
+    (["--at", "+1h", "--name", "x"], "--name is for schedules"),
+    (["--misfire", "skip"], "--misfire is for runs that have a time"),
+    (["--disabled", "--after", "latest"], "--disabled makes a schedule"),
+    (["--at", "+1h", "--misfire", "skip", "--wait"], "--misfire makes a schedule"),
     (["--if", "pass"], "--if says how"),
     (["--stagger", "1m"], "--stagger is the time between"),
     (["--after", "20260101-000000-abcdef"], "20260101-000000-abcdef"),

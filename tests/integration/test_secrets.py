@@ -19,7 +19,7 @@ import shutil
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -168,20 +168,29 @@ class Watch:
         self.seen: set[bytes] = set()
         self._folder, self._planted = folder, planted
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work)
+        # programs that are started for a request are there for some ms
+        self._threads = [
+            threading.Thread(target=self._look, args=(each, pause_s))
+            for each, pause_s in ((self._processes, 0.002), (self._files, 0.05))
+        ]
 
-    def _work(self) -> None:
-        while not self._over.wait(0.05):
-            for process in Path("/proc").glob("[0-9]*"):
-                with contextlib.suppress(OSError):
-                    arguments = (process / "cmdline").read_bytes()
-                    if arguments not in self.seen:
-                        self.seen.add(arguments)
-                        self.found.update(leaks(arguments, f"arguments: {arguments!r}"))
-            for name in ("spool", "scratch"):
-                # folders go while they are read
-                with contextlib.suppress(OSError):
-                    self._look_below(self._folder / name)
+    def _look(self, look: Callable[[], None], pause_s: float) -> None:
+        while not self._over.wait(pause_s):
+            look()
+
+    def _processes(self) -> None:
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                arguments = (process / "cmdline").read_bytes()
+                if arguments not in self.seen:
+                    self.seen.add(arguments)
+                    self.found.update(leaks(arguments, f"arguments: {arguments!r}"))
+
+    def _files(self) -> None:
+        for name in ("spool", "scratch"):
+            # folders go while they are read
+            with contextlib.suppress(OSError):
+                self._look_below(self._folder / name)
 
     def _look_below(self, folder: Path) -> None:
         for path in folder.rglob("*"):
@@ -190,12 +199,14 @@ class Watch:
                     self.found.update(leaks(path.read_bytes(), str(path)))
 
     def __enter__(self) -> Watch:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
 
 def test_secrets_are_found_where_they_are(tmp_path: Path) -> None:

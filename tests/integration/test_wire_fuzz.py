@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import signal
 import sqlite3
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import grpc
@@ -22,18 +24,20 @@ import grpc.aio
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
+from ldapslam.coordinator.enrolment import Attempts
 from ldapslam.proto import agent_pb2, operator_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.codec import CHANNEL_OPTIONS, FAILURE_KEY
+from ldapslam.proto.credentials import trusting_channel
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.proto.pki.authority import Authority
-from ldapslam.proto.pki.certificate import Role
+from ldapslam.proto.pki.certificate import Role, build_request, new_key
 from ldapslam.reports.results.store import Store
 from support.command_line import Running
 from support.fleet import job_text
 from support.message_fuzz import MessageFuzzer
-from support.secure_coordinator import methods, path_of
+from support.secure_coordinator import ENROL, SecureCoordinator, methods, path_of
 
 _CALL_TIMEOUT_S = 20.0
 #: A stream that has nothing to say is left after this.
@@ -170,6 +174,8 @@ class Fuzzed:
         self.answers[code.name] += 1
         text = f"{method.name}: {code.name}: {error.details()}"
         is_ours = any(key == FAILURE_KEY for key, _ in error.trailing_metadata() or ())
+        if method.containing_service.full_name == "grpc.health.v1.Health":
+            is_ours = is_ours or code is grpc.StatusCode.NOT_FOUND
         is_late = code is grpc.StatusCode.DEADLINE_EXCEEDED
         if is_late and method.server_streaming:
             return
@@ -229,3 +235,50 @@ def test_messages_that_nobody_should_send_are_refused(fuzzed: Fuzzed) -> None:
 @pytest.mark.long
 def test_a_hundred_thousand_such_messages_are_refused(fuzzed: Fuzzed) -> None:
     fuzz(fuzzed, 100_000, seed=2)
+
+
+# Strangers, who have no certificate.
+
+
+class Unlimited(Attempts):
+    def take(self, peer: str) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(1_000, 1), pytest.param(30_000, 2, marks=pytest.mark.long)]
+)
+def test_strangers_get_certificates_for_tokens_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int, seed: int
+) -> None:
+    made = SecureCoordinator(tmp_path, Unlimited())
+    authority = made.authority
+    tokens = [
+        authority.token(f"a{n}", Role.AGENT, timedelta(hours=1)) for n in range(5)
+    ]
+    proofs = [token.proof for token in tokens]
+    request_pem = build_request(new_key(), "a0")
+    likely = {"token": [*proofs, *proofs, tokens[0].token_id, "x.y"]}
+    fuzzer = MessageFuzzer(seed, likely, [request_pem, request_pem])
+    granted, defects = 0, Counter[str]()
+    with (
+        made.served(),
+        trusting_channel(made.enrolment_address, authority.authority_pem) as channel,
+    ):
+        enrol = channel.unary_unary(path_of(ENROL))
+        for _ in range(count):
+            content = fuzzer.request(ENROL.input_type)
+            try:
+                enrol(content, timeout=_CALL_TIMEOUT_S)
+            except grpc.RpcError as error:
+                keys = [key for key, _ in error.trailing_metadata()]
+                is_too_long = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                if not is_too_long and FAILURE_KEY not in keys:
+                    defects[f"{error.code()}: {error.details()}"[:300]] += 1
+            else:
+                granted += 1
+                assert any(proof.encode() in content for proof in proofs)
+    assert not defects, defects
+    assert 0 < granted <= len(proofs)
+    # nor can they fill the log
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]

@@ -16,9 +16,10 @@ import ldap
 import pytest
 
 from ldapslam.lab import Lab
-from ldapslam.lab.people import SUFFIX
+from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
 from ldapslam.lab.slapd import SlapdSettings
 from support.ds389 import Ds389
+from support.sasl import set_passwords
 
 #: One entry's attributes, by names in lower case, each attribute's values sorted.
 Attributes = Mapping[str, Sequence[bytes]]
@@ -26,6 +27,8 @@ Tree = Mapping[str, Attributes]
 
 #: user.0 to user.999; the password of each is `password`.
 PEOPLE = 1_000
+#: Whose password slapd has in clear, as SASL needs it there.
+SASL_USER = "user.999"
 
 # Change with every write below the suffix, whatever it leaves behind.
 _OF_THE_DATABASE = ("contextcsn",)
@@ -34,7 +37,12 @@ _TIMEOUT_S = 30.0
 
 SETTINGS = SlapdSettings(
     durable=False,
-    global_lines=("moduleload sssvlv",),
+    global_lines=(
+        "moduleload sssvlv",
+        # PLAIN without TLS too, by a person's uid
+        "sasl-secprops none",
+        f'authz-regexp "uid=([^,]+),cn=[^,]+,cn=auth" "uid=$1,{PEOPLE_DN}"',
+    ),
     # slapd keeps every list view until its connection ends, and calls itself busy then.
     database_lines=(
         "overlay sssvlv",
@@ -173,8 +181,9 @@ def differences(before: Tree, after: Tree, ignore: Collection[str] = ()) -> list
 
 @pytest.fixture(scope="session")
 def slapd_directory(slapd_installed: None) -> Iterator[Directory]:
-    """A slapd of its own with sssvlv and proxied authorization."""
+    """A slapd of its own with sssvlv, proxied authorization and SASL."""
     with Lab(entries=PEOPLE, settings=SETTINGS) as lab:
+        set_passwords(lab, {SASL_USER: PERSON_PASSWORD.encode()})
         yield SlapdDirectory(lab)
 
 

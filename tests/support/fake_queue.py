@@ -213,7 +213,7 @@ class FakeQueue:
     def waiting(self) -> Sequence[WaitingRun]:
         return [run.waiting for run in self.runs.values() if run.began is None]
 
-    def release(self, run_id: str) -> None:
+    async def release(self, run_id: str) -> None:
         run = self.runs[run_id]
         assert run.began is None
         assert not run.waiting.is_released

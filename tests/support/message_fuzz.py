@@ -103,6 +103,12 @@ class MessageFuzzer:
             content = self._spoilt(content)
         return content
 
+    def part(self, field: FieldDescriptor) -> bytes:
+        """Bytes of a message that has this field alone, which is a message itself."""
+        assert field.message_type is not None
+        content = self.request(field.message_type)
+        return _varint(field.number << 3 | 2) + _varint(len(content)) + content
+
     def _message(self, descriptor: Descriptor, depth: int) -> Message:
         message = GetMessageClass(descriptor)()
         density = self._random.choice((0.2, 0.7, 0.95))

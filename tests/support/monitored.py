@@ -12,7 +12,6 @@ from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.monitors.base import Monitor, TargetAccess
 from ldapslam.agent.monitors.choose import monitors_for
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.units import NS_PER_S
 
 JOB = """\
 job: monitored
@@ -36,19 +35,7 @@ def target(
     def note(kind: str) -> None:
         asked[kind] += 1
 
-    access = LdapAccess(
-        start_tls=False,
-        ca_file=None,
-        cert_file=None,
-        key_file=None,
-        verify=True,
-        bind_dn=bind_dn,
-        bind_password=password_file.read_bytes(),
-        mechanism=None,
-        authcid=None,
-        authzid=None,
-        connect_timeout_ns=5 * NS_PER_S,
-    )
+    access = LdapAccess(bind_dn=bind_dn, bind_password=password_file.read_bytes())
     return TargetAccess(access, note)
 
 
@@ -70,6 +57,7 @@ def monitors(
         access=access_to,
         is_local=lambda _: True,
         has_directories=access is not None,
+        may_read=lambda _: True,
     )
 
 

@@ -124,15 +124,6 @@ def remove_branch(directory: Directory) -> None:
 
 def _access(directory: Directory) -> LdapAccess:
     return LdapAccess(
-        start_tls=False,
-        ca_file=None,
-        cert_file=None,
-        key_file=None,
-        verify=True,
         bind_dn=directory.admin_dn,
         bind_password=directory.admin_password_file.read_bytes(),
-        mechanism=None,
-        authcid=None,
-        authzid=None,
-        connect_timeout_ns=10_000_000_000,
     )

@@ -12,23 +12,14 @@ import ldap
 
 from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.replication import ReplicationServer
-from ldapslam.lab import Lab
+from ldapslam.lab import Lab, Server
 
 
 def access_of(lab: Lab) -> LdapAccess:
     """Bound as the administrator."""
     return LdapAccess(
-        start_tls=False,
-        ca_file=None,
-        cert_file=None,
-        key_file=None,
-        verify=True,
         bind_dn=lab.admin_dn,
         bind_password=lab.admin_password_file.read_bytes(),
-        mechanism=None,
-        authcid=None,
-        authzid=None,
-        connect_timeout_ns=10_000_000_000,
     )
 
 
@@ -47,6 +38,27 @@ def supplier_of(lab: Lab) -> Iterator[Any]:
         yield connection
     finally:
         connection.unbind_s()
+
+
+@contextmanager
+def silent(lab: Lab, replica: Server) -> Iterator[None]:
+    """A replica of slapd's that tells of no changes: its syncprov is off."""
+
+    def switch(value: bytes) -> None:
+        connection = ldap.initialize(replica.uri)
+        connection.simple_bind_s(lab.admin_dn, lab.admin_password_file.read_text())
+        found = connection.search_s(
+            "cn=config", ldap.SCOPE_SUBTREE, "(olcOverlay=syncprov)", ["1.1"]
+        )
+        for dn, _ in found:
+            connection.modify_s(dn, [(ldap.MOD_REPLACE, "olcDisabled", [value])])
+        connection.unbind_s()
+
+    switch(b"TRUE")
+    try:
+        yield
+    finally:
+        switch(b"FALSE")
 
 
 def mend_entry(lab: Lab, dn: str) -> None:

@@ -69,15 +69,16 @@ def sasl_lab(
     client = clients.issue("user.0", timedelta(hours=1))
     lines = (*_SASL, f"TLSCACertificateFile {clients.ca_file}")
     with Lab(entries=100, settings=SlapdSettings(global_lines=lines)) as lab:
-        _set_passwords(lab)
+        set_passwords(lab, PASSWORDS)
         yield SaslLab(lab, client)
 
 
-def _set_passwords(lab: Lab) -> None:
+def set_passwords(lab: Lab, passwords: Mapping[str, bytes]) -> None:
+    """In clear, by uid of the lab's people."""
     connection = ldap.initialize(lab.supplier.uri)
     try:
         connection.simple_bind_s(ADMIN_DN, lab.supplier.admin_password_file.read_text())
-        for user, password in PASSWORDS.items():
+        for user, password in passwords.items():
             connection.modify_s(
                 f"uid={user},{PEOPLE_DN}",
                 [(ldap.MOD_REPLACE, "userPassword", [password])],
@@ -96,7 +97,7 @@ def gssapi_lab(
         for name, value in running.environment.items():
             patch.setenv(name, value)
         with Lab(entries=10, settings=SlapdSettings(global_lines=_SASL)) as lab:
-            _set_passwords(lab)
+            set_passwords(lab, PASSWORDS)
             yield lab
 
 

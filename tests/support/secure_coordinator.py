@@ -19,8 +19,9 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
 
-from ldapslam.coordinator.enrolment import Enrolment
+from ldapslam.coordinator.enrolment import Attempts, Enrolment
 from ldapslam.coordinator.health import Health
 from ldapslam.coordinator.schedule_service import Schedules
 from ldapslam.coordinator.server import serve
@@ -40,15 +41,20 @@ _TIMEOUT_S = 30.0
 DAY = timedelta(days=1)
 
 
+ENROL: MethodDescriptor = enrolment_pb2.DESCRIPTOR.services_by_name[
+    "EnrolmentService"
+].methods_by_name["Enrol"]
+
+
 def methods() -> list[MethodDescriptor]:
-    """Every method of every service that a coordinator has, but enrolment."""
-    files = (agent_pb2, operator_pb2, schedule_pb2, enrolment_pb2)
+    """Every method of every service that a coordinator has where agents connect."""
+    files = (agent_pb2, operator_pb2, schedule_pb2, enrolment_pb2, health_pb2)
     return [
         method
         for file in files
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
-        if method.name != "Enrol"
+        if method.full_name != ENROL.full_name
     ]
 
 
@@ -85,8 +91,9 @@ def files_of(folder: Path, **others: Path) -> TlsFiles:
 class SecureCoordinator:
     """A coordinator that is served; `address` and `enrolment_address` are real."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, attempts: Attempts | None = None) -> None:
         self.folder = folder
+        self._attempts = attempts or Attempts()
         self.authority = Authority.create(folder / "pki", "fleet")
         hosts = ("127.0.0.1", "localhost")
         made = self.authority.issue("coordinator", Role.COORDINATOR, hosts)
@@ -109,7 +116,7 @@ class SecureCoordinator:
                 ["127.0.0.1:0"],
                 str(self.store),
                 tls=TlsFiles(files.certificate, files.key, files.authority, revoked),
-                enrol=Enrolment("127.0.0.1:0", self.authority),
+                enrol=Enrolment("127.0.0.1:0", self.authority, self._attempts),
                 extensions=[Health(), Schedules()],
             ) as coordinator:
                 self.address = coordinator.address

@@ -99,7 +99,7 @@ def job_for(directory: Directory, folder: Path, scale: float) -> Path:
             ],
         },
         {"name": "restoring", "count": 2_000, "operations": restoring_writes()},
-        {"name": "binds", "count": 1_500, "operations": binds()},
+        {"name": "binds", "count": 1_500, "operations": binds(directory)},
         {"name": "sessions", "count": 300, "operations": sessions()},
         {
             "name": "extended",

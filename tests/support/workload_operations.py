@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.directory import Directory
+from support.directory import SASL_USER, Directory
 
 PEOPLE_DN = "ou=people,dc=example,dc=com"
 #: People from this number on are read and never written.
@@ -68,11 +68,23 @@ def reads() -> list[Operation]:
         {"name": "uuid", **search("(uid=[uuid])")},
         {"name": "again", **search("(&(uid=user.[0-999])(employeeNumber=[ref:1]))")},
         {"name": "timestamp", **search("(uid=[timestamp])")},
+        {
+            "name": "time_between",
+            **search(
+                "(uid=[timestamp:min=20200101000000Z:max=20201231235959.999Z"
+                ":format=yyyy-MM-dd'T'HH.mm.ss.SSSX])"
+            ),
+        },
         {"name": "bracket", **search("(uid=[[0-9]])")},
         {
             "name": "let",
             "let": {"user": "user.[0-999]"},
             **search("(&(uid=[user])(mail=[user]@example.com))"),
+        },
+        {
+            "name": "parent",
+            "let": {"dn": person("[0-999]")},
+            "search": {"base": "[parent:dn]", "filter": "(uid=user.[0-999])"},
         },
         {
             "name": "base",
@@ -174,16 +186,31 @@ def restoring_writes() -> list[Operation]:
     ]
 
 
-def binds() -> list[Operation]:
+def binds(directory: Directory) -> list[Operation]:
     return [
-        {"weight": 3, "bind": {"dn": person("[0-999]"), "password": "password"}},
-        {"name": "anonymous", "bind": {"anonymous": True}},
+        {"weight": 6, "bind": {"dn": person("[0-999]"), "password": "password"}},
+        {"name": "anonymous", "weight": 2, "bind": {"anonymous": True}},
         {
             "name": "refused",
+            "weight": 2,
             "bind": {"dn": person("[0-999]"), "password": "wrong.[random:4]"},
             "expect": ["invalidCredentials"],
         },
+        *_sasl_binds(directory),
     ]
+
+
+def _sasl_binds(directory: Directory) -> list[Operation]:
+    """389-DS takes PLAIN by DN, and has no password in clear, as SCRAM needs it."""
+
+    def bind(mechanism: str, authcid: str) -> Operation:
+        sasl = {"mechanism": mechanism, "authcid": authcid, "password": "password"}
+        return {"name": mechanism.lower(), "bind": {"sasl": sasl}}
+
+    if directory.kind == "slapd":
+        scram = bind("SCRAM-SHA-256", SASL_USER)
+        return [{"weight": 2, **bind("PLAIN", SASL_USER)}, scram]
+    return [{"weight": 2, **bind("PLAIN", f"dn:{person('[0-999]')}")}]
 
 
 def sessions() -> list[Operation]:

@@ -161,7 +161,12 @@ def test_unit_tests_do_not_sleep() -> None:
 
 
 def test_only_the_command_line_prints_or_exits() -> None:
-    programs = ("cli/", "lab/keeper_process.py", "proto/generate.py")
+    programs = (
+        "cli/",
+        "lab/keeper_process.py",
+        "lab/place_process.py",
+        "proto/generate.py",
+    )
     found = [
         f"{name(path)}:{line}: {function}"
         for path in PYTHON

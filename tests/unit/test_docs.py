@@ -163,6 +163,20 @@ def test_each_option_for_those_who_come_from_other_tools_exists() -> None:
     assert named <= known
 
 
+#: Of dsctl, pytest and searchrate; and click's own.
+OTHERS_OPTIONS = {"--generic", "--chaos-seed", "--variableRateData", "--help"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [one for one in DOCUMENTS if one != COMING_FROM],
+    ids=lambda path: path.name,
+)
+def test_each_option_in_the_documents_exists(path: Path) -> None:
+    named = set(re.findall(r"(?<![\w-])--[A-Za-z][A-Za-z-]+", path.read_text()))
+    assert named - OTHERS_OPTIONS <= set(options_of(cli))
+
+
 def has_field(section: type[Section], path: Sequence[str]) -> bool:
     info = field_of(section, path[0])
     if info is None:
