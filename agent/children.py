@@ -24,9 +24,13 @@ from ldapslam.agent.assignment import store_files
 from ldapslam.agent.spool import private
 from ldapslam.jobs.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
-from ldapslam.proto import observation_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.frames import encode_frame, read_frame_async
+from ldapslam.proto.observation_pb2 import (
+    ObserverEvent,
+    ObserverRequest,
+    PrepareObserver,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +74,14 @@ class _Child(Generic[E]):
             shutil.rmtree(folder, ignore_errors=True)
             raise EngineError(f"the process did not start: {error}") from error
         return cls(process, folder)
+
+    async def _prepare(
+        self, request: pb.EngineRequest | ObserverRequest, run: RunAssignment
+    ) -> None:
+        """Give the process the run, with what else `request.prepare` says."""
+        request.prepare.run.CopyFrom(run)
+        request.prepare.files_folder = str(self._folder)
+        await self.send(request)
 
     @property
     def pid(self) -> int:
@@ -128,33 +140,27 @@ class EngineChild(_Child[pb.EngineEvent]):
         """Start the process and give it the run, with what else `prepare` says; the
         run's files go below `work`, and are no longer in `run`."""
         child = await cls._start(run, command, work, log_path)
-        request = pb.EngineRequest(prepare=prepare)
-        request.prepare.run.CopyFrom(run)
-        request.prepare.files_folder = str(child._folder)
-        await child.send(request)
+        await child._prepare(pb.EngineRequest(prepare=prepare), run)
         return child
 
 
-class ObserverChild(_Child[observation_pb2.ObserverEvent]):
+class ObserverChild(_Child[ObserverEvent]):
     """One observer process (observer_process.py)."""
 
-    _event_type = observation_pb2.ObserverEvent
+    _event_type = ObserverEvent
 
     @classmethod
     async def launch(
         cls,
         run: RunAssignment,
-        prepare: observation_pb2.PrepareObserver,
+        prepare: PrepareObserver,
         *,
         work: Path,
         log_path: Path,
     ) -> ObserverChild:
         """As that of the engine."""
         child = await cls._start(run, OBSERVER_COMMAND, work, log_path)
-        request = observation_pb2.ObserverRequest(prepare=prepare)
-        request.prepare.run.CopyFrom(run)
-        request.prepare.files_folder = str(child._folder)
-        await child.send(request)
+        await child._prepare(ObserverRequest(prepare=prepare), run)
         return child
 
 

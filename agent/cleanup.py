@@ -22,14 +22,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import ldap
 from ldap.dn import is_dn, str2dn
 
-from ldapslam.agent.ldap_access import connect, error_text, result_code_of
+from ldapslam.agent.ldap_access import connect, error_text, parse_time, result_code_of
 from ldapslam.agent.ledger_file import IN_DOUBT, LEFT, LedgerFile, LedgerRecord, State
 from ldapslam.agent.ledger_folder import (
     CleanUpPlan,
@@ -416,18 +415,6 @@ class _Server:
 def _reason(error: ldap.LDAPError) -> str:
     code = result_code_of(error)
     return _GONE if code == _NO_SUCH_OBJECT else f"{error_text(error)} ({code})"
-
-
-def parse_time(text: str) -> float | None:
-    """Seconds since 1970 of a generalizedTime in UTC (RFC 4517 3.3.13)."""
-    digits = text.removesuffix("Z").partition(".")[0]
-    if digits == text:
-        return None
-    try:
-        time_utc = datetime.strptime(digits, "%Y%m%d%H%M%S")
-    except ValueError:
-        return None
-    return time_utc.replace(tzinfo=UTC).timestamp()
 
 
 def same_dn(a: str, b: str) -> bool:

@@ -2,8 +2,8 @@
 """A connection to a server under load that is not load itself: every request counts.
 
 `control` is the caller's tally of what it asks of that server, by kind, for the books:
-each request is added before it is sent. `close` waits for the server to close too, so
-that a server that has counted later readings has counted the unbind.
+each request is added before it is sent, but the unbind: `close` waits for the server to
+close too, and adds it when that has happened.
 """
 
 from __future__ import annotations

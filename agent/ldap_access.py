@@ -23,7 +23,9 @@ from ldap.ldapobject import SimpleLDAPObject
 
 from ldapslam.jobs.bind import Bind
 from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
+from ldapslam.jobs.fault import Fault
 from ldapslam.jobs.plan import StreamPlan
+from ldapslam.jobs.timestamps import parse_generalized_time
 
 _NO_RESULT_CODE = -1
 _CLOSE_LIMIT_S = 5.0
@@ -254,3 +256,11 @@ def error_text(error: ldap.LDAPError) -> str:
     values = _values(error)
     words = (values.get("desc") or type(error).__name__, values.get("info"))
     return ": ".join(" ".join(str(word).split()) for word in words if word)
+
+
+def parse_time(text: str) -> float | None:
+    """Seconds since 1970 of a server's generalizedTime; None: it is none."""
+    try:
+        return parse_generalized_time(text) / 1e3
+    except Fault:
+        return None

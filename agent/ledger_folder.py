@@ -67,12 +67,18 @@ class CleanUpPlan:
     streams: tuple[CleanUpStream, ...]
 
 
-def run_folder(spool: Path, run_id: str) -> Path:
-    """Of one run; its id is a coordinator's, so no path parts."""
+def run_name(run_id: str) -> str:
+    """A file's name for a run: its id is a coordinator's, so no path parts; ConfigError
+    where none is left."""
     name = Path(run_id).name
     if name in ("", "..") or "\0" in name:
         raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")
-    return spool / FOLDER / name
+    return name
+
+
+def run_folder(spool: Path, run_id: str) -> Path:
+    """Of one run; ConfigError."""
+    return spool / FOLDER / run_name(run_id)
 
 
 def needs_ledgers(plan: AgentPlan) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ldapslam.agent.children import ObserverChild
-from ldapslam.agent.ledger_folder import run_folder
+from ldapslam.agent.ledger_folder import run_name
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.jobs.errors import LdapSlamError, RunAborted
@@ -110,9 +110,7 @@ class Observation:
             agent=settings.name, limits_json=settings.limits_json
         )
         logs = settings.logs or self._spool.folder / "logs"
-        # of the run's id the part that may be a file's name
-        run_name = run_folder(self._spool.folder, self.run_id).name
-        name = f"observer-{Path(settings.name).name}-{run_name}.log"
+        name = f"observer-{Path(settings.name).name}-{run_name(self.run_id)}.log"
         return await ObserverChild.launch(
             run, prepare, work=self._spool.folder / "work", log_path=logs / name
         )

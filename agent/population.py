@@ -8,7 +8,6 @@ is wrong once in 57 times (0.98^200). Entries that are there beside it are not n
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -20,7 +19,7 @@ from ldapslam.agent.content import (
     normalised,
     normalised_dn,
 )
-from ldapslam.agent.tree_comparison import Tree, hash_of
+from ldapslam.agent.tree_comparison import Digested, Sample, Tree
 from ldapslam.jobs.population_record import PopulationRecord
 
 SAMPLE: Final = 200
@@ -44,30 +43,26 @@ def record_of(
     are those whose DNs have the smallest hashes: the same of whatever source."""
     rules = rules_of(ignored)
     total = Fingerprint()
-    # the largest hash first: it is the next to go
-    heap: list[tuple[int, str, bytes]] = []
-    drawn_keys: set[int] = set()
-    for dn, attributes in tree.entries():
-        key = normalised_dn(dn)
-        digest = content_digest(key, normalised(attributes, rules))
+    drawn = Sample(sample)
+    for _, _, digest in drawn.watch(_digested(tree, rules)):
         total.add(digest)
-        drawn = -hash_of(key)
-        if drawn not in drawn_keys and (len(heap) < sample or drawn > heap[0][0]):
-            drawn_keys.add(drawn)
-            heapq.heappush(heap, (drawn, dn, digest))
-            if len(heap) > sample:
-                drawn_keys.remove(heapq.heappop(heap)[0])
         if total.count % _TOLD_ENTRIES == 0:
             progress(total.count)
-    if not heap:
+    if not total.count:
         return None
     return PopulationRecord(
         base=base,
         entries=total.count,
         fingerprint=str(total),
-        sample=tuple(sorted((dn, digest.hex()) for _, dn, digest in heap)),
+        sample=tuple((dn, digest.hex()) for dn, digest in drawn.entries()),
         ignored=ignored,
     )
+
+
+def _digested(tree: Tree, rules: Rules) -> Iterator[Digested]:
+    for dn, attributes in tree.entries():
+        key = normalised_dn(dn)
+        yield dn, key, content_digest(key, normalised(attributes, rules))
 
 
 def differences(record: PopulationRecord, tree: Tree) -> Iterator[tuple[str, bool]]:

@@ -113,8 +113,7 @@ def verify_replication(
         )
         content = None
         if check.content:
-            bases = [check.base] if check.base else trees
-            content = _content(members, bases, check.sample, seed)
+            content = _content(members, _bases(check, trees), check.sample, seed)
     times_s = [tree["after_s"] for tree in found]
     return {
         "servers": [server.uri for server in servers],
@@ -139,12 +138,7 @@ def examine_replication(
     """
     with _all_opened(servers) as members:
         trees, skipped = _trees(members, check)
-        states = {
-            suffix: {
-                one.uri: state(one.connection, one.kind, suffix) for one in members
-            }
-            for suffix in trees
-        }
+        states = {suffix: _states(members, suffix) for suffix in trees}
         faults = [
             f"{uri} does not say how far its replication of {suffix!r} is"
             for suffix, of_servers in states.items()
@@ -154,7 +148,7 @@ def examine_replication(
         if check.content:
             faults += [
                 f"{member.uri} has no {base!r}, or does not let it be read"
-                for base in ([check.base] if check.base else trees)
+                for base in _bases(check, trees)
                 for member in members
                 if member.connection.read(base, ["1.1"]) is None
             ]
@@ -243,6 +237,15 @@ def _trees(
     )
 
 
+def _states(members: Sequence[_Member], suffix: str) -> dict[str, State]:
+    return {one.uri: state(one.connection, one.kind, suffix) for one in members}
+
+
+def _bases(check: ReplicationCheck, trees: Sequence[str]) -> Sequence[str]:
+    """Where contents are compared."""
+    return [check.base] if check.base else trees
+
+
 def _is_within(dn: str, suffix: str) -> bool:
     top = normalised_dn(suffix)
     return (b"," + normalised_dn(dn)).endswith(b"," + top) or not top
@@ -272,10 +275,7 @@ def _converge(
         for suffix in trees:
             if after_s[suffix] is not None:
                 continue
-            states[suffix] = {
-                member.uri: state(member.connection, member.kind, suffix)
-                for member in members
-            }
+            states[suffix] = _states(members, suffix)
             stale[suffix] = stale_sources(states[suffix], stale_utc_s)
             if are_equal(without(states[suffix], stale[suffix])):
                 after_s[suffix] = max(0.0, now_s() - load_ended_s)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import ldap
 
 from ldapslam.agent.control_connection import ControlConnection, texts_of
+from ldapslam.agent.ldap_access import parse_time
 from ldapslam.agent.server_counts import ServerKind
 
 #: Source of changes -> CSN of the last one, or the generation.
@@ -113,10 +113,9 @@ def without(states: Mapping[str, State], sources: Sequence[str]) -> dict[str, St
 
 def csn_time_s(csn: str) -> float | None:
     """When the change was made, in s since 1970, by the clock of its server."""
+    if "#" in csn:
+        return parse_time(csn.partition("#")[0])
     try:
-        if "#" in csn:
-            moment = datetime.strptime(csn.partition(".")[0], "%Y%m%d%H%M%S")
-            return moment.replace(tzinfo=UTC).timestamp()
         return float(int(csn[:8], 16))
     except ValueError:
         return None

@@ -190,10 +190,12 @@ class Watch:
                     return
             if must_answer:
                 raise self._tells_nothing()
-        except (ldap.UNAVAILABLE_CRITICAL_EXTENSION, ldap.UNWILLING_TO_PERFORM):
+        except (
             # slapd knows the control as soon as the module is loaded
-            raise self._tells_nothing() from None
-        except _SearchEnded:
+            ldap.UNAVAILABLE_CRITICAL_EXTENSION,
+            ldap.UNWILLING_TO_PERFORM,
+            _SearchEnded,
+        ):
             raise self._tells_nothing() from None
 
     def _tells_nothing(self) -> TargetError:

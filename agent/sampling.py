@@ -11,11 +11,12 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ldapslam.agent.monitors.base import Monitor
+from ldapslam.agent.server_readings import failure_of
 from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.reports.results.monitor_records import MonitorDescription, MonitorSample
 
@@ -121,15 +122,11 @@ class Sampling:
 
 
 def _opened(monitor: Monitor) -> Watched:
-    facts: dict[str, object]
+    facts: Mapping[str, object]
     try:
-        facts = dict(monitor.open())
-    except LdapSlamError as error:
-        _log.warning("monitor %s: %s", monitor.name, error)
-        facts = {"failure": str(error)}
+        facts = monitor.open()
     except Exception as error:
-        _log.exception("monitor %s", monitor.name)
-        facts = {"failure": f"{type(error).__name__}: {error}"}
+        facts = failure_of(f"monitor {monitor.name}", error)
     return Watched(monitor, MonitorDescription(monitor.name, monitor.metrics, facts))
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from ldapslam.agent import run as machine
 from ldapslam.agent.assignment import trim_heap
 from ldapslam.agent.children import EngineChild
-from ldapslam.agent.ledger_folder import run_folder
+from ldapslam.agent.ledger_folder import run_folder, run_name
 from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.run_ledgers import clean_up_aside
 from ldapslam.agent.settings import AgentSettings
@@ -198,9 +198,9 @@ class Slot:
             self.post(machine.EngineFailed(refused))
             return
         logs = settings.logs or self.spool.folder / "logs"
-        # the name is the operator's own, the run's id the coordinator's: no path parts
-        log_path = logs / f"engine-{Path(settings.name).name}-{Path(run_id).name}.log"
         try:
+            # the name is the operator's own, the run's id the coordinator's
+            name = f"engine-{Path(settings.name).name}-{run_name(run_id)}.log"
             prepare = engine_pb2.PrepareEngine(
                 agent=settings.name,
                 workers=settings.workers or 0,
@@ -212,7 +212,7 @@ class Slot:
                 assignment,
                 prepare,
                 work=self._work,
-                log_path=log_path,
+                log_path=logs / name,
                 command=settings.engine_command,
             )
         except (LdapSlamError, OSError) as error:

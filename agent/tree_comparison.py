@@ -44,7 +44,7 @@ _SALT_BYTES = 16
 _BATCH = 2_048
 
 #: DN as it was read, normalised DN, digest of the content.
-_Digested = tuple[str, bytes, bytes]
+Digested = tuple[str, bytes, bytes]
 Kind = Literal["missing", "extra", "different"]
 Progress = Callable[[str, int], None]
 
@@ -154,16 +154,17 @@ class _Comparer:
         self._explain(self._different)
 
     def compare_sample(self, sample: int, seed: int) -> None:
-        drawn = _Sample(sample, seed)
+        drawn = Sample(sample, seed)
         names = self._named_only(self._expected, self._result.expected)
         table = _Table(drawn.watch(names))
         for batch in _batches(self._named_only(self._found, self._result.found)):
             for dn, is_known, _ in table.look_up(batch):
                 if not is_known:
                     self._note("extra", dn)
-        self._name_missing(table)
-        missing = set(table.missing().tolist())
-        common = [dn for dn in drawn.dns() if hash_of(normalised_dn(dn)) not in missing]
+        missing = self._name_missing(table)
+        common = [
+            dn for dn, _ in drawn.entries() if _hash(normalised_dn(dn)) not in missing
+        ]
         for dn, expected, found in self._pairs(common):
             self._result.compared += 1
             differences = differing_attributes(expected, found, self._rules)
@@ -177,7 +178,7 @@ class _Comparer:
                 hint="may the bind DN read all entries, and does nobody delete any?",
             )
 
-    def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[_Digested]:
+    def _digested(self, tree: Tree, total: Fingerprint) -> Iterator[Digested]:
         for dn, attributes in tree.entries():
             key = normalised_dn(dn)
             digest = content_digest(key, normalised(attributes, self._rules))
@@ -185,7 +186,7 @@ class _Comparer:
             self._tell(tree, total)
             yield dn, key, digest
 
-    def _named_only(self, tree: Tree, total: Fingerprint) -> Iterator[_Digested]:
+    def _named_only(self, tree: Tree, total: Fingerprint) -> Iterator[Digested]:
         for dn in tree.names():
             total.count += 1
             self._tell(tree, total)
@@ -207,20 +208,19 @@ class _Comparer:
         else:
             self._result.named.append(EntryDifference(kind, dn, attributes))
 
-    def _name_missing(self, table: _Table) -> None:
-        """The table has no names: those of the expected tree are read again."""
-        missing = table.missing()
+    def _name_missing(self, table: _Table) -> set[int]:
+        """Hashes of the DNs that are missing. The table has no names: those of the
+        expected tree are read again."""
+        missing = set(table.missing().tolist())
         self._result.missing = len(missing)
         left = min(self._named, len(missing))
-        if not left:
-            return
-        wanted = set(missing.tolist())
-        for dn in self._expected.names():
-            if hash_of(normalised_dn(dn)) in wanted:
-                self._result.named.append(EntryDifference("missing", dn))
-                left -= 1
-                if not left:
-                    return
+        if left:
+            names = self._expected.names()
+            lost = (dn for dn in names if _hash(normalised_dn(dn)) in missing)
+            self._result.named += [
+                EntryDifference("missing", dn) for dn in itertools.islice(lost, left)
+            ]
+        return missing
 
     def _explain(self, dns: list[str]) -> None:
         explained = set()
@@ -251,22 +251,22 @@ class _Comparer:
 class _Table:
     """Hashes of DNs and contents, sorted by the former."""
 
-    def __init__(self, entries: Iterable[_Digested]) -> None:
+    def __init__(self, entries: Iterable[Digested]) -> None:
         keys, contents = array("Q"), array("Q")
         for _, key, digest in entries:
-            keys.append(hash_of(key))
+            keys.append(_hash(key))
             contents.append(_head(digest))
         order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
         self._keys = np.frombuffer(keys, np.uint64)[order]
         self._contents = np.frombuffer(contents, np.uint64)[order]
         self._is_seen = np.zeros(len(keys), np.bool_)
 
-    def look_up(self, batch: list[_Digested]) -> Iterator[tuple[str, bool, bool]]:
+    def look_up(self, batch: list[Digested]) -> Iterator[tuple[str, bool, bool]]:
         """Of each entry: DN, whether that is known, whether the content is the same."""
         if not len(self._keys):
             yield from ((dn, False, False) for dn, _, _ in batch)
             return
-        keys = np.array([hash_of(key) for _, key, _ in batch], np.uint64)
+        keys = np.array([_hash(key) for _, key, _ in batch], np.uint64)
         contents = np.array([_head(digest) for _, _, digest in batch], np.uint64)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         is_known = self._keys[places] == keys
@@ -286,36 +286,43 @@ class _Table:
         return self._keys[~self._is_seen]
 
 
-class _Sample:
-    """The entries of smallest hashes among those that pass by."""
+class Sample:
+    """The entries whose DNs have the smallest hashes among those that pass by."""
 
-    def __init__(self, size: int, seed: int) -> None:
+    def __init__(self, size: int, seed: int = 0) -> None:
         self._size = size
         self._salt = seed.to_bytes(_SALT_BYTES, "big")
         #: The largest hash first: it is the next to go.
-        self._heap: list[tuple[int, str]] = []
+        self._heap: list[tuple[int, str, bytes]] = []
+        self._drawn: set[int] = set()
 
-    def watch(self, entries: Iterable[_Digested]) -> Iterator[_Digested]:
+    def watch(self, entries: Iterable[Digested]) -> Iterator[Digested]:
         for entry in entries:
-            dn, key, _ = entry
-            drawn = (-hash_of(key, self._salt), dn)
-            if len(self._heap) < self._size:
-                heapq.heappush(self._heap, drawn)
-            else:
-                heapq.heappushpop(self._heap, drawn)
+            self._consider(*entry)
             yield entry
 
-    def dns(self) -> list[str]:
-        return sorted(dn for _, dn in self._heap)
+    def _consider(self, dn: str, key: bytes, digest: bytes) -> None:
+        heap, drawn = self._heap, -_hash(key, self._salt)
+        is_too_large = heap and len(heap) == self._size and drawn < heap[0][0]
+        if is_too_large or drawn in self._drawn:
+            return
+        self._drawn.add(drawn)
+        heapq.heappush(heap, (drawn, dn, digest))
+        if len(heap) > self._size:
+            self._drawn.remove(heapq.heappop(heap)[0])
+
+    def entries(self) -> list[tuple[str, bytes]]:
+        """DN and digest of each, in the order of DNs."""
+        return sorted((dn, digest) for _, dn, digest in self._heap)
 
 
-def _batches(entries: Iterator[_Digested]) -> Iterator[list[_Digested]]:
+def _batches(entries: Iterator[Digested]) -> Iterator[list[Digested]]:
     while batch := list(itertools.islice(entries, _BATCH)):
         yield batch
 
 
-def hash_of(key: bytes, salt: bytes = b"") -> int:
-    """Of a normalised DN: 64 bits, by which samples are drawn."""
+def _hash(key: bytes, salt: bytes = b"") -> int:
+    """Of a normalised DN: 64 bits."""
     return _head(blake2b(key, digest_size=_HASH_BYTES, salt=salt).digest())
 
 

@@ -3,22 +3,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ldapslam.agent.directory_tree import DirectoryTree
 from ldapslam.agent.population import SAMPLE, record_of
-from ldapslam.agent.tree_comparison import Tree
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.data_source import (
-    connected,
-    local_tree,
-    naming_context,
-    template_options,
-)
+from ldapslam.cli.data_source import source_tree, template_options
 from ldapslam.cli.directory_access import directory_access
 from ldapslam.cli.load_progress import EntryProgress
 from ldapslam.cli.one_line_options import connection_options
@@ -71,18 +63,10 @@ def fingerprint_command(source: str, as_json: bool, **given: Any) -> ExitCode:
       ldapslam data fingerprint people -n 10000
       ldapslam data fingerprint ldap://ds1 -D cn=admin,dc=example,dc=com -y password.txt
     """
-    with ExitStack() as stack:
-        if "://" in source:
-            access = directory_access(source, given)
-            connection = stack.enter_context(connected(source, access))
-            base = given["base"]
-            base = naming_context(connection, source) if base is None else base
-            tree: Tree = DirectoryTree(connection, source, base)
-        else:
-            tree, base = local_tree(
-                source, given["base"], given["entries"], given["seed"]
-            )
-        bar = stack.enter_context(EntryProgress())
+    with (
+        source_tree(source, given, directory_access) as (tree, base),
+        EntryProgress() as bar,
+    ):
         record = record_of(
             tree,
             base,

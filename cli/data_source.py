@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 import ldap
 
+from ldapslam.agent.directory_tree import DirectoryTree
 from ldapslam.agent.ldap_access import LdapAccess, connect
 from ldapslam.agent.tree_comparison import Tree
 from ldapslam.lab.data.generate import Generation
@@ -43,11 +44,27 @@ def template_options(seed_is_also_of: str = "") -> Callable[[_Command], _Command
     return decorate
 
 
-def local_tree(
+@contextmanager
+def source_tree(
+    source: str,
+    given: dict[str, Any],
+    access_of: Callable[[str, dict[str, Any]], LdapAccess],
+) -> Iterator[tuple[Tree, str]]:
+    """The tree of a server, a file or a template, with its base: where none is given,
+    the server's naming context, or the first entry. `given` has the command's options,
+    of which `access_of` says how to come to a server."""
+    if "://" not in source:
+        yield _local_tree(source, given["base"], given["entries"], given["seed"])
+        return
+    with connected(source, access_of(source, given)) as connection:
+        base = given["base"]
+        base = _naming_context(connection, source) if base is None else base
+        yield DirectoryTree(connection, source, base), base
+
+
+def _local_tree(
     source: str, base: str | None, entries: int | None, seed: int
 ) -> tuple[Tree, str]:
-    """That of a file or a template, with its base: where none is given, its first
-    entry. `entries` and `seed` are for a template."""
     path = Path(source)
     is_template = path.suffix == ".template" or (
         not path.exists() and source in ready_templates()
@@ -73,7 +90,7 @@ def connected(uri: str, access: LdapAccess) -> Iterator[Any]:
             connection.unbind_s()
 
 
-def naming_context(connection: Any, uri: str) -> str:
+def _naming_context(connection: Any, uri: str) -> str:
     """The one naming context of a server."""
     found: list[bytes] = []
     with suppress(ldap.LDAPError):

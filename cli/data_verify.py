@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,10 @@ from ldapslam.agent.tree_comparison import (
     NAMED,
     Comparison,
     EntryDifference,
-    Tree,
     compare,
 )
 from ldapslam.cli.console import json_option, put, put_json
-from ldapslam.cli.data_source import (
-    connected,
-    local_tree,
-    naming_context,
-    template_options,
-)
+from ldapslam.cli.data_source import connected, source_tree, template_options
 from ldapslam.cli.directory_access import directory_access
 from ldapslam.cli.load_progress import EntryProgress
 from ldapslam.cli.one_line_options import connection_options
@@ -107,20 +100,11 @@ def verify_command(
         )
     rules = Rules(passwords=given["passwords"], ignored=frozenset(given["ignored"]))
     access = directory_access(uri, given)
-    with ExitStack() as stack:
-        if "://" in expected:
-            other = stack.enter_context(
-                connected(expected, _expected_access(expected, given))
-            )
-            base = given["base"]
-            base = naming_context(other, expected) if base is None else base
-            left: Tree = DirectoryTree(other, expected, base)
-        else:
-            left, base = local_tree(
-                expected, given["base"], given["entries"], given["seed"]
-            )
-        connection = stack.enter_context(connected(uri, access))
-        bar = stack.enter_context(EntryProgress())
+    with (
+        source_tree(expected, given, _expected_access) as (left, base),
+        connected(uri, access) as connection,
+        EntryProgress() as bar,
+    ):
         result = compare(
             left,
             DirectoryTree(connection, uri, base),

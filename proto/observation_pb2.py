@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ldapslam.proto import common_pb2 as ldapslam_dot_proto_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n ldapslam/proto/observation.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/common.proto\"\xaa\x01\n\x0fObserverRequest\x12/\n\x07prepare\x18\x01 \x01(\x0b\x32\x1c.ldapslam.v1.PrepareObserverH\x00\x12+\n\x05start\x18\x02 \x01(\x0b\x32\x1a.ldapslam.v1.StartObserverH\x00\x12\x31\n\x08\x63onclude\x18\x03 \x01(\x0b\x32\x1d.ldapslam.v1.ConcludeObserverH\x00\x42\x06\n\x04kind\"t\n\x0fPrepareObserver\x12\'\n\x03run\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.RunAssignment\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x14\n\x0c\x66iles_folder\x18\x03 \x01(\t\x12\x13\n\x0blimits_json\x18\x04 \x01(\t\"#\n\rStartObserver\x12\x12\n\nt0_mono_ns\x18\x01 \x01(\x03\"\"\n\x10\x43oncludeObserver\x12\x0e\n\x06verify\x18\x01 \x01(\x08\"\xcf\x01\n\rObserverEvent\x12+\n\x05ready\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.ObserverReadyH\x00\x12.\n\x07samples\x18\x02 \x01(\x0b\x32\x1b.ldapslam.v1.MonitorSamplesH\x00\x12\x31\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1d.ldapslam.v1.ObserverFinishedH\x00\x12&\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\x14.ldapslam.v1.FailureH\x00\x42\x06\n\x04kind\"V\n\rObserverReady\x12\x31\n\x08monitors\x18\x01 \x03(\x0b\x32\x1f.ldapslam.v1.MonitorDescription\x12\x12\n\nfacts_json\x18\x02 \x01(\t\"c\n\x12MonitorDescription\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x07metrics\x18\x02 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorMetric\x12\x12\n\nfacts_json\x18\x03 \x01(\t\"?\n\rMonitorMetric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12\x12\n\nis_counter\x18\x03 \x01(\x08\"=\n\x0eMonitorSamples\x12+\n\x07samples\x18\x01 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorSample\"a\n\rMonitorSample\x12\x0f\n\x07monitor\x18\x01 \x01(\t\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x0f\n\x07took_ns\x18\x03 \x01(\x03\x12\x0e\n\x06values\x18\x04 \x03(\x01\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"&\n\x10ObserverFinished\x12\x12\n\nfacts_json\x18\x01 \x01(\t\"}\n\x11ObservationReport\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x04\x12)\n\x05\x65vent\x18\x05 \x01(\x0b\x32\x1a.ldapslam.v1.ObserverEventb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n ldapslam/proto/observation.proto\x12\x0bldapslam.v1\x1a\x1bldapslam/proto/common.proto\"\xaa\x01\n\x0fObserverRequest\x12/\n\x07prepare\x18\x01 \x01(\x0b\x32\x1c.ldapslam.v1.PrepareObserverH\x00\x12+\n\x05start\x18\x02 \x01(\x0b\x32\x1a.ldapslam.v1.StartObserverH\x00\x12\x31\n\x08\x63onclude\x18\x03 \x01(\x0b\x32\x1d.ldapslam.v1.ConcludeObserverH\x00\x42\x06\n\x04kind\"z\n\x0fPrepareObserver\x12\'\n\x03run\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.RunAssignment\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x14\n\x0c\x66iles_folder\x18\x03 \x01(\t\x12\x13\n\x0blimits_json\x18\x04 \x01(\tJ\x04\x08\x05\x10\x06\"#\n\rStartObserver\x12\x12\n\nt0_mono_ns\x18\x01 \x01(\x03\"\"\n\x10\x43oncludeObserver\x12\x0e\n\x06verify\x18\x01 \x01(\x08\"\xcf\x01\n\rObserverEvent\x12+\n\x05ready\x18\x01 \x01(\x0b\x32\x1a.ldapslam.v1.ObserverReadyH\x00\x12.\n\x07samples\x18\x02 \x01(\x0b\x32\x1b.ldapslam.v1.MonitorSamplesH\x00\x12\x31\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1d.ldapslam.v1.ObserverFinishedH\x00\x12&\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\x14.ldapslam.v1.FailureH\x00\x42\x06\n\x04kind\"V\n\rObserverReady\x12\x31\n\x08monitors\x18\x01 \x03(\x0b\x32\x1f.ldapslam.v1.MonitorDescription\x12\x12\n\nfacts_json\x18\x02 \x01(\t\"c\n\x12MonitorDescription\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x07metrics\x18\x02 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorMetric\x12\x12\n\nfacts_json\x18\x03 \x01(\t\"?\n\rMonitorMetric\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12\x12\n\nis_counter\x18\x03 \x01(\x08\"=\n\x0eMonitorSamples\x12+\n\x07samples\x18\x01 \x03(\x0b\x32\x1a.ldapslam.v1.MonitorSample\"a\n\rMonitorSample\x12\x0f\n\x07monitor\x18\x01 \x01(\t\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x0f\n\x07took_ns\x18\x03 \x01(\x03\x12\x0e\n\x06values\x18\x04 \x03(\x01\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"&\n\x10ObserverFinished\x12\x12\n\nfacts_json\x18\x01 \x01(\t\"}\n\x11ObservationReport\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x04\x12)\n\x05\x65vent\x18\x05 \x01(\x0b\x32\x1a.ldapslam.v1.ObserverEventb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,25 +35,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OBSERVERREQUEST']._serialized_start=79
   _globals['_OBSERVERREQUEST']._serialized_end=249
   _globals['_PREPAREOBSERVER']._serialized_start=251
-  _globals['_PREPAREOBSERVER']._serialized_end=367
-  _globals['_STARTOBSERVER']._serialized_start=369
-  _globals['_STARTOBSERVER']._serialized_end=404
-  _globals['_CONCLUDEOBSERVER']._serialized_start=406
-  _globals['_CONCLUDEOBSERVER']._serialized_end=440
-  _globals['_OBSERVEREVENT']._serialized_start=443
-  _globals['_OBSERVEREVENT']._serialized_end=650
-  _globals['_OBSERVERREADY']._serialized_start=652
-  _globals['_OBSERVERREADY']._serialized_end=738
-  _globals['_MONITORDESCRIPTION']._serialized_start=740
-  _globals['_MONITORDESCRIPTION']._serialized_end=839
-  _globals['_MONITORMETRIC']._serialized_start=841
-  _globals['_MONITORMETRIC']._serialized_end=904
-  _globals['_MONITORSAMPLES']._serialized_start=906
-  _globals['_MONITORSAMPLES']._serialized_end=967
-  _globals['_MONITORSAMPLE']._serialized_start=969
-  _globals['_MONITORSAMPLE']._serialized_end=1066
-  _globals['_OBSERVERFINISHED']._serialized_start=1068
-  _globals['_OBSERVERFINISHED']._serialized_end=1106
-  _globals['_OBSERVATIONREPORT']._serialized_start=1108
-  _globals['_OBSERVATIONREPORT']._serialized_end=1233
+  _globals['_PREPAREOBSERVER']._serialized_end=373
+  _globals['_STARTOBSERVER']._serialized_start=375
+  _globals['_STARTOBSERVER']._serialized_end=410
+  _globals['_CONCLUDEOBSERVER']._serialized_start=412
+  _globals['_CONCLUDEOBSERVER']._serialized_end=446
+  _globals['_OBSERVEREVENT']._serialized_start=449
+  _globals['_OBSERVEREVENT']._serialized_end=656
+  _globals['_OBSERVERREADY']._serialized_start=658
+  _globals['_OBSERVERREADY']._serialized_end=744
+  _globals['_MONITORDESCRIPTION']._serialized_start=746
+  _globals['_MONITORDESCRIPTION']._serialized_end=845
+  _globals['_MONITORMETRIC']._serialized_start=847
+  _globals['_MONITORMETRIC']._serialized_end=910
+  _globals['_MONITORSAMPLES']._serialized_start=912
+  _globals['_MONITORSAMPLES']._serialized_end=973
+  _globals['_MONITORSAMPLE']._serialized_start=975
+  _globals['_MONITORSAMPLE']._serialized_end=1072
+  _globals['_OBSERVERFINISHED']._serialized_start=1074
+  _globals['_OBSERVERFINISHED']._serialized_end=1112
+  _globals['_OBSERVATIONREPORT']._serialized_start=1114
+  _globals['_OBSERVATIONREPORT']._serialized_end=1239
 # @@protoc_insertion_point(module_scope)

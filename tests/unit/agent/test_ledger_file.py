@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.cleanup import depth, parse_time, same_dn
+from ldapslam.agent.cleanup import depth, same_dn
+from ldapslam.agent.ldap_access import parse_time
 from ldapslam.agent.ledger_file import LedgerFile, State
 from ldapslam.agent.ledger_folder import (
     entries_left,
@@ -131,7 +132,7 @@ def test_depth_counts_rdns(dn: str, levels: int) -> None:
     ("text", "seconds"),
     [
         ("19700101000010Z", 10.0),
-        ("19700101000010.25Z", 10.0),
+        ("19700101000010.25Z", 10.25),
         ("19700101000010", None),
         ("yesterday", None),
         ("", None),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +57,12 @@ SMALL: dict[str, Any] = {
 }
 
 
-def summary_of(manifest: dict[str, Any], *, is_asked: bool = True) -> Summary:
+def summary_of(
+    manifest: dict[str, Any],
+    *,
+    is_asked: bool = True,
+    events: Sequence[tuple[str, str]] = (),
+) -> Summary:
     scenario = Scenario(run={"manifest": manifest}, **SMALL)
     with Store.open("sqlite://") as store:
         run_id = fill(store, scenario)
@@ -68,6 +74,8 @@ def summary_of(manifest: dict[str, Any], *, is_asked: bool = True) -> Summary:
             store.put_agent("edited", agent, facts)
         for interval in store.intervals(run_id):
             store.add_interval("edited", interval)
+        for kind, text in events:
+            store.add_event("edited", kind, text, record.submitted_utc)
         summary = summarise(store, "edited")
     Draft202012Validator(result_schema()).validate(summary.result())
     return summary
@@ -116,6 +124,20 @@ def test_what_could_not_be_checked_is_invalid() -> None:
         assert summary.verdict == "INVALID"
         assert reason in summary.reasons[0]
         assert "could not be checked" in render_text(document(summary))
+
+
+def test_why_nobody_looked_is_said() -> None:
+    events = [
+        ("agent_lost", "agent 'load1': gone"),
+        ("observer_failed", "the observer of load1: its process ended"),
+        ("observer_overdue", "the observers of load2 took too long"),
+    ]
+    summary = summary_of({}, events=events)
+    assert summary.verdict == "INVALID"
+    assert summary.reasons[0].endswith(
+        "nobody looked: the observer of load1: its process ended: "
+        "the observers of load2 took too long"
+    )
 
 
 def test_servers_that_did_not_converge_fail_with_who_is_behind() -> None:
