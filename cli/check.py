@@ -19,6 +19,7 @@ from ldapslam.cli.check_faults import Faults
 from ldapslam.cli.check_imports import ask_imports
 from ldapslam.cli.check_monitors import ask_monitors, ask_watched, observed_servers
 from ldapslam.cli.check_replication import ask_probes, ask_verification
+from ldapslam.cli.check_thresholds import unsupported_thresholds
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.options import job_argument, set_option
 from ldapslam.cli.replay import explain_replays
@@ -50,6 +51,8 @@ def check_command(
     check_size_of_files(job)
     if not as_json:
         put("\n".join([*_explain(job), *explain_replays(job)]))
+    for warning in unsupported_thresholds(job):
+        say(f"warning: {warning}")
     faults = Faults()
     found: dict[str, Any] = {"servers": [], "watched": [], "monitors": []}
     found |= {"imports": [], "probes": [], "verify": None}
