@@ -49,7 +49,7 @@ def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
     if arrivals is None:
         return {}
     if stream.python is not None:
-        # a probe observes each of its writes on every replica; what others do, they know
+        # a probe sees each write on every replica; what others do is their own
         names = stream.python.operations if stream.python.watches else ()
         return dict.fromkeys(names, arrivals)
     sessions = sessions_of(stream.operations)
