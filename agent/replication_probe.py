@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -114,7 +115,15 @@ class ReplicationProbe(PythonJob):
 
     def tear_down(self, client: Client) -> None:
         for watch in self._watches.values():
-            watch.close()
+            watch.end()
+        try:
+            # before anything that a silent replica could hold up
+            self._restore_entry(client)
+        finally:
+            for watch in self._watches.values():
+                watch.close()
+
+    def _restore_entry(self, client: Client) -> None:
         if self._values_before is None:
             client.connection.delete_s(self._dn)
         else:
@@ -142,7 +151,8 @@ class ReplicationProbe(PythonJob):
             probe_entry.require_writable(*asked)
             return self._dn
         finally:
-            connection.unbind_s()
+            with suppress(ldap.LDAPError):
+                connection.unbind_s()
 
     def examine_replica(self, uri: str, access: LdapAccess, dn: str) -> str:
         """How the server tells of changes of an entry, as Watch has it; TargetError."""

@@ -25,10 +25,15 @@ from ldap.controls import LDAPControl
 from ldap.controls.psearch import PersistentSearchControl
 from ldap.syncrepl import SyncRequestControl
 
-from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
+from ldapslam.agent.ldap_access import (
+    LdapAccess,
+    connect,
+    error_text,
+    result_code_of,
+)
 from ldapslam.agent.python_job import Observation
 from ldapslam.agent.receive_stamp import ReceiveStamp
-from ldapslam.jobs.errors import LdapSlamError, TargetError
+from ldapslam.jobs.errors import LdapSlamError, TargetError, TargetUnreachable
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +47,7 @@ _RECONNECT_S = 0.5
 _REFUSAL_S = 0.5
 _ANSWER_S = 20.0
 _FILTER = "(objectClass=*)"
+_NEVER_NS = 2**63
 
 #: How a server tells of changes.
 SYNC = "content_synchronization"
@@ -97,16 +103,28 @@ class Watch:
         """Connect, and begin to watch once the entry is there; by `until_s` on
         time.monotonic. TargetError."""
         self._connect()
-        while not self._read():
-            if time.monotonic() > until_s:
-                raise TargetError(
-                    f"{self._dn!r} did not come to {self.uri}",
-                    hint="does it replicate from the stream's target, and may the bind "
-                    "DN read the entry?",
-                )
-            time.sleep(_TURN_S)
-        self._subscribe()
+        try:
+            while not self._read():
+                if time.monotonic() > until_s:
+                    raise TargetError(
+                        f"{self._dn!r} did not come to {self.uri}",
+                        hint="does it replicate from the stream's target, and may the "
+                        "bind DN read the entry?",
+                    )
+                time.sleep(_TURN_S)
+            self._subscribe()
+        except ldap.LDAPError as error:
+            raise self._refused(error) from error
         self._thread.start()
+
+    def _refused(self, error: ldap.LDAPError) -> TargetError:
+        if result_code_of(error) < 0:
+            return TargetUnreachable(self.uri, error_text(error))
+        return TargetError(
+            f"target {self.uri!r} does not let {self._dn!r} be watched: "
+            f"{error_text(error)}",
+            hint="may the stream's bind DN read the entry there?",
+        )
 
     def expect(self, number: int, observation: Observation) -> None:
         """Mark `number` was written; it ends when it is seen, or the time is up. It is
@@ -128,19 +146,19 @@ class Watch:
 
     def give_up(self) -> None:
         """What is expected is lost: nobody looks any more."""
-        self._give_up()
-
-    def _give_up(self, looking_since_ns: int = 0) -> None:
         with self._guard:
-            self._looking_since_ns = max(self._looking_since_ns, looking_since_ns)
             observations = list(self._expected.values())
             self._expected.clear()
         for observation in observations:
             observation.lost()
 
+    def end(self) -> None:
+        """Have the thread end, which may take a while; `close` waits for it."""
+        self._closing.set()
+
     def close(self) -> None:
         """End the search and the connection; what is expected is lost."""
-        self._closing.set()
+        self.end()
         if self._thread.is_alive():
             self._thread.join()
         self.give_up()
@@ -181,7 +199,9 @@ class Watch:
         try:
             # what wakes us need not be a message yet: TLS has its own
             while self._stamp and (left_s := until_s - time.monotonic()) > 0:
-                received_ns = self._stamp.wait(left_s)
+                if self._closing.is_set():
+                    return
+                received_ns = self._stamp.wait(min(left_s, _TURN_S))
                 if received_ns is None:
                     continue
                 kinds = self._take_messages(received_ns)
@@ -231,20 +251,29 @@ class Watch:
             try:
                 if self._connection is None:
                     self._connect()
-                    # what was written until now may be there already
-                    self._give_up(looking_since_ns=time.monotonic_ns())
                     self._subscribe()
+                    self._looks_again()
                 if self._poll_s is None:
                     self._take_turn()
                 else:
                     self._poll(self._poll_s)
             except (ldap.LDAPError, LdapSlamError) as error:
                 _log.warning("%s: %s", self.uri, _text(error))
-                # nobody looked meanwhile: when it came there will not be known
-                self.give_up()
+                self._looks_no_more()
                 self._disconnect()
                 self._closing.wait(_RECONNECT_S)
             self._give_up_overdue()
+
+    def _looks_no_more(self) -> None:
+        """When marks come there is not known from now on."""
+        with self._guard:
+            self._looking_since_ns = _NEVER_NS
+        self.give_up()
+
+    def _looks_again(self) -> None:
+        """What was written until now may be there already."""
+        with self._guard:
+            self._looking_since_ns = time.monotonic_ns()
 
     def _take_turn(self) -> None:
         """Wait a while for messages of the search, and take what there is."""

@@ -4,13 +4,14 @@ search for changes ends."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import ldap
 import pytest
-from ldap.syncrepl import SyncRequestControl
+from ldap.syncrepl import SyncInfoMessage, SyncRequestControl
 
 from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_job import Observation
@@ -18,6 +19,7 @@ from ldapslam.agent.replication_watch import Watch
 from ldapslam.jobs.errors import TargetError
 from ldapslam.lab import Lab, SlapdSettings
 from support.fake_ldap import (
+    INTERMEDIATE,
     SEARCH_ENTRY,
     FakeLdap,
     Peer,
@@ -52,6 +54,9 @@ class Told(Observation):
 
     def lost(self) -> None:
         self.is_lost = True
+
+    def has_ended(self) -> bool:
+        return self.is_lost or self.received_ns is not None
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +112,17 @@ def test_marks_of_a_gap_are_lost_and_those_after_it_are_timed(
             early, late = write(2), write(3)
             watch.expect(2, early)
             await_that(lambda: requests.count("bind") > binds)
-            await_that(lambda: early.is_lost or early.received_ns)
+            await_that(early.has_ended)
             watch.expect(3, late)
-            await_that(lambda: late.is_lost or late.received_ns)
-            after = write(4)
-            watch.expect(4, after)
-            await_that(lambda: after.received_ns)
+            await_that(late.has_ended)
+            # which is the first one is for the watch to say
+            for number in itertools.count(4):
+                after = write(number)
+                watch.expect(number, after)
+                await_that(after.has_ended)
+                if not after.is_lost:
+                    break
+                assert number < 10_000
         finally:
             watch.close()
     assert (early.is_lost, early.received_ns) == (True, None)
@@ -138,20 +148,61 @@ def search_commonly(peer: Peer, request: Request) -> bool:
     return peer.send(result(request))
 
 
+def watch_of(server: FakeLdap) -> Watch:
+    return Watch(
+        server.uri,
+        LdapAccess(),
+        DN,
+        "description",
+        "word",
+        poll_s=None,
+        timeout_s=REQUEST_TIMEOUT_S,
+        note_request=lambda kind: None,
+    )
+
+
 def test_an_entry_alone_does_not_tell_that_changes_will_be_told_of() -> None:
     with FakeLdap(search_commonly) as server:
-        watch = Watch(
-            server.uri,
-            LdapAccess(),
-            DN,
-            "description",
-            "word",
-            poll_s=None,
-            timeout_s=REQUEST_TIMEOUT_S,
-            note_request=lambda kind: None,
-        )
+        watch = watch_of(server)
         try:
             with pytest.raises(TargetError, match="does not tell of changes"):
                 watch.open(time.monotonic() + LIMIT_S)
         finally:
             watch.close()
+
+
+def refuse_reading(peer: Peer, request: Request) -> bool:
+    return peer.send(result(request, 50))  # insufficientAccessRights
+
+
+def search_once_for_changes(peer: Peer, request: Request) -> bool:
+    """Later connections ask for changes, and have no answer."""
+    if request.content.startswith(tlv(0x04, b"")):
+        peer.send(root_dse(request))
+    elif request.controls and peer.number > 0:
+        return True
+    elif request.controls:
+        done = tlv(0x80, SyncInfoMessage.responseName.encode())
+        return peer.send(message(request.message_id, INTERMEDIATE, done))
+    else:
+        peer.send(entry(request))
+    return peer.send(result(request))
+
+
+def test_what_a_replica_refuses_is_an_error_of_the_target() -> None:
+    with FakeLdap(refuse_reading) as server:
+        watch = watch_of(server)
+        with pytest.raises(TargetError, match=r"does not let .* be watched"):
+            watch.open(time.monotonic() + LIMIT_S)
+        watch.close()
+
+
+def test_the_end_does_not_wait_for_a_replica_that_does_not_answer() -> None:
+    with FakeLdap(search_once_for_changes) as server:
+        watch = watch_of(server)
+        watch.open(time.monotonic() + LIMIT_S)
+        server.drop()
+        await_that(lambda: any(one.controls for one in server.requests[3:]))
+        begun_s = time.monotonic()
+        watch.close()
+        assert time.monotonic() - begun_s < LIMIT_S

@@ -127,13 +127,17 @@ class FakeLdap:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.drop()
+        for thread in list(self._threads):
+            thread.join(timeout=10)
+
+    def drop(self) -> None:
+        """End all connections."""
         with self._lock:
             peers = list(self._peers)
         for peer in peers:
             with contextlib.suppress(OSError):
                 peer.shutdown(socket.SHUT_RDWR)
-        for thread in list(self._threads):
-            thread.join(timeout=10)
 
     def _start(self, target: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)
