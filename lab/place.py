@@ -66,7 +66,13 @@ def _answer(
     while not select.select([process.stdout], [], [], _LOOK_S)[0]:
         if is_stopping():
             raise ImportStopped
-    reply: dict[str, Any] = json.loads(process.stdout.readline() or b"{}")
+    line = process.stdout.readline()
+    if not line:
+        raise _HookFailed(
+            "the process that prepares the place and gives it back was killed: the "
+            "place may be left as it is"
+        )
+    reply: dict[str, Any] = json.loads(line)
     if "error" in reply:
         raise _HookFailed(reply["error"])
     return reply

@@ -18,8 +18,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
 #: A program may make a file system.
 TIMEOUT_S = 600.0
@@ -27,6 +29,7 @@ TIMEOUT_S = 600.0
 _EMPTY_S = 40.0
 _LOOK_S = 0.1
 _SAID_CHARACTERS = 500
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 
 class HookFailed(Exception):
@@ -35,22 +38,39 @@ class HookFailed(Exception):
 
 def run_hook(program: str, step: str, *arguments: str) -> str:
     """What the program printed; HookFailed."""
-    try:
-        done = subprocess.run(
-            [program, step, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HookFailed(f"{program!r} could not {step} a place: {error}") from error
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip()[-_SAID_CHARACTERS:]
-        raise HookFailed(
-            f"{program!r} ended with {done.returncode} when it was to {step} a place: "
-            f"{said or 'it said nothing'}"
-        )
-    return done.stdout.decode(errors="replace")
+    # files: what it leaves running may hold a pipe for ever
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complaints:
+        try:
+            done = subprocess.run(
+                [program, step, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=complaints,
+                timeout=TIMEOUT_S,
+                preexec_fn=default_signals,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HookFailed(
+                f"{program!r} could not {step} a place: {error}"
+            ) from error
+        if done.returncode != 0:
+            said = text_of(complaints).strip()[-_SAID_CHARACTERS:]
+            raise HookFailed(
+                f"{program!r} ended with {done.returncode} when it was to {step} a "
+                f"place: {said or 'it said nothing'}"
+            )
+        return text_of(printed)
+
+
+def text_of(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def default_signals() -> None:
+    """What is ignored here is not in the program."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def prepared(program: str, arguments: list[str]) -> str:
@@ -81,9 +101,8 @@ def answer(**content: str) -> None:
 
 def main() -> int:
     # the end of standard input is the only word to go
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     program, *arguments = sys.argv[1:]
     try:
         place = prepared(program, arguments)

@@ -29,6 +29,8 @@ from ldapslam.lab.data.slapd_config import find_database, running_slapd
 _PATH = os.pathsep.join(
     [os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/local/sbin"]
 )
+#: An agent's processes ignore these, and what they start would too.
+_DEFAULT_SIGNALS = ("env", "--default-signal=HUP,INT,TERM")
 _OUTPUT_LINES: Final = 20
 _END_S = 5.0
 _LOOK_MS = 20
@@ -189,7 +191,7 @@ def _run(argv: Sequence[str], piped: Path | None, is_stopping: IsStopping) -> _E
     with tempfile.TemporaryFile() as output:
         begun_s = time.monotonic()
         process = subprocess.Popen(
-            [*_with_parent(), *argv],
+            [*_with_parent(), *_DEFAULT_SIGNALS, *argv],
             stdin=subprocess.DEVNULL if piped is None else subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -137,9 +139,21 @@ def test_the_memory_of_who_starts_a_program_is_not_the_program_s(
     assert 100_000 < done.usage.peak_memory_bytes < 20_000_000
 
 
-def test_a_program_ends_when_it_is_asked_to(config: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def without_sigterm() -> Iterator[None]:
+    """As an agent's processes are."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_program_ends_when_it_is_asked_to(
+    config: Path, tmp_path: Path, without_sigterm: None
+) -> None:
     (tmp_path / "people.ldif").write_text("dn: dc=example,dc=com\ndc: example\n")
-    waiting = "import os, sys, time; print(os.getpid(), file=open(sys.argv[1], 'w'))\n"
+    waiting = "import os, signal, sys, time\n"
+    waiting += "handler = signal.getsignal(signal.SIGTERM).name\n"
+    waiting += "print(os.getpid(), handler, file=open(sys.argv[1], 'w'))\n"
     waiting += "time.sleep(600)"
     pid = tmp_path / "pid-of-it"
     with pytest.raises(ImportStopped):
@@ -149,7 +163,9 @@ def test_a_program_ends_when_it_is_asked_to(config: Path, tmp_path: Path) -> Non
             program=[sys.executable, "-c", waiting, str(pid)],
             is_stopping=lambda: pid.exists() and pid.read_text() != "",
         )
-    assert not Path("/proc", pid.read_text().strip()).exists()
+    number, handler = pid.read_text().split()
+    assert handler == "SIG_DFL"
+    assert not Path("/proc", number).exists()
 
 
 BACKENDS = [

@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import os
+import re
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.lab.data.offline import ImportStopped
 from ldapslam.lab.place import prepared_place
+
+_LIMIT_MS = 30_000
 
 HOOK = """\
 #!/bin/sh
@@ -46,7 +53,14 @@ def hook(folder: Path, prepare: str = "echo FOLDER/place", release: str = ":") -
 
 
 def released(folder: Path) -> str:
-    return (folder / "fifo").read_text()
+    descriptor = os.open(folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        assert poll.poll(_LIMIT_MS), "the place was not released"
+        return os.read(descriptor, 4096).decode()
+    finally:
+        os.close(descriptor)
 
 
 def log(folder: Path) -> list[str]:
@@ -69,9 +83,11 @@ def test_a_place_is_given_back_when_its_user_is_killed(folder: Path) -> None:
 
 
 def test_a_place_is_given_back_that_came_too_late(folder: Path) -> None:
-    slow = hook(folder, prepare="sleep 0.3; echo FOLDER/place")
+    subprocess.run(["mkfifo", folder / "go"], check=True)
+    slow = hook(folder, prepare="read word <FOLDER/go; echo FOLDER/place")
     with pytest.raises(ImportStopped), prepared_place([slow], lambda: True):
         pytest.fail("there was a place")
+    (folder / "go").write_text("go\n")
     assert released(folder) == "released\n"
     assert log(folder) == ["prepare", f"release {folder / 'place'}"]
 
@@ -91,6 +107,31 @@ def test_a_place_that_there_is_not(prepare: str, reason: str, tmp_path: Path) ->
     with pytest.raises(ConfigError, match="could not prepare a place"):
         with prepared_place([str(tmp_path / "none")], lambda: False):
             pytest.fail("there was a place")
+
+
+def test_what_a_program_leaves_running_holds_nothing_up(folder: Path) -> None:
+    mount = hook(folder, prepare="sleep 60 & echo $! >FOLDER/pid; echo FOLDER/place")
+    with prepared_place([mount], lambda: False) as place:
+        assert place == folder / "place"
+        (folder / "fifo").unlink()
+    assert log(folder)[-1] == f"release {place}"
+    left = int((folder / "pid").read_text())
+    status = Path(f"/proc/{left}/status").read_text()
+    os.kill(left, signal.SIGTERM)
+    # nothing that is ignored by whoever waits for the place
+    ignored = int(re.findall(r"^SigIgn:\s+(\w+)$", status, re.M)[0], 16)
+    assert ignored & 1 << (signal.SIGTERM - 1) == 0
+
+
+def test_the_end_of_who_was_to_give_it_back_is_told(folder: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match="was killed: the place may be left"),
+        prepared_place([hook(folder)], lambda: False),
+    ):
+        children = psutil.Process().children()
+        # those of other tests were not waited for
+        (ours,) = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
+        ours.kill()
 
 
 def test_what_failed_first_is_told(folder: Path) -> None:
