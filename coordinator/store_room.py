@@ -5,6 +5,8 @@ Every agent brings one report for each interval, and one of its drain:
 
     bytes of a report x (intervals and the drain) x agents
 
+Where the run ends with the counts of its streams nobody knows its length: room for so
+many intervals as an hour has by default is asked for then, and no more.
 The figures below are twice what intervals with some hundred requests take; those with
 many thousands take more. When room runs out all the same the run ends in order, and
 what was measured is kept.
@@ -24,6 +26,8 @@ OPERATION_BYTES = 5_000
 STREAM_BYTES = 500
 #: Of the report itself, with its workers and the host's figures.
 REPORT_BYTES = 1_000
+#: Of a run without a known length.
+COUNTED_INTERVALS = 3_600
 #: Kept free, for the database's log and for other runs' ends.
 RESERVE_BYTES = 16 << 20
 
@@ -47,7 +51,10 @@ def need_of(plan: Mapping[str, Any], agents: int) -> StoreNeed:
     report_bytes = (
         REPORT_BYTES + OPERATION_BYTES * operations + STREAM_BYTES * len(streams)
     )
-    return StoreNeed(report_bytes, (len(plan["boundaries_ns"]) + 1) * agents)
+    intervals = len(plan["boundaries_ns"])
+    if all(stream.get("count") for stream in streams):
+        intervals = min(intervals, COUNTED_INTERVALS)
+    return StoreNeed(report_bytes, (intervals + 1) * agents)
 
 
 def check_store_room(need: StoreNeed, *, free_bytes: int | None, store: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ldapslam.coordinator.report_plan import report_plan
 from ldapslam.coordinator.store_room import (
+    COUNTED_INTERVALS,
     OPERATION_BYTES,
     REPORT_BYTES,
     RESERVE_BYTES,
@@ -18,7 +19,7 @@ from ldapslam.coordinator.store_room import (
     need_of,
 )
 from ldapslam.jobs.errors import FleetError
-from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.results.upkeep import file_bytes, room_bytes
 from support.fleet import job_text
@@ -40,6 +41,12 @@ def test_each_agent_brings_a_report_of_each_interval_and_of_its_drain(
     job = load_job_text(job_text(duration=duration), file="job", base=None)
     need = need_of(report_plan(job), agents)
     assert need == StoreNeed(REPORT_BYTES + OPERATION_BYTES + STREAM_BYTES, reports)
+
+
+def test_a_run_that_ends_with_its_counts_needs_no_room_for_a_day() -> None:
+    job = load_job(Path(__file__).parents[3] / "configs/jobs/import.yaml")
+    need = need_of(report_plan(job), 2)
+    assert need.reports == 2 * (COUNTED_INTERVALS + 1)
 
 
 NEED = StoreNeed(report_bytes=1 << 20, reports=10)

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -124,14 +125,14 @@ def test_what_a_program_leaves_running_holds_nothing_up(folder: Path) -> None:
 
 
 def test_the_end_of_who_was_to_give_it_back_is_told(folder: Path) -> None:
-    with (
-        pytest.raises(ConfigError, match="was killed: the place may be left"),
-        prepared_place([hook(folder)], lambda: False),
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(prepared_place([hook(folder)], lambda: False))
         children = psutil.Process().children()
         # those of other tests were not waited for
         (ours,) = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
         ours.kill()
+        with pytest.raises(ConfigError, match="was killed: the place may be left"):
+            stack.close()
 
 
 def test_what_failed_first_is_told(folder: Path) -> None:
