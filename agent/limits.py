@@ -25,6 +25,7 @@ from ldapslam.agent.target_rules import DEFAULT_RULES, TargetRule, parse_rules
 from ldapslam.jobs.errors import AgentLimitExceeded, LdapSlamError
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.profile import peak_rate
+from ldapslam.jobs.types.bulk_load import BULK_LOAD_CLASS
 from ldapslam.jobs.units import NS_PER_S, format_duration, format_share
 
 #: Every path that the agent can use.
@@ -141,6 +142,8 @@ def _peak_rate_per_s(stream: StreamPlan) -> float | None:
     steps = max((len(script.steps) for script in stream.scripts), default=1)
     if stream.replay is not None:
         return None
+    if stream.python is not None and stream.python.class_path == BULK_LOAD_CLASS:
+        return 0.0  # its server is its own
     if stream.model == "open":
         part = stream.connections / stream.total_connections
         return peak_rate(stream.profile) * NS_PER_S * part * steps

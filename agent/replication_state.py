@@ -91,8 +91,11 @@ def are_equal(states: Mapping[str, State]) -> bool:
 
 def stale_sources(states: Mapping[str, State], before_utc_s: float) -> list[str]:
     """Sources that only some servers know, and of which these have the same last
-    change, older than that time: suppliers that are no more, most likely."""
-    stale = []
+    change, older than that time: suppliers that are no more, most likely. None where a
+    server says nothing: it is the one that lacks something."""
+    stale: list[str] = []
+    if not all(states.values()):
+        return stale
     for source in sorted({one for state in states.values() for one in state}):
         found = [state.get(source) for state in states.values()]
         last = {csn for csn in found if csn is not None}

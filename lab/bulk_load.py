@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -30,11 +31,13 @@ from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_job import Client, PythonJob, RunStopped
 from ldapslam.jobs.errors import ConfigError, FleetError, LdapSlamError, TargetError
 from ldapslam.jobs.fault import did_you_mean
-from ldapslam.jobs.types.bulk_load import OPERATION
+from ldapslam.jobs.types.bulk_load import OPERATION, PATH_SETTINGS
+from ldapslam.jobs.units import format_size
 from ldapslam.lab.data.generate import Generation, check_template, generate
 from ldapslam.lab.data.import_task import import_task
 from ldapslam.lab.data.ldif import entry_count, is_packed
 from ldapslam.lab.data.load import LoadSettings, load
+from ldapslam.lab.data.local_tree import template_tree
 from ldapslam.lab.data.offline import (
     ImportStopped,
     OfflineResult,
@@ -44,10 +47,13 @@ from ldapslam.lab.data.offline import (
 from ldapslam.lab.data.templates import ready_templates
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.lab import Lab
-from ldapslam.lab.ldif_lines import write_plain
+from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
 from ldapslam.lab.place import prepared_place
 from ldapslam.lab.product import Choices
+from ldapslam.lab.slapd import SlapdSettings
 
+#: One part of so many of a disk is none of an import's.
+_KEPT_FREE = 20
 #: They are in the note of each import.
 _MAX_SETTINGS_CHARACTERS = 2_000
 _SAID_CHARACTERS = 500
@@ -91,14 +97,28 @@ class BulkLoad(PythonJob):
     def _examine_data(
         self, folder: Path, real: Mapping[str, str], limits: AgentLimits
     ) -> None:
+        for path in self._settings("include"):
+            if not Path(real[path]).is_file():
+                raise ConfigError(
+                    f"{path!r} is no file, and cannot be included",
+                    hint="name a file of slapd.conf's lines on the agent's host",
+                )
         if "ldif" in self.options:
-            _check_file(Path(real[self.options["ldif"]]))
+            ldif = Path(real[self.options["ldif"]])
+            _check_file(ldif)
+            suffix_of(ldif)
         else:
-            check_template(self._generation(folder, limits))
+            wanted = self._generation(folder, limits)
+            check_template(wanted)
+            check_suffix(template_tree(wanted).below_first()[1], "the template")
 
     def _examine_server(self, real: Mapping[str, str]) -> str:
         try:
-            lab = Lab(server=self.options["server"], choices=self._choices(real))
+            lab = Lab(
+                server=self.options["server"],
+                choices=self._choices(real),
+                base=next((Path(real[one]) for one in self._optional("place")), None),
+            )
             lab.find()
         except LdapSlamError as error:
             # as the job has it
@@ -146,6 +166,8 @@ class BulkLoad(PythonJob):
                 ldif=ldif,
                 ldif_entries=entries,
                 choices=self._choices(real),
+                # the entries may be nobody else's to read
+                settings=_unreadable(self.options["server"]),
                 base=place,
             )
             stack.callback(lab.down)
@@ -225,12 +247,11 @@ class BulkLoad(PythonJob):
 
     def _choices(self, real: Mapping[str, str]) -> Choices:
         binary = self.options.get("binary")
-        files = ("include", "moduleload")
         return Choices(
             binary=None if binary is None else Path(real[binary]),
             backend=self.options.get("backend"),
             options=[
-                (name, real[value] if name.lower() in files else value)
+                (name, real[value] if name.lower() in PATH_SETTINGS else value)
                 for name, value in self._pairs()
             ],
         )
@@ -241,11 +262,22 @@ class BulkLoad(PythonJob):
         """The LDIF file, on the disk, and how many entries it has."""
         path = folder / "data.ldif"
         if "ldif" in self.options:
-            return _given(Path(real[self.options["ldif"]]), path, self.options)
-        wanted = replace(self._generation(folder, client.limits), output=path)
-        entries = generate(wanted, lambda *progress: _stop_if(client)).entries
-        _write_through(path)
+            path, entries = _given(Path(real[self.options["ldif"]]), path, self.options)
+        else:
+            entries = self._generate(folder, path, client)
+        _check_room(folder, path.stat().st_size)
         return path, entries
+
+    def _generate(self, folder: Path, path: Path, client: Client) -> int:
+        wanted = replace(self._generation(folder, client.limits), output=path)
+
+        def look(entries: int, of: int, written_bytes: int) -> None:
+            _stop_if(client)
+            _check_room(folder, written_bytes)
+
+        entries = generate(wanted, look).entries
+        _write_through(path)
+        return entries
 
     def _generation(self, folder: Path, limits: AgentLimits) -> Generation:
         template, text = self.options["template"], self.options.get("template_text")
@@ -280,6 +312,11 @@ class BulkLoad(PythonJob):
             yield prepared
 
 
+def _unreadable(server: str) -> SlapdSettings | None:
+    """To all but the administrator, as a 389-DS is by itself."""
+    return SlapdSettings(readable=False) if server == "slapd" else None
+
+
 def _stop_if(client: Client) -> None:
     if client.is_stopping:
         raise ImportStopped
@@ -304,6 +341,17 @@ def _check_file(ldif: Path) -> None:
         raise ConfigError(
             f"{str(ldif)!r} is packed: what is timed is an import, not `gunzip`",
             hint="unpack it beforehand",
+        )
+
+
+def _check_room(folder: Path, ldif_bytes: int) -> None:
+    """FleetError before the database of so much LDIF would fill the disk."""
+    disk = shutil.disk_usage(folder)
+    if disk.free < ldif_bytes + disk.total // _KEPT_FREE:
+        raise FleetError(
+            f"too little room in {str(folder.parent)!r}: {format_size(disk.free)} are "
+            f"left beside {format_size(ldif_bytes)} of LDIF",
+            hint="fewer entries, or another place",
         )
 
 
@@ -371,7 +419,8 @@ def _flush(folder: Path) -> int:
     for path in folder.rglob("*"):
         if not path.is_file() or path.is_symlink():
             continue
-        with path.open("rb") as file:
+        # a server that runs may remove a log, or a lock
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             os.fsync(file.fileno())
             size += os.fstat(file.fileno()).st_blocks * 512
     return size
@@ -385,4 +434,6 @@ def _file_system(folder: Path) -> str:
         for one in psutil.disk_partitions(all=True)
         if real.is_relative_to(one.mountpoint)
     ]
-    return max(holding, key=lambda one: len(one.mountpoint)).fstype if holding else ""
+    # of those on one another the last is on top
+    holding.sort(key=lambda one: len(one.mountpoint))
+    return holding[-1].fstype if holding else ""

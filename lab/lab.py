@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -34,7 +35,13 @@ from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.ldif_lines import suffix_of
 from ldapslam.lab.openldap import OpenLdap
 from ldapslam.lab.product import Choices, Product, Site, Tree, last_lines
-from ldapslam.lab.server import Server, Topology, reserve_ports, server_at
+from ldapslam.lab.server import (
+    Server,
+    Topology,
+    check_place,
+    reserve_ports,
+    server_at,
+)
 from ldapslam.lab.slapd import SlapdSettings
 
 ServerKind = Literal["slapd", "389ds"]
@@ -119,8 +126,10 @@ class Lab:
             raise
 
     def find(self) -> None:
-        """Find the programs; nothing is made."""
+        """Find the programs, and see that there can be a folder; nothing is made."""
         self._product.find()
+        base = self._base or Path(tempfile.gettempdir())
+        check_place(base.absolute(), self.topology.roles())
 
     def prepare(self) -> None:
         """Configure all servers; they have no data, and none is started."""

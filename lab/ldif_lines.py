@@ -26,13 +26,18 @@ def suffix_of(ldif: Path) -> str:
             f"{str(ldif)!r} has no entries",
             hint="the first one is the suffix of the tree",
         )
+    check_suffix(suffix, repr(str(ldif)))
+    return suffix
+
+
+def check_suffix(suffix: str, of: str) -> None:
+    """ConfigError when no lab could have it."""
     if not suffix.isprintable() or re.search(r'["\\%]', suffix):
         raise ConfigError(
-            f"{str(ldif)!r} begins with {suffix!r}: a lab's suffix has no quotation "
-            "marks, backslashes, % and control characters",
+            f"{of} begins with {suffix!r}: a lab's suffix has no quotation marks, "
+            "backslashes, % and control characters",
             hint="the first entry is the suffix of the tree",
         )
-    return suffix
 
 
 def records(ldif: Path) -> Iterator[list[bytes]]:

@@ -261,7 +261,7 @@ class OpenLdap(Product):
             f"rootpw {site.password}",
             *self._index(),
             "access to attrs=userPassword by anonymous auth by self write by * none",
-            "access to * by * read",
+            f"access to * by * {'read' if settings.readable else 'none'}",
             *(f"syncrepl {line}" for line in self._syncrepl(server, None)),
             *self._reference(server),
             "overlay syncprov",

@@ -6,9 +6,11 @@ Pure but for the ports: nothing here starts or asks a server.
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,6 +23,9 @@ Role = Literal["supplier", "hub", "replica"]
 
 # sun_path of a Unix socket holds 108 bytes, the last of them NUL.
 _SOCKET_PATH_MAX = 107
+_SOCKET = "ldapi"
+#: As long as the name of a lab's own folder (keeper_process.py).
+_LAB_FOLDER = "ldapslam-lab-xxxxxxxx"
 
 
 @dataclass(eq=False)
@@ -79,6 +84,27 @@ class Topology:
         return [other for other in roles if roles[other] == wanted and other != name]
 
 
+def check_place(base: Path, names: Iterable[str]) -> None:
+    """ConfigError where no servers of these names can have their folders: what no
+    configuration takes, or no Unix socket."""
+    path = str(base)
+    if re.search(r'[\s"\\]', path):
+        raise ConfigError(
+            f"no server can be in {path!r}: their configurations take no spaces, "
+            "quotation marks and backslashes in paths",
+            hint="name another folder, or another TMPDIR",
+        )
+    longest = max(
+        len(os.fsencode(base / _LAB_FOLDER / name / _SOCKET)) for name in names
+    )
+    if longest > _SOCKET_PATH_MAX:
+        raise ConfigError(
+            f"no server can be in {path!r}: the path of its Unix socket would have "
+            f"{longest} bytes, and {_SOCKET_PATH_MAX} at most are possible",
+            hint="name a folder with a shorter path, or another TMPDIR",
+        )
+
+
 def server_at(
     name: str,
     role: Role,
@@ -89,13 +115,7 @@ def server_at(
     password_file: Path,
 ) -> Server:
     """The addresses of a server in `folder` with the ports for ldap and ldaps."""
-    socket_path = folder / "ldapi"
-    if len(str(socket_path)) > _SOCKET_PATH_MAX:
-        raise ConfigError(
-            f"the path of the Unix socket {str(socket_path)!r} is longer than "
-            f"{_SOCKET_PATH_MAX} bytes",
-            hint="set TMPDIR to a shorter path",
-        )
+    socket_path = folder / _SOCKET
     return Server(
         name=name,
         role=role,

@@ -58,6 +58,8 @@ class SlapdSettings:
     #: What slapd.log has (slapd -d): `none` is slapd's name for the messages that are
     #: written at any level, which tell why it ends; `stats` has every operation.
     debug: str = "none"
+    #: False: only the administrator may read the tree.
+    readable: bool = True
     #: Lines of slapd.conf for the global part.
     global_lines: Sequence[str] = ()
     #: Lines of slapd.conf for the end of the mdb database's part, overlays included.

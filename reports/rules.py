@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from ldapslam.jobs.types.bulk_load import OPERATION
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.imports import imports_of
 from ldapslam.reports.monitor_rule import server_restarted
@@ -343,11 +344,11 @@ def _clock_step(evidence: Evidence) -> Rule:
 
 def _histogram_overflow(evidence: Evidence) -> Rule:
     # whose times are kept one by one as well
-    imports = {one["stream"] for one in imports_of(evidence.facts)}
+    imports = {(one["stream"], OPERATION) for one in imports_of(evidence.facts)}
     over = {
         ".".join(key): totals.overflow
         for key, totals in evidence.collected.operations.items()
-        if totals.overflow and key[0] not in imports
+        if totals.overflow and key not in imports
     }
     observed = [f"{count:,} of {name}" for name, count in over.items()]
     return Rule(

@@ -24,6 +24,8 @@ from ldapslam.jobs.types.base import JobType, without_nothing
 
 BULK_LOAD_CLASS = "ldapslam.lab.bulk_load:BulkLoad"
 OPERATION = "import"
+#: Settings of slapd whose values are paths on the agent's host.
+PATH_SETTINGS = ("include", "moduleload")
 #: Each is noted; an agent keeps so many notes of a client.
 MAX_IMPORTS = 100
 
@@ -117,6 +119,10 @@ class BulkLoadOptions(Section):
                 "place and prepare exclude each other",
                 "the folder is the one that the program prints",
             )
+        for name, given in self.settings.items():
+            if name.strip().lower() in PATH_SETTINGS:
+                for path in one_or_more(given):
+                    absolute(path)
         if self.quick is not None and (self.server, self.method) != (
             "slapd",
             "offline",
@@ -128,7 +134,7 @@ class BulkLoad(JobType[BulkLoadOptions]):
     """Times the import of a population into a fresh server of its own on the agent's
     host: one operation `import` of its whole length, by one client. `count` says how
     many there are, one after the other, each into an empty database; without it, one.
-    The target says whose host it is: agents are not sent to it."""
+    Nothing is sent to the target, and agents are not chosen by it."""
 
     name: ClassVar[str] = "bulk_load"
     Options: ClassVar[type[Section]] = BulkLoadOptions

@@ -107,7 +107,7 @@ def test_every_import_is_timed_and_leaves_nothing(folder: Path) -> None:
     ]
     for one in imports:
         times = result["streams"][one["stream"]]["import"]["service_time_us"]
-        assert times["min"] / 1e6 - 0.1 <= one["seconds"] <= times["max"] / 1e6
+        assert 0 < one["seconds"] <= times["max"] / 1e6
         assert one["cpu_user_s"] + one["cpu_system_s"] > 0
         assert one["peak_memory_bytes"] > 1 << 20
         assert one["database_bytes"] > 1 << 14

@@ -83,6 +83,14 @@ def test_nothing_bounds_a_closed_loop_without_a_pause() -> None:
     assert found.unbounded == ("one",)
 
 
+def test_an_import_is_no_load() -> None:
+    text = JOB.format(load="", operations="").partition("streams:")[0]
+    text += "streams: [{name: a, target: s, type: bulk_load, options: {server: slapd}}]"
+    job = load_job_text(text, file="job", base=None)
+    found = share_of(agent_plan(job, 0, 1, seed=1))
+    assert (found.peak_rate_per_s, found.unbounded) == (0, ())
+
+
 def test_a_share_counts_its_own_connections_and_the_plans_length() -> None:
     found = share("{closed: {clients: 5}}", agents=2, index=1)
     assert found.connections == 2

@@ -83,17 +83,22 @@ BEGUN_S = 1_772_366_400.0
     [
         pytest.param({"a": {"7": OLD}, "b": {"1": YOUNG}}, ["7"], id="of one server"),
         pytest.param(
-            {"a": {"7": OLD}, "b": {}, "c": {"7": OLD}}, ["7"], id="of some servers"
+            {"a": {"7": OLD}, "b": {"1": YOUNG}, "c": {"7": OLD}},
+            ["7"],
+            id="of some servers",
         ),
         pytest.param({"a": {"7": OLD}, "b": {"7": OLD}}, [], id="of all"),
-        pytest.param({"a": {"7": YOUNG}, "b": {}}, [], id="young"),
+        pytest.param({"a": {"7": OLD}, "b": {}}, [], id="one says nothing"),
+        pytest.param({"a": {"7": YOUNG}, "b": {"1": YOUNG}}, [], id="young"),
         pytest.param(
-            {"a": {"7": OLD}, "b": {}, "c": {"7": "65e1a4f1000100070000"}},
+            {"a": {"7": OLD}, "b": {"1": YOUNG}, "c": {"7": "65e1a4f1000100070000"}},
             [],
             id="one of them is behind",
         ),
-        pytest.param({"a": {GENERATION: OLD}, "b": {}}, [], id="a generation"),
-        pytest.param({"a": {"7": "unreadable"}, "b": {}}, [], id="no CSN"),
+        pytest.param(
+            {"a": {GENERATION: OLD}, "b": {"1": YOUNG}}, [], id="a generation"
+        ),
+        pytest.param({"a": {"7": "unreadable"}, "b": {"1": YOUNG}}, [], id="no CSN"),
     ],
 )
 def test_a_source_that_ended_long_ago_is_stale_where_not_all_know_it(
@@ -111,3 +116,4 @@ def test_servers_are_equal_without_stale_sources() -> None:
     # a server that says nothing is equal to none
     silent = {"a": {"7": OLD}, "b": {}}
     assert not are_equal(without(silent, stale_sources(silent, BEGUN_S)))
+    assert behind(without(silent, stale_sources(silent, BEGUN_S))) == {"b": ["7"]}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,6 +83,33 @@ def test_what_a_path_leads_to_is_what_is_used(tmp_path: Path) -> None:
 
 def test_the_folder_for_temporary_files_is_everybody_s() -> None:
     examine(AgentLimits(), place=tempfile.gettempdir())
+
+
+def test_what_cannot_be_imported_here_is_said_before(
+    slapd_installed: None, tmp_path: Path
+) -> None:
+    anything = AgentLimits(imports=("any",))
+    strange = "branch: dc=a%b\n"
+    for options, reason in (
+        ({"settings": {"include": "/none"}}, "'/none' is no file"),
+        ({"template_text": strange}, "begins with 'dc=a%b'"),
+        ({"place": str(tmp_path / ("long" * 20))}, "its Unix socket would have"),
+    ):
+        if "place" in options:
+            Path(options["place"]).mkdir()
+        with pytest.raises(ConfigError, match=reason):
+            BulkLoad({**OPTIONS, "template": "people", **options}).examine(anything)
+
+
+def test_an_import_leaves_room_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(total=100 << 30, free=(5 << 30) + 50)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: disk)
+    client: Any = SimpleNamespace(limits=AgentLimits(), is_stopping=False)
+    job = BulkLoad({**OPTIONS, "template": "people", "entries": 7})
+    with pytest.raises(FleetError, match=r"too little room .* 5 GiB are left beside"):
+        job._data(tmp_path, {}, client)
 
 
 @pytest.mark.parametrize(
