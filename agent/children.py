@@ -61,8 +61,9 @@ class _Child(Generic[E]):
         log_path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_logs(log_path.parent)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=work))
+        storing = asyncio.ensure_future(asyncio.to_thread(store_files, run, folder))
         try:
-            await asyncio.to_thread(store_files, run, folder)
+            await asyncio.shield(storing)
             with open(log_path, "ab", opener=private) as log:
                 process = await asyncio.create_subprocess_exec(
                     *command,
@@ -70,18 +71,28 @@ class _Child(Generic[E]):
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
                 )
-        except OSError as error:
+        except BaseException as error:
+            # a thread goes on, whoever is cancelled
+            await asyncio.wait([storing])
             shutil.rmtree(folder, ignore_errors=True)
-            raise EngineError(f"the process did not start: {error}") from error
+            if isinstance(error, OSError):
+                raise EngineError(f"the process did not start: {error}") from error
+            raise
         return cls(process, folder)
 
     async def _prepare(
         self, request: pb.EngineRequest | ObserverRequest, run: RunAssignment
     ) -> None:
-        """Give the process the run, with what else `request.prepare` says."""
+        """Give the process the run, with what else `request.prepare` says. It ends when
+        it cannot be given all of it."""
         request.prepare.run.CopyFrom(run)
         request.prepare.files_folder = str(self._folder)
-        await self.send(request)
+        try:
+            await self.send(request)
+        except BaseException:
+            self.kill()
+            await self.wait()
+            raise
 
     @property
     def pid(self) -> int:

@@ -90,11 +90,12 @@ def test_what_cannot_be_imported_here_is_said_before(
 ) -> None:
     anything = AgentLimits(imports=("any",))
     strange = "branch: dc=a%b\n"
-    for options, reason in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"settings": {"include": "/none"}}, "'/none' is no file"),
         ({"template_text": strange}, "begins with 'dc=a%b'"),
         ({"place": str(tmp_path / ("long" * 20))}, "its Unix socket would have"),
-    ):
+    ]
+    for options, reason in cases:
         if "place" in options:
             Path(options["place"]).mkdir()
         with pytest.raises(ConfigError, match=reason):
