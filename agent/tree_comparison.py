@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 
@@ -161,10 +161,8 @@ class _Comparer:
             for dn, is_known, _ in table.look_up(batch):
                 if not is_known:
                     self._note("extra", dn)
-        missing = self._name_missing(table)
-        common = [
-            dn for dn, _ in drawn.entries() if _hash(normalised_dn(dn)) not in missing
-        ]
+        self._name_missing(table)
+        common = [dn for dn, _ in drawn.entries() if not table.lacks(normalised_dn(dn))]
         for dn, expected, found in self._pairs(common):
             self._result.compared += 1
             differences = differing_attributes(expected, found, self._rules)
@@ -208,19 +206,16 @@ class _Comparer:
         else:
             self._result.named.append(EntryDifference(kind, dn, attributes))
 
-    def _name_missing(self, table: _Table) -> set[int]:
-        """Hashes of the DNs that are missing. The table has no names: those of the
-        expected tree are read again."""
-        missing = set(table.missing().tolist())
-        self._result.missing = len(missing)
-        left = min(self._named, len(missing))
+    def _name_missing(self, table: _Table) -> None:
+        """The table has no names: those of the expected tree are read again."""
+        self._result.missing = table.missing_count
+        left = min(self._named, table.missing_count)
         if left:
             names = self._expected.names()
-            lost = (dn for dn in names if _hash(normalised_dn(dn)) in missing)
+            lost = (dn for dn in names if table.lacks(normalised_dn(dn)))
             self._result.named += [
                 EntryDifference("missing", dn) for dn in itertools.islice(lost, left)
             ]
-        return missing
 
     def _explain(self, dns: list[str]) -> None:
         explained = set()
@@ -257,9 +252,13 @@ class _Table:
             keys.append(_hash(key))
             contents.append(_head(digest))
         order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
-        self._keys = np.frombuffer(keys, np.uint64)[order]
-        self._contents = np.frombuffer(contents, np.uint64)[order]
-        self._is_seen = np.zeros(len(keys), np.bool_)
+        in_order = np.frombuffer(keys, np.uint64)[order]
+        # a DN that a file has twice is one entry, the first
+        is_first = np.ones(len(keys), np.bool_)
+        is_first[1:] = in_order[1:] != in_order[:-1]
+        self._keys = in_order[is_first]
+        self._contents = np.frombuffer(contents, np.uint64)[order[is_first]]
+        self._is_seen = np.zeros(len(self._keys), np.bool_)
 
     def look_up(self, batch: list[Digested]) -> Iterator[tuple[str, bool, bool]]:
         """Of each entry: DN, whether that is known, whether the content is the same."""
@@ -281,9 +280,17 @@ class _Table:
     def seen_count(self) -> int:
         return int(self._is_seen.sum())
 
-    def missing(self) -> Any:
-        """Hashes of the DNs that were not looked up, as an array."""
-        return self._keys[~self._is_seen]
+    @property
+    def missing_count(self) -> int:
+        """Of the entries that were not looked up."""
+        return len(self._keys) - self.seen_count
+
+    def lacks(self, key: bytes) -> bool:
+        """Is it one of those?"""
+        number = np.uint64(_hash(key))
+        place = int(np.searchsorted(self._keys, number))
+        is_known = place < len(self._keys) and self._keys[place] == number
+        return bool(is_known and not self._is_seen[place])
 
 
 class Sample:

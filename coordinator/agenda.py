@@ -85,6 +85,7 @@ class Agenda:
         self.unusable: dict[str, tuple[ScheduleRecord, LdapSlamError]] = {}
         self.windows: dict[str, Window] = {}
         self.window_messages: dict[str, schedule_pb2.MaintenanceWindow] = {}
+        self._adding = asyncio.Lock()
 
     async def load(self) -> None:
         """What the store has."""
@@ -180,6 +181,12 @@ class Agenda:
     ) -> Window:
         """Keep a maintenance window; ConfigError, also when it is over, or leaves no
         room for any run."""
+        async with self._adding:  # each looks at those before it
+            return await self._add_window(message, now)
+
+    async def _add_window(
+        self, message: schedule_pb2.MaintenanceWindow, now: datetime
+    ) -> Window:
         window_of(message)
         if message.until_utc and parse_utc(message.until_utc) <= now:
             ended = clock_text(parse_utc(message.until_utc))

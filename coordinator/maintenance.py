@@ -25,8 +25,9 @@ PREPARATION = timedelta(minutes=2)
 _LONGEST = timedelta(days=31)
 #: A run that finds no room between so many windows in a row finds none.
 _MOST_SPANS = 400
-#: Windows without room between so many, over a year of hourly ones, never leave any.
-_MOST_AHEAD = 10_000
+#: Windows without room between so many, over a month of those of each minute, never
+#: leave any.
+_MOST_AHEAD = 50_000
 _KEPT = 4
 
 

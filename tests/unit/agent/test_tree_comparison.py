@@ -74,6 +74,13 @@ def test_each_difference_is_named(sample: int | None) -> None:
     assert (attribute.only_expected, attribute.only_found) == ((b"Same",), (b"Else",))
 
 
+def test_an_entry_that_a_file_has_twice_is_one() -> None:
+    twice = {**PEOPLE, "UID=u7,dc=x": PEOPLE["uid=u7,dc=x"]}
+    assert compare(MemoryTree(twice), MemoryTree(PEOPLE)).is_equal
+    fewer = {dn: entry for dn, entry in PEOPLE.items() if dn != "uid=u7,dc=x"}
+    assert compare(MemoryTree(twice), MemoryTree(fewer)).missing == 1
+
+
 def test_names_are_bounded_and_counts_are_not() -> None:
     other = dict(person(number, sn=b"Else") for number in range(2_500, 7_500))
     result = compare(MemoryTree(PEOPLE), MemoryTree(other), named=3)

@@ -154,6 +154,7 @@ ROOM = [
     ("three minutes of each hour", regular("0 * * * *", 57), []),
     ("a day of the month", regular("0 * 1-27 * *", 60), []),
     ("a month of the year", regular("0 * * 2-12 *", 60), []),
+    ("days whose minutes adjoin", regular("* * 2-12 * *", 1), []),
     ("once", ONCE, [NIGHTLY]),
     ("another server's", replace(EVEN, targets=DS1), [replace(ODD, targets=DS2)]),
 ]
