@@ -39,12 +39,14 @@ from ldapslam.agent.python_arrivals import (
 )
 from ldapslam.agent.python_job import Client, PythonJob, RunStopped
 from ldapslam.agent.python_process import EXIT_ORPHANED, Usage, described
-from ldapslam.agent.python_recorder import IntervalFigures, Recorder
+from ldapslam.agent.python_recorder import IntervalFigures, Outage, Recorder
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 
 #: A class gets so long for tear_down.
 TEAR_DOWN_LIMIT_S = 10.0
 _BACK_OFF_S = (0.1, 5.0)
+#: Of time that a connection was down, into the interval that it belongs to.
+_TALLY_NS = 100_000_000
 #: So long after a fork in set_up its copy would have come back as well.
 _COPY_RETURNS_S = 0.5
 #: The last stretch before a request is due is slept; a stop comes later than that.
@@ -340,17 +342,23 @@ class ClientProcess:
             if not self._class.connects:
                 client._is_lost = False
                 return 0
+        outage = Outage(self._recorder, is_down=client._is_lost)
         self._disconnect()
         back_off_s = _BACK_OFF_S[0]
         while True:
             try:
                 self._connect()
+                outage.tally()
                 return self._connected_ns
             except LdapSlamError:
                 self._recorder.count("connect_failures")
+            outage.is_down = True
             # many connections are lost at once: they must not come back in step
             wait_s = back_off_s * client.random.uniform(0.5, 1.0)
-            self._wait_until(time.monotonic_ns() + round(wait_s * 1e9))
+            retry_ns = time.monotonic_ns() + round(wait_s * 1e9)
+            while (now_ns := time.monotonic_ns()) < retry_ns:
+                outage.tally()
+                self._wait_until(min(retry_ns, now_ns + _TALLY_NS))
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
 
     def _session(self, job: PythonJob, due_ns: int) -> None:

@@ -12,6 +12,7 @@ kernel: `received` is when libldap handed the last response over.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ STREAM_COUNTERS = (
     "connects",
     "connect_failures",
     "disconnects",
+    "down_ns",
     "protocol_errors",
     "late_responses",
     "unexpected_messages",
@@ -345,3 +347,22 @@ def stream_row(stream: int, figures: IntervalFigures, t0_ns: int) -> dict[str, A
         "bind_time": b"",
         "last_done_ns": None if last_done_ns is None else last_done_ns - t0_ns,
     }
+
+
+class Outage:
+    """A connection that is being made again: the time that it is down, into the
+    intervals that it belongs to."""
+
+    def __init__(self, recorder: Recorder, *, is_down: bool) -> None:
+        """`is_down`: it was lost. Replaced on purpose, it is when an attempt fails."""
+        self._recorder = recorder
+        self._tallied_ns = time.monotonic_ns()
+        self.is_down = is_down
+
+    def tally(self) -> None:
+        """The time since the last call."""
+        if not self.is_down:
+            return
+        now_ns = time.monotonic_ns()
+        self._recorder.count("down_ns", now_ns - self._tallied_ns)
+        self._tallied_ns = now_ns

@@ -25,6 +25,7 @@ _TABLE_COLUMNS = (
     "throughput",
     "p50",
     "p99",
+    "max",
     "errors",
     "dropped",
     "in flight",
@@ -102,13 +103,24 @@ def interval_line(figures: pb.IntervalFigures) -> str:
 def _stream_text(stream: pb.StreamFigures) -> str:
     parts = [
         f"{stream.stream} {stream.throughput_per_s:,.0f}/s",
-        f"p50 {us_text(_p50(stream))}",
-        f"p99 {us_text(_p99(stream))}",
+        *_times(stream),
         f"errors {stream.errors}",
     ]
+    if down := stream.connections_down:
+        parts.append(f"{down:.2g} connections down")
     parts += [f"dropped {stream.dropped}"] if stream.dropped else []
     parts += [f"backlog {stream.backlog}"] if stream.backlog else []
     return " ".join(parts)
+
+
+def _times(stream: pb.StreamFigures) -> list[str]:
+    """The median, and what most requests took at most; of too few, the maximum."""
+    if not stream.HasField("response_time_max_us"):
+        return ["no success"]
+    high = f"p99 {us_text(_p99(stream))}"
+    if _p99(stream) is None:
+        high = f"max {us_text(stream.response_time_max_us)}"
+    return [f"p50 {us_text(_p50(stream))}", high]
 
 
 def live_view(
@@ -139,6 +151,7 @@ def _rows(streams: Iterable[pb.StreamFigures]) -> Iterable[tuple[str, ...]]:
             f"{stream.throughput_per_s:,.0f}/s",
             us_text(_p50(stream)),
             us_text(_p99(stream)),
+            us_text(_max(stream)),
             f"{stream.errors:,}",
             f"{stream.dropped:,}",
             f"{stream.in_flight:,}",
@@ -154,6 +167,11 @@ def _p50(stream: pb.StreamFigures) -> float | None:
 def _p99(stream: pb.StreamFigures) -> float | None:
     has_value = stream.HasField("response_time_p99_us")
     return stream.response_time_p99_us if has_value else None
+
+
+def _max(stream: pb.StreamFigures) -> float | None:
+    has_value = stream.HasField("response_time_max_us")
+    return stream.response_time_max_us if has_value else None
 
 
 def _clock(time_ns: int) -> str:

@@ -19,7 +19,7 @@ from ldapslam.proto.common_pb2 import (
     Snapshot,
 )
 from ldapslam.proto.operator_pb2 import IntervalFigures, StreamFigures
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.reports.results.histogram import Histogram, samples_needed
 
 _NS_PER_S = 1e9
 
@@ -62,9 +62,12 @@ class LiveFigures:
     def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:
         start_ns = min(snapshot.start_ns for snapshot in snapshots)
         end_ns = max(snapshot.end_ns for snapshot in snapshots)
-        names = dict.fromkeys(
-            row.stream for snapshot in snapshots for row in snapshot.operations
-        )
+        rows = [row for snapshot in snapshots for row in snapshot.operations]
+        # one that sends nothing for want of connections too
+        down = [
+            row for snapshot in snapshots for row in snapshot.streams if row.down_ns
+        ]
+        names = dict.fromkeys(row.stream for row in [*rows, *down])
         return IntervalFigures(
             index=index,
             phase=snapshots[0].phase,
@@ -110,14 +113,25 @@ def _stream_figures(
         in_flight=sum(row.in_flight for row in gauges),
         backlog=sum(row.backlog for row in gauges),
     )
+    if length_s > 0:
+        down_s = sum(row.down_ns for row in gauges) / _NS_PER_S
+        figures.connections_down = down_s / length_s
     times = Histogram.merge(
         histogram.packed for row in operations for histogram in _response_times(row)
     )
-    p50_ns, p99_ns = times.percentile(50), times.percentile(99)
-    if p50_ns is not None and p99_ns is not None:
-        figures.response_time_p50_us = p50_ns / 1000
-        figures.response_time_p99_us = p99_ns / 1000
+    if times.total:
+        figures.response_time_max_us = times.max_ns / 1000
+    if (p50_us := _percentile_us(times, 50)) is not None:
+        figures.response_time_p50_us = p50_us
+    if (p99_us := _percentile_us(times, 99)) is not None:
+        figures.response_time_p99_us = p99_us
     return figures
+
+
+def _percentile_us(times: Histogram, p: float) -> float | None:
+    """None: too few values."""
+    value_ns = times.percentile(p) if times.total >= samples_needed(p) else None
+    return None if value_ns is None else value_ns / 1000
 
 
 def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:

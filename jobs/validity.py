@@ -24,6 +24,11 @@ class Validity(Section):
     """Limits on the generator's own failings. A run beyond one of them is INVALID:
     its figures may describe the generator rather than the directory."""
 
+    disconnected: Share = Field(
+        default=0.01,
+        description="largest part of the measure phase that connections of a closed "
+        "stream may be down, on average: its clients send nothing then",
+    )
     sent_share: Share = Field(
         default=0.98,
         description="least share of the scheduled arrivals of an open stream that "

@@ -109,7 +109,7 @@ class OperationInterval(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., unresolved: _Optional[int] = ..., timed_out: _Optional[int] = ..., entries: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ..., expected: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
-    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time", "notices", "binds", "extended", "unbinds", "tcp_time", "tls_time", "bind_time", "last_done_ns")
+    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time", "notices", "binds", "extended", "unbinds", "tcp_time", "tls_time", "bind_time", "last_done_ns", "down_ns")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FAILURES_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class StreamInterval(_message.Message):
     TLS_TIME_FIELD_NUMBER: _ClassVar[int]
     BIND_TIME_FIELD_NUMBER: _ClassVar[int]
     LAST_DONE_NS_FIELD_NUMBER: _ClassVar[int]
+    DOWN_NS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     connects: int
     connect_failures: int
@@ -148,7 +149,8 @@ class StreamInterval(_message.Message):
     tls_time: bytes
     bind_time: bytes
     last_done_ns: int
-    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., notices: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ...) -> None: ...
+    down_ns: int
+    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., notices: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ..., down_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerInterval(_message.Message):
     __slots__ = ("worker", "model", "wall_ns", "busy_ns", "spin_ns", "cpu_ns", "run_queue_ns", "loops")

@@ -60,6 +60,7 @@ STREAM_COUNTERS = (
     "connects",
     "connect_failures",
     "disconnects",
+    "down_ns",
     "protocol_errors",
     "late_responses",
     "unexpected_messages",

@@ -292,6 +292,12 @@ class _Collector:
                 values = rows[counter]
                 if number := sum([values[row] for row in numbers]):
                     totals.counters[counter] += number
+            for row in numbers:
+                place = rows["report"][row]
+                if (down_ns := rows["down_ns"][row]) and reports.in_measure[place]:
+                    totals.down_in_measure_ns += down_ns
+                    start_ns = int(reports.start_ns[place])
+                    totals.down_from_ns = _least(totals.down_from_ns, start_ns)
             for time in SET_UP_TIMES:
                 values = rows[time]
                 if some := [one for row in numbers if (one := values[row]) is not None]:

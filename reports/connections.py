@@ -6,13 +6,15 @@ from __future__ import annotations
 from ldapslam.reports.document import MUTED, Block, Cell, Column, Paragraph, Table
 from ldapslam.reports.summary import StreamSummary, Summary
 from ldapslam.reports.time_cells import missing, time_columns, times_cells
-from ldapslam.reports.typeset import NOTHING, count
+from ldapslam.reports.typeset import NOTHING, count, percent
 
+DOWN = "down_share"
 _COUNTERS = {
     "connects": "connects",
     "reconnects": "reconnects",
     "connect_failures": "failed",
     "disconnects": "lost",
+    DOWN: "down (%)",
     "protocol_errors": "protocol errors",
     "late_responses": "late",
     "unexpected_messages": "unasked",
@@ -30,6 +32,8 @@ _STEPS = {
 def _counter(stream: StreamSummary, key: str) -> Cell:
     if key == "stamps_missing" and stream.engine == "python":
         return Cell("all", MUTED, "driven by Python")
+    if key == DOWN:
+        return Cell(percent(stream.down_share, 3))
     if key not in stream.connections:
         return Cell(NOTHING, MUTED)
     return Cell(count(stream.connections[key]))
@@ -51,7 +55,9 @@ def connections(summary: Summary) -> tuple[Block, ...]:
             for stream in summary.streams
         ),
         (
-            "late: messages for requests that had timed out or were abandoned. "
+            "down: part of the measured time that a connection was lost, or refused, "
+            "and not yet set up again, on average. late: messages for requests that "
+            "had timed out or were abandoned. "
             "unasked: messages that belong to no request. no stamp: responses without "
             "a kernel receive stamp.",
         ),

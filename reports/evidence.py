@@ -100,6 +100,17 @@ class Evidence:
             return replace(window, elapsed_s=None)
         return window
 
+    def down_share(self, stream: str) -> float | None:
+        """The part of its measured time that a connection was down, on average; None
+        where the stream was not at work."""
+        measure_s = self.window_of(stream).measure_s
+        connections = self.streams.get(stream, {}).get("connections")
+        if not measure_s or not connections:
+            return None
+        down_ns = self.collected.streams[stream].down_in_measure_ns
+        share: float = down_ns / NS_PER_S / (connections * measure_s)
+        return min(share, 1.0)
+
     def was_through_before(self, stream: str) -> bool:
         """Did it come to an end of its own before the measure phase?"""
         planned = self.streams.get(stream, {})

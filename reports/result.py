@@ -225,6 +225,7 @@ def _connections(stream: StreamSummary) -> dict[str, Any]:
     """The stream as a whole: its connections, and how long it was at work."""
     return {
         **stream.connections,
+        "down_share": _rounded(stream.down_share, 6),
         **{f"{name}_us": distribution_of(d) for name, d in stream.set_up.items()},
         "elapsed_s": _rounded(stream.window.elapsed_s, 6),
         "measured_s": _rounded(stream.window.measure_s, 6),

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from ldapslam.jobs.types.bulk_load import OPERATION
+from ldapslam.reports.connection_rule import clients_connected, down_text
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.imports import imports_of
 from ldapslam.reports.monitor_rule import server_restarted
@@ -154,6 +155,9 @@ def _sent_share(evidence: Evidence) -> Rule:
         if counts["scheduled"]
     }
     lowest, observed = _extreme(shares, min, _percent)
+    low = [stream for stream, share in shares.items() if share < limit]
+    if down := [text for stream in low if (text := down_text(evidence, stream))]:
+        observed += f"; connections were down for {listed(down)}"
     return Rule(
         "sent_share",
         "open streams sent what was scheduled",
@@ -388,6 +392,7 @@ RULES: tuple[Callable[[Evidence], Rule], ...] = (
     _intervals_complete,
     _data_present,
     _counts_reached,
+    clients_connected,
     _sent_share,
     _dropped_arrivals,
     _send_lag,

@@ -129,6 +129,9 @@ class StreamSummary:
     engine: str
     window: Window
     connections: Mapping[str, int]
+    #: Part of the measured time that a connection was down, on average: lost, or not
+    #: made, and not yet set up again. None: the stream was not at work then.
+    down_share: float | None
     #: Name in SET_UP_TIMES -> figures of the whole run.
     set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]
@@ -335,6 +338,7 @@ def _stream(name: str, evidence: Evidence) -> StreamSummary:
         engine=planned.get("engine", "native"),
         window=window,
         connections=connections,
+        down_share=evidence.down_share(name),
         set_up={
             name: distribution(totals.set_up.get(name) or Histogram())
             for name in SET_UP_TIMES

@@ -105,9 +105,18 @@ class StreamTotals:
     )
     #: When the last response was processed, since T0; None without one.
     last_done_ns: int | None = None
+    #: In the measure phase, summed over the connections: lost, or not made, and not yet
+    #: set up again.
+    down_in_measure_ns: int = 0
+    #: Begin of the first interval with any of it, since T0.
+    down_from_ns: int | None = None
 
     def add(self, other: StreamTotals) -> None:
         self.counters.update(other.counters)
+        self.down_in_measure_ns += other.down_in_measure_ns
+        if other.down_from_ns is not None:
+            known_ns = self.down_from_ns
+            self.down_from_ns = min(other.down_from_ns, known_ns or other.down_from_ns)
         _add_histograms(self.set_up, other.set_up)
         if other.last_done_ns is not None:
             self.last_done_ns = max(self.last_done_ns or 0, other.last_done_ns)

@@ -60,6 +60,26 @@ count_unanswered(struct slam_slot *slot, enum slam_outcome outcome)
 
 /* -- loss -- */
 
+void
+slam_channel_tally_down(struct slam_flow *flow, uint64_t now_ns)
+{
+    /* when all sessions are over, nobody misses a connection */
+    if (!flow->ended)
+        slam_flow_stream_record(flow)->down_ns +=
+            flow->down_count * slam_since_ns(now_ns, flow->down_at_ns);
+    flow->down_at_ns = now_ns;
+}
+
+static void
+set_down(struct slam_conn *conn, bool down, uint64_t now_ns)
+{
+    if (conn->down == down)
+        return;
+    slam_channel_tally_down(conn->flow, now_ns);
+    conn->down = down;
+    conn->flow->down_count += down ? 1 : -1;
+}
+
 static uint64_t
 backoff_ns(struct slam_conn *conn)
 {
@@ -117,6 +137,7 @@ slam_channel_lose(struct slam_conn *conn)
             slam_channel_release(slot);
     }
     take_down(conn, now_ns);
+    set_down(conn, true, now_ns);
     conn->ready = conn->begun && !conn->thinking;
     slam_flow_stream_record(flow)->disconnects++;
     reconnect(conn, now_ns);
@@ -215,6 +236,9 @@ slam_channel_connected(struct slam_conn *conn, uint64_t now_ns)
     if (!conn->link.wire || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
                                       slam_wire_fd(conn->link.wire), &event) != 0) {
         record->connect_failures++;
+        if (!conn->down) /* it was to be replaced: the attempt's time counts too */
+            record->down_ns += setup->total_ns;
+        set_down(conn, true, now_ns);
         reconnect(conn, now_ns);
         return;
     }
@@ -228,6 +252,7 @@ slam_channel_connected(struct slam_conn *conn, uint64_t now_ns)
     slam_pdu_parser_init(&conn->parser, flow->worker->config.max_pdu_bytes);
     if (!slam_wire_has_stamps(conn->link.wire))
         atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
+    set_down(conn, false, now_ns);
     conn->up = true;
     conn->retiring = false;
     conn->unbound = false;

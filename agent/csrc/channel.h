@@ -84,6 +84,9 @@ void slam_channel_lose(struct slam_conn *conn);
 /* A connection was set up (link->wire) or failed to be. */
 void slam_channel_connected(struct slam_conn *conn, uint64_t now_ns);
 
+/* Brings the record's down_ns up to date. */
+void slam_channel_tally_down(struct slam_flow *flow, uint64_t now_ns);
+
 /* Counts requests of the flow sent before now_ns - request_timeout_ns as timed out. */
 void slam_channel_expire(struct slam_flow *flow, uint64_t now_ns);
 

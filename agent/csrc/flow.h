@@ -88,6 +88,7 @@ struct slam_conn {
     uint32_t offered;  /* free slots that the flow counts as usable */
     uint32_t failures; /* attempts since the connection was last up */
     bool up;
+    bool down;            /* lost, or an attempt failed: until it is up again */
     bool queued;          /* in the flow's queue of usable connections */
     bool begun;           /* closed: the client's start has come */
     bool ready;           /* closed: the client may send when the connection is up */
@@ -135,6 +136,8 @@ struct slam_flow {
     uint64_t sessions_left;   /* that may still begin; UINT64_MAX: no limit */
     uint64_t active;          /* sessions under way */
     bool ended;               /* no session begins any more */
+    uint32_t down_count;      /* connections that are down */
+    uint64_t down_at_ns;      /* when their time was last added to the record */
     uint64_t in_flight;       /* sent, neither done, timed out nor lost */
     struct slam_slot *oldest; /* sent slots by time of sending */
     struct slam_slot *newest;

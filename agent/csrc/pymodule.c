@@ -895,6 +895,7 @@ stream_dict(const struct slam_stream_record *s, size_t index)
          put_u64(d, "unbinds", s->unbinds) ||
          put_u64(d, "connect_failures", s->connect_failures) ||
          put_u64(d, "disconnects", s->disconnects) ||
+         put_u64(d, "down_ns", s->down_ns) ||
          put_u64(d, "protocol_errors", s->protocol_errors) ||
          put_u64(d, "late_responses", s->late_responses) ||
          put_u64(d, "unexpected_messages", s->unexpected_messages) ||

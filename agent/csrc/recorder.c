@@ -159,6 +159,7 @@ slam_stream_record_merge(struct slam_stream_record *to,
     to->unbinds += from->unbinds;
     to->connect_failures += from->connect_failures;
     to->disconnects += from->disconnects;
+    to->down_ns += from->down_ns;
     to->protocol_errors += from->protocol_errors;
     to->late_responses += from->late_responses;
     to->unexpected_messages += from->unexpected_messages;

@@ -76,6 +76,7 @@ struct slam_stream_record {
     uint64_t unbinds;
     uint64_t connect_failures;
     uint64_t disconnects;
+    uint64_t down_ns; /* sum over the connections: lost, and not yet set up again */
     uint64_t protocol_errors;
     uint64_t late_responses;
     uint64_t unexpected_messages;

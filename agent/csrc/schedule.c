@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule.h"
 
+#include "channel.h"
+#include "clock.h"
 #include "replay.h"
 #include "request.h"
 
@@ -240,6 +242,7 @@ slam_schedule_end(struct slam_flow *flow)
         arrival_record(flow, &flow->backlog[flow->backlog_head])->dropped++;
         flow->backlog_head = (flow->backlog_head + 1) % flow->backlog_cap;
     }
+    slam_channel_tally_down(flow, slam_clock_mono_ns());
     flow->ended = true;
     flow->next_arrival_ns = UINT64_MAX;
     flow->think_head = flow->think_tail = NULL;

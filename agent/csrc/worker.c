@@ -62,8 +62,9 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
 
     update_realtime_offset(worker);
     for (size_t i = 0; i < worker->flow_count; i++) {
-        const struct slam_flow *flow = &worker->flows[i];
+        struct slam_flow *flow = &worker->flows[i];
 
+        slam_channel_tally_down(flow, now_ns);
         record->streams[flow->stream_index].in_flight = flow->in_flight;
         record->streams[flow->stream_index].backlog = flow->backlog_len;
     }
@@ -252,6 +253,10 @@ wait_for_start(struct slam_worker *worker)
     atomic_store(&worker->start_error_ns, now_ns > t->t0_ns ? now_ns - t->t0_ns : 0);
     record->start_ns = t->t0_ns;
     record->wait_ns = record->spin_ns = record->loops = 0;
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        worker->flows[i].down_at_ns = t->t0_ns;
+        record->streams[worker->flows[i].stream_index].down_ns = 0;
+    }
     worker->cpu_ns = slam_thread_cpu_ns();
     worker->run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
 }

@@ -82,6 +82,8 @@ class StreamInterval:
     connects: int = 0
     connect_failures: int = 0
     disconnects: int = 0
+    #: Sum over the connections: lost, or not made, and not yet set up again.
+    down_ns: int = 0
     protocol_errors: int = 0
     late_responses: int = 0
     unexpected_messages: int = 0

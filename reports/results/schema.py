@@ -31,7 +31,7 @@ from sqlalchemy import (
 from ldapslam.reports.results.records import METRICS, OUTCOMES, SET_UP_TIMES
 
 #: Revision of the newest migration.
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 
 metadata = MetaData()
 
@@ -227,7 +227,7 @@ stream_interval = Table(
     Column("stamps_missing", BigInteger, nullable=False),
     Column("in_flight", BigInteger, nullable=False),
     Column("backlog", BigInteger, nullable=False),
-    *(_added_counter(name) for name in ("binds", "extended", "unbinds")),
+    *(_added_counter(name) for name in ("binds", "extended", "unbinds", "down_ns")),
     Column("last_done_ns", BigInteger),
     *(Column(name, LargeBinary) for name in SET_UP_TIMES),
     _of_interval(),

@@ -341,6 +341,8 @@ def test_server_that_is_away_for_a_while_is_met_again() -> None:
     assert outcome.count("scheduled") == 500
     assert outcome.count("completed") >= 490
     assert outcome.histogram(0).max_ns > 500 * MS
+    # four connections, for 600 ms and until the next attempt
+    assert 4 * 600 * MS <= outcome.stream_count("down_ns") < 4 * 2000 * MS
     outcome.assert_balanced()
 
 
@@ -353,6 +355,17 @@ def test_attempts_to_reconnect_back_off() -> None:
     outcome = collect(engine)
     # waits of 50 to 100, 100 to 200, 200 to 400, 400 to 800 ms …
     assert 2 <= outcome.stream_count("connect_failures") <= 5
+    # each interval has its own part, the last one too
+    down_ns = outcome.stream_count("down_ns")
+    assert 1300 * MS < down_ns <= 1450 * MS
+
+
+def test_a_connection_that_is_replaced_is_not_down() -> None:
+    with FakeLdap(answer) as server:
+        plan = stream(server.uri, connections=2, reconnect_operations=5)
+        outcome = run(plan)
+    assert outcome.stream_count("connects") > 10
+    assert outcome.stream_count("down_ns") == 0
 
 
 def test_slow_binds_wait_for_each_other_no_more_than_clients_do() -> None:

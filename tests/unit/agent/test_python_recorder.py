@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from ldapslam.agent.python_recorder import (
     TIMED_OUT,
     UNRESOLVED,
     IntervalFigures,
+    Outage,
     Recorder,
     Request,
 )
@@ -325,3 +327,21 @@ def test_python_alone_is_an_engine_too() -> None:
     assert engine.facts()["start_error_ns"] is None
     with pytest.raises(ValueError, match="no stream for the native engine"):
         engine.add_stream("x")
+
+
+def test_an_outage_is_told_as_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = 1_000 * MS
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns)
+    book = recorder()
+    replaced = Outage(book, is_down=False)
+    lost = Outage(book, is_down=True)
+    now_ns += 30 * MS
+    replaced.tally()
+    lost.tally()
+    assert book.close_interval().stream["down_ns"] == 30 * MS
+    # the attempt to replace it failed
+    replaced.is_down = True
+    now_ns += 10 * MS
+    replaced.tally()
+    lost.tally()
+    assert book.close_interval().stream["down_ns"] == (40 + 10) * MS

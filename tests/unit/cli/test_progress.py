@@ -20,6 +20,7 @@ READERS = pb.StreamFigures(
     in_flight=16,
     response_time_p50_us=210.4,
     response_time_p99_us=3_400,
+    response_time_max_us=9_000,
 )
 WRITERS = pb.StreamFigures(
     stream="writers", throughput_per_s=19, errors=2, dropped=3, backlog=4
@@ -42,8 +43,16 @@ def figures(end_s: int = 5) -> pb.IntervalFigures:
 def test_an_interval_is_one_line_with_what_matters() -> None:
     assert interval_line(figures()) == (
         "00:05 measure   readers 12,346/s p50 210 µs p99 3.40 ms errors 0"
-        " | writers 19/s p50 – p99 – errors 2 dropped 3 backlog 4"
+        " | writers 19/s no success errors 2 dropped 3 backlog 4"
     )
+
+
+def test_a_stream_without_connections_says_so() -> None:
+    some = figures()
+    some.streams[1].connections_down = 3.96
+    some.streams[1].response_time_max_us = 210
+    line = interval_line(some)
+    assert "writers 19/s p50 – max 210 µs errors 2 4 connections down " in line
 
 
 def test_a_long_run_shows_hours() -> None:

@@ -61,8 +61,8 @@ def snapshot(
 
 def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
     live = LiveFigures(["a", "b"])
-    assert live.add("a", snapshot(0, completed=10, times_ns=(1_000_000,))) == []
-    (figures,) = live.add("b", snapshot(0, completed=30, times_ns=(3_000_000,)))
+    assert live.add("a", snapshot(0, completed=10, times_ns=(1_000_000,) * 600)) == []
+    (figures,) = live.add("b", snapshot(0, completed=30, times_ns=(3_000_000,) * 500))
     (stream,) = figures.streams
     assert (figures.agents_reported, figures.agents_planned) == (2, 2)
     assert figures.busy_share == 0.3
@@ -72,6 +72,31 @@ def test_an_interval_is_given_when_all_agents_have_reported_it() -> None:
     assert (stream.dropped, stream.in_flight, stream.backlog) == (8, 10, 12)
     assert stream.response_time_p50_us == pytest.approx(1000, rel=0.001)
     assert stream.response_time_p99_us == pytest.approx(3000, rel=0.001)
+    assert stream.response_time_max_us == 3000
+
+
+def test_percentiles_of_too_few_values_are_left_out() -> None:
+    live = LiveFigures(["a"])
+    (figures,) = live.add("a", snapshot(0, times_ns=(1_000_000,) * 999))
+    assert figures.streams[0].HasField("response_time_p50_us")
+    assert not figures.streams[0].HasField("response_time_p99_us")
+    (figures,) = live.add("a", snapshot(1, times_ns=(1_000_000,) * 19))
+    assert not figures.streams[0].HasField("response_time_p50_us")
+    assert figures.streams[0].response_time_max_us == 1000
+
+
+def test_a_stream_that_sends_nothing_without_connections_is_there() -> None:
+    without = snapshot(0)
+    del without.operations[:]
+    live = LiveFigures(["a"])
+    (figures,) = live.add("a", without)
+    assert not figures.streams
+    without.index = 1
+    without.streams[0].down_ns = 3 * S
+    (figures,) = live.add("a", without)
+    assert [(one.stream, one.connections_down) for one in figures.streams] == [
+        ("readers", 3.0)
+    ]
 
 
 def test_without_samples_there_are_no_percentiles() -> None:

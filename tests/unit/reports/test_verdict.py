@@ -69,6 +69,18 @@ def on_workers(**shares: float) -> Edit:
     return edit
 
 
+def on_stream(stream: str, **changes: int) -> Edit:
+    def edit(record: IntervalRecord) -> IntervalRecord:
+        changed: Any = changes
+        streams = tuple(
+            replace(one, **changed) if one.stream == stream else one
+            for one in record.streams
+        )
+        return replace(record, streams=streams)
+
+    return edit
+
+
 def count_more(**more: int) -> Callable[[OperationInterval], OperationInterval]:
     def change(one: OperationInterval) -> OperationInterval:
         changed: Any = {name: getattr(one, name) + n for name, n in more.items()}
@@ -216,6 +228,12 @@ CASES = [
         ),
         {"histogram_overflow": "20 of readers.search"},
         id="longer than an hour",
+    ),
+    pytest.param(
+        Scenario(streams={"readers": {"connections": 24}}),
+        on_stream("readers", down_ns=600_000_000),
+        {"clients_connected": "5% of the time of readers, first at +3.0 s"},
+        id="clients without a connection",
     ),
     pytest.param(
         Scenario(),
