@@ -62,12 +62,16 @@ class LiveFigures:
     def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:
         start_ns = min(snapshot.start_ns for snapshot in snapshots)
         end_ns = max(snapshot.end_ns for snapshot in snapshots)
-        rows = [row for snapshot in snapshots for row in snapshot.operations]
-        # one that sends nothing for want of connections too
-        down = [
-            row for snapshot in snapshots for row in snapshot.streams if row.down_ns
-        ]
-        names = dict.fromkeys(row.stream for row in [*rows, *down])
+        names = dict.fromkeys(
+            row.stream for snapshot in snapshots for row in snapshot.operations
+        )
+        # what sends nothing for want of connections
+        names |= dict.fromkeys(
+            row.stream
+            for snapshot in snapshots
+            for row in snapshot.streams
+            if row.down_ns
+        )
         return IntervalFigures(
             index=index,
             phase=snapshots[0].phase,

@@ -129,8 +129,7 @@ class StreamSummary:
     engine: str
     window: Window
     connections: Mapping[str, int]
-    #: Part of the measured time that a connection was down, on average: lost, or not
-    #: made, and not yet set up again. None: the stream was not at work then.
+    #: Part of the measured time that a connection was down, on average (evidence.py).
     down_share: float | None
     #: Name in SET_UP_TIMES -> figures of the whole run.
     set_up: Mapping[str, Distribution]
