@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ldapslam.cli.check_thresholds import unsupported_thresholds
 from ldapslam.cli.client import Client, operator_name
+from ldapslam.cli.console import say
 from ldapslam.cli.job_source import JobSource
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.jobs.model import Job
@@ -34,6 +36,8 @@ def job_files(source: JobSource, overrides: Sequence[str]) -> dict[str, bytes]:
     """What the job names, by the path written in it; the job is checked first."""
     job = source.load(overrides)
     check_size_of_files(job)
+    for warning in unsupported_thresholds(job):
+        say(f"warning: {warning}")
     return {name: path.read_bytes() for name, path in job.files.items()}
 
 

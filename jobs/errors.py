@@ -46,10 +46,10 @@ class ExitCode(IntEnum):
 
 EXIT_CODE_MEANING: Mapping[ExitCode, str] = {
     ExitCode.PASS: "done; where a run was judged, its verdict is PASS",
-    ExitCode.FAIL: "FAIL: a threshold was missed, or a regression was found",
+    ExitCode.FAIL: "FAIL: a threshold was missed, or replicas differ",
     ExitCode.USAGE: "wrong usage, or a fault in the job file or the settings",
     ExitCode.INVALID: "INVALID: the numbers cannot be certified",
-    ExitCode.NO_BASELINE: "there is no baseline to compare with",
+    ExitCode.NO_BASELINE: "reserved: no baseline to compare with",
     ExitCode.FLEET: "fleet: no agents, agent refused, coordinator unreachable",
     ExitCode.TARGET: "target: unreachable, bind refused, TLS failed, not allowed",
     ExitCode.INTERNAL: "internal error",

@@ -55,6 +55,17 @@ _OPERATION_NOTES = {
 }
 
 
+#: What helps where it can be told: the rule's limit, and this.
+_REMEDIES = {
+    "clients_connected": "why did the server refuse, or end, connections?",
+    "sent_share": "a lower rate, more connections, or a server that keeps up",
+    "dropped_arrivals": "a lower rate, more connections, or a larger max_backlog",
+    "send_lag": "give agents CPUs of their own, and CAP_SYS_NICE",
+    "generator_stalled": "give agents CPUs of their own",
+    "generator_saturated": "fewer clients, think time, or more agents and CPUs",
+}
+
+
 def judge(evidence: Evidence) -> tuple[Rule, ...]:
     """All rules in the order of the report."""
     return tuple(check(evidence) for check in RULES)
@@ -67,7 +78,7 @@ def conclude(
 ) -> tuple[str, tuple[str, ...]]:
     """The verdict and its reasons; thresholds are (expression, value, passed), failures
     what was verified after the load and found wrong."""
-    broken = [f"{rule.problem}: {rule.observed}" for rule in rules if not rule.passed]
+    broken = [_reason(rule) for rule in rules if not rule.passed]
     missed = [
         f"threshold missed: {expression}, was {value}"
         for expression, value, passed in thresholds
@@ -76,6 +87,13 @@ def conclude(
     missed += failures
     verdict = INVALID if broken else FAIL if missed else PASS
     return verdict, tuple(broken + missed)
+
+
+def _reason(rule: Rule) -> str:
+    reason = f"{rule.problem}: {rule.observed}"
+    if remedy := _REMEDIES.get(rule.name):
+        reason += f" (limit {rule.limit}; {remedy})"
+    return reason
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.jobs.errors import ExitCode
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 from support.command_line import Running, ldapslam
+from support.fake_ldap import FakeLdap, answer
 
 REPORTS = {
     "report.html",
@@ -364,6 +366,21 @@ def test_results_are_for_their_owner(lab: Lab, tmp_path: Path) -> None:
     ended = ldapslam("run", write_job(tmp_path, lab), "--out", "here", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "here").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_server_that_goes_away_does_not_leave_good_figures(
+    lab: Lab, tmp_path: Path
+) -> None:
+    with FakeLdap(answer) as server:
+        job = write_job(tmp_path, lab, uri=server.uri, duration="3s")
+        with Running("run", job, "--out", "o", cwd=tmp_path) as run:
+            run.wait_for_text(" measure ")
+            server.close()
+            assert run.wait() == ExitCode.INVALID
+            assert "clients of closed loops had no connection" in run.stdout
+            assert "connections down" in run.stderr
+    result = json.loads((tmp_path / "o" / "result.json").read_text())
+    assert 0.3 < result["connections"]["readers"]["down_share"] < 1
 
 
 def test_nothing_is_left_of_a_run_that_was_killed(lab: Lab, tmp_path: Path) -> None:
