@@ -88,8 +88,10 @@ def store_of(
     folder = _folder_of(run)
     if "/" in run and folder is None:
         raise RunNotFound(run, hint=f"there is no {STORE_NAME} in that folder")
-    is_named = folder is not None or store is not None or _is_coordinator_named()
-    if not is_named and run != "latest":
+    source = click.get_current_context().get_parameter_source("coordinator")
+    by_option = source is ParameterSource.COMMANDLINE
+    if folder is None and store is None and not by_option and run != "latest":
+        # an id tells which run is meant, whatever coordinator a variable names
         folder = _local(run)
     place = store or folder
     if place is not None:
@@ -102,18 +104,13 @@ def store_of(
             with fetched_store(client, full_id) as results:
                 yield results, full_id, None
     except CoordinatorUnreachable as error:
-        newest = None if is_named or run != "latest" else _newest()
+        is_default = source is ParameterSource.DEFAULT
+        newest = _newest() if is_default and run == "latest" else None
         if newest is None:
             raise
         say(f"{error}: this is the latest run of {RUNS_FOLDER}")
         with Store.open(newest, read_only=True) as results:
             yield results, _find(results, "latest"), newest
-
-
-def _is_coordinator_named() -> bool:
-    """By an option or a variable."""
-    source = click.get_current_context().get_parameter_source("coordinator")
-    return source is not ParameterSource.DEFAULT
 
 
 def _local_folders() -> list[Path]:

@@ -114,9 +114,7 @@ def _trees(found: Mapping[str, Any]) -> Table:
             (
                 Cell(tree["suffix"]),
                 Cell(uri),
-                Cell(decimal(tree["after_s"], 3))
-                if tree["converged"]
-                else Cell(f"not within {found['within_s']:g}", BAD),
+                _converged(tree, uri, states, found["within_s"]),
                 _state(tree, uri, states),
             )
             for tree in found["trees"]
@@ -150,9 +148,19 @@ def _skipped(found: Mapping[str, Any]) -> list[str]:
     return [f"Not compared, as not all servers replicate it: {', '.join(skipped)}."]
 
 
+def _converged(
+    tree: Mapping[str, Any], uri: str, states: Mapping[str, str], within_s: float
+) -> Cell:
+    if tree["converged"]:
+        return Cell(decimal(tree["after_s"], 3))
+    if uri in tree["behind"] or not states:
+        return Cell(f"not within {within_s:g}", BAD)
+    return Cell(NOTHING, MUTED)
+
+
 def _state(tree: Mapping[str, Any], uri: str, states: Mapping[str, str]) -> Cell:
     if uri in tree["behind"]:
-        return Cell(f"behind on {', '.join(tree['behind'][uri])}", BAD)
+        return Cell(f"behind on changes of {', '.join(tree['behind'][uri])}", BAD)
     if not states:
         return Cell("says nothing", BAD)
     return Cell("has all changes")
@@ -189,7 +197,10 @@ def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
             )
             for uri, number in content["entries"].items()
         ),
-        (f"{what} with those of {first}.",),
+        (
+            f"{what} with those of {first}; "
+            f"{count(content['difference_count'])} differ.",
+        ),
     )
 
 

@@ -77,12 +77,18 @@ def test_without_a_coordinator_the_latest_is_the_latest_of_this_folder() -> None
 
 @pytest.mark.parametrize("run", ["latest", FIRST])
 def test_a_coordinator_that_is_named_is_asked_and_nobody_else(
-    run: str, monkeypatch: pytest.MonkeyPatch
+    run: str,
 ) -> None:
     ended = call(run, "--coordinator", NOBODY)
     assert isinstance(ended.exception, CoordinatorUnreachable)
+
+
+def test_a_variable_says_whose_latest_run_is_meant_and_no_id_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LDAPSLAM_COORDINATOR", NOBODY)
-    assert isinstance(call(run).exception, CoordinatorUnreachable)
+    assert isinstance(call("latest").exception, CoordinatorUnreachable)
+    assert reported(FIRST)[0] == FIRST
 
 
 def test_the_beginning_of_several_ids_is_none() -> None:

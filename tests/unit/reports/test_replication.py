@@ -154,7 +154,7 @@ def test_servers_that_did_not_converge_fail_with_who_is_behind() -> None:
     assert summary.reasons == (
         f"replication of {SUFFIX} did not converge within 60 s: {REPLICA} behind",
     )
-    assert "behind on 001" in render_text(document(summary))
+    assert "behind on changes of 001" in render_text(document(summary))
 
 
 def test_entries_that_differ_fail_and_are_named_with_their_attributes() -> None:
