@@ -135,7 +135,6 @@ class Composite:
         facts: dict[str, Any] = {}
         for each in (part.facts() for part in self._parts.values()):
             if facts:
-                each["kernel_stamps"] &= facts["kernel_stamps"]
                 each["workers"] += facts["workers"]
                 each["connections"] += facts["connections"]
                 errors_ns = (each["start_error_ns"], facts["start_error_ns"])

@@ -116,7 +116,8 @@ class PythonStreams:
         }
 
     def facts(self) -> dict[str, Any]:
-        """As the engine's; complete after the final snapshot."""
+        """As the engine's, complete after the final snapshot; but for what is of its
+        connections and threads alone: stamps of the kernel, real-time priority."""
         errors_ns = [stream.start_error_ns() for stream in self._streams]
         known_ns = [error_ns for error_ns in errors_ns if error_ns is not None]
         info = ldap.get_option(ldap.OPT_API_INFO)
@@ -124,9 +125,6 @@ class PythonStreams:
         return {
             "libldap": f"{info['vendor_name']} {info['vendor_version']}",
             "tls": str(ldap.get_option(ldap.OPT_X_TLS_PACKAGE)),
-            # python-ldap has no stamps of the kernel: received is done
-            "kernel_stamps": False,
-            "realtime": False,
             "start_error_ns": (
                 max(known_ns) if len(known_ns) == len(errors_ns) else None
             ),

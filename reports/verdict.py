@@ -8,7 +8,8 @@ FAIL; the rest is PASS.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.rule import Rule
@@ -205,11 +206,16 @@ def _notes_of_books(evidence: Evidence) -> list[str]:
     return lines
 
 
+def _but_watched(stream: Mapping[str, Any]) -> str:
+    watches = stream.get("watched")
+    return "; what a replica tells by itself has its stamp" if watches else ""
+
+
 def _notes_of_sessions(evidence: Evidence) -> list[str]:
     """Of streams that do more than send one request after another."""
     lines = [
         f"stream {name} is driven by Python: its requests have no kernel receive "
-        "stamp, so receive lag is part of their response time"
+        f"stamp, so receive lag is part of their response time{_but_watched(stream)}"
         for name, stream in evidence.streams.items()
         if stream.get("engine") == "python"
     ]

@@ -237,7 +237,7 @@ class Part:
 
     def __init__(self, intervals: list[tuple[bool, int, int]], **facts: Any) -> None:
         self._intervals = intervals
-        self._facts = {"kernel_stamps": True, "workers": 1, "connections": 2}
+        self._facts = {"workers": 1, "connections": 2}
         self._facts |= {"start_error_ns": 5, **facts}
         self.calls: list[str] = []
 
@@ -286,8 +286,8 @@ class Part:
 
 
 def test_two_engines_are_one_with_the_plans_numbers() -> None:
-    native = Part([(False, 0, 2), (True, 0, 2)])
-    python = Part([(False, 1, 3), (True, 1, 3)], kernel_stamps=False)
+    native = Part([(False, 0, 2), (True, 0, 2)], kernel_stamps=True)
+    python = Part([(False, 1, 3), (True, 1, 3)])
     engine = Composite(native, [4], python)
     snapshot = engine.snapshot(0, 1)
     assert snapshot is not None
@@ -295,7 +295,7 @@ def test_two_engines_are_one_with_the_plans_numbers() -> None:
     assert sorted(row["worker"] for row in snapshot["workers"]) == [0, 1, 2, 3, 4]
     assert not snapshot["final"]
     assert engine.facts() == {
-        "kernel_stamps": False,
+        "kernel_stamps": True,
         "workers": 2,
         "connections": 4,
         "start_error_ns": 5,
