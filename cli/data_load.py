@@ -173,16 +173,26 @@ def _progress_text(progress: Progress) -> str:
     return f"{progress.added:,} entries added, {rate}{rejected}"
 
 
+def _way_on(result: LoadResult) -> str:
+    if result.stopped_by and "entryAlreadyExists" in result.stopped_by:
+        return (
+            "it is there already: --continue-on-error leaves such entries out; a lab "
+            "begins with data of its own by `lab up --ldif FILE`, or `data generate` "
+            "leaves out what is above the people by --skip-branches"
+        )
+    return (
+        "the same command goes on from there; --continue-on-error keeps such entries "
+        "in a file and goes on at once"
+    )
+
+
 def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
     progress, total = result.progress, result.progress.fingerprint
     if result.kept_rejects is not None:
         say(f"{rejects} of an earlier load is {result.kept_rejects} now")
     if result.stopped_by is not None:
         say(result.stopped_by)
-        say(
-            "hint: the same command goes on from there; --continue-on-error keeps such "
-            "entries in a file and goes on at once"
-        )
+        say(f"hint: {_way_on(result)}")
     if as_json:
         put_json(
             {

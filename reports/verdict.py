@@ -141,7 +141,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if (done := facts.get("clean_up")) and (done.get("left") or done.get("error"))
     ]
     lines += [
-        f"{'.'.join(key)} never returned an entry: are these the data it is meant for?"
+        f"{'.'.join(key)} never returned an entry: they may not be the data it is for"
         for key, operation in evidence.collected.operations.items()
         if key in evidence.searches
         and operation.measured["succeeded"]
