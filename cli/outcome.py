@@ -72,17 +72,18 @@ def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
 
 
 def _digest(summary: Summary) -> str:
-    """The verdict, the main figures, the codes of failures; the report has the rest."""
+    """The verdict, the main figures, imports, the codes of failures; the report has the
+    rest."""
     whole = document(summary)
-    has_failures = any(one.counts["failed"] for one in summary.operations)
+    shown = ["imports"]
+    if any(one.counts["failed"] for one in summary.operations):
+        shown.append("result-codes")
     tables = [
         render_table(block)
         for section in whole.sections
         for block in section.blocks
         if isinstance(block, Table)
-        and (
-            section.name == "results" or (has_failures and block.name == "result-codes")
-        )
+        and (section.name == "results" or block.name in shown)
     ]
     return "\n\n".join([headline(whole), *tables])
 

@@ -124,7 +124,7 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
         Column("median", "s", True),
         Column("range", "s", True),
         Column("entries", "/s", True),
-        Column("to disk", "s", True),
+        Column("until on disk", "s", True),
         Column("peak memory", "MiB", True),
     )
     return [Table("imports", "Imports", columns, tuple(rows))]
@@ -159,7 +159,7 @@ def _times(found: Sequence[Mapping[str, Any]]) -> Table:
             Column("entries", "", True),
             Column("time", "s", True),
             Column("entries", "/s", True),
-            Column("to disk", "s", True),
+            Column("until on disk", "s", True),
             Column("in"),
         ),
         tuple(
@@ -179,8 +179,8 @@ def _times(found: Sequence[Mapping[str, Any]]) -> Table:
         ),
         (
             "Time: of the program, of the task (in steps of 50 ms), or from the first "
-            "connection to the last response. To disk: until all files of the server "
-            "were written as well (fsync), which begins when the import has ended.",
+            "connection to the last response. Until on disk: that time, and what it took "
+            "then to have all files of the server written (fsync).",
             *_busy_clients(found),
         ),
     )
