@@ -179,8 +179,8 @@ def _times(found: Sequence[Mapping[str, Any]]) -> Table:
         ),
         (
             "Time: of the program, of the task (in steps of 50 ms), or from the first "
-            "connection to the last response. Until on disk: that time, and what it took "
-            "then to have all files of the server written (fsync).",
+            "connection to the last response. Until on disk: that time, and what it "
+            "took then to have all files of the server written (fsync).",
             *_busy_clients(found),
         ),
     )
