@@ -43,6 +43,8 @@ def _ask_probe(
         dn = probe.examine_target(target, access)
     except LdapSlamError as error:
         return [{"stream": stream.name, "uri": target, **faults.add(error)}]
+    if not as_json:
+        put(f"{target}: the probe may write {python.options['dn']}")
     documents: list[dict[str, Any]] = []
     for uri in watched:
         if faults.is_unreachable(uri):

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's data: `uid=user.N,ou=people,<suffix>`, the same bytes for the same size.
+"""The lab's data: `uid=user.N,ou=people,<suffix>`, the same entries for the same size.
 
 The LDIF carries the operational attributes (entryUUID, entryCSN, contextCSN) too, so
 that every server loaded from it starts in sync with every other. Arithmetic on N stands
-in for chance: nothing here is random.
+in for chance: nothing here is random. Only contextCSN is of the time of writing: it
+tells how old the newest change is.
 """
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,7 @@ _PERSON_PASSWORD_HASH: Final = "{SSHA}XG85ysOhCuJV7v/3va73al2+C1xsZGFwc2xhbQ=="
 
 _GENERALIZED_TIME: Final = "20240101000000Z"
 # Change number as in RFC draft-chu-ldap-csn: time, count, server id, modification.
+_CSN_FORMAT: Final = "%Y%m%d%H%M%S.000000Z#000000#000#000000"
 _CSN: Final = "20240101000000.000000Z#000000#000#000000"
 
 _GIVEN_NAMES: Final = (
@@ -69,7 +72,7 @@ objectClass: organization
 objectClass: dcObject
 dc: example
 o: Example
-{_operational("organization", 0)}contextCSN: {_CSN}
+{_operational("organization", 0)}contextCSN: {time.strftime(_CSN_FORMAT, time.gmtime())}
 
 dn: {PEOPLE_DN}
 objectClass: organizationalUnit
