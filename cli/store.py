@@ -7,6 +7,7 @@ write its file or database.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ import click
 
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.serve import state_folder
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.jobs.errors import ConfigError, SchemaTooOld
 from ldapslam.reports.results import upkeep
 from ldapslam.reports.results.audit import AuditRecord
 from ldapslam.reports.results.records import RunRecord, utc_text
@@ -234,10 +235,10 @@ def _moment(option: str, age: str) -> str:
 
 def _existing(url: str, *, read_only: bool = True) -> Store:
     """The store; one that is not there is an error also for those who would write."""
-    store = Store.open(url, read_only=True)
     if read_only:
-        return store
-    store.close()
+        return Store.open(url, read_only=True)
+    with contextlib.suppress(SchemaTooOld):
+        Store.open(url, read_only=True).close()
     return Store.open(url)
 
 

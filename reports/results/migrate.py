@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from ldapslam.jobs.errors import NoStore, SchemaTooNew, StoreError
+from ldapslam.jobs.errors import NoStore, SchemaTooNew, SchemaTooOld
 from ldapslam.reports.results.schema import SCHEMA_REVISION
 
 _SCRIPTS = Path(__file__).with_name("migrations")
@@ -32,10 +32,7 @@ def migrate(connection: Connection, url: str, *, may_write: bool) -> None:
     if not may_write:
         if found is None:
             raise NoStore(f"store {url!r} is not a results store")
-        raise StoreError(
-            f"store {url!r} has schema {found}, expected schema {SCHEMA_REVISION}",
-            hint="open it for writing once, which migrates it",
-        )
+        raise SchemaTooOld(url, found, SCHEMA_REVISION)
     _upgrade(connection)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from ldapslam.cli.store import size_text, store_command
 from ldapslam.coordinator.ownership import owned_store
-from ldapslam.jobs.errors import ConfigError, NoStore
+from ldapslam.jobs.errors import ConfigError, NoStore, SchemaTooOld
 from ldapslam.reports.results import audit
 from ldapslam.reports.results.audit import AuditRecord
 from ldapslam.reports.results.records import utc_text
@@ -149,6 +150,18 @@ def test_vacuum_is_refused_while_a_coordinator_has_the_store(path: Path) -> None
         assert "stop it" in str(refused.hint)
     found = result("vacuum", "--store", path)
     assert found["size_bytes"] <= found["size_bytes_before"]
+
+
+def test_vacuum_brings_the_store_of_an_older_version_up_to_date(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE stream_interval DROP COLUMN down_ns")
+        connection.execute("UPDATE alembic_version SET version_num = '0004'")
+    connection.close()
+    refused = call("info", "--store", path).exception
+    assert isinstance(refused, SchemaTooOld)
+    assert "`ldapslam store vacuum --store`" in str(refused.hint)
+    result("vacuum", "--store", path)
+    assert result("info", "--store", path)["runs"] == {"finished": 3, "running": 1}
 
 
 def test_backup_and_prune_work_while_a_coordinator_has_the_store(
