@@ -12,7 +12,6 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ldapslam.jobs.errors import ConfigError
@@ -125,12 +124,10 @@ def test_what_a_program_leaves_running_holds_nothing_up(folder: Path) -> None:
 
 
 def test_the_end_of_who_was_to_give_it_back_is_told(folder: Path) -> None:
+    told = hook(folder, prepare="echo $PPID >FOLDER/pid; echo FOLDER/place")
     with ExitStack() as stack:
-        stack.enter_context(prepared_place([hook(folder)], lambda: False))
-        children = psutil.Process().children()
-        # those of other tests were not waited for
-        (ours,) = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]
-        ours.kill()
+        stack.enter_context(prepared_place([told], lambda: False))
+        os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
         with pytest.raises(ConfigError, match="was killed: the place may be left"):
             stack.close()
 
