@@ -79,8 +79,9 @@ def brief_lines(status: pb.ScheduleStatus) -> Iterator[str]:
         f"{status.name}  {status.schedule_id}  {status.state}  job {status.job_name}  "
         f"{rule_text(status.rule)}"
     )
+    note = "" if status.state == "active" else f", not while it is {status.state}"
     for time in status.next_utc:
-        yield f"    {shown_twice(time, status.rule.time_zone)}"
+        yield f"    {shown_twice(time, status.rule.time_zone)}{note}"
 
 
 def full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
