@@ -7,7 +7,6 @@ write its file or database.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +16,7 @@ import click
 
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.serve import state_folder
-from ldapslam.jobs.errors import ConfigError, SchemaTooOld
+from ldapslam.jobs.errors import ConfigError, NoStore, StoreError
 from ldapslam.reports.results import upkeep
 from ldapslam.reports.results.audit import AuditRecord
 from ldapslam.reports.results.records import RunRecord, utc_text
@@ -237,8 +236,12 @@ def _existing(url: str, *, read_only: bool = True) -> Store:
     """The store; one that is not there is an error also for those who would write."""
     if read_only:
         return Store.open(url, read_only=True)
-    with contextlib.suppress(SchemaTooOld):
+    try:
         Store.open(url, read_only=True).close()
+    except NoStore:
+        raise
+    except StoreError:
+        pass  # of an older version, perhaps: whoever writes brings it up to date
     return Store.open(url)
 
 

@@ -10,8 +10,7 @@ LdapSlamError
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
                            TargetNotAllowed TargetMarkerMissing
   RunError                 RunAborted GeneratorSaturated
-  StoreError               NoStore RunNotFound SchemaTooNew SchemaTooOld StoreBusy
-                           StoreFull
+  StoreError               NoStore RunNotFound SchemaTooNew StoreBusy StoreFull
   ReportError
   EngineError              a broken invariant of the C engine; never expected
 
@@ -398,17 +397,6 @@ class RunNotFound(StoreError):
             f"no run {run_id!r}", hint=hint or "`ldapslam list` shows the runs"
         )
         self.run_id = run_id
-
-
-class SchemaTooOld(StoreError):
-    """An older version wrote the store; whoever may write brings it up to date."""
-
-    def __init__(self, url: str, found: str, known: str) -> None:
-        super().__init__(
-            f"store {url!r} has schema {found}, expected schema {known}",
-            hint="`ldapslam store vacuum --store` with its file, folder or URL brings "
-            "it up to date",
-        )
 
 
 class SchemaTooNew(StoreError):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from ldapslam.jobs.errors import NoStore, SchemaTooNew, SchemaTooOld
+from ldapslam.jobs.errors import NoStore, SchemaTooNew, StoreError
 from ldapslam.reports.results.schema import SCHEMA_REVISION
 
 _SCRIPTS = Path(__file__).with_name("migrations")
@@ -32,7 +32,11 @@ def migrate(connection: Connection, url: str, *, may_write: bool) -> None:
     if not may_write:
         if found is None:
             raise NoStore(f"store {url!r} is not a results store")
-        raise SchemaTooOld(url, found, SCHEMA_REVISION)
+        raise StoreError(
+            f"store {url!r} has schema {found}, expected schema {SCHEMA_REVISION}",
+            hint="`ldapslam store vacuum --store` with its file, folder or URL brings "
+            "it up to date",
+        )
     _upgrade(connection)
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from ldapslam.cli.store import size_text, store_command
 from ldapslam.coordinator.ownership import owned_store
-from ldapslam.jobs.errors import ConfigError, NoStore, SchemaTooOld
+from ldapslam.jobs.errors import ConfigError, NoStore, StoreError
 from ldapslam.reports.results import audit
 from ldapslam.reports.results.audit import AuditRecord
 from ldapslam.reports.results.records import utc_text
@@ -158,7 +158,7 @@ def test_vacuum_brings_the_store_of_an_older_version_up_to_date(path: Path) -> N
         connection.execute("UPDATE alembic_version SET version_num = '0004'")
     connection.close()
     refused = call("info", "--store", path).exception
-    assert isinstance(refused, SchemaTooOld)
+    assert isinstance(refused, StoreError)
     assert "`ldapslam store vacuum --store`" in str(refused.hint)
     result("vacuum", "--store", path)
     assert result("info", "--store", path)["runs"] == {"finished": 3, "running": 1}
