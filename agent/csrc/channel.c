@@ -77,7 +77,10 @@ set_down(struct slam_conn *conn, bool down, uint64_t now_ns)
         return;
     slam_channel_tally_down(conn->flow, now_ns);
     conn->down = down;
-    conn->flow->down_count += down ? 1 : -1;
+    if (down)
+        conn->flow->down_count++;
+    else
+        conn->flow->down_count--;
 }
 
 static uint64_t
