@@ -18,11 +18,9 @@ import ldap
 from ldapslam.agent.ldap_access import (
     LdapAccess,
     connect,
-    error_text,
-    result_code_of,
+    target_error,
     unbind_and_wait,
 )
-from ldapslam.jobs.errors import TargetError, TargetUnreachable
 
 #: Attribute in lower case -> values.
 Entry = Mapping[str, Sequence[bytes]]
@@ -83,12 +81,8 @@ class ControlConnection:
         except _NOT_SEEN:
             return []
         except ldap.LDAPError as error:
-            if result_code_of(error) < 0:
-                raise TargetUnreachable(self.uri, error_text(error)) from error
-            raise TargetError(
-                f"target {self.uri!r} does not let {base_dn!r} be searched: "
-                f"{error_text(error)}"
-            ) from error
+            what = f"{base_dn!r} be searched"
+            raise target_error(self.uri, what, error) from error
         return [
             (dn, {name.lower(): values for name, values in entry.items()})
             for dn, entry in found

@@ -22,7 +22,12 @@ import ldap.sasl
 from ldap.ldapobject import SimpleLDAPObject
 
 from ldapslam.jobs.bind import Bind
-from ldapslam.jobs.errors import BindRejected, TargetUnreachable, TlsHandshakeFailed
+from ldapslam.jobs.errors import (
+    BindRejected,
+    TargetError,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
 from ldapslam.jobs.fault import Fault
 from ldapslam.jobs.plan import StreamPlan
 from ldapslam.jobs.timestamps import parse_generalized_time
@@ -256,6 +261,17 @@ def error_text(error: ldap.LDAPError) -> str:
     values = _values(error)
     words = (values.get("desc") or type(error).__name__, values.get("info"))
     return ": ".join(" ".join(str(word).split()) for word in words if word)
+
+
+def target_error(
+    uri: str, what: str, error: ldap.LDAPError, hint: str | None = None
+) -> TargetError:
+    """The server does not let `what` be done; or nobody answers there."""
+    if result_code_of(error) < 0:
+        return TargetUnreachable(uri, error_text(error))
+    return TargetError(
+        f"target {uri!r} does not let {what}: {error_text(error)}", hint=hint
+    )
 
 
 def parse_time(text: str) -> float | None:

@@ -15,9 +15,9 @@ from typing import Any
 import ldap
 from ldap.dn import str2dn
 
-from ldapslam.agent.ldap_access import error_text, result_code_of
+from ldapslam.agent.ldap_access import target_error
 from ldapslam.jobs.dn import split_rdn
-from ldapslam.jobs.errors import TargetError, TargetUnreachable
+from ldapslam.jobs.errors import TargetError
 
 #: What goes for the parent need not for a new entry.
 _OF_ONE_ENTRY = (ldap.INSUFFICIENT_ACCESS, ldap.OBJECT_CLASS_VIOLATION)
@@ -76,13 +76,8 @@ def require_parent(connection: Any, uri: str, dn: str, attribute: str) -> str:
 
 
 def _refused(uri: str, what: str, error: ldap.LDAPError) -> TargetError:
-    """The server does not let `what` be done to it."""
-    if result_code_of(error) < 0:
-        return TargetUnreachable(uri, error_text(error))
-    return TargetError(
-        f"target {uri!r} does not let {what}: {error_text(error)}",
-        hint=_HINTS.get(type(error), "may the stream's bind DN do that?"),
-    )
+    hint = _HINTS.get(type(error), "may the stream's bind DN do that?")
+    return target_error(uri, what, error, hint)
 
 
 def _write_error(connection: Any, dn: str, attribute: str) -> ldap.LDAPError | None:

@@ -29,11 +29,11 @@ from ldapslam.agent.ldap_access import (
     LdapAccess,
     connect,
     error_text,
-    result_code_of,
+    target_error,
 )
 from ldapslam.agent.python_job import Observation
 from ldapslam.agent.receive_stamp import ReceiveStamp
-from ldapslam.jobs.errors import LdapSlamError, TargetError, TargetUnreachable
+from ldapslam.jobs.errors import LdapSlamError, TargetError
 
 _log = logging.getLogger(__name__)
 
@@ -114,17 +114,10 @@ class Watch:
                 time.sleep(_TURN_S)
             self._subscribe()
         except ldap.LDAPError as error:
-            raise self._refused(error) from error
+            hint = "may the stream's bind DN read the entry there?"
+            what = f"{self._dn!r} be watched"
+            raise target_error(self.uri, what, error, hint) from error
         self._thread.start()
-
-    def _refused(self, error: ldap.LDAPError) -> TargetError:
-        if result_code_of(error) < 0:
-            return TargetUnreachable(self.uri, error_text(error))
-        return TargetError(
-            f"target {self.uri!r} does not let {self._dn!r} be watched: "
-            f"{error_text(error)}",
-            hint="may the stream's bind DN read the entry there?",
-        )
 
     def expect(self, number: int, observation: Observation) -> None:
         """Mark `number` was written; it ends when it is seen, or the time is up. It is

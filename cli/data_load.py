@@ -20,6 +20,7 @@ from ldapslam.jobs.fault import got
 from ldapslam.lab.data.import_task import import_task
 from ldapslam.lab.data.ldif import entry_count, ldif_entries
 from ldapslam.lab.data.load import (
+    ALREADY_EXISTS,
     DEFAULT_CONNECTIONS,
     DEFAULT_WINDOW,
     POPULATION,
@@ -174,7 +175,7 @@ def _progress_text(progress: Progress) -> str:
 
 
 def _way_on(result: LoadResult) -> str:
-    if result.stopped_by and "entryAlreadyExists" in result.stopped_by:
+    if result.stopped_code == ALREADY_EXISTS:
         return (
             "it is there already: --continue-on-error leaves such entries out; a lab "
             "begins with data of its own by `lab up --ldif FILE`, or `data generate` "

@@ -115,12 +115,11 @@ def _stream_text(stream: pb.StreamFigures) -> str:
 
 def _times(stream: pb.StreamFigures) -> list[str]:
     """The median, and what most requests took at most; of too few, the maximum."""
-    if not stream.HasField("response_time_max_us"):
+    highest_us, p99_us = _us(stream, "max"), _us(stream, "p99")
+    if highest_us is None:
         return ["no success"]
-    high = f"p99 {us_text(_p99(stream))}"
-    if _p99(stream) is None:
-        high = f"max {us_text(stream.response_time_max_us)}"
-    return [f"p50 {us_text(_p50(stream))}", high]
+    high = f"max {us_text(highest_us)}" if p99_us is None else f"p99 {us_text(p99_us)}"
+    return [f"p50 {us_text(_us(stream, 'p50'))}", high]
 
 
 def live_view(
@@ -149,9 +148,9 @@ def _rows(streams: Iterable[pb.StreamFigures]) -> Iterable[tuple[str, ...]]:
         yield (
             stream.stream,
             f"{stream.throughput_per_s:,.0f}/s",
-            us_text(_p50(stream)),
-            us_text(_p99(stream)),
-            us_text(_max(stream)),
+            us_text(_us(stream, "p50")),
+            us_text(_us(stream, "p99")),
+            us_text(_us(stream, "max")),
             f"{stream.errors:,}",
             f"{stream.dropped:,}",
             f"{stream.in_flight:,}",
@@ -159,19 +158,10 @@ def _rows(streams: Iterable[pb.StreamFigures]) -> Iterable[tuple[str, ...]]:
         )
 
 
-def _p50(stream: pb.StreamFigures) -> float | None:
-    has_value = stream.HasField("response_time_p50_us")
-    return stream.response_time_p50_us if has_value else None
-
-
-def _p99(stream: pb.StreamFigures) -> float | None:
-    has_value = stream.HasField("response_time_p99_us")
-    return stream.response_time_p99_us if has_value else None
-
-
-def _max(stream: pb.StreamFigures) -> float | None:
-    has_value = stream.HasField("response_time_max_us")
-    return stream.response_time_max_us if has_value else None
+def _us(stream: pb.StreamFigures, figure: str) -> float | None:
+    """A response time: p50, p99 or max; None: there is none."""
+    field = f"response_time_{figure}_us"
+    return getattr(stream, field) if stream.HasField(field) else None
 
 
 def _clock(time_ns: int) -> str:

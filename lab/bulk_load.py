@@ -50,6 +50,7 @@ from ldapslam.lab.lab import Lab
 from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
 from ldapslam.lab.place import prepared_place
 from ldapslam.lab.product import Choices
+from ldapslam.lab.server import is_plain
 from ldapslam.lab.slapd import SlapdSettings
 
 #: One part of so many of a disk is none of an import's.
@@ -139,7 +140,7 @@ class BulkLoad(PythonJob):
         refused = [one for one in paths if not limits.allows_import(one)]
         refused += [one for one in programs if not limits.allows_program(one)]
         # slapd would read such a path in another way than we do
-        refused += [one for one in (*paths, *programs) if re.search(r'[\\"\s]', one)]
+        refused += [one for one in (*paths, *programs) if not is_plain(one)]
         if refused:
             raise FleetError(
                 f"this agent's operator does not allow imports to use {refused[0]!r}",

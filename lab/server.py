@@ -84,11 +84,16 @@ class Topology:
         return [other for other in roles if roles[other] == wanted and other != name]
 
 
+def is_plain(path: str) -> bool:
+    """Whether every server's configuration reads a path as what it is."""
+    return re.search(r'[\s"\\]', path) is None
+
+
 def check_place(base: Path, names: Iterable[str]) -> None:
     """ConfigError where no servers of these names can have their folders: what no
     configuration takes, or no Unix socket."""
     path = str(base)
-    if re.search(r'[\s"\\]', path):
+    if not is_plain(path):
         raise ConfigError(
             f"no server can be in {path!r}: their configurations take no spaces, "
             "quotation marks and backslashes in paths",

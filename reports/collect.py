@@ -292,10 +292,10 @@ class _Collector:
                 values = rows[counter]
                 if number := sum([values[row] for row in numbers]):
                     totals.counters[counter] += number
-            for row in numbers:
-                place = rows["report"][row]
-                if (down_ns := rows["down_ns"][row]) and reports.in_measure[place]:
-                    totals.down_in_measure_ns += down_ns
+            places, downs_ns = rows["report"], rows["down_ns"]
+            for row in (one for one in numbers if downs_ns[one]):
+                if reports.in_measure[place := places[row]]:
+                    totals.down_in_measure_ns += downs_ns[row]
                     start_ns = int(reports.start_ns[place])
                     totals.down_from_ns = _least(totals.down_from_ns, start_ns)
             for time in SET_UP_TIMES:

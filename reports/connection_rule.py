@@ -9,7 +9,7 @@ stream wait for a connection, and that wait is in their times.
 from __future__ import annotations
 
 from ldapslam.reports.evidence import Evidence
-from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed
+from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed, percent
 from ldapslam.reports.timeline import NS_PER_S
 
 
@@ -22,14 +22,14 @@ def clients_connected(evidence: Evidence) -> Rule:
         if stream.get("model") == "closed"
         and (share := evidence.down_share(name)) is not None
     }
-    observed = _percent(max(shares.values())) if shares else NOT_APPLICABLE
+    observed = percent(max(shares.values())) if shares else NOT_APPLICABLE
     if down := [name for name, share in shares.items() if share > limit]:
         observed = listed([down_text(evidence, name) for name in down])
     return Rule(
         "clients_connected",
         "clients of closed loops had their connections",
         "clients of closed loops had no connection, and sent nothing",
-        f"≤ {_percent(limit)}",
+        f"≤ {percent(limit)}",
         observed,
         not down,
     )
@@ -38,12 +38,8 @@ def clients_connected(evidence: Evidence) -> Rule:
 def down_text(evidence: Evidence, stream: str) -> str:
     """For how long the stream's connections were down; empty: they never were."""
     share = evidence.down_share(stream)
-    from_ns = evidence.collected.streams[stream].down_from_ns
+    from_ns = evidence.totals_of(stream).down_from_ns
     if not share or from_ns is None:
         return ""
     since = f"first at {from_ns / NS_PER_S:+.1f} s"
-    return f"{_percent(share)} of the time of {stream}, {since}"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.4g}%"
+    return f"{percent(share)} of the time of {stream}, {since}"

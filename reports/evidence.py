@@ -90,10 +90,14 @@ class Evidence:
             final is not None and final < planned for final in drivers
         )
 
+    def totals_of(self, stream: str) -> StreamTotals:
+        """Empty where nobody reported of it."""
+        return self.collected.streams.get(stream, StreamTotals())
+
     def window_of(self, stream: str) -> Window:
         """When the stream was at work."""
         planned = self.streams.get(stream, {})
-        totals = self.collected.streams.get(stream, StreamTotals())
+        totals = self.totals_of(stream)
         is_short = stream in self.streams and self.is_short(stream)
         window = window_of(planned, totals, self.collected, is_short=is_short)
         if stream in self.streams and self.may_be_short(stream):
@@ -107,7 +111,7 @@ class Evidence:
         connections = self.streams.get(stream, {}).get("connections")
         if not measure_s or not connections:
             return None
-        down_ns = self.collected.streams[stream].down_in_measure_ns
+        down_ns = self.totals_of(stream).down_in_measure_ns
         share: float = down_ns / NS_PER_S / (connections * measure_s)
         return min(share, 1.0)
 

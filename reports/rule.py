@@ -23,6 +23,11 @@ class Rule:
     passed: bool
 
 
+def percent(share: float) -> str:
+    """Of limits and of what was observed."""
+    return f"{share * 100:.5g}%"
+
+
 def listed(items: Sequence[str], limit: int = 4) -> str:
     more = f" and {len(items) - limit} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + more

@@ -18,7 +18,7 @@ from ldapslam.reports.imports import imports_of
 from ldapslam.reports.monitor_rule import server_restarted
 from ldapslam.reports.results.histogram import Histogram, samples_needed
 from ldapslam.reports.results.records import OUTCOMES
-from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed
+from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed, percent
 from ldapslam.reports.server_rules import books_balance, replication_checked
 from ldapslam.reports.timeline import NS_PER_S
 from ldapslam.reports.totals import (
@@ -154,7 +154,7 @@ def _sent_share(evidence: Evidence) -> Rule:
         for stream, counts in _by_stream(_sent_in_open_loops(evidence)).items()
         if counts["scheduled"]
     }
-    lowest, observed = _extreme(shares, min, _percent)
+    lowest, observed = _extreme(shares, min, percent)
     low = [stream for stream, share in shares.items() if share < limit]
     if down := [text for stream in low if (text := down_text(evidence, stream))]:
         observed += f"; connections were down for {listed(down)}"
@@ -162,7 +162,7 @@ def _sent_share(evidence: Evidence) -> Rule:
         "sent_share",
         "open streams sent what was scheduled",
         "an open stream did not send what was scheduled",
-        f"≥ {_percent(limit)}",
+        f"≥ {percent(limit)}",
         observed,
         lowest is None or lowest >= limit,
     )
@@ -210,7 +210,7 @@ def _send_lag(evidence: Evidence) -> Rule:
         of = stream if p == _SEND_LAG_P[0] else f"{stream} (p{p})"
         line = f"{_ms(lag_ns)} of {of}, limit {_ms(limit_ns)}"
         worst = max(worst or (0.0, ""), (lag_ns / limit_ns, line))
-    share = _percent(validity.send_lag_share)
+    share = percent(validity.send_lag_share)
     return Rule(
         "send_lag",
         "open streams sent on time (send lag p99)",
@@ -277,9 +277,9 @@ def _generator_saturated(evidence: Evidence) -> Rule:
         "generator_saturated",
         "workers were not saturated",
         "a worker was saturated",
-        f"busy > {_percent(validity.busy_share)} or waiting for a CPU > "
-        f"{_percent(validity.run_queue_share)} in ≤ "
-        f"{_percent(validity.saturated_intervals)} of intervals",
+        f"busy > {percent(validity.busy_share)} or waiting for a CPU > "
+        f"{percent(validity.run_queue_share)} in ≤ "
+        f"{percent(validity.saturated_intervals)} of intervals",
         observed,
         highest is None or highest <= validity.saturated_intervals,
     )
@@ -482,10 +482,6 @@ def _extreme(
         return None, NOT_APPLICABLE
     name = choose(values, key=values.__getitem__)
     return values[name], f"{show(values[name])} ({name})"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.5g}%"
 
 
 def _ms(value_ns: float) -> str:

@@ -61,7 +61,6 @@ from ldapslam.reports.totals import (
     UNANSWERED_METRICS,
     AgentTotals,
     OperationTotals,
-    StreamTotals,
     unanswered,
 )
 from ldapslam.reports.windows import Window, measured_s
@@ -319,7 +318,7 @@ def _streams(evidence: Evidence) -> tuple[StreamSummary, ...]:
 def _stream(name: str, evidence: Evidence) -> StreamSummary:
     planned, collected = evidence.streams.get(name, {}), evidence.collected
     operations = {one["name"]: one for one in planned.get("operations", ())}
-    totals = collected.streams.get(name, StreamTotals())
+    totals = evidence.totals_of(name)
     window = evidence.window_of(name)
     connections = {key: totals.counters[key] for key in CONNECTION_COUNTERS}
     if "connections" in planned:

@@ -47,7 +47,7 @@ MAINTAINED: Final = frozenset(
 DEFAULT_CONNECTIONS: Final = 4
 DEFAULT_WINDOW: Final = 64
 
-_ALREADY_EXISTS = 68
+ALREADY_EXISTS = 68
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
 _SAVE_S = 1.0
@@ -85,6 +85,8 @@ class LoadResult:
     is_resumed: bool
     #: The refused entry that ended the load, and why; None: it came to its end.
     stopped_by: str | None
+    #: The server's result code for it; None: it was not sent.
+    stopped_code: int | None = None
     #: Where the rejects of an earlier load are now that had the same name.
     kept_rejects: Path | None = None
 
@@ -127,6 +129,7 @@ def load(
         progress.present + loader.ahead(Outcome.PRESENT),
         state.is_resumed,
         loader.stopped_by,
+        loader.stopped_code,
         state.kept,
     )
 
@@ -206,6 +209,7 @@ class _Loader:
             _Connection(uri, access) for _ in range(settings.connections)
         ]
         self.stopped_by: str | None = None
+        self.stopped_code: int | None = None
 
     def connect(self) -> None:
         for connection in self._connections:
@@ -325,20 +329,25 @@ class _Loader:
                 self._lost(connection, error)
 
     def _take_answer(self, add: Add, code: int, text: str) -> None:
-        if code == 0 or (code == _ALREADY_EXISTS and add.losses):
+        if code == 0 or (code == ALREADY_EXISTS and add.losses):
             self._answer(add, Outcome.ADDED)
-        elif code == _ALREADY_EXISTS and add.may_be_there:
+        elif code == ALREADY_EXISTS and add.may_be_there:
             self._answer(add, Outcome.PRESENT)
         else:
             reason = f"{NAMES.get(code, 'result code')} ({code})"
-            self._answer(add, Outcome.REJECTED, f"{reason}: {text}" if text else reason)
+            reason = f"{reason}: {text}" if text else reason
+            self._answer(add, Outcome.REJECTED, reason, code)
 
-    def _answer(self, add: Add, outcome: Outcome, reason: str = "") -> None:
+    def _answer(
+        self, add: Add, outcome: Outcome, reason: str = "", code: int | None = None
+    ) -> None:
         self._order.answer(add, outcome, reason)
-        if outcome is Outcome.REJECTED and not self._settings.continue_on_error:
-            self.stopped_by = self.stopped_by or (
+        is_end = outcome is Outcome.REJECTED and not self._settings.continue_on_error
+        if is_end and self.stopped_by is None:
+            self.stopped_by = (
                 f"line {add.record.line}: {add.record.dn!r} was refused: {reason}"
             )
+            self.stopped_code = code
 
     def _lost(
         self, connection: _Connection, error: ldap.LDAPError, sending: Add | None = None

@@ -80,6 +80,8 @@ def test_all_entries_are_there_afterwards(target: Directory, tmp_path: Path) -> 
     assert again["exit_code"] == 1
     assert (again["added"], again["is_complete"]) == (0, False)
     assert "entryAlreadyExists (68)" in again["stopped_by"]
+    told = data("load", ldif, target.uri, *as_admin(target))
+    assert "hint: it is there already" in told.stderr
 
 
 def test_a_load_that_goes_on_takes_no_others_entries_for_its_own(
