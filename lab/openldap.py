@@ -9,6 +9,7 @@ cn=config, where replication is paused and resumed without a restart.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,10 @@ _INDEXED = ("objectClass", "uid", "entryUUID", "entryCSN")
 # more costs nothing and leaves room for what a load adds.
 _MAP_BYTES_MIN = 1 << 30
 _MAP_BYTES_PER_ENTRY = 16 << 10
+
+# Of consumers to their providers; they try each second.
+_CONNECT_TIMEOUT_S = 60.0
+_CONNECT_INTERVAL_S = 0.02
 
 # cn=monitor's names where they differ from the RFC's.
 _OPERATION_NAMES = {"modrdn": "modify_dn"}
@@ -133,7 +138,20 @@ class OpenLdap(Product):
         return self._settings_of(server).nofile
 
     def connect(self) -> None:
-        """Nothing: slapd.conf has it, and consumers try again each second."""
+        """slapd.conf has it, but a consumer that was up before its provider tries again
+        a second later: wait until each has bound and searched."""
+        deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
+        for provider in self.site.servers:
+            consumers = self.site.consumers(provider)
+            while consumers and self.counts(provider)["search"] < len(consumers):
+                if time.monotonic() > deadline_s:
+                    names = ", ".join(one.name for one in consumers)
+                    raise LabError(
+                        f"not all of {names} follow {provider.name} "
+                        f"{_CONNECT_TIMEOUT_S:g} s after they were started",
+                        hint=f"{self.log(consumers[0])} may tell why",
+                    )
+                time.sleep(_CONNECT_INTERVAL_S)
 
     @staticmethod
     def position(connection: Connection, suffix: str) -> dict[str, str]:

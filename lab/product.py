@@ -164,7 +164,7 @@ class Product(ABC):
 
     @abstractmethod
     def connect(self) -> None:
-        """Have the servers, which are up now, replicate."""
+        """Have the servers, which are up now and had no client, replicate."""
 
     @staticmethod
     @abstractmethod

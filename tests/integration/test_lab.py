@@ -98,6 +98,17 @@ def test_monitor_counts_are_the_clients_operations_without_the_labs_own(
     assert after["bind"] - before["bind"] == 0
 
 
+def test_a_lab_is_up_when_every_consumer_is_connected() -> None:
+    """supplier1 looks for supplier2 before that one is started, and again 1 s later."""
+    with Lab(suppliers=2, replicas=1, entries=10) as lab:
+        counts = [lab.monitor_counts(server) for server in lab.servers]
+        assert [(found["bind"], found["search"]) for found in counts] == [
+            (2, 2),
+            (2, 2),
+            (0, 0),
+        ]
+
+
 def test_a_replica_that_was_down_catches_up_when_it_comes_back() -> None:
     settings = {"replica1": SlapdSettings(threads=2, nofile=512, durable=False)}
     with Lab(replicas=1, entries=10, server_settings=settings) as lab:
