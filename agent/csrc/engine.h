@@ -32,7 +32,7 @@ struct slam_engine_config {
     uint64_t measure_end_ns;
     uint64_t ramp_up_ns;
     uint64_t grace_ns;
-    bool realtime;    /* ask for SCHED_FIFO in workers of open streams */
+    bool realtime;    /* ask for SCHED_FIFO: open streams' workers, all at T0 */
     uint64_t spin_ns; /* polled, not slept, before a paced send; with SCHED_FIFO only */
     size_t max_pdu_bytes;
 };

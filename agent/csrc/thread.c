@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -13,6 +12,10 @@
 #define BUDGET_WINDOW_NS (SLAM_NS_PER_S / 10)
 #define BUDGET_SHARE 0.80
 #define BUDGET_SPIN_SHARE 0.50 /* below: may spin again */
+
+/* Two readings of CLOCK_REALTIME - CLOCK_MONOTONIC differ by less than this unless the
+ * wall clock was stepped: both clocks are slewed alike. */
+#define CLOCK_STEP_MIN_NS UINT64_C(1000000)
 
 void
 slam_thread_open(struct slam_thread *thread, bool want_realtime)
@@ -25,6 +28,25 @@ slam_thread_open(struct slam_thread *thread, bool want_realtime)
         want_realtime && pthread_setschedparam(pthread_self(), SCHED_FIFO, &param) == 0;
     thread->spins = thread->realtime;
     thread->schedstat_fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+}
+
+void
+slam_thread_raise(struct slam_thread *thread)
+{
+    const struct sched_param param = {.sched_priority = 1};
+    pthread_t self = pthread_self();
+
+    if (pthread_getschedparam(self, &thread->usual_policy, &thread->usual) == 0 &&
+        thread->usual_policy != SCHED_FIFO && thread->usual_policy != SCHED_RR)
+        thread->raised = pthread_setschedparam(self, SCHED_FIFO, &param) == 0;
+}
+
+void
+slam_thread_lower(struct slam_thread *thread)
+{
+    if (thread->raised)
+        pthread_setschedparam(pthread_self(), thread->usual_policy, &thread->usual);
+    thread->raised = false;
 }
 
 void
@@ -99,4 +121,15 @@ slam_thread_realtime_offset_ns(void)
         }
     }
     return offset;
+}
+
+uint64_t
+slam_thread_update_offset(uint64_t *offset_ns)
+{
+    uint64_t before = *offset_ns;
+    uint64_t ahead = slam_thread_realtime_offset_ns() - before;
+    uint64_t step = ahead < UINT64_MAX / 2 ? ahead : (uint64_t)0 - ahead;
+
+    *offset_ns = before + ahead;
+    return step >= CLOCK_STEP_MIN_NS ? step : 0;
 }

@@ -5,6 +5,7 @@
 #ifndef SLAM_THREAD_H
 #define SLAM_THREAD_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,10 +15,16 @@ struct slam_thread {
     bool spins;               /* may poll before a paced send */
     uint64_t window_start_ns; /* of the watch over its CPU share */
     uint64_t window_cpu_ns;
+    bool raised;      /* holds SCHED_FIFO for a moment */
+    int usual_policy; /* what it has otherwise */
+    struct sched_param usual;
 };
 
 /* Takes timer slack 1 ns and, if wanted and allowed, SCHED_FIFO. */
 void slam_thread_open(struct slam_thread *thread, bool want_realtime);
+/* SCHED_FIFO, if allowed, for a moment; lower gives back what the thread had before. */
+void slam_thread_raise(struct slam_thread *thread);
+void slam_thread_lower(struct slam_thread *thread);
 void slam_thread_close(struct slam_thread *thread);
 
 /* CPU time used, and time spent runnable but not running; since the thread's start. */
@@ -33,5 +40,8 @@ void slam_thread_watch(struct slam_thread *thread, uint64_t now_ns);
 /* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, modulo 2^64, from the closest of five
  * bracketed readings. */
 uint64_t slam_thread_realtime_offset_ns(void);
+/* Reads that anew; returns how far CLOCK_REALTIME was stepped since: 0, or over 1 ms.
+ */
+uint64_t slam_thread_update_offset(uint64_t *offset_ns);
 
 #endif

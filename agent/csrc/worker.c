@@ -23,12 +23,11 @@
 #define PREFETCH_FAR 6
 #define PREFETCH_NEAR 3
 
-/* Two readings of CLOCK_REALTIME - CLOCK_MONOTONIC differ by less than this unless the
- * wall clock was stepped: both clocks are slewed alike. */
-#define CLOCK_STEP_MIN_NS UINT64_C(1000000)
-
 /* How soon to try again when control has not read the interval before. */
 #define CLOSE_RETRY_NS UINT64_C(1000000)
+
+/* How long before T0 a worker takes real-time priority, its connections set up. */
+#define START_PRIORITY_NS UINT64_C(20000000)
 
 /* -- clocks and intervals -- */
 
@@ -41,26 +40,16 @@ end_ns(const struct slam_timeline *t)
     return stop < planned ? stop : planned;
 }
 
-static void
-update_realtime_offset(struct slam_worker *worker)
-{
-    uint64_t offset = slam_thread_realtime_offset_ns();
-    uint64_t ahead = offset - worker->realtime_offset_ns;
-    uint64_t step = ahead < UINT64_MAX / 2 ? ahead : (uint64_t)0 - ahead;
-
-    if (step >= CLOCK_STEP_MIN_NS && step > worker->recorder.active->clock_step_ns)
-        worker->recorder.active->clock_step_ns = step;
-    worker->realtime_offset_ns = offset;
-}
-
 static bool
 close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
 {
     struct slam_interval_record *record = worker->recorder.active;
     uint64_t cpu_ns = slam_thread_cpu_ns();
     uint64_t run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
+    uint64_t step_ns = slam_thread_update_offset(&worker->realtime_offset_ns);
 
-    update_realtime_offset(worker);
+    if (step_ns > record->clock_step_ns)
+        record->clock_step_ns = step_ns;
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
@@ -233,21 +222,29 @@ tell_when_finished(struct slam_worker *worker)
                               memory_order_release);
 }
 
-/* Until T0: takes connections, sends nothing, measures nothing. */
+/* Until T0: takes connections, sends nothing, measures nothing. Workers of other agents
+ * on this host begin at the same instant, and a closed loop leaves its core to another
+ * only when the scheduler says so, a millisecond later: all have real-time priority
+ * until their first requests are sent. */
 static void
 wait_for_start(struct slam_worker *worker)
 {
     const struct slam_timeline *t = worker->config.timeline;
     struct slam_interval_record *record = worker->recorder.active;
+    uint64_t lead_ns = worker->config.realtime ? START_PRIORITY_NS : 0;
     uint64_t now_ns;
 
     while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {
-        uint64_t until_ns = earliest(t->t0_ns, end_ns(t));
+        uint64_t start_ns = earliest(t->t0_ns, end_ns(t));
 
         now_ns = slam_clock_mono_ns();
-        if (now_ns >= until_ns)
+        if (lead_ns != 0 && now_ns + lead_ns >= start_ns) {
+            slam_thread_raise(&worker->thread);
+            lead_ns = 0;
+        }
+        if (now_ns >= start_ns)
             break;
-        wait_and_handle(worker, now_ns, until_ns, until_ns);
+        wait_and_handle(worker, now_ns, start_ns - lead_ns, start_ns - lead_ns);
     }
     now_ns = slam_clock_mono_ns();
     atomic_store(&worker->start_error_ns, now_ns > t->t0_ns ? now_ns - t->t0_ns : 0);
@@ -300,6 +297,7 @@ worker_loop(struct slam_worker *worker)
         deadline_ns =
             next_deadline(worker, boundary_ns,
                           worker->draining ? grace_end_ns : run_end_ns, &pace_ns);
+        slam_thread_lower(&worker->thread);
         wait_and_handle(worker, now_ns, deadline_ns, pace_ns);
         slam_thread_watch(&worker->thread, now_ns);
         atomic_store_explicit(&worker->realtime, worker->thread.realtime,

@@ -35,7 +35,7 @@ struct slam_worker_config {
     uint32_t index; /* among the workers of its kind */
     uint32_t count; /* workers of its kind in this agent */
     bool open;
-    bool realtime; /* try SCHED_FIFO (open only) */
+    bool realtime; /* try SCHED_FIFO: open streams', and before T0 any */
     uint64_t spin_ns;
     uint64_t seed;
     size_t max_pdu_bytes;

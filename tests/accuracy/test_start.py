@@ -18,7 +18,7 @@ LIMIT_US = 2000.0
 def test_agents_start_within_two_milliseconds(fleet: FleetOfProcesses) -> None:
     server = Responder()
     server.start()
-    fleet.start(*AGENTS)
+    fleet.start(*AGENTS, realtime=True)
     late: list[float] = []
     for _ in range(RUNS):
         run_id = fleet.submit(job_text(server.uri, duration="300ms", clients=6))

@@ -120,11 +120,13 @@ class FleetOfProcesses:
         self.processes[key] = process
         return process
 
-    def start(self, *names: str, engine: Sequence[str] | None = None) -> None:
+    def start(
+        self, *names: str, engine: Sequence[str] | None = None, **options: Any
+    ) -> None:
         """A coordinator and these agents, registered and idle."""
         self.start_coordinator()
         for name in names:
-            self.start_agent(name, engine)
+            self.start_agent(name, engine, **options)
         self.wait_for_agents(*names)
 
     def end(self, key: str, number: signal.Signals = signal.SIGTERM) -> int:

@@ -68,7 +68,7 @@ def _serve(options: dict[str, Any]) -> None:
         labels=options.get("labels", {}),
         max_runs=options.get("max_runs", 1),
         workers=1,
-        realtime=False,
+        realtime=options.get("realtime", False),
         restricted=options.get("restricted", False),
         limits=AgentLimits.from_json(options.get("limits", '{"targets": ["any"]}')),
         engine_command=options.get("engine") or ENGINE_COMMAND,

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "slam_test.h"
+#include "thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+static int
+policy(void)
+{
+    struct sched_param param;
+    int found = -1;
+
+    pthread_getschedparam(pthread_self(), &found, &param);
+    return found;
+}
+
+/* Whether the kernel lets this process have real-time priority; as it was after. */
+static bool
+is_granted(void)
+{
+    const struct sched_param fifo = {.sched_priority = 1};
+    const struct sched_param other = {.sched_priority = 0};
+
+    return pthread_setschedparam(pthread_self(), SCHED_FIFO, &fifo) == 0 &&
+           pthread_setschedparam(pthread_self(), SCHED_OTHER, &other) == 0;
+}
+
+static void
+test_priority_of_a_moment_is_given_back(void)
+{
+    struct slam_thread thread;
+    int raised = is_granted() ? SCHED_FIFO : SCHED_OTHER;
+
+    slam_thread_open(&thread, false);
+    CHECK_EQ(policy(), SCHED_OTHER);
+    slam_thread_raise(&thread);
+    CHECK_EQ(policy(), raised);
+    slam_thread_lower(&thread);
+    CHECK_EQ(policy(), SCHED_OTHER);
+    slam_thread_lower(&thread);
+    CHECK_EQ(policy(), SCHED_OTHER);
+    slam_thread_close(&thread);
+}
+
+static void
+test_what_the_thread_was_given_by_others_comes_back(void)
+{
+    const struct sched_param other = {.sched_priority = 0};
+    struct slam_thread thread;
+
+    slam_thread_open(&thread, false);
+    CHECK_EQ(pthread_setschedparam(pthread_self(), SCHED_BATCH, &other), 0);
+    slam_thread_raise(&thread);
+    slam_thread_lower(&thread);
+    CHECK_EQ(policy(), SCHED_BATCH);
+    CHECK_EQ(pthread_setschedparam(pthread_self(), SCHED_OTHER, &other), 0);
+    slam_thread_close(&thread);
+}
+
+static void
+test_thread_that_has_real_time_priority_keeps_it(void)
+{
+    const struct sched_param other = {.sched_priority = 0};
+    struct slam_thread thread;
+
+    slam_thread_open(&thread, true);
+    CHECK_EQ(thread.realtime, is_granted());
+    slam_thread_close(&thread);
+    slam_thread_open(&thread, true);
+    slam_thread_raise(&thread);
+    slam_thread_lower(&thread);
+    CHECK_EQ(policy(), thread.realtime ? SCHED_FIFO : SCHED_OTHER);
+    CHECK_EQ(pthread_setschedparam(pthread_self(), SCHED_OTHER, &other), 0);
+    slam_thread_close(&thread);
+}
+
+int
+main(void)
+{
+    RUN(test_priority_of_a_moment_is_given_back);
+    RUN(test_what_the_thread_was_given_by_others_comes_back);
+    RUN(test_thread_that_has_real_time_priority_keeps_it);
+    return SLAM_TEST_EXIT();
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which threads of the engine have real-time priority once a run goes on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ldapslam.agent._engine import Responder
+from support.engine import (
+    MS,
+    collect,
+    new_engine,
+    open_stream,
+    sleep_until,
+    start,
+    stream,
+)
+
+
+def threads() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/task")}
+
+
+@pytest.fixture
+def real_time() -> None:
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("SCHED_FIFO is not granted here: needs root or CAP_SYS_NICE")
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+@pytest.mark.usefixtures("real_time")
+def test_workers_of_open_streams_alone_keep_real_time_priority() -> None:
+    """Closed ones have it when they begin; threads that set connections up never."""
+    server = Responder()
+    server.start()
+    before = threads()
+    engine = new_engine(
+        [
+            stream(server.uri, name="closed", think_time_ns=5 * MS),
+            open_stream(server.uri, 100, name="open", reconnect_operations=3),
+        ],
+        workers=2,
+        duration_ns=600 * MS,
+        realtime=True,
+    )
+    t0_ns = start(engine)
+    sleep_until(t0_ns + 200 * MS)
+    own = threads() - before
+    policies = [os.sched_getscheduler(thread) for thread in own]
+    outcome = collect(engine)
+    outcome.assert_balanced()
+    assert outcome.facts["realtime"]
+    # two workers of each stream, and at least one that sets connections up
+    assert policies.count(os.SCHED_FIFO) == 2
+    assert len(policies) >= 5
