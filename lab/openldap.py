@@ -139,7 +139,7 @@ class OpenLdap(Product):
 
     def connect(self) -> None:
         """slapd.conf has it, but a consumer that was up before its provider tries again
-        a second later: wait until each has bound and searched."""
+        a second later: wait for a search for each."""
         deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
         for provider in self.site.servers:
             consumers = self.site.consumers(provider)

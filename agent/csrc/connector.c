@@ -251,9 +251,6 @@ slam_connector_create(size_t threads, size_t max_links, struct slam_connector **
     pthread_cond_init(&c->settled, NULL);
     pthread_attr_init(&c->attributes);
     pthread_attr_setstacksize(&c->attributes, STACK_BYTES);
-    /* Workers start some of them: a set-up that had a worker's real-time priority would
-     * keep paced sends from its core. SCHED_OTHER is what attributes have. */
-    pthread_attr_setinheritsched(&c->attributes, PTHREAD_EXPLICIT_SCHED);
     c->thread_limit = threads;
     c->heap = calloc(max_links ? max_links : 1, sizeof(struct slam_link *));
     c->threads = calloc(threads, sizeof(*c->threads));

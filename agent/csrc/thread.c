@@ -17,6 +17,15 @@
  * wall clock was stepped: both clocks are slewed alike. */
 #define CLOCK_STEP_MIN_NS UINT64_C(1000000)
 
+/* Since Linux 6.12 real-time threads have no timer slack of their own, and get the
+ * usual 50 us when they become ordinary ones. */
+static void
+leave_realtime(int policy, const struct sched_param *param)
+{
+    pthread_setschedparam(pthread_self(), policy, param);
+    prctl(PR_SET_TIMERSLACK, 1UL);
+}
+
 void
 slam_thread_open(struct slam_thread *thread, bool want_realtime)
 {
@@ -45,7 +54,7 @@ void
 slam_thread_lower(struct slam_thread *thread)
 {
     if (thread->raised)
-        pthread_setschedparam(pthread_self(), thread->usual_policy, &thread->usual);
+        leave_realtime(thread->usual_policy, &thread->usual);
     thread->raised = false;
 }
 
@@ -93,7 +102,7 @@ slam_thread_watch(struct slam_thread *thread, uint64_t now_ns)
     share = (double)(cpu_ns - thread->window_cpu_ns) /
             (double)(now_ns - thread->window_start_ns);
     if (share > BUDGET_SHARE && !thread->spins) {
-        pthread_setschedparam(pthread_self(), SCHED_OTHER, &param);
+        leave_realtime(SCHED_OTHER, &param);
         thread->realtime = false;
     }
     if (share > BUDGET_SHARE)

@@ -26,8 +26,10 @@
 /* How soon to try again when control has not read the interval before. */
 #define CLOSE_RETRY_NS UINT64_C(1000000)
 
-/* How long before T0 a worker takes real-time priority, its connections set up. */
+/* How long before T0 a worker takes real-time priority, its connections set up; of so
+ * many the first requests are sent within a millisecond or two, of more it does not. */
 #define START_PRIORITY_NS UINT64_C(20000000)
+#define START_PRIORITY_CONNECTIONS 256
 
 /* -- clocks and intervals -- */
 
@@ -231,7 +233,9 @@ wait_for_start(struct slam_worker *worker)
 {
     const struct slam_timeline *t = worker->config.timeline;
     struct slam_interval_record *record = worker->recorder.active;
-    uint64_t lead_ns = worker->config.realtime ? START_PRIORITY_NS : 0;
+    bool first = worker->config.realtime &&
+                 slam_worker_connections(worker) <= START_PRIORITY_CONNECTIONS;
+    uint64_t lead_ns = first ? START_PRIORITY_NS : 0;
     uint64_t now_ns;
 
     while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {

@@ -15,6 +15,7 @@ RUNS = 10
 LIMIT_US = 2000.0
 
 
+@pytest.mark.usefixtures("real_time")
 def test_agents_start_within_two_milliseconds(fleet: FleetOfProcesses) -> None:
     server = Responder()
     server.start()

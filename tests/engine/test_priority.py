@@ -23,15 +23,6 @@ def threads() -> set[int]:
     return {int(name) for name in os.listdir("/proc/self/task")}
 
 
-@pytest.fixture
-def real_time() -> None:
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except PermissionError:
-        pytest.skip("SCHED_FIFO is not granted here: needs root or CAP_SYS_NICE")
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-
-
 @pytest.mark.usefixtures("real_time")
 def test_workers_of_open_streams_alone_keep_real_time_priority() -> None:
     """Closed ones have it when they begin; threads that set connections up never."""

@@ -8,8 +8,11 @@ the nice value of a process counts within its own only: it is the session's that
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 FIRST = -20
 
@@ -31,3 +34,13 @@ def session_first() -> Iterator[None]:
         yield
     finally:
         set_session_priority("self", 0)
+
+
+@pytest.fixture
+def real_time() -> None:
+    """Skip the test where SCHED_FIFO is not granted."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("SCHED_FIFO is not granted here: needs root or CAP_SYS_NICE")
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 
 static int
 policy(void)
@@ -38,6 +39,7 @@ test_priority_of_a_moment_is_given_back(void)
     CHECK_EQ(policy(), raised);
     slam_thread_lower(&thread);
     CHECK_EQ(policy(), SCHED_OTHER);
+    CHECK_EQ(prctl(PR_GET_TIMERSLACK), 1);
     slam_thread_lower(&thread);
     CHECK_EQ(policy(), SCHED_OTHER);
     slam_thread_close(&thread);
