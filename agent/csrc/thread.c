@@ -17,6 +17,14 @@
  * wall clock was stepped: both clocks are slewed alike. */
 #define CLOCK_STEP_MIN_NS UINT64_C(1000000)
 
+static bool
+take_realtime(void)
+{
+    const struct sched_param param = {.sched_priority = 1};
+
+    return pthread_setschedparam(pthread_self(), SCHED_FIFO, &param) == 0;
+}
+
 /* Since Linux 6.12 real-time threads have no timer slack of their own, and get the
  * usual 50 us when they become ordinary ones. */
 static void
@@ -29,12 +37,9 @@ leave_realtime(int policy, const struct sched_param *param)
 void
 slam_thread_open(struct slam_thread *thread, bool want_realtime)
 {
-    const struct sched_param param = {.sched_priority = 1};
-
     *thread = (struct slam_thread){0};
     prctl(PR_SET_TIMERSLACK, 1UL);
-    thread->realtime =
-        want_realtime && pthread_setschedparam(pthread_self(), SCHED_FIFO, &param) == 0;
+    thread->realtime = want_realtime && take_realtime();
     thread->spins = thread->realtime;
     thread->schedstat_fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 }
@@ -42,20 +47,17 @@ slam_thread_open(struct slam_thread *thread, bool want_realtime)
 void
 slam_thread_raise(struct slam_thread *thread)
 {
-    const struct sched_param param = {.sched_priority = 1};
-    pthread_t self = pthread_self();
-
-    if (pthread_getschedparam(self, &thread->usual_policy, &thread->usual) == 0 &&
-        thread->usual_policy != SCHED_FIFO && thread->usual_policy != SCHED_RR)
-        thread->raised = pthread_setschedparam(self, SCHED_FIFO, &param) == 0;
+    if (pthread_getschedparam(pthread_self(), &thread->usual_policy, &thread->usual) ==
+        0)
+        thread->realtime = take_realtime();
 }
 
 void
 slam_thread_lower(struct slam_thread *thread)
 {
-    if (thread->raised)
+    if (thread->realtime)
         leave_realtime(thread->usual_policy, &thread->usual);
-    thread->raised = false;
+    thread->realtime = false;
 }
 
 void

@@ -15,14 +15,13 @@ struct slam_thread {
     bool spins;               /* may poll before a paced send */
     uint64_t window_start_ns; /* of the watch over its CPU share */
     uint64_t window_cpu_ns;
-    bool raised;      /* holds SCHED_FIFO for a moment */
-    int usual_policy; /* what it has otherwise */
+    int usual_policy; /* before it was raised */
     struct sched_param usual;
 };
 
 /* Takes timer slack 1 ns and, if wanted and allowed, SCHED_FIFO. */
 void slam_thread_open(struct slam_thread *thread, bool want_realtime);
-/* SCHED_FIFO, if allowed, for a moment; lower gives back what the thread had before. */
+/* For a thread without: SCHED_FIFO, if allowed, until lower gives it what it had. */
 void slam_thread_raise(struct slam_thread *thread);
 void slam_thread_lower(struct slam_thread *thread);
 void slam_thread_close(struct slam_thread *thread);
@@ -40,8 +39,7 @@ void slam_thread_watch(struct slam_thread *thread, uint64_t now_ns);
 /* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, modulo 2^64, from the closest of five
  * bracketed readings. */
 uint64_t slam_thread_realtime_offset_ns(void);
-/* Reads that anew; returns how far CLOCK_REALTIME was stepped since: 0, or over 1 ms.
- */
+/* Reads that anew; returns how far CLOCK_REALTIME was stepped: 0, or over 1 ms. */
 uint64_t slam_thread_update_offset(uint64_t *offset_ns);
 
 #endif

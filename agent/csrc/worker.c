@@ -26,8 +26,8 @@
 /* How soon to try again when control has not read the interval before. */
 #define CLOSE_RETRY_NS UINT64_C(1000000)
 
-/* How long before T0 a worker takes real-time priority, its connections set up; of so
- * many the first requests are sent within a millisecond or two, of more it does not. */
+/* How long before T0 a closed worker takes real-time priority, its connections set up;
+ * with more of them their first requests would keep it too long. */
 #define START_PRIORITY_NS UINT64_C(20000000)
 #define START_PRIORITY_CONNECTIONS 256
 
@@ -226,16 +226,16 @@ tell_when_finished(struct slam_worker *worker)
 
 /* Until T0: takes connections, sends nothing, measures nothing. Workers of other agents
  * on this host begin at the same instant, and a closed loop leaves its core to another
- * only when the scheduler says so, a millisecond later: all have real-time priority
- * until their first requests are sent. */
+ * only when the scheduler says so, a millisecond later: closed workers too have
+ * real-time priority until their first requests are sent. */
 static void
 wait_for_start(struct slam_worker *worker)
 {
     const struct slam_timeline *t = worker->config.timeline;
     struct slam_interval_record *record = worker->recorder.active;
-    bool first = worker->config.realtime &&
-                 slam_worker_connections(worker) <= START_PRIORITY_CONNECTIONS;
-    uint64_t lead_ns = first ? START_PRIORITY_NS : 0;
+    bool is_raised = worker->config.realtime && !worker->config.open &&
+                     slam_worker_connections(worker) <= START_PRIORITY_CONNECTIONS;
+    uint64_t lead_ns = is_raised ? START_PRIORITY_NS : 0;
     uint64_t now_ns;
 
     while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {
@@ -301,7 +301,8 @@ worker_loop(struct slam_worker *worker)
         deadline_ns =
             next_deadline(worker, boundary_ns,
                           worker->draining ? grace_end_ns : run_end_ns, &pace_ns);
-        slam_thread_lower(&worker->thread);
+        if (!worker->config.open)
+            slam_thread_lower(&worker->thread);
         wait_and_handle(worker, now_ns, deadline_ns, pace_ns);
         slam_thread_watch(&worker->thread, now_ns);
         atomic_store_explicit(&worker->realtime, worker->thread.realtime,

@@ -9,6 +9,7 @@ is what it was, entry by entry.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,14 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 
 def check(
-    directory: Directory, job: Path, agents: int = AGENTS, timeout_s: float = 120
+    directory: Directory,
+    job: Path,
+    agents: int = AGENTS,
+    timeout_s: float = 120,
+    ignore: Collection[str] = (),
 ) -> int:
-    """Runs a job, compares books and trees; how many operations the server counted."""
+    """Runs a job, compares books and trees, the attributes in `ignore` excepted; how
+    many operations the server counted."""
     tree, before = directory.tree(), directory.counts()
     result = run_job(job, timeout_s, agents)
     after = directory.counts()
@@ -51,10 +57,10 @@ def check(
     assert len(result["agents"]) == agents
 
     left = directory.tree()
-    assert differences(tree, left, ignore=WRITTEN) == []
+    assert differences(tree, left, ignore=(*WRITTEN, *ignore)) == []
     written = {person(str(n)) for n in range(WRITTEN_PEOPLE)}
     kept = {dn: attributes for dn, attributes in tree.items() if dn not in written}
-    assert differences(kept, {dn: left[dn] for dn in kept}) == []
+    assert differences(kept, {dn: left[dn] for dn in kept}, ignore) == []
     return sum(by_server.values())
 
 
@@ -75,4 +81,6 @@ def test_two_hundred_thousand_operations_are_counted_as_the_server_does(
     directory: Directory, tmp_path: Path
 ) -> None:
     job = job_for(directory, tmp_path, scale=12)
-    assert check(directory, job, timeout_s=1200) > 200_000
+    # 389-DS once counted 998 children of a thousand, which were all there, after this
+    miscounted = ("numSubordinates",)
+    assert check(directory, job, timeout_s=1200, ignore=miscounted) > 200_000
