@@ -17,6 +17,7 @@ from ldapslam.reports.result import result_of
 from ldapslam.reports.summary import summarise
 from ldapslam.reports.text import render_table
 
+
 @click.command("compare")
 @click.argument("runs", metavar="RUN RUN...", nargs=-1)
 @click.option(
