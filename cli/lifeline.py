@@ -23,11 +23,6 @@ def lifeline_arguments() -> list[str]:
     return ["--lifeline", str(os.getpid())]
 
 
-def end_with_parent() -> None:
-    """Ask to be killed when the thread that started us ends; nothing else is lost."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _hold(_: click.Context, __: click.Parameter, parent: int | None) -> None:
     if parent is None:
         return

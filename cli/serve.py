@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,8 +20,6 @@ from ldapslam.cli.logs import (
     log_to_stderr,
     warn_of_root,
 )
-from ldapslam.cli.metrics_server import beside_agent, metrics_option
-from ldapslam.cli.notify_options import notify_options
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.server_security import (
@@ -35,14 +33,59 @@ from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto.address import DEFAULT_PORT, is_unix
 
 if TYPE_CHECKING:
+    from ldapslam.agent.client import Beside
     from ldapslam.agent.limits import AgentLimits
-    from ldapslam.cli.notifier import NotifySettings
 
 
 def state_folder() -> Path:
     """Where this user's programs keep what survives them (XDG base directories)."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "ldapslam"
+
+
+def _place(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """HOST:PORT, or PORT alone, which is on loopback."""
+    if value is None:
+        return None
+    host, colon, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ConfigError(
+            f"--metrics: expected HOST:PORT or a port, got {value!r}",
+            hint="such as 127.0.0.1:9400",
+        )
+    return host, int(port)
+
+
+metrics_option = click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    callback=_place,
+    help="Give figures to Prometheus there, GET /metrics; a port alone is one of "
+    "this host. Neither encrypted nor authenticated. Off when left out.",
+)
+
+
+def _channels(
+    _: click.Context, __: click.Parameter, values: tuple[str, ...]
+) -> dict[str, Any]:
+    from ldapslam.coordinator.notify import parse_channel
+
+    channels: dict[str, Any] = {}
+    for number, value in enumerate(values, 1):
+        try:
+            name, place = parse_channel(value)
+        except ConfigError as error:
+            # the text may be a secret
+            raise ConfigError(
+                f"--notify, number {number}: {error}", hint=error.hint
+            ) from error
+        if name in channels:
+            raise ConfigError(f"--notify: channel {name!r} is named twice")
+        channels[name] = place
+    return channels
 
 
 def _own_scratch(
@@ -87,7 +130,26 @@ def _own_scratch(
 @server_security_options
 @log_format_option
 @metrics_option
-@notify_options
+@click.option(
+    "--notify",
+    "channels",
+    metavar="NAME=URL",
+    multiple=True,
+    callback=_channels,
+    help="Name a channel for notifications of ended runs: a URL of apprise, or the "
+    "reference {env: NAME} or {file: PATH} to one; repeatable.",
+)
+@click.option(
+    "--notify-always",
+    metavar="NAME",
+    multiple=True,
+    help="Tell this channel of every run; repeatable.",
+)
+@click.option(
+    "--notify-link",
+    metavar="URL",
+    help="Link to give in notifications; {run_id} in it is the run's.",
+)
 @lifeline_option
 @config_option
 def coordinator_command(
@@ -97,22 +159,37 @@ def coordinator_command(
     security: ServerSecurity,
     log_format: str,
     metrics: tuple[str, int] | None,
-    notify: NotifySettings,
+    channels: dict[str, Any],
+    notify_always: tuple[str, ...],
+    notify_link: str | None,
     scratch: Path | None,
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
     log_to_stderr(log_format)
     warn_of_root(is_wanted=scratch is not None)
-    from ldapslam.cli.services import coordinator_services
+    from ldapslam.coordinator.extension import Extension
+    from ldapslam.coordinator.health import Health
+    from ldapslam.coordinator.hooks import Hooks
+    from ldapslam.coordinator.judge import JudgeProcess
+    from ldapslam.coordinator.notify import Notifier, NotifySettings
+    from ldapslam.coordinator.schedule_service import Schedules
     from ldapslam.coordinator.server import run_coordinator
+    from ldapslam.reports import judge
 
     def on_ready(addresses: Sequence[str]) -> None:
         shown = without_passwords(store)
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
-    hooks, extensions = coordinator_services(
-        store, notify, metrics, is_local_fleet=scratch is not None
-    )
+    hooks, extensions = Hooks(), list[Extension]([Health()])
+    if metrics is not None:
+        from ldapslam.coordinator.metrics import Metrics
+
+        extensions.append(Metrics(metrics))
+    if scratch is None:
+        notify = NotifySettings(channels, notify_always, notify_link)
+        hooks = Hooks(JudgeProcess(judge.COMMAND, store), channels=channels.keys())
+        extensions += [Schedules(), Notifier(notify)]
+    # else the command that made the local fleet judges its run
     try:
         run_coordinator(
             list(listen),
@@ -234,5 +311,17 @@ def agent_command(
         insecure=place.insecure,
         tls=place.files,
         has_joined=place.has_joined,
-        beside=beside_agent(metrics),
+        beside=_metrics_beside(metrics),
+    )
+
+
+def _metrics_beside(place: tuple[str, int] | None) -> Beside | None:
+    """What `run_agent` is to run beside it, for an agent's figures."""
+    if place is None:
+        return None
+    from ldapslam.agent.metrics import agent_registry
+    from ldapslam.proto.metrics_server import exposed
+
+    return lambda session, is_connected: exposed(
+        agent_registry(session, is_connected), place
     )

@@ -260,9 +260,9 @@ def _timing_options(command: _Command) -> _Command:
 )
 @click.option(
     "--notify",
-    metavar="URL",
+    metavar="CHANNEL",
     multiple=True,
-    help="Tell of the end there: a webhook's URL or mailto:ADDRESS; repeatable.",
+    help="Tell a channel of the coordinator of the end; repeatable.",
 )
 @coordinator_option
 @click.option("--wait", is_flag=True, help="Show the run; exit with its verdict.")

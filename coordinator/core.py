@@ -22,6 +22,7 @@ from ldapslam.coordinator.conduct import ActiveRun
 from ldapslam.coordinator.fleet import Fleet
 from ldapslam.coordinator.hooks import Hooks, WaitingRun
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.judge import Judgement
 from ldapslam.coordinator.link import AgentLink
 from ldapslam.jobs.errors import LdapSlamError, NotEnoughAgents
 from ldapslam.proto import agent_pb2
@@ -43,6 +44,7 @@ class Core:
         self._journal = journal
         self._now_ns = now_ns
         self._hooks = hooks or Hooks()
+        self.channels = self._hooks.channels
         self._fleet = Fleet()
         #: By agent, and by session.
         self._links: dict[str, AgentLink] = {}
@@ -141,19 +143,20 @@ class Core:
 
     async def _judge(self, record: RunRecord) -> None:
         """Have the run judged, and tell of it: the last that happens to a run."""
-        verdict: str | None = None
+        found = Judgement()
         if self._hooks.judge is not None:
             try:
-                verdict = await self._hooks.judge(record.run_id)
-                if verdict is not None:
-                    store = self._journal.store
-                    await self._journal.call(store.set_verdict, record.run_id, verdict)
+                found = await self._hooks.judge(record.run_id)
+                if found.verdict is not None:
+                    await self._journal.call(
+                        self._journal.store.set_verdict, record.run_id, found.verdict
+                    )
             except Exception:
                 _log.exception("run %s cannot be judged", record.run_id)
-        record = replace(record, verdict=verdict)
+        record = replace(record, verdict=found.verdict)
         for observer in self._hooks.observers:
             try:
-                observer.run_judged(record)
+                observer.run_judged(record, found.reasons)
             except Exception:
                 _log.exception("run %s: an observer failed", record.run_id)
 

@@ -36,6 +36,9 @@ class Extension:
         """Who is told of runs, beside those of the hooks."""
         return ()
 
+    async def check(self) -> None:
+        """ConfigError when it cannot work; asked before anything is opened."""
+
     async def start(self, parts: Parts) -> None:
         """Add services to the server, begin what runs in the background.
 

@@ -9,15 +9,16 @@ observer's error is logged and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ldapslam.coordinator.judge import Judgement
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.results.records import RunRecord
 
-#: Run id -> PASS, FAIL or INVALID; None when it cannot be judged. Takes its time.
-Judge = Callable[[str], Awaitable[str | None]]
+#: Judges the run of an id; takes its time.
+Judge = Callable[[str], Awaitable[Judgement]]
 
 
 class Observer(Protocol):
@@ -29,14 +30,17 @@ class Observer(Protocol):
     def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
         """Every agent has reported this interval."""
 
-    def run_judged(self, record: RunRecord) -> None:
-        """A run is over for good: its end and its verdict are stored."""
+    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+        """A run is over for good: its end and its verdict are stored. `reasons`: why
+        the verdict is not PASS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
     judge: Judge | None = None
     observers: Sequence[Observer] = ()
+    #: Names of the channels for notifications.
+    channels: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 """The coordinator's figures for Prometheus: fleet, runs, intervals, store.
 
 Made when they are asked for, on the event loop, of what is there at that moment: a run
-or an agent that is gone has no series. Whoever starts the coordinator brings what
-exposes the registry. The figures are those of operators who watch; a report's are
-computed from the store.
+or an agent that is gone has no series. The figures are those of operators who watch; a
+report's are computed from the store.
 """
 
 from __future__ import annotations
@@ -29,12 +28,10 @@ from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.run_figures import Watchlist
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import build_version
+from ldapslam.proto.metrics_server import exposed
 from ldapslam.reports.results.records import utc_text
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.results.upkeep import file_bytes
-
-#: Makes the registry's figures be asked for, until the block ends.
-Expose = Callable[[CollectorRegistry], AbstractContextManager[object]]
 
 #: The event loop has so long to answer.
 _ANSWER_TIMEOUT_S = 5.0
@@ -45,10 +42,12 @@ _PRESENT = frozenset({"idle", "assigned", "silent"})
 
 
 class Metrics(Extension):
-    """Exposes what a coordinator does."""
+    """Exposes what a coordinator does, at an address of its own."""
 
-    def __init__(self, expose: Expose, watchlist: Watchlist | None = None) -> None:
-        self._expose = expose
+    def __init__(
+        self, place: tuple[str, int], watchlist: Watchlist | None = None
+    ) -> None:
+        self._place = place
         self._watchlist = watchlist or Watchlist(since_utc=utc_text(datetime.now(UTC)))
         self._exposed: AbstractContextManager[object] | None = None
 
@@ -61,9 +60,9 @@ class Metrics(Extension):
         registry.register(
             _OnLoop(asyncio.get_running_loop(), lambda: self._families(parts))
         )
-        exposed = self._expose(registry)
-        exposed.__enter__()
-        self._exposed = exposed
+        served = exposed(registry, self._place)
+        served.__enter__()
+        self._exposed = served
 
     async def stop(self) -> None:
         if self._exposed is not None:

@@ -16,7 +16,7 @@ from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.run import RunState
 from ldapslam.coordinator.status import status_message
 from ldapslam.coordinator.store_room import check_store_room, need_of
-from ldapslam.coordinator.submission import Submission, load_submission
+from ldapslam.coordinator.submission import Submission, check_channels, load_submission
 from ldapslam.jobs.errors import (
     FleetError,
     LdapSlamError,
@@ -38,6 +38,7 @@ class OperatorCalls(Core):
 
     async def submit(self, request: pb.SubmitJobRequest) -> pb.SubmitJobReply:
         """Queue a job; refused when it has faults or the fleet too few agents."""
+        check_channels(request.notify, self.channels)
         submission = await asyncio.to_thread(
             load_submission, request, datetime.now(UTC)
         )

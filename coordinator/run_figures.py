@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.jobs.phases import DRAIN
@@ -88,7 +88,7 @@ class Watchlist:
             stream.errors += row.errors
             stream.dropped += row.dropped
 
-    def run_judged(self, record: RunRecord) -> None:
+    def run_judged(self, record: RunRecord, reasons: Sequence[str] = ()) -> None:
         if (record.finished_utc or self._since_utc) >= self._since_utc:
             self.ended[record.state, record.verdict or "none"] += 1
         run = self._runs.get(record.run_id)

@@ -6,7 +6,7 @@ Translates only: the scheduler and its agenda do what is asked. Needs no grpc it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -19,7 +19,7 @@ from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.rpc import Context, errors_to
 from ldapslam.coordinator.schedule import State
 from ldapslam.coordinator.scheduler import Scheduler, utc_clock
-from ldapslam.coordinator.submission import check_version
+from ldapslam.coordinator.submission import check_channels, check_version
 from ldapslam.jobs.errors import ConfigError, LdapSlamError
 from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
@@ -44,8 +44,13 @@ _CHANGES = {
 
 class ScheduleService(ScheduleServiceServicer):
     def __init__(
-        self, scheduler: Scheduler, journal: Journal, audit_log: AuditLog
+        self,
+        scheduler: Scheduler,
+        journal: Journal,
+        audit_log: AuditLog,
+        channels: Collection[str] = (),
     ) -> None:
+        self._channels = channels
         self._scheduler = scheduler
         self._agenda = scheduler.agenda
         self._journal = journal
@@ -57,6 +62,7 @@ class ScheduleService(ScheduleServiceServicer):
         async with errors_to(context):
             job = request.job
             check_version("the command line", job.protocol_version, job.build)
+            check_channels(job.notify, self._channels)
             said_by = job.submitted_by
             job.submitted_by = by = caller_name(said_by)
             async with self._scheduler.settled() as now:
@@ -233,7 +239,10 @@ class Schedules(Extension):
         await scheduler.start()
         self._scheduler = scheduler
         add_ScheduleServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            ScheduleService(scheduler, parts.journal, parts.audit), parts.server
+            ScheduleService(
+                scheduler, parts.journal, parts.audit, parts.coordinator.channels
+            ),
+            parts.server,
         )
 
     async def stop(self) -> None:
@@ -251,6 +260,6 @@ class Schedules(Extension):
     ) -> None:
         pass
 
-    def run_judged(self, record: RunRecord) -> None:
+    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
         if self._scheduler is not None:
             self._scheduler.run_judged(record)

@@ -411,7 +411,7 @@ class Scheduler:
     def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
         pass
 
-    def run_judged(self, record: RunRecord) -> None:
+    def run_judged(self, record: RunRecord, reasons: Sequence[str] = ()) -> None:
         self._forget_open(record.run_id)
         if any(run.after_run == record.run_id for run in self._queue.waiting()):
             self._endings[record.run_id] = Ending(

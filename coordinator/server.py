@@ -122,6 +122,8 @@ async def serve(
     StoreError when the store cannot.
     """
     _check(listen, insecure, tls, enrol)
+    for extension in extensions:
+        await extension.check()
     hooks = hooks or Hooks()
     observers = [one for extension in extensions for one in extension.observers()]
     hooks = replace(hooks, observers=(*hooks.observers, *observers))

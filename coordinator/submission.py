@@ -12,10 +12,11 @@ import platform
 import re
 import secrets
 import socket
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ldapslam.coordinator.destinations import submitted_destinations
+from ldapslam.coordinator.names import MAX_NAME
 from ldapslam.coordinator.report_plan import report_plan
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.coordinator.selection import Selection
@@ -75,7 +76,6 @@ def load_submission(
 ) -> Submission:
     """The run of a request; JobErrors with all faults of the job."""
     check_version("the command line", request.protocol_version, request.build)
-    submitted_destinations(request.notify)
     if request.not_before_utc:
         parse_utc(request.not_before_utc)
     if request.after_if not in RunCondition.values():
@@ -85,6 +85,17 @@ def load_submission(
     seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed
     record = _record(job, request, run_id, seed, now_utc)
     return _submission(job, request, replace(record, schedule_id=schedule_id))
+
+
+def check_channels(names: Iterable[str], known: Collection[str]) -> None:
+    """ConfigError when the operator of the coordinator has not named a channel."""
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"the coordinator has no notification channel {name[:MAX_NAME]!r}",
+                hint="its operator names them with --notify; there are "
+                f"{', '.join(sorted(known)) or 'none'}",
+            )
 
 
 def new_run_id(now_utc: datetime) -> str:
@@ -225,6 +236,7 @@ def _record(
                 name: hashlib.sha256(request.files[name]).hexdigest()
                 for name in job.named_files()
             },
+            **({"notify": list(request.notify)} if request.notify else {}),
             "coordinator": {
                 "host_name": socket.gethostname(),
                 "python": platform.python_version(),
