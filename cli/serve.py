@@ -169,7 +169,6 @@ def coordinator_command(
     warn_of_root(is_wanted=scratch is not None)
     from ldapslam.coordinator.extension import Extension
     from ldapslam.coordinator.health import Health
-    from ldapslam.coordinator.hooks import Hooks
     from ldapslam.coordinator.judge import JudgeProcess
     from ldapslam.coordinator.notify import Notifier, NotifySettings
     from ldapslam.coordinator.schedule_service import Schedules
@@ -180,16 +179,16 @@ def coordinator_command(
         shown = without_passwords(store)
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
-    hooks, extensions = Hooks(), list[Extension]([Health()])
+    extensions: list[Extension] = [Health()]
     if metrics is not None:
         from ldapslam.coordinator.metrics import Metrics
 
         extensions.append(Metrics(metrics))
-    if scratch is None:
+    # the command that made a local fleet judges its run
+    is_served = scratch is None
+    if is_served:
         notify = NotifySettings(channels, notify_always, notify_link)
-        hooks = Hooks(JudgeProcess(judge.COMMAND, store), channels=channels.keys())
         extensions += [Schedules(), Notifier(notify)]
-    # else the command that made the local fleet judges its run
     try:
         run_coordinator(
             list(listen),
@@ -197,7 +196,8 @@ def coordinator_command(
             insecure=security.insecure,
             tls=security.files,
             enrol=security.enrol,
-            hooks=hooks,
+            judge=JudgeProcess(judge.COMMAND, store) if is_served else None,
+            channels=channels.keys(),
             extensions=extensions,
             leave_runs=on_stop == "leave",
             on_ready=on_ready,

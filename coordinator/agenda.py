@@ -17,10 +17,9 @@ from typing import TypeVar
 
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.maintenance import Window, check_time_left, window_of
-from ldapslam.coordinator.names import MAX_NAME, is_usable
 from ldapslam.coordinator.recurrence import next_time
 from ldapslam.coordinator.schedule import Plan, State, plan_of
-from ldapslam.coordinator.submission import load_submission
+from ldapslam.coordinator.submission import MAX_NAME, is_usable, load_submission
 from ldapslam.coordinator.time_zone import clock_text, parse_utc
 from ldapslam.jobs.errors import ConfigError, JobError, JobErrors, LdapSlamError
 from ldapslam.proto import operator_pb2, schedule_pb2

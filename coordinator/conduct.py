@@ -26,13 +26,13 @@ from ldapslam.coordinator.link import AgentLink
 from ldapslam.coordinator.live import LiveFigures
 from ldapslam.coordinator.observing import Observing, merged
 from ldapslam.coordinator.run import Run, RunState
-from ldapslam.coordinator.status import event_message, status_message
 from ldapslam.coordinator.submission import Submission
 from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.clock_id import boot_id
 from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.proto.messages import failure_message
 from ldapslam.reports.results import submissions
 from ldapslam.reports.results.records import EventRecord, RunRecord, utc_text
 
@@ -497,3 +497,33 @@ class ActiveRun:
         self._journal.post(
             self._journal.store.put_agent, self.run_id, agent, dict(facts)
         )
+
+
+def status_message(
+    record: RunRecord,
+    events: list[EventRecord],
+    error: LdapSlamError | None,
+    planned_ns: int,
+) -> pb.RunStatus:
+    """A run as operators see it."""
+    return pb.RunStatus(
+        run_id=record.run_id,
+        job_name=record.job_name,
+        state=record.state,
+        state_detail=record.state_detail,
+        failure=failure_message(error) if error is not None else None,
+        submitted_utc=record.submitted_utc,
+        submitted_by=record.submitted_by,
+        t0_utc=record.t0_utc or "",
+        finished_utc=record.finished_utc or "",
+        agents=record.agents,
+        planned_ns=planned_ns,
+        events=[event_message(event) for event in events],
+        verdict=record.verdict or "",
+        priority=record.priority,
+        schedule_id=record.schedule_id or "",
+    )
+
+
+def event_message(event: EventRecord) -> pb.RunEvent:
+    return pb.RunEvent(at_utc=event.at_utc, kind=event.kind, text=event.text)

@@ -19,8 +19,7 @@ from urllib.parse import unquote
 from ldapslam.coordinator import access
 from ldapslam.coordinator.access import STRANGER, Caller, caller
 from ldapslam.coordinator.audit_log import Allowance, AuditLog
-from ldapslam.coordinator.guard import read_request
-from ldapslam.coordinator.rpc import Context, errors_to
+from ldapslam.coordinator.guard import Context, errors_to, read_request
 from ldapslam.jobs.errors import AccessRefused
 from ldapslam.proto import enrolment_pb2 as pb
 from ldapslam.proto.enrolment_pb2_grpc import (

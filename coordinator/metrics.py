@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -23,13 +24,13 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ldapslam.coordinator.extension import Extension, Parts
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.run_figures import Watchlist
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import build_version
 from ldapslam.proto.metrics_server import exposed
-from ldapslam.reports.results.records import utc_text
+from ldapslam.reports.results.records import RunRecord, utc_text
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.results.upkeep import file_bytes
 
@@ -44,21 +45,25 @@ _PRESENT = frozenset({"idle", "assigned", "silent"})
 class Metrics(Extension):
     """Exposes what a coordinator does, at an address of its own."""
 
-    def __init__(
-        self, place: tuple[str, int], watchlist: Watchlist | None = None
-    ) -> None:
+    def __init__(self, place: tuple[str, int]) -> None:
         self._place = place
-        self._watchlist = watchlist or Watchlist(since_utc=utc_text(datetime.now(UTC)))
+        self._watchlist = Watchlist(since_utc=utc_text(datetime.now(UTC)))
         self._exposed: AbstractContextManager[object] | None = None
 
-    def observers(self) -> Sequence[Observer]:
-        return (self._watchlist,)
+    def run_changed(self, status: pb.RunStatus) -> None:
+        self._watchlist.run_changed(status)
 
-    async def start(self, parts: Parts) -> None:
+    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
+        self._watchlist.interval_measured(run_id, figures)
+
+    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+        self._watchlist.run_judged(record)
+
+    async def start(self, coordinator: Coordinator, server: Any) -> None:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(
-            _OnLoop(asyncio.get_running_loop(), lambda: self._families(parts))
+            _OnLoop(asyncio.get_running_loop(), lambda: self._families(coordinator))
         )
         served = exposed(registry, self._place)
         served.__enter__()
@@ -69,12 +74,12 @@ class Metrics(Extension):
             # it waits for what is being answered, which needs this loop
             await asyncio.to_thread(self._exposed.__exit__, None, None, None)
 
-    def _families(self, parts: Parts) -> list[Metric]:
+    def _families(self, coordinator: Coordinator) -> list[Metric]:
         return [
             *_build(),
-            *fleet_families(parts.coordinator.agents()),
+            *fleet_families(coordinator.operators.agents()),
             *run_families(self._watchlist),
-            *store_families(parts.journal.store),
+            *store_families(coordinator.journal.store),
         ]
 
 

@@ -19,17 +19,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import yaml
 
-from ldapslam.coordinator.extension import Extension, Parts
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.notify_send import COMMAND
 from ldapslam.coordinator.submission import check_channels
-from ldapslam.jobs.child import ask, command_of
+from ldapslam.jobs.child import ask
 from ldapslam.jobs.errors import ConfigError, LdapSlamError
 from ldapslam.jobs.secrets import SecretRef
-from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.results.records import RunRecord, utc_text
 from ldapslam.reports.results.store import Store
 
@@ -41,7 +42,6 @@ BACK_OFF_S = (5.0, 30.0, 120.0, 600.0)
 LIMIT_S = 60.0
 #: Notifications that are being sent when the coordinator ends have this long.
 STOP_GRACE_S = 5.0
-COMMAND = command_of("ldapslam.coordinator.notify_send")
 
 _MAX_PROCESSES = 2
 #: More notifications than this at a time are not tried at all.
@@ -152,14 +152,11 @@ class Notifier(Extension):
         #: Runs that were judged before the start.
         self._early: list[tuple[RunRecord, Sequence[str]]] = []
 
-    def observers(self) -> Sequence[Observer]:
-        return (self,)
-
     async def check(self) -> None:
         await check_settings(self._settings)
 
-    async def start(self, parts: Parts) -> None:
-        self._journal = parts.journal
+    async def start(self, coordinator: Coordinator, server: Any) -> None:
+        self._journal = coordinator.journal
         for record, reasons in self._early:
             self.run_judged(record, reasons)
 
@@ -171,12 +168,6 @@ class Notifier(Extension):
         for task in self._pending:
             task.cancel()
         await asyncio.gather(*self._pending, return_exceptions=True)
-
-    def run_changed(self, status: pb.RunStatus) -> None:
-        pass
-
-    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
-        pass
 
     def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
         if self._journal is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that sends one notification, or checks the URLs of channels.
 
-Started by notify.py. Only here is apprise imported: whatever one of its plug-ins does
-ends with this process.
+Started by notify.py, which never loads apprise: whatever one of its plug-ins does ends
+with this process.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-import apprise
+from ldapslam.jobs.child import answer, command_of
 
-from ldapslam.jobs.child import answer
+#: For notify.py.
+COMMAND = command_of(__name__)
 
 #: Characters of why a notification was not sent.
 _MAX_REASON = 300
@@ -22,6 +23,8 @@ _MAX_REASON = 300
 
 def work(question: dict[str, Any]) -> dict[str, Any]:
     """Of `check` (name -> URL) the names that apprise cannot use; else send."""
+    import apprise
+
     # its warnings are part of the answer, where the URL's secrets are taken out
     logging.getLogger("apprise").propagate = False
     if "check" in question:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is shown of runs while they go: states, and the figures of their last interval.
 
-An observer; no I/O, and the clock is a parameter. What it keeps is bounded: the figures
+No I/O, and the clock is a parameter. What it keeps is bounded: the figures
 of an ended run go a while after its end, so that whoever asks now and then still sees
 the last of them, and of very many streams only the newest runs' are kept.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ldapslam.jobs.phases import DRAIN
@@ -47,7 +47,7 @@ class RunFigures:
 
 
 class Watchlist:
-    """The runs of a coordinator: a hooks.Observer."""
+    """The runs of a coordinator."""
 
     def __init__(
         self, now_s: Callable[[], float] = time.monotonic, since_utc: str = ""
@@ -88,7 +88,7 @@ class Watchlist:
             stream.errors += row.errors
             stream.dropped += row.dropped
 
-    def run_judged(self, record: RunRecord, reasons: Sequence[str] = ()) -> None:
+    def run_judged(self, record: RunRecord) -> None:
         if (record.finished_utc or self._since_utc) >= self._since_utc:
             self.ended[record.state, record.verdict or "none"] += 1
         run = self._runs.get(record.run_id)

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 
-from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.maintenance import Hold
 from ldapslam.coordinator.recurrence import Rule, check_cron, next_time
+from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.time_zone import clock_text, parse_utc, zone_named
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb

@@ -25,16 +25,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 
 from ldapslam.coordinator.agenda import Agenda, Entry, run_request
-from ldapslam.coordinator.hooks import Queue, WaitingRun
+from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.maintenance import hold_of
 from ldapslam.coordinator.recurrence import times
+from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.schedule import (
     MOST_MADE_UP,
     Decision,
@@ -63,33 +64,26 @@ _BATCH = 500
 #: What observers are told is checked against the store so often.
 _REFRESH = timedelta(seconds=30)
 
-#: Writes the audit log: action, subject, detail, who.
-Note = Callable[[str, str, str, str], Awaitable[None]]
-
-
-async def no_note(action: str, subject: str, detail: str, who: str) -> None:
-    """For a coordinator without an audit log."""
-
 
 def utc_clock() -> datetime:
     return datetime.now(UTC)
 
 
 class Scheduler:
-    """An Observer of the coordinator whose queue it is given; on its event loop."""
+    """Works on the coordinator's queue and is told what happens to runs."""
 
     def __init__(
         self,
         journal: Journal,
-        queue: Queue,
+        queue: RunQueue,
         now_utc: Callable[[], datetime] = utc_clock,
-        note: Note = no_note,
+        audit: AuditLog | None = None,
     ) -> None:
         self.agenda = Agenda(journal)
         self._journal = journal
         self._queue = queue
         self._now_utc = now_utc
-        self._note = note
+        self._audit = audit
         #: Held by whoever changes the agenda.
         self._lock = asyncio.Lock()
         #: Times whose runs are being submitted: after a crash, or when the store was
@@ -315,7 +309,9 @@ class Scheduler:
             await self._tell(entry, "miss", entry.schedule_id, detail)
 
     async def _tell(self, entry: Entry, action: str, subject: str, text: str) -> None:
-        await self._note(action, subject, text, f"schedule {entry.name}")
+        if self._audit is not None:
+            by = f"schedule {entry.name}"
+            await self._audit.note(action, subject, text, by=by)
 
     # Runs that wait.
 
@@ -402,16 +398,13 @@ class Scheduler:
             )
         return self._endings[run_id]
 
-    # Observer.
+    # What happens to runs.
 
     def run_changed(self, status: pb.RunStatus) -> None:
         if status.state in FINAL_STATES:
             self._forget_open(status.run_id)
 
-    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
-        pass
-
-    def run_judged(self, record: RunRecord, reasons: Sequence[str] = ()) -> None:
+    def run_judged(self, record: RunRecord) -> None:
         self._forget_open(record.run_id)
         if any(run.after_run == record.run_id for run in self._queue.waiting()):
             self._endings[record.run_id] = Ending(

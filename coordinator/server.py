@@ -15,8 +15,14 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Sequence,
+)
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +32,11 @@ import grpc.aio
 from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.enrolment import Enrolment, EnrolmentService, RenewalService
-from ldapslam.coordinator.extension import Extension, Parts
+from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.guard import Guard
-from ldapslam.coordinator.hooks import Hooks
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.judge import Judge
 from ldapslam.coordinator.ownership import owned_socket, owned_store
-from ldapslam.coordinator.services import AgentService, OperatorService
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto.address import (
     check_plaintext,
@@ -108,7 +113,8 @@ async def serve(
     insecure: bool = False,
     tls: TlsFiles | None = None,
     enrol: Enrolment | None = None,
-    hooks: Hooks | None = None,
+    judge: Judge | None = None,
+    channels: Collection[str] = (),
     extensions: Sequence[Extension] = (),
     drain_timeout_s: float = 0.0,
     leave_runs: bool = False,
@@ -124,22 +130,21 @@ async def serve(
     _check(listen, insecure, tls, enrol)
     for extension in extensions:
         await extension.check()
-    hooks = hooks or Hooks()
-    observers = [one for extension in extensions for one in extension.observers()]
-    hooks = replace(hooks, observers=(*hooks.observers, *observers))
     async with contextlib.AsyncExitStack() as stack:
         journal = await asyncio.to_thread(Journal, store_url)
         stack.push_async_callback(journal.close)
         stack.enter_context(owned_store(journal.store))
-        audit = AuditLog(journal)
+        coordinator = Coordinator(
+            journal, now_ns, judge=judge, observers=extensions, channels=channels
+        )
+        audit = coordinator.audit
         guard = Guard(audit, await asyncio.to_thread(_revocations, tls))
-        coordinator = Coordinator(journal, now_ns, hooks)
         server = _server(guard)
         add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            AgentService(coordinator, now_ns), server
+            coordinator.agents, server
         )
         add_OperatorServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            OperatorService(coordinator, audit), server
+            coordinator.operators, server
         )
         if enrol is not None:
             add_CertificateServiceServicer_to_server(  # type: ignore[no-untyped-call]
@@ -148,12 +153,11 @@ async def serve(
         addresses = [_bind(server, address, tls, stack) for address in listen]
         enrolment_server, enrolment_address = _enrolment_server(enrol, tls, audit)
         await coordinator.start()
-        parts = Parts(coordinator, journal, audit, server)
         started: list[Extension] = []
         try:
             for extension in extensions:
                 started.append(extension)
-                await extension.start(parts)
+                await extension.start(coordinator, server)
             await server.start()
             if enrolment_server is not None:
                 await enrolment_server.start()
@@ -287,19 +291,24 @@ def _background(work: Any) -> Iterator[None]:
         task.cancel()
 
 
-async def serve_until_signal(
+def run_coordinator(
     listen: Sequence[str],
     store_url: str,
     *,
-    insecure: bool = False,
-    tls: TlsFiles | None = None,
-    enrol: Enrolment | None = None,
-    hooks: Hooks | None = None,
-    extensions: Sequence[Extension] = (),
-    leave_runs: bool = False,
     on_ready: Callable[[Sequence[str]], None] | None = None,
+    **options: Any,
 ) -> None:
-    """`serve` until SIGTERM or SIGINT, which drain; a second one ends at once."""
+    """`serve` as the whole program, with these options of it, until SIGTERM or SIGINT,
+    which drain; a second one ends at once."""
+    asyncio.run(_serve_until_signal(listen, store_url, on_ready, options))
+
+
+async def _serve_until_signal(
+    listen: Sequence[str],
+    store_url: str,
+    on_ready: Callable[[Sequence[str]], None] | None,
+    options: dict[str, Any],
+) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     task = asyncio.current_task()
@@ -313,15 +322,7 @@ async def serve_until_signal(
         loop.add_signal_handler(number, on_signal)
     try:
         async with serve(
-            listen,
-            store_url,
-            insecure=insecure,
-            tls=tls,
-            enrol=enrol,
-            hooks=hooks,
-            extensions=extensions,
-            drain_timeout_s=_DRAIN_TIMEOUT_S,
-            leave_runs=leave_runs,
+            listen, store_url, drain_timeout_s=_DRAIN_TIMEOUT_S, **options
         ) as served:
             if on_ready is not None:
                 on_ready(served.addresses)
@@ -333,31 +334,3 @@ async def serve_until_signal(
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def run_coordinator(
-    listen: Sequence[str],
-    store_url: str,
-    *,
-    insecure: bool = False,
-    tls: TlsFiles | None = None,
-    enrol: Enrolment | None = None,
-    hooks: Hooks | None = None,
-    extensions: Sequence[Extension] = (),
-    leave_runs: bool = False,
-    on_ready: Callable[[Sequence[str]], None] | None = None,
-) -> None:
-    """`serve_until_signal` as the whole program: with an event loop of its own."""
-    asyncio.run(
-        serve_until_signal(
-            listen,
-            store_url,
-            insecure=insecure,
-            tls=tls,
-            enrol=enrol,
-            hooks=hooks,
-            extensions=extensions,
-            leave_runs=leave_runs,
-            on_ready=on_ready,
-        )
-    )

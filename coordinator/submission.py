@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ldapslam.coordinator.names import MAX_NAME
 from ldapslam.coordinator.report_plan import report_plan
 from ldapslam.coordinator.run import RunLimits
 from ldapslam.coordinator.selection import Selection
@@ -37,6 +36,8 @@ from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
 from ldapslam.reports.results.records import RunRecord, utc_text
 
 _SEED_BITS = 64
+#: Characters of a name: of an agent, a schedule, a window.
+MAX_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,11 @@ def check_channels(names: Iterable[str], known: Collection[str]) -> None:
                 hint="its operator names them with --notify; there are "
                 f"{', '.join(sorted(known)) or 'none'}",
             )
+
+
+def is_usable(name: str) -> bool:
+    """A name that can be seen, on one line, and is not too long for a table."""
+    return bool(name.strip()) and len(name) <= MAX_NAME and name.isprintable()
 
 
 def new_run_id(now_utc: datetime) -> str:

@@ -16,7 +16,7 @@ from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.results.store import Store
 
 #: For coordinator/judge.py.
-COMMAND = command_of("ldapslam.reports.judge")
+COMMAND = command_of(__name__)
 
 #: 19 gets what nobody else wants, and may never end on a busy host.
 _NICENESS = 10

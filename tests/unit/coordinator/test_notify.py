@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from ldapslam.coordinator import notify as module
-from ldapslam.coordinator.extension import Parts
+from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.notify import (
     Notifier,
@@ -91,8 +91,7 @@ def run(
 
     async def live() -> list[tuple[str, str]]:
         notifier = Notifier(own, back_off_s=back_off_s)
-        parts = cast(Parts, type("Parts", (), {"journal": journal}))
-        await notifier.start(parts)
+        await notifier.start(Coordinator(journal), None)
         try:
             await work(notifier)
         finally:
@@ -204,7 +203,7 @@ def test_a_run_that_was_judged_before_the_start_is_told_after_it(
         notifier = Notifier(settings("ops"))
         await journal.call(journal.store.create_run, ended())
         notifier.run_judged(ended(), ())
-        await notifier.start(cast(Parts, type("Parts", (), {"journal": journal})))
+        await notifier.start(Coordinator(journal), None)
         await until_told(notifier)
 
     asyncio.run(live())

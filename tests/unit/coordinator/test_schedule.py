@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.maintenance import Hold
+from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedule import (
     MOST_MADE_UP,
     Drop,

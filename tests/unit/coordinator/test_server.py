@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from ldapslam.coordinator.rpc import errors_to
+from ldapslam.coordinator.guard import errors_to
 from ldapslam.jobs.errors import ExitCode
 from ldapslam.proto.codec import FAILURE_KEY
 from ldapslam.proto.common_pb2 import Failure
