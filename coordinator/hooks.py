@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.results.records import RunRecord
+from ldapslam.results.records import RunRecord
 
 
 class Observer:

@@ -8,19 +8,19 @@ import contextlib
 from collections.abc import AsyncGenerator, Collection
 from datetime import UTC, datetime
 
-from ldapslam.coordinator.access import caller_name
-from ldapslam.coordinator.active_fleet import ActiveFleet
-from ldapslam.coordinator.audit_log import AuditLog
-from ldapslam.coordinator.conduct import status_message
-from ldapslam.coordinator.guard import Context
-from ldapslam.coordinator.run_queue import RunQueue
-from ldapslam.coordinator.submission import check_channels, load_submission
-from ldapslam.jobs.errors import LdapSlamError
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.coordinator.fleet.active_fleet import ActiveFleet
+from ldapslam.coordinator.runs.controller import status_message
+from ldapslam.coordinator.runs.run_queue import RunQueue
+from ldapslam.coordinator.runs.submission import check_channels, load_submission
+from ldapslam.coordinator.security.access import caller_name
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.messages import facts_json
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceServicer
-from ldapslam.reports.results.listing import brief_runs
-from ldapslam.reports.results.records import RunRecord
+from ldapslam.results.listing import brief_runs
+from ldapslam.results.records import RunRecord
+from ldapslam.transport.messages import facts_json
 
 
 class OperatorService(OperatorServiceServicer):

@@ -11,9 +11,9 @@ import os
 import resource
 from typing import Any
 
-from ldapslam.jobs.child import answer, command_of
-from ldapslam.reports.results.records import RunRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.base.child import answer, command_of
+from ldapslam.results.records import RunRecord
+from ldapslam.results.store import Store
 
 #: For coordinator/judge.py.
 COMMAND = command_of(__name__)

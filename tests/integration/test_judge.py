@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.judge import JudgeProcess
+from ldapslam.coordinator.outputs.judge import JudgeProcess
 from ldapslam.reports.judge import COMMAND
-from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import summarise
+from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill, run_record
 
 

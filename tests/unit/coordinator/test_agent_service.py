@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator import access
-from ldapslam.coordinator.access import Caller
+from ldapslam.base.errors import AccessRefused
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import AccessRefused
+from ldapslam.coordinator.security import access
+from ldapslam.coordinator.security.access import Caller
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
@@ -22,7 +22,7 @@ from ldapslam.proto.agent_pb2 import (
     ReportReply,
     RunPart,
 )
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 
 def registration(epoch: int) -> RegisterRequest:

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator import conduct, run_queue
+from ldapslam.base.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
+from ldapslam.coordinator.runs import controller, run_queue
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2 import (
     GetRunRequest,
     RunStatus,
@@ -26,7 +25,8 @@ from ldapslam.proto.operator_pb2 import (
     SubmitJobRequest,
     WatchRunRequest,
 )
-from ldapslam.reports.results.store import Store
+from ldapslam.results.store import Store
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text
 
 S = 1_000_000_000
@@ -215,12 +215,12 @@ def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
         run_ids = [await world.submit() for _ in range(2)]
         told = []
 
-        def feed(run: conduct.ActiveRun, event: object) -> None:
+        def feed(run: controller.ActiveRun, event: object) -> None:
             told.append(run.run_id)
             raise RuntimeError("for the test")
 
         with monkeypatch.context() as patch:
-            patch.setattr(conduct.ActiveRun, "feed", feed)
+            patch.setattr(controller.ActiveRun, "feed", feed)
             world.coordinator._pass_time(is_stalled=False)
         assert told == run_ids
 
@@ -241,7 +241,7 @@ def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
 def test_the_end_of_a_run_is_written_until_it_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conduct, "_END_PAUSE_S", 0)
+    monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
 
     async def test(world: World) -> None:
         await world.beat(0)
@@ -259,7 +259,7 @@ def test_the_end_of_a_run_is_written_until_it_is_stored(
 def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conduct, "_END_PAUSE_S", 0)
+    monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
 
     async def test(world: World) -> None:
         await world.beat(0)
@@ -363,7 +363,7 @@ def test_a_run_that_is_half_taken_up_holds_no_target(
         def resume(*args: object) -> None:
             raise RuntimeError("for the test")
 
-        monkeypatch.setattr(conduct.ActiveRun, "resume", resume)
+        monkeypatch.setattr(controller.ActiveRun, "resume", resume)
         async with world_in(tmp_path) as next_world:
             await next_world.coordinator.start()
             assert next_world.store.run(run_id).state == "failed"

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator import notify as module
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.secrets import SecretRef
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.notify import (
+from ldapslam.coordinator.outputs import notify as module
+from ldapslam.coordinator.outputs.notify import (
     Notifier,
     NotifySettings,
     body,
@@ -22,10 +24,8 @@ from ldapslam.coordinator.notify import (
     headline,
     parse_channel,
 )
-from ldapslam.coordinator.notify_send import without_secrets
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.secrets import SecretRef
-from ldapslam.reports.results.records import RunRecord, utc_text
+from ldapslam.coordinator.outputs.notify_send import without_secrets
+from ldapslam.results.records import RunRecord, utc_text
 from support.store import RUN_ID, Scenario, run_record
 
 HOOK = "json://hooks.example.com/x"

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from ldapslam.coordinator.maintenance import Hold
-from ldapslam.coordinator.run_queue import WaitingRun
-from ldapslam.coordinator.schedule import (
+from ldapslam.base.errors import ConfigError
+from ldapslam.coordinator.runs.run_queue import WaitingRun
+from ldapslam.coordinator.schedules.maintenance import Hold
+from ldapslam.coordinator.schedules.schedule import (
     MOST_MADE_UP,
     Drop,
     Ending,
@@ -23,7 +24,6 @@ from ldapslam.coordinator.schedule import (
     next_step,
     plan_of,
 )
-from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb
 from support.fake_queue import moment
 

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`compare`: runs beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import click
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.options import coordinator_option
+from ldapslam.cli.results.report import store_of
+from ldapslam.reports.comparison import comparison_tables, differences_of
+from ldapslam.reports.formats.text import render_table
+from ldapslam.reports.result import result_of
+from ldapslam.reports.summary import summarise
+
+
+@click.command("compare")
+@click.argument("runs", metavar="RUN RUN...", nargs=-1)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Read this results store (URL, file or run folder), not a coordinator's.",
+)
+@coordinator_option
+@json_option
+def compare_command(
+    runs: Sequence[str], store: str | None, coordinator: str, as_json: bool
+) -> None:
+    """Show runs beside each other: how they were made, and what came out.
+
+    RUN is what `report` takes: an id or its beginning, or the folder of a run.
+    """
+    if len(runs) < 2:
+        raise ConfigError(
+            f"two runs are needed to compare, got {len(runs)}",
+            hint="`ldapslam list` shows those of a coordinator",
+        )
+    summaries = []
+    for run in runs:
+        with ExitStack() as stack:
+            results, run_id, _ = stack.enter_context(store_of(run, store, coordinator))
+            summaries.append(summarise(results, run_id))
+    if as_json:
+        put_json(
+            {
+                "runs": [result_of(summary) for summary in summaries],
+                "differences": differences_of(summaries),
+            }
+        )
+        return
+    put("\n\n".join(render_table(one) for one in comparison_tables(summaries)))
