@@ -76,14 +76,14 @@ def importing(module: str) -> set[str]:
 
 
 def test_python_h_is_included_by_one_c_file() -> None:
-    assert including(r"Python\.h") == {"agent/csrc/pymodule.c"}
+    assert including(r"Python\.h") == {"agent/csrc/python/pymodule.c"}
 
 
 def test_libldap_is_included_by_the_connection_alone() -> None:
-    assert including(r"(ldap|lber)\.h") == {"agent/csrc/conn_internal.h"}
-    assert including(r"conn_internal\.h") == {
-        "agent/csrc/conn.c",
-        "agent/csrc/conn_setup.c",
+    assert including(r"(ldap|lber)\.h") == {"agent/csrc/ldap/conn_internal.h"}
+    assert including(r"ldap/conn_internal\.h") == {
+        "agent/csrc/ldap/conn.c",
+        "agent/csrc/ldap/conn_setup.c",
     }
 
 
