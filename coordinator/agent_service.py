@@ -17,8 +17,8 @@ from ldapslam.base.errors import (
     StoreBusy,
     StoreError,
 )
+from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.fleet.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet.clock import ClockSample
 from ldapslam.coordinator.fleet.fleet import AgentState
 from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink

@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 
 from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import LdapSlamError, RunAborted, StoreFull
+from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.fleet.active_fleet import ActiveFleet
 from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.operator_service import OperatorService
-from ldapslam.coordinator.outputs.judge import Judge, Verdicts
+from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.crash_recovery import Close, Resume, adoption_of
-from ldapslam.coordinator.runs.run_queue import RunQueue
+from ldapslam.coordinator.runs.judge import Judge, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.proto import operator_pb2 as pb

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Collection
 from datetime import UTC, datetime
 
 from ldapslam.base.errors import LdapSlamError
-from ldapslam.coordinator.fleet.active_fleet import ActiveFleet
+from ldapslam.coordinator.active_fleet import ActiveFleet
+from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs.controller import status_message
-from ldapslam.coordinator.runs.run_queue import RunQueue
 from ldapslam.coordinator.runs.submission import check_channels, load_submission
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.audit_log import AuditLog

@@ -34,7 +34,7 @@ from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.outputs.judge import Judge
+from ldapslam.coordinator.runs.judge import Judge
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.enrolment import (
     Enrolment,

@@ -22,12 +22,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ldapslam.base.errors import ConfigError
-<<<<<<<< HEAD:transport/metrics_server.py
-========
-
-if TYPE_CHECKING:
-    from ldapslam.agent.client import Beside
->>>>>>>> origin/main:cli/serve/metrics_server.py
 
 _log = logging.getLogger(__name__)
 

@@ -169,8 +169,8 @@ def coordinator_command(
     warn_of_root(is_wanted=scratch is not None)
     from ldapslam.coordinator.extension import Extension
     from ldapslam.coordinator.outputs.health import Health
-    from ldapslam.coordinator.outputs.judge import JudgeProcess
     from ldapslam.coordinator.outputs.notify import Notifier, NotifySettings
+    from ldapslam.coordinator.runs.judge import JudgeProcess
     from ldapslam.coordinator.schedules.service import Schedules
     from ldapslam.coordinator.server import run_coordinator
     from ldapslam.reports import judge

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
-from ldapslam.coordinator.runs.run_queue import WaitingRun
+from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
 from ldapslam.proto import schedule_pb2 as pb

@@ -33,7 +33,7 @@ from itertools import islice, takewhile
 from ldapslam.base.errors import LdapSlamError, StoreError
 from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.runs.run_queue import RunQueue, WaitingRun
+from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
 from ldapslam.coordinator.schedules.maintenance import hold_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.outputs.judge import JudgeProcess
+from ldapslam.coordinator.runs.judge import JudgeProcess
 from ldapslam.reports.judge import COMMAND
 from ldapslam.reports.summary import summarise
 from ldapslam.results.store import Store

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.runs.run_queue import RunQueue, WaitingRun
+from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import load_submission, new_run_id
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.proto import operator_pb2 as pb

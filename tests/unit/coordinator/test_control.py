@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from ldapslam.base.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
+from ldapslam.coordinator import run_queue
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.runs import controller, run_queue
+from ldapslam.coordinator.runs import controller
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.coordinator.runs.run_queue import WaitingRun
+from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.schedule import (
     MOST_MADE_UP,

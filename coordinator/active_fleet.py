@@ -18,9 +18,9 @@ from ldapslam.coordinator.fleet.fleet import Fleet
 from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.outputs.judge import Verdicts
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.judge import Verdicts
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.proto import agent_pb2
 from ldapslam.results import submissions

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreFull
+from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.fleet.active_fleet import ActiveFleet
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.run import RunState
