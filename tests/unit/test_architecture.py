@@ -75,8 +75,10 @@ def importing(module: str) -> set[str]:
     return {name(path) for path in PYTHON if module in imports(path)}
 
 
-def test_python_h_is_included_by_one_c_file() -> None:
-    assert including(r"Python\.h") == {"agent/csrc/python/pymodule.c"}
+def test_python_h_is_included_by_the_python_module_alone() -> None:
+    assert including(r"Python\.h") == {"agent/csrc/python/module.h"}
+    users = including(r"python/\w+\.h")
+    assert {Path(user).parent.as_posix() for user in users} == {"agent/csrc/python"}
 
 
 def test_libldap_is_included_by_the_connection_alone() -> None:
