@@ -5,6 +5,14 @@ from typing import Any
 #: kind, lo, hi, step, width, data, a, b: see values.h and jobs/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
 
+# Names in a snapshot, each list in the order of the engine's numbers (core/recorder.h).
+OPERATION_COUNTERS: tuple[str, ...]
+STREAM_COUNTERS: tuple[str, ...]
+SET_UP_TIMES: tuple[str, ...]
+WORKER_COUNTERS: tuple[str, ...]
+METRICS: tuple[str, ...]
+OUTCOMES: tuple[str, ...]
+
 class ConnectError(Exception):
     """A connection could not be set up; args: uri, stage, code, detail."""
 
