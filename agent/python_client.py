@@ -30,7 +30,7 @@ from typing import Any
 import ldap
 
 from ldapslam.agent import python_job
-from ldapslam.agent.ldap_access import LdapAccess, connect
+from ldapslam.agent.ldap_access import connect
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_arrivals import (
     NEVER_NS,
@@ -40,6 +40,7 @@ from ldapslam.agent.python_arrivals import (
 from ldapslam.agent.python_job import Client, PythonJob, RunStopped
 from ldapslam.agent.python_process import EXIT_ORPHANED, Usage, described
 from ldapslam.agent.python_recorder import IntervalFigures, Outage, Recorder
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 
 #: A class gets so long for tear_down.
@@ -66,7 +67,7 @@ class PythonStreamSettings:
     uris: tuple[str, ...]
     #: So many of them, at the end, are not for connections.
     watched: int
-    access: LdapAccess
+    access: ConnectionSettings
     request_timeout_ns: int
     clients: int
     first_client: int
@@ -79,9 +80,6 @@ class PythonStreamSettings:
     total_operations: int
     start_ns: int
     end_ns: int
-    reconnect_operations: int
-    reconnect_ns: int
-    connect_spacing_ns: int
     boundaries_ns: tuple[int, ...]
     measure_start_ns: int
     measure_end_ns: int
@@ -190,7 +188,7 @@ class ClientProcess:
 
     def _prepare(self) -> PythonJob:
         settings = self._settings
-        pause_ns = settings.number(self._index) * settings.connect_spacing_ns
+        pause_ns = settings.number(self._index) * settings.access.connect_spacing_ns
         time.sleep(pause_ns / 1e9)
         if self._class.connects:
             self._connect()
@@ -333,8 +331,8 @@ class ClientProcess:
         if client._connection is None and not client._is_lost:
             return 0
         age_ns = time.monotonic_ns() - self._connected_ns
-        is_worn = 0 < settings.reconnect_operations <= self._sessions
-        is_old = 0 < settings.reconnect_ns <= age_ns
+        is_worn = 0 < settings.access.reconnect_operations <= self._sessions
+        is_old = 0 < settings.access.reconnect_ns <= age_ns
         if not (client._is_lost or is_worn or is_old):
             return 0
         if client._is_lost:

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
-from ldapslam.agent.ldap_access import LdapAccess, result_code_of
+from ldapslam.agent.ldap_access import result_code_of
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_recorder import (
     EXPECTED,
@@ -42,6 +42,7 @@ from ldapslam.agent.python_recorder import (
     Recorder,
     Request,
 )
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
 _SUCCESS_CODES = frozenset({0, 5, 6})
@@ -280,7 +281,7 @@ class Client:
         total: int,
         uri: str,
         uris: tuple[str, ...],
-        access: LdapAccess,
+        access: ConnectionSettings,
         request_timeout_s: float,
         seed: str,
         operations: Mapping[str, int],

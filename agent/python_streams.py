@@ -23,7 +23,6 @@ from typing import Any, NoReturn
 
 import ldap
 
-from ldapslam.agent.ldap_access import access_of
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_arrivals import NEVER_NS, ArrivalSettings
 from ldapslam.agent.python_client import PythonStreamSettings
@@ -205,7 +204,7 @@ class _PythonStream:
         settings = self.settings
         connect_s = settings.access.connect_timeout_ns / 1e9
         last = settings.number(settings.clients - 1)
-        spacing_s = last * settings.connect_spacing_ns / 1e9
+        spacing_s = last * settings.access.connect_spacing_ns / 1e9
         deadline_s = time.monotonic() + SET_UP_LIMIT_S + connect_s + spacing_s
         while not self._is_ready:
             if not self._take_message(deadline_s):
@@ -322,7 +321,7 @@ def settings_of(
         operations=stream.python.operations,
         uris=stream.uris,
         watched=stream.python.watched,
-        access=access_of(stream),
+        access=stream.connection.resolved(),
         request_timeout_ns=stream.request_timeout_ns,
         clients=stream.connections,
         first_client=stream.first_connection,
@@ -333,9 +332,6 @@ def settings_of(
         total_operations=stream.total_operations,
         start_ns=stream.start_ns,
         end_ns=stream.end_ns,
-        reconnect_operations=stream.reconnect_operations,
-        reconnect_ns=stream.reconnect_ns,
-        connect_spacing_ns=stream.connect_spacing_ns,
         boundaries_ns=run.boundaries_ns,
         measure_start_ns=run.measure_start_ns,
         measure_end_ns=run.measure_end_ns,

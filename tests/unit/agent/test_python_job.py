@@ -9,7 +9,6 @@ import ldap
 import pytest
 
 from ldapslam.agent.fork_client import ForkedSearch
-from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_job import (
     LOST,
     MAX_NOTES,
@@ -18,20 +17,9 @@ from ldapslam.agent.python_job import (
     Client,
 )
 from ldapslam.agent.python_recorder import Recorder
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
-NOBODY = LdapAccess(
-    start_tls=False,
-    ca_file=None,
-    cert_file=None,
-    key_file=None,
-    verify=True,
-    bind_dn=None,
-    bind_password=None,
-    mechanism=None,
-    authcid=None,
-    authzid=None,
-    connect_timeout_ns=10**9,
-)
+NOBODY = ConnectionSettings(connect_timeout_ns=10**9)
 
 
 class NoHistogram:
