@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ldapslam.agent.children import ENGINE_COMMAND
-from ldapslam.agent.limits import AgentLimits
+from ldapslam.agent.admission.limits import AgentLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ldapslam.cli.client import (
     default_coordinator,
 )
 from ldapslam.cli.security import security_options
-from ldapslam.jobs.errors import ConfigError, LdapSlamError
+from ldapslam.base.errors import ConfigError, LdapSlamError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

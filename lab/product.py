@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from ldapslam.lab.access import Access, Connection
 from ldapslam.lab.certificates import KeyPair
-from ldapslam.lab.data.offline import IsStopping, OfflineResult
+from ldapslam.dataset.offline import IsStopping, OfflineResult
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.options import Options

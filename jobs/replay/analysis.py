@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ldapslam.jobs.filter import ATTRIBUTE
+from ldapslam.jobs.requests.filter import ATTRIBUTE
 from ldapslam.jobs.replay.log import NS_PER_S, START_TLS, Log, Operation
 from ldapslam.jobs.replay.requests import WHO_AM_I
 from ldapslam.jobs.replay.shapes import Hole, dn_shape, filter_shape

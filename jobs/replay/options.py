@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fields import AttributeName
-from ldapslam.jobs.sections import (
+from ldapslam.jobs.fields.texts import AttributeName
+from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
     FileName,

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from ldapslam.coordinator.server import run_coordinator
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
@@ -19,7 +19,7 @@ from ldapslam.proto.agent_pb2 import (
     ReportReply,
 )
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.proto.codec import CHANNEL_OPTIONS
+from ldapslam.transport.codec import CHANNEL_OPTIONS
 from ldapslam.proto.common_pb2 import Snapshot
 from support.fleet import FINAL, FleetOfProcesses, job_text
 

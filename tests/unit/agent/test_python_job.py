@@ -8,15 +8,9 @@ import contextlib
 import ldap
 import pytest
 
-from ldapslam.agent.fork_client import ForkedSearch
-from ldapslam.agent.python_job import (
-    LOST,
-    MAX_NOTES,
-    TIME_OUT,
-    ClassFault,
-    Client,
-)
-from ldapslam.agent.python_recorder import Recorder
+from ldapslam.agent.python_jobs.fork_client import ForkedSearch
+from ldapslam.agent.python_jobs.job import LOST, MAX_NOTES, TIME_OUT, ClassFault, Client
+from ldapslam.agent.python_jobs.recorder import Recorder
 from ldapslam.jobs.connection_settings import ConnectionSettings
 
 NOBODY = ConnectionSettings(connect_timeout_ns=10**9)

@@ -12,8 +12,8 @@ from ldapslam.cli.console import (
     without_passwords,
 )
 from ldapslam.cli.options import FORMATS, parse_formats
-from ldapslam.jobs.errors import ConfigError, ExitCode, JobError, JobErrors
-from ldapslam.reports.render import FILES
+from ldapslam.base.errors import ConfigError, ExitCode, JobError, JobErrors
+from ldapslam.reports.formats.render import FILES
 
 
 @pytest.mark.parametrize(

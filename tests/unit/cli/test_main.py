@@ -20,7 +20,7 @@ import pytest
 
 from ldapslam.cli import main
 from ldapslam.cli.console import json_option
-from ldapslam.jobs.errors import (
+from ldapslam.base.errors import (
     ConfigError,
     ExitCode,
     JobErrors,

@@ -15,7 +15,7 @@ from ldapslam.coordinator.destinations import (
     shown_url,
     submitted_destinations,
 )
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 
 SECRET = "T0K3N-geheim"
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from ldapslam.coordinator.maintenance import (
+from ldapslam.coordinator.schedules.maintenance import (
     PREPARATION,
     Hold,
     Window,
@@ -16,7 +16,7 @@ from ldapslam.coordinator.maintenance import (
     hold_of,
     window_of,
 )
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb
 from support.fake_queue import moment
 

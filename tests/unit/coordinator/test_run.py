@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ldapslam.coordinator.run import (
+from ldapslam.coordinator.runs.run import (
     AgentFailed,
     AgentFinished,
     AgentPrepared,
@@ -46,7 +46,7 @@ from ldapslam.coordinator.run import (
     StoreFailed,
     TimePassed,
 )
-from ldapslam.jobs.errors import (
+from ldapslam.base.errors import (
     AgentLost,
     AgentUnreachable,
     BindRejected,

@@ -17,7 +17,7 @@ from ldapslam.jobs.phases import (
     phase_at,
     phase_spans,
 )
-from ldapslam.jobs.units import NS_PER_S
+from ldapslam.base.units import NS_PER_S
 
 S, MS = NS_PER_S, NS_PER_S // 1000
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.jobs.connection_settings import BindSettings
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
-from ldapslam.jobs.profile import (
+from ldapslam.jobs.rates.profile import (
     FOREVER_NS,
     Profile,
     arrivals_by,
@@ -25,8 +25,8 @@ from ldapslam.jobs.profile import (
     rate_at,
     sine,
 )
-from ldapslam.jobs.secrets import SecretRef
-from ldapslam.jobs.units import NS_PER_S
+from ldapslam.base.secrets import SecretRef
+from ldapslam.base.units import NS_PER_S
 
 S = NS_PER_S
 
