@@ -25,12 +25,12 @@ from ldapslam.agent.spool import private
 from ldapslam.base.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.transport.frames import encode_frame, read_frame_async
 from ldapslam.proto.observation_pb2 import (
     ObserverEvent,
     ObserverRequest,
     PrepareObserver,
 )
+from ldapslam.transport.frames import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
 

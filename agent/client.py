@@ -19,7 +19,6 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 
-from ldapslam.transport.enrolment import keep_renewed
 from ldapslam.agent.host import HostMeter, host_facts, host_id
 from ldapslam.agent.run import (
     CoordinatorHeard,
@@ -29,6 +28,8 @@ from ldapslam.agent.run import (
 from ldapslam.agent.session import AgentSession
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
+from ldapslam.base.address import check_plaintext
+from ldapslam.base.clock_id import clock_id
 from ldapslam.base.errors import (
     AgentVersionMismatch,
     CoordinatorUnreachable,
@@ -37,12 +38,11 @@ from ldapslam.base.errors import (
     StoreError,
 )
 from ldapslam.proto import agent_pb2 as pb
-from ldapslam.base.address import check_plaintext
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.base.clock_id import clock_id
 from ldapslam.transport.codec import readable, rpc_errors
 from ldapslam.transport.credentials import TlsFiles, aio_channel
 from ldapslam.transport.diagnosis import explained
+from ldapslam.transport.enrolment import keep_renewed
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, facts_json
 
 _log = logging.getLogger(__name__)

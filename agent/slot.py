@@ -18,8 +18,8 @@ from ldapslam.agent import run as machine
 from ldapslam.agent.assignment import trim_heap
 from ldapslam.agent.children import EngineChild
 from ldapslam.agent.ledgers.folder import run_folder, run_name
-from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.ledgers.run import clean_up_aside
+from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.base.errors import LdapSlamError, RunAborted

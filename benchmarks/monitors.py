@@ -32,9 +32,9 @@ from ldapslam.agent.monitoring.base import TargetAccess
 from ldapslam.agent.monitoring.choose import monitors_for
 from ldapslam.agent.monitoring.log import LogMonitor
 from ldapslam.agent.monitoring.sampling import Sampling
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
-from ldapslam.base.units import NS_PER_S
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.lab import ServerKind
 

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ldapslam.base.errors import ConfigError
 from ldapslam.base.address import check_plaintext, is_unix
+from ldapslam.base.errors import ConfigError
 from ldapslam.transport.credentials import TlsFiles, check_client
 from ldapslam.transport.pki.authority import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
 from ldapslam.transport.pki.certificate import Role

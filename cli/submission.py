@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli.check_thresholds import unsupported_thresholds
 from ldapslam.cli.client import Client, operator_name
 from ldapslam.cli.console import say
 from ldapslam.cli.job_source import JobSource
-from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.model import Job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.transport.messages import (

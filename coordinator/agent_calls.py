@@ -8,18 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.runs import run as run_machine
-from ldapslam.coordinator.fleet.clock import ClockSample
-from ldapslam.coordinator.runs.controller import ActiveRun
-from ldapslam.coordinator.core import Core
-from ldapslam.coordinator.runs.facts import agent_facts
-from ldapslam.coordinator.fleet.fleet import AgentState
-from ldapslam.coordinator.runs.ingest import interval_record
-from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
-from ldapslam.coordinator.schedules.names import MAX_NAME, is_usable
-from ldapslam.coordinator.runs.observing import observed
-from ldapslam.coordinator.runs.submission import check_version
+from ldapslam.base.clock_id import clock_id
 from ldapslam.base.errors import (
     FleetError,
     LdapSlamError,
@@ -27,11 +16,22 @@ from ldapslam.base.errors import (
     StoreBusy,
     StoreError,
 )
+from ldapslam.coordinator.core import Core
+from ldapslam.coordinator.fleet import fleet as fleet_machine
+from ldapslam.coordinator.fleet.clock import ClockSample
+from ldapslam.coordinator.fleet.fleet import AgentState
+from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.facts import agent_facts
+from ldapslam.coordinator.runs.ingest import interval_record
+from ldapslam.coordinator.runs.observing import observed
+from ldapslam.coordinator.runs.submission import check_version
+from ldapslam.coordinator.schedules.names import MAX_NAME, is_usable
 from ldapslam.proto import agent_pb2, observation_pb2
-from ldapslam.base.clock_id import clock_id
-from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
 from ldapslam.results.records import RunRecord
+from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
 _log = logging.getLogger(__name__)
 

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from ldapslam.base.errors import LdapSlamError, NotEnoughAgents
 from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.runs import run as run_machine
-from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.fleet.fleet import Fleet
+from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.hooks import Hooks, WaitingRun
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.fleet.link import AgentLink
-from ldapslam.base.errors import LdapSlamError, NotEnoughAgents
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.proto import agent_pb2
 from ldapslam.results import submissions
 from ldapslam.results.records import RunRecord, utc_text

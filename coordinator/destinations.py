@@ -22,9 +22,9 @@ from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
+from ldapslam.base.address import is_local
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.secrets import SecretRef
-from ldapslam.base.address import is_local
 
 #: Variables that a submission may name begin so.
 SUBMITTED_PREFIX = "LDAPSLAM_NOTIFY_"

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ldapslam.dataset.ldif import Record
 from ldapslam.directory.entry_digest import normalised_dn
 from ldapslam.jobs.requests.dn import split_rdn
-from ldapslam.dataset.ldif import Record
 
 
 class Outcome(Enum):

@@ -21,6 +21,8 @@ from pathlib import Path
 from ldapslam.agent._engine import Ldif
 from ldapslam.base.errors import ConfigError, ConfigErrors
 from ldapslam.base.fault import Fault, Faults
+from ldapslam.dataset.csv_columns import CsvColumns, split_columns
+from ldapslam.dataset.templates import find_template, names_file
 from ldapslam.jobs.entries.ldif_code import NO_PARENT
 from ldapslam.jobs.entries.population import Population, build_population
 from ldapslam.jobs.entries.population_program import (
@@ -32,10 +34,8 @@ from ldapslam.jobs.entries.population_settings import (
     ProgramSettings,
     SideFiles,
 )
-from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
 from ldapslam.jobs.entries.template_file import parse_file
-from ldapslam.dataset.csv_columns import CsvColumns, split_columns
-from ldapslam.dataset.templates import find_template, names_file
+from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
 
 STDOUT = Path("-")
 _STDOUT_FD = 1

@@ -17,12 +17,12 @@ from typing import Any
 
 import ldap
 
-from ldapslam.directory.access import connect, error_text, result_code_of
-from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.base.errors import ConfigError, TargetError, TargetUnreachable
 from ldapslam.dataset.ldif import is_packed
 from ldapslam.dataset.local_tree import first_dn
 from ldapslam.dataset.offline import OfflineResult, backend_of, imported
+from ldapslam.directory.access import connect, error_text, result_code_of
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _TASKS = "cn=import,cn=tasks,cn=config"
 _BACKENDS = "cn=ldbm database,cn=plugins,cn=config"

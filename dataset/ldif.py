@@ -21,8 +21,8 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from ldapslam.directory.entry_digest import Attributes
 from ldapslam.base.errors import ConfigError
+from ldapslam.directory.entry_digest import Attributes
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BUFFER_BYTES: Final = 1 << 20

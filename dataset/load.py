@@ -20,14 +20,14 @@ from typing import Any, Final
 
 import ldap
 
-from ldapslam.directory.entry_digest import Rules, entry_digest
-from ldapslam.directory.access import connect, error_text, result_code_of
-from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.base.errors import TargetUnreachable
-from ldapslam.jobs.fields.result_codes import NAMES
 from ldapslam.dataset.add_order import Add, AddOrder, Outcome
 from ldapslam.dataset.ldif import Record, open_ldif, records
 from ldapslam.dataset.load_state import LoadState, Progress
+from ldapslam.directory.access import connect, error_text, result_code_of
+from ldapslam.directory.entry_digest import Rules, entry_digest
+from ldapslam.jobs.connection_settings import ConnectionSettings
+from ldapslam.jobs.fields.result_codes import NAMES
 
 #: What a population's fingerprint is of: a server may hash passwords.
 POPULATION: Final = Rules(passwords=False)

@@ -23,10 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from ldapslam.directory.entry_digest import Fingerprint
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.add_order import Add, Outcome
 from ldapslam.dataset.ldif import Record, open_ldif, records
+from ldapslam.directory.entry_digest import Fingerprint
 
 _FORMAT = 2
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ldapslam.directory.entry_digest import Attributes, is_below, normalised_dn
 from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.dataset.generate import Generation, generate
 from ldapslam.dataset.ldif import ldif_entries, records
+from ldapslam.directory.entry_digest import Attributes, is_below, normalised_dn
 
 _Entries = Iterator[tuple[str, Attributes]]
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from ldapslam.directory.entry_digest import is_below, normalised_dn
 from ldapslam.base.errors import ConfigError, TargetError
 from ldapslam.dataset.ldif import is_packed, ldif_entries, open_ldif
 from ldapslam.dataset.local_tree import first_dn
 from ldapslam.dataset.slapd_config import find_database, running_slapd
+from ldapslam.directory.entry_digest import is_below, normalised_dn
 
 _PATH = os.pathsep.join(
     [os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/local/sbin"]

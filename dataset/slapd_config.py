@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldapslam.directory.entry_digest import is_below
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.ldif import open_ldif, records
+from ldapslam.directory.entry_digest import is_below
 
 _INCLUDES_DEEP = 8
 

@@ -20,7 +20,6 @@ import ldap
 import ldap.sasl
 from ldap.ldapobject import SimpleLDAPObject
 
-from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.base.errors import (
     BindRejected,
     TargetError,
@@ -28,6 +27,7 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.requests.timestamps import parse_generalized_time
 
 _NO_RESULT_CODE = -1

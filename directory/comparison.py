@@ -23,6 +23,7 @@ from typing import Final, Literal, Protocol
 
 import numpy as np
 
+from ldapslam.base.errors import TargetError
 from ldapslam.directory.entry_digest import (
     EVERYTHING,
     AttributeDifference,
@@ -34,7 +35,6 @@ from ldapslam.directory.entry_digest import (
     normalised,
     normalised_dn,
 )
-from ldapslam.base.errors import TargetError
 
 #: Entries that a result names.
 NAMED: Final = 20

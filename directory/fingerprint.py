@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ldapslam.directory.comparison import Digested, Sample, Tree
 from ldapslam.directory.entry_digest import (
     Fingerprint,
     Rules,
@@ -19,7 +20,6 @@ from ldapslam.directory.entry_digest import (
     normalised,
     normalised_dn,
 )
-from ldapslam.directory.comparison import Digested, Sample, Tree
 from ldapslam.jobs.fields.population import PopulationRecord
 
 SAMPLE: Final = 200

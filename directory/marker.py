@@ -17,11 +17,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ldapslam.jobs.requests.dn import check_dn, split_rdn
 from ldapslam.base.errors import ConfigError, TargetMarkerMissing
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.operations.sequence import sessions_of
+from ldapslam.jobs.requests.dn import check_dn, split_rdn
 
 #: Requests that name no entry, nor change one.
 _WITHOUT_ENTRY = ("unbind", "abandon")

@@ -19,9 +19,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.directory.entry_digest import differing_attributes, normalised_dn
+from ldapslam.base.errors import TargetError
+from ldapslam.directory.comparison import Comparison, EntryDifference, Tree, compare
 from ldapslam.directory.control_connection import ControlConnection
-from ldapslam.directory.tree import DirectoryTree
+from ldapslam.directory.counts import ServerKind, detect
+from ldapslam.directory.entry_digest import differing_attributes, normalised_dn
 from ldapslam.directory.replication_state import (
     State,
     are_equal,
@@ -32,10 +34,8 @@ from ldapslam.directory.replication_state import (
     state,
     without,
 )
-from ldapslam.directory.counts import ServerKind, detect
-from ldapslam.directory.comparison import Comparison, EntryDifference, Tree, compare
+from ldapslam.directory.tree import DirectoryTree
 from ldapslam.jobs.connection_settings import ConnectionSettings
-from ldapslam.base.errors import TargetError
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 
 _POLL_S = 0.05

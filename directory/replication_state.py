@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 
 import ldap
 
-from ldapslam.directory.control_connection import ControlConnection, texts_of
 from ldapslam.directory.access import parse_time
+from ldapslam.directory.control_connection import ControlConnection, texts_of
 from ldapslam.directory.counts import ServerKind
 
 #: Source of changes -> CSN of the last one, or the generation.

@@ -19,9 +19,9 @@ import ldap
 from ldap.controls.libldap import SimplePagedResultsControl
 from ldap.controls.simple import ManageDSAITControl
 
-from ldapslam.directory.entry_digest import Attributes
-from ldapslam.directory.access import error_text, result_code_of
 from ldapslam.base.errors import TargetError, TargetUnreachable
+from ldapslam.directory.access import error_text, result_code_of
+from ldapslam.directory.entry_digest import Attributes
 
 #: One request reads so many entries: large enough that it is not what is waited for.
 PAGE_ENTRIES = 500

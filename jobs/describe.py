@@ -13,12 +13,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from ldapslam.jobs.entries.tags import NOTATION as TEMPLATE_NOTATION
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.jobs.model import Job
-from ldapslam.jobs.requests.pattern import NOTATION as PATTERN_NOTATION
 from ldapslam.jobs.entries.population_tags import NOTATION as POPULATION_NOTATION
+from ldapslam.jobs.entries.tags import NOTATION as TEMPLATE_NOTATION
 from ldapslam.jobs.fields.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.fields.sections import (
     Kind,
@@ -30,6 +28,8 @@ from ldapslam.jobs.fields.sections import (
     sections_in,
 )
 from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.requests.pattern import NOTATION as PATTERN_NOTATION
 from ldapslam.jobs.types import job_types
 
 _WIDTH = 80

@@ -26,14 +26,14 @@ from pydantic import (
 )
 
 from ldapslam.base import units
-from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
+from ldapslam.base.fault import Fault, expected
+from ldapslam.base.units import NS_PER_S
+from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.bind import Bind, Sasl, Secret
 from ldapslam.jobs.fields.connection import Connection, Tls
-from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.fields.files import read_file
 from ldapslam.jobs.fields.monitors import Monitor, ReplicationCheck, Verify
 from ldapslam.jobs.fields.population import PopulationRecord, parse_record
-from ldapslam.jobs.replay.options import KINDS, Replay
 from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
@@ -47,11 +47,11 @@ from ldapslam.jobs.fields.sections import (
     checked,
     one_or_more,
 )
-from ldapslam.jobs.operations.sequence import Operation, needs_connection, sessions_of
 from ldapslam.jobs.fields.thresholds import parse_threshold
-from ldapslam.base.units import NS_PER_S
-from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.operations.sequence import Operation, needs_connection, sessions_of
+from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
+from ldapslam.jobs.replay.options import KINDS, Replay
 
 #: Kind, in reports, of what a Python class records.
 PYTHON_KIND = "python"

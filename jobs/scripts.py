@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ldapslam.jobs.fields.result_codes import outcome_codes
 from ldapslam.jobs.model import Stream
 from ldapslam.jobs.operations.add import Add
-from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.replay.options import KINDS, UNBIND
-from ldapslam.jobs.fields.result_codes import outcome_codes
-from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
+from ldapslam.jobs.replay.options import KINDS, UNBIND
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,

@@ -35,9 +35,9 @@ from ldapslam.lab.ds389.ds389 import Ds389Servers
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import ask_detached
 from ldapslam.lab.lab import Lab, is_there
-from ldapslam.lab.slapd.openldap import OpenLdap
 from ldapslam.lab.product import Product
 from ldapslam.lab.server import Server
+from ldapslam.lab.slapd.openldap import OpenLdap
 
 #: A lab as JSON: what `lab up --json` prints.
 Description = dict[str, Any]

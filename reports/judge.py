@@ -24,9 +24,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from ldapslam.base.parent_death import end_with_parent
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.base.log_format import format_of_parent, set_up_log
+from ldapslam.base.parent_death import end_with_parent
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.jobs.fields.result_codes import code_name
-from ldapslam.reports.sections.imports import imports_of
 from ldapslam.reports.collect.probes import probes_of
 from ldapslam.reports.collect.telemetry import monitors_of
 from ldapslam.reports.collect.totals import COUNTERS
+from ldapslam.reports.sections.imports import imports_of
 
 if TYPE_CHECKING:
     from ldapslam.reports.collect.clocks import Clock

@@ -25,34 +25,10 @@ from ldapslam.jobs.fields.thresholds import (
     times_lacking,
 )
 from ldapslam.jobs.fields.validity import Validity
-from ldapslam.reports.rules import verdict
-from ldapslam.reports.rules.balance import Account
-from ldapslam.reports.rules.books import Books, keep_books
 from ldapslam.reports.collect.clocks import Clock, clocks_of
 from ldapslam.reports.collect.completeness import Completeness, Gap
-from ldapslam.reports.distribution import (
-    Curve,
-    Distribution,
-    curve,
-    distribution,
-    why_missing,
-)
-from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.collect.parts import collect_run
 from ldapslam.reports.collect.replication import Replication
-from ldapslam.reports.result import figures_of, result_of
-from ldapslam.results.columns import extent
-from ldapslam.results.histogram import Histogram
-from ldapslam.results.monitor_rows import monitor_series
-from ldapslam.results.records import (
-    METRICS,
-    OUTCOMES,
-    SET_UP_TIMES,
-    EventRecord,
-    RunRecord,
-)
-from ldapslam.results.store import Store
-from ldapslam.reports.rules.rule import Rule
 from ldapslam.reports.collect.telemetry import MonitorSummary, telemetry, with_restarts
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan, Timeline, wanted_outcome
 from ldapslam.reports.collect.totals import (
@@ -64,6 +40,30 @@ from ldapslam.reports.collect.totals import (
     unanswered,
 )
 from ldapslam.reports.collect.windows import Window, measured_s
+from ldapslam.reports.distribution import (
+    Curve,
+    Distribution,
+    curve,
+    distribution,
+    why_missing,
+)
+from ldapslam.reports.result import figures_of, result_of
+from ldapslam.reports.rules import verdict
+from ldapslam.reports.rules.balance import Account
+from ldapslam.reports.rules.books import Books, keep_books
+from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.reports.rules.rule import Rule
+from ldapslam.results.columns import extent
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.records import (
+    METRICS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    EventRecord,
+    RunRecord,
+)
+from ldapslam.results.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import grpc.aio
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from ldapslam.base.errors import AccessRefused, ConfigError
 from ldapslam.base.address import grpc_target
+from ldapslam.base.errors import AccessRefused, ConfigError
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from ldapslam.transport.pki.certificate import (
     Identity,

@@ -13,8 +13,8 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-from ldapslam.base.errors import ConfigError, CoordinatorUnreachable
 from ldapslam.base.address import is_unix, split_host_port
+from ldapslam.base.errors import ConfigError, CoordinatorUnreachable
 from ldapslam.transport.codec import rpc_errors
 from ldapslam.transport.credentials import TlsFiles
 

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.proto import enrolment_pb2 as pb
-from ldapslam.transport.codec import readable, rpc_errors
-from ldapslam.transport.credentials import TlsFiles, trusting_channel
 from ldapslam.proto.enrolment_pb2_grpc import (
     CertificateServiceStub,
     EnrolmentServiceStub,
 )
+from ldapslam.transport.codec import readable, rpc_errors
+from ldapslam.transport.credentials import TlsFiles, trusting_channel
 from ldapslam.transport.pki.certificate import (
     Identity,
     build_request,

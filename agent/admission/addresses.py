@@ -21,9 +21,9 @@ from urllib.parse import unquote
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.admission.target_rules import plain_address
 from ldapslam.base.errors import TargetNotAllowed, TargetUnreachable
+from ldapslam.base.uri import DEFAULT_PORTS, socket_path
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.types.burst import PROCESS_CLASS
-from ldapslam.base.uri import DEFAULT_PORTS, socket_path
 
 #: Numeric addresses of a host.
 Resolver = Callable[[str, int], list[str]]

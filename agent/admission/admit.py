@@ -18,11 +18,11 @@ from typing import Any
 
 from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.addresses import Place, with_places
-from ldapslam.agent.host import usable_cores
 from ldapslam.agent.admission.limits import AgentLimits, check_share, share_of
-from ldapslam.directory.marker import Marker
 from ldapslam.agent.admission.spool_room import check_room, room_for
+from ldapslam.agent.host import usable_cores
 from ldapslam.base.errors import FleetError
+from ldapslam.directory.marker import Marker
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan
 from ldapslam.proto import engine_pb2 as pb

@@ -23,10 +23,10 @@ from typing import Any
 
 from ldapslam.agent.admission.target_rules import DEFAULT_RULES, TargetRule, parse_rules
 from ldapslam.base.errors import AgentLimitExceeded, LdapSlamError
+from ldapslam.base.units import NS_PER_S, format_duration, format_share
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.rates.profile import peak_rate
 from ldapslam.jobs.types.bulk_load import BULK_LOAD_CLASS
-from ldapslam.base.units import NS_PER_S, format_duration, format_share
 
 #: Every path that the agent can use.
 ANY_PATH = "any"

@@ -22,12 +22,6 @@ from typing import Any
 import ldap
 
 from ldapslam.agent.admission.addresses import Place, host_and_port, reach
-from ldapslam.directory.tree import DirectoryTree
-from ldapslam.directory.access import connect, error_text
-from ldapslam.directory.marker import Marker
-from ldapslam.directory.fingerprint import differences
-from ldapslam.directory.tls_diagnosis import explain_tls_failure
-from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.base.errors import (
     BindRejected,
     ConfigError,
@@ -35,9 +29,15 @@ from ldapslam.base.errors import (
     TargetUnreachable,
     TlsHandshakeFailed,
 )
-from ldapslam.jobs.plan import AgentPlan, StreamPlan
-from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.base.uri import socket_path
+from ldapslam.directory.access import connect, error_text
+from ldapslam.directory.fingerprint import differences
+from ldapslam.directory.marker import Marker
+from ldapslam.directory.tls_diagnosis import explain_tls_failure
+from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
+from ldapslam.jobs.fields.population import PopulationRecord
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
 _ROOT_DSE_ATTRIBUTES = (
     "vendorName",

@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ldapslam.base.errors import FleetError
-from ldapslam.jobs.plan import AgentPlan
 from ldapslam.base.units import format_size
+from ldapslam.jobs.plan import AgentPlan
 
 #: An operation's counters and histograms of five times, of its usual outcomes.
 OPERATION_BYTES = 20_000

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.engine import setup as engine_setup
 from ldapslam.agent.engine.setup import add_streams, native_streams
-from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.plan import AgentPlan
 

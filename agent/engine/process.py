@@ -28,17 +28,17 @@ from typing import Any
 from ldapslam.agent import pipe
 from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
+from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.engine.composite import NativeEngine, Part, compose
+from ldapslam.agent.engine.replays import with_traces
 from ldapslam.agent.host import (
     HostSampler,
     host_facts,
     shares_host,
 )
-from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.pipe import end, serve
-from ldapslam.agent.engine.replays import with_traces
 from ldapslam.agent.ledgers.run import RunLedgers, added, run_ledgers
+from ldapslam.agent.pipe import end, serve
 from ldapslam.base.errors import (
     BindRejected,
     FleetError,

@@ -28,7 +28,6 @@ from typing import Any
 import ldap
 from ldap.dn import is_dn, str2dn
 
-from ldapslam.directory.access import connect, error_text, parse_time, result_code_of
 from ldapslam.agent.ledgers.file import IN_DOUBT, LEFT, LedgerFile, LedgerRecord, State
 from ldapslam.agent.ledgers.folder import (
     CleanUpPlan,
@@ -37,6 +36,7 @@ from ldapslam.agent.ledgers.folder import (
     read_plan,
 )
 from ldapslam.base.errors import LdapSlamError, TargetUnreachable
+from ldapslam.directory.access import connect, error_text, parse_time, result_code_of
 
 _log = logging.getLogger(__name__)
 

@@ -27,14 +27,14 @@ from typing import Any
 
 from ldapslam.agent.ledgers.file import LedgerFile
 from ldapslam.agent.spool import private
+from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.base.secrets import SecretRef
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,
     TlsSettings,
 )
-from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
-from ldapslam.base.secrets import SecretRef
 
 FOLDER = "ledgers"
 _PLAN = "clean-up.json"

@@ -16,8 +16,8 @@ from ldapslam.agent.monitoring.process_table import listening_at, processes_of
 from ldapslam.agent.monitoring.reading import EntriesMonitor, Table, entry_table, text
 from ldapslam.agent.monitoring.slapd import slapd_table
 from ldapslam.base.errors import FleetError, TargetError
-from ldapslam.jobs.model import Job
 from ldapslam.jobs.fields.monitors import Monitor as Wanted
+from ldapslam.jobs.model import Job
 
 
 def monitors_for(

@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 
 from ldapslam.agent.monitoring.base import Metric
 from ldapslam.base.errors import TargetError
+from ldapslam.jobs.fields.result_codes import NAMES
 from ldapslam.jobs.replay import ds389
 from ldapslam.jobs.replay.log import REQUESTS
-from ldapslam.jobs.fields.result_codes import NAMES
 
 _CHUNK_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16

@@ -27,17 +27,17 @@ from typing import Any
 
 from ldapslam.agent import pipe
 from ldapslam.agent.admission.admit import keep_to_cpus
-from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.assignment import load_assignment
 from ldapslam.agent.monitoring.choose import monitors_for
+from ldapslam.agent.monitoring.sampling import Sampling, Watched
+from ldapslam.agent.monitoring.server_readings import ServerReadings, failure_of
 from ldapslam.agent.monitoring.servers import ObservedServers
 from ldapslam.agent.pipe import end, serve
 from ldapslam.directory.replication import ReplicationServer, verify_replication
-from ldapslam.agent.monitoring.sampling import Sampling, Watched
-from ldapslam.agent.monitoring.server_readings import ServerReadings, failure_of
 from ldapslam.proto import observation_pb2 as pb
-from ldapslam.transport.messages import facts_json
 from ldapslam.results.monitor_records import MonitorSample
+from ldapslam.transport.messages import facts_json
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ldapslam.directory.control_connection import ControlConnection
 from ldapslam.agent.monitoring.servers import ObservedServers
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.directory.control_connection import ControlConnection
 from ldapslam.directory.counts import ServerCounts, ServerKind, detect, read_counts
 from ldapslam.directory.facts import server_facts
-from ldapslam.base.errors import LdapSlamError
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ldapslam.agent.admission.addresses import Place, allowed, resolve
-from ldapslam.agent.host import shares_host
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.host import shares_host
 from ldapslam.agent.monitoring.base import TargetAccess
 from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job

@@ -29,9 +29,8 @@ from typing import Any
 
 import ldap
 
-from ldapslam.agent.python_jobs import job as python_job
-from ldapslam.directory.access import connect
 from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.python_jobs import job as python_job
 from ldapslam.agent.python_jobs.arrivals import (
     NEVER_NS,
     ArrivalSettings,
@@ -40,8 +39,9 @@ from ldapslam.agent.python_jobs.arrivals import (
 from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 from ldapslam.agent.python_jobs.process import EXIT_ORPHANED, Usage, described
 from ldapslam.agent.python_jobs.recorder import IntervalFigures, Outage, Recorder
-from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
+from ldapslam.directory.access import connect
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: A class gets so long for tear_down.
 TEAR_DOWN_LIMIT_S = 10.0

@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ldapslam.agent.python_jobs.pattern_text import PatternText
 from ldapslam.agent.python_jobs.job import LOST, TIME_OUT, Client, Operation, PythonJob
+from ldapslam.agent.python_jobs.pattern_text import PatternText
 from ldapslam.base.errors import ConfigError
 
 PROGRAM = "ldapsearch"

@@ -25,10 +25,10 @@ from multiprocessing.connection import wait
 from typing import Any, NoReturn
 
 from ldapslam.agent.python_jobs import client as python_client
-from ldapslam.agent.python_jobs.packed_histogram import add_packed
 from ldapslam.agent.python_jobs.arrivals import SharedArrivals
 from ldapslam.agent.python_jobs.client import PythonStreamSettings
 from ldapslam.agent.python_jobs.job import PythonJob
+from ldapslam.agent.python_jobs.packed_histogram import add_packed
 from ldapslam.agent.python_jobs.process import EXIT_ORPHANED, described, end_with_parent
 from ldapslam.agent.python_jobs.recorder import (
     HostInterval,

@@ -31,7 +31,6 @@ from typing import Any, ClassVar
 import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
-from ldapslam.directory.access import result_code_of
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs.recorder import (
     EXPECTED,
@@ -42,6 +41,7 @@ from ldapslam.agent.python_jobs.recorder import (
     Recorder,
     Request,
 )
+from ldapslam.directory.access import result_code_of
 from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).

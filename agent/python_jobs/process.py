@@ -13,8 +13,8 @@ from pathlib import Path
 
 import ldap
 
-from ldapslam.directory.access import error_text
 from ldapslam.agent.python_jobs.job import Client
+from ldapslam.directory.access import error_text
 
 EXIT_ORPHANED = 3
 _PR_SET_PDEATHSIG = 1

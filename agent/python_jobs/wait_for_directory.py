@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import ldap
 
-from ldapslam.directory.access import connect, result_code_of
 from ldapslam.agent.python_jobs.job import TIME_OUT, Client, PythonJob
 from ldapslam.base.errors import BindRejected, TargetError
+from ldapslam.directory.access import connect, result_code_of
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 import ldap
 
-from ldapslam.agent.replication import probe_entry
-from ldapslam.directory.access import connect
 from ldapslam.agent.python_jobs.job import Client, PythonJob
+from ldapslam.agent.replication import probe_entry
 from ldapslam.agent.replication.watch import Watch
+from ldapslam.directory.access import connect
 from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: For a new entry to come to all replicas.

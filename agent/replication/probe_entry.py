@@ -15,9 +15,9 @@ from typing import Any
 import ldap
 from ldap.dn import str2dn
 
+from ldapslam.base.errors import TargetError
 from ldapslam.directory.access import target_error
 from ldapslam.jobs.requests.dn import split_rdn
-from ldapslam.base.errors import TargetError
 
 #: What goes for the parent need not for a new entry.
 _OF_ONE_ENTRY = (ldap.INSUFFICIENT_ACCESS, ldap.OBJECT_CLASS_VIOLATION)

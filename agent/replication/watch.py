@@ -25,11 +25,11 @@ from ldap.controls import LDAPControl
 from ldap.controls.psearch import PersistentSearchControl
 from ldap.syncrepl import SyncRequestControl
 
-from ldapslam.directory.access import connect, error_text, target_error
 from ldapslam.agent.python_jobs.job import Observation
 from ldapslam.agent.replication.receive_stamp import ReceiveStamp
-from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.base.errors import LdapSlamError, TargetError
+from ldapslam.directory.access import connect, error_text, target_error
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _log = logging.getLogger(__name__)
 

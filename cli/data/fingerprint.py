@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from ldapslam.directory.fingerprint import SAMPLE, record_of
+from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.data.source import source_tree, template_options
 from ldapslam.cli.data.directory_access import directory_access
 from ldapslam.cli.data.load_progress import EntryProgress
+from ldapslam.cli.data.source import source_tree, template_options
 from ldapslam.cli.measure.one_line_options import connection_options
 from ldapslam.cli.option_words import in_words_of_options
-from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.directory.fingerprint import SAMPLE, record_of
 from ldapslam.jobs.fields.population import MAX_SAMPLE
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.cli.console import json_option, put, put_json, say
 
 if TYPE_CHECKING:
     from ldapslam.lab.standing import Description

@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 
-from ldapslam.directory.entry_digest import Fingerprint, fingerprint
+from ldapslam.base.errors import ExitCode
+from ldapslam.base.fault import got
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.data.directory_access import directory_access
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.cli.measure.one_line_options import connection_options
 from ldapslam.cli.option_words import in_words_of_options
-from ldapslam.base.errors import ExitCode
-from ldapslam.base.fault import got
 from ldapslam.dataset.import_task import import_task
 from ldapslam.dataset.ldif import entry_count, ldif_entries
 from ldapslam.dataset.load import (
@@ -30,6 +29,7 @@ from ldapslam.dataset.load import (
 )
 from ldapslam.dataset.load_state import Progress
 from ldapslam.dataset.offline import OfflineResult, ldif2db, slapadd
+from ldapslam.directory.entry_digest import Fingerprint, fingerprint
 
 #: Way of --offline -> whether it needs --config (else a URI).
 _OFFLINE = {"slapadd": True, "ldif2db": True, "import-task": False}

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import click
 import ldap
 
-from ldapslam.directory.tree import DirectoryTree
-from ldapslam.directory.access import connect
-from ldapslam.directory.comparison import Tree
-from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.dataset.generate import Generation
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
 from ldapslam.dataset.templates import ready_templates
+from ldapslam.directory.access import connect
+from ldapslam.directory.comparison import Tree
+from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import click
 
-from ldapslam.directory.entry_digest import AttributeDifference, Rules
-from ldapslam.directory.tree import DirectoryTree
-from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
-from ldapslam.cli.console import json_option, put, put_json
-from ldapslam.cli.data.source import connected, source_tree, template_options
-from ldapslam.cli.data.directory_access import directory_access
-from ldapslam.cli.data.load_progress import EntryProgress
-from ldapslam.cli.measure.one_line_options import connection_options
-from ldapslam.cli.option_words import in_words_of_options
-from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.secrets import SecretRef
+from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.data.directory_access import directory_access
+from ldapslam.cli.data.load_progress import EntryProgress
+from ldapslam.cli.data.source import connected, source_tree, template_options
+from ldapslam.cli.measure.one_line_options import connection_options
+from ldapslam.cli.option_words import in_words_of_options
+from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
+from ldapslam.directory.entry_digest import AttributeDifference, Rules
+from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 
 _SHOWN_CHARACTERS = 60
 _PASSWORD = "userpassword"

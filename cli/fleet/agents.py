@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from ldapslam.agent.admission.limits import describe_limits
+from ldapslam.base.errors import FleetError
+from ldapslam.base.units import format_size
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.fleet.operate import document, put_table
 from ldapslam.cli.options import coordinator_option
-from ldapslam.base.errors import FleetError
-from ldapslam.base.units import format_size
 from ldapslam.proto import operator_pb2 as pb
 
 _NS_PER_S = 1e9

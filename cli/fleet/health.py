@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import click
 
+from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.options import coordinator_option
-from ldapslam.base.errors import ExitCode
 
 
 @click.command("health")

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 
 import click
 
-from ldapslam.base.time_zone import first_instant, parse_utc, reading_exists, zone_named
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
+from ldapslam.base.time_zone import first_instant, parse_utc, reading_exists, zone_named
 from ldapslam.base.units import parse_duration
 
 _HINT = (

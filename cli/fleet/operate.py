@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from rich.console import Console
 from rich.table import Table
 
+from ldapslam.base.errors import ExitCode
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.follow import follow
@@ -22,7 +23,6 @@ from ldapslam.cli.options import (
 )
 from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
 from ldapslam.cli.progress import Progress
-from ldapslam.base.errors import ExitCode
 from ldapslam.reports.summary import summarise
 
 _NS_PER_S = 1e9

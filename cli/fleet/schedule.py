@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import Fault
+from ldapslam.base.uri import check_uri
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.fleet.moments import (
     given_text,
@@ -16,7 +19,6 @@ from ldapslam.cli.fleet.moments import (
     time_zone_option,
 )
 from ldapslam.cli.fleet.operate import document, put_table
-from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.fleet.schedule_client import ScheduleClient
 from ldapslam.cli.fleet.schedule_texts import (
     brief_lines,
@@ -25,9 +27,7 @@ from ldapslam.cli.fleet.schedule_texts import (
     window_document,
     window_text,
 )
-from ldapslam.base.errors import ConfigError
-from ldapslam.base.fault import Fault
-from ldapslam.base.uri import check_uri
+from ldapslam.cli.options import coordinator_option
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.results.records import utc_text
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ldapslam.cli.client import Client, operator_name
 from ldapslam.base.errors import ConfigError
+from ldapslam.cli.client import Client, operator_name
 from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
-from ldapslam.transport.diagnosis import explained_errors
 from ldapslam.proto.schedule_pb2_grpc import ScheduleServiceStub
+from ldapslam.transport.diagnosis import explained_errors
 
 #: The coordinator checks the job, and settles what is due, before it answers.
 _CALL_TIMEOUT_S = 30.0

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ldapslam.cli.fleet.moments import shown, shown_twice
 from ldapslam.base.units import format_duration
+from ldapslam.cli.fleet.moments import shown, shown_twice
 from ldapslam.proto import schedule_pb2 as pb
 
 MISFIRES = {

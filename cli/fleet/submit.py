@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.job_source import JobFile
 from ldapslam.cli.fleet.moments import (
     duration_ns,
     given_text,
@@ -22,11 +22,11 @@ from ldapslam.cli.fleet.moments import (
     time_zone_option,
 )
 from ldapslam.cli.fleet.operate import watch_run
-from ldapslam.cli.options import coordinator_option, job_argument, set_option
 from ldapslam.cli.fleet.schedule_client import ScheduleClient
 from ldapslam.cli.fleet.schedule_texts import MISFIRES, OVERLAPS, schedule_document
+from ldapslam.cli.job_source import JobFile
+from ldapslam.cli.options import coordinator_option, job_argument, set_option
 from ldapslam.cli.submission import job_request
-from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.results.records import utc_text

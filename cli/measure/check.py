@@ -15,6 +15,10 @@ from typing import Any
 
 import click
 
+from ldapslam.base import units
+from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.cli.check_thresholds import unsupported_thresholds
+from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.measure.check_faults import Faults
 from ldapslam.cli.measure.check_imports import ask_imports
 from ldapslam.cli.measure.check_monitors import (
@@ -23,20 +27,16 @@ from ldapslam.cli.measure.check_monitors import (
     observed_servers,
 )
 from ldapslam.cli.measure.check_replication import ask_probes, ask_verification
-from ldapslam.cli.check_thresholds import unsupported_thresholds
-from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.options import job_argument, set_option
 from ldapslam.cli.measure.replay import explain_replays
+from ldapslam.cli.options import job_argument, set_option
 from ldapslam.cli.submission import check_size_of_files
-from ldapslam.base import units
-from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.jobs.fields.monitors import Monitor
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.fields.monitors import Monitor
+from ldapslam.jobs.operations.sequence import Request, sessions_of
 from ldapslam.jobs.phases import measure_span, phase_spans
 from ldapslam.jobs.plan import AgentPlan, agent_plan, planned_arrivals, stream_profile
 from ldapslam.jobs.rates.profile import peak_rate
-from ldapslam.jobs.operations.sequence import Request, sessions_of
 
 #: Trees of the server itself, which it need not name among its own.
 _OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")

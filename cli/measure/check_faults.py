@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ldapslam.cli.console import complain, error_document
 from ldapslam.base.errors import (
     BindRejected,
     ExitCode,
@@ -13,6 +12,7 @@ from ldapslam.base.errors import (
     TargetUnreachable,
     TlsHandshakeFailed,
 )
+from ldapslam.cli.console import complain, error_document
 
 
 class Faults:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ldapslam.cli.measure.check_faults import Faults
-from ldapslam.cli.console import put
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.cli.console import put
+from ldapslam.cli.measure.check_faults import Faults
 from ldapslam.jobs.plan import AgentPlan
 from ldapslam.jobs.types.bulk_load import BULK_LOAD_CLASS
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.cli.measure.check_faults import Faults
-from ldapslam.cli.console import put, say
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.cli.console import put, say
+from ldapslam.cli.measure.check_faults import Faults
 from ldapslam.jobs.model import Job
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _NAMED = 5
 def observed_servers(job: Job) -> ObservedServers:
     """As on an agent; what its operator allows is asked there."""
     from ldapslam.agent.admission.limits import AgentLimits
-    from ldapslam.agent.monitoring.servers import ObservedServers
     from ldapslam.agent.admission.target_rules import parse_rules
+    from ldapslam.agent.monitoring.servers import ObservedServers
 
     return ObservedServers(job, AgentLimits(targets=parse_rules(["any"])), "check")
 

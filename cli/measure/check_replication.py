@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.cli.measure.check_faults import Faults
-from ldapslam.cli.console import put, say
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.cli.console import put, say
+from ldapslam.cli.measure.check_faults import Faults
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 from ldapslam.jobs.types.replication_probe import PROBE_CLASS

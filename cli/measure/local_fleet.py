@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ldapslam.agent.ledgers.folder import FOLDER as LEDGERS
-from ldapslam.cli.client import Client
-from ldapslam.base.parent_death import lifeline_arguments
-from ldapslam.cli.scratch import scratch_folder
 from ldapslam.base.errors import FleetError
+from ldapslam.base.parent_death import lifeline_arguments
+from ldapslam.cli.client import Client
+from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.model import Agents
 
 #: Folder of the agents' spools within that of the results.

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import click
 
-from ldapslam.cli.measure.composed_job import ComposedJob
+from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import put
+from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line_operations import (
     MIXED,
     add_body,
@@ -32,9 +33,8 @@ from ldapslam.cli.measure.one_line_options import (
     extras,
     put_operation,
 )
-from ldapslam.cli.option_words import in_words_of_options
 from ldapslam.cli.measure.run import run_locally
-from ldapslam.base.errors import ExitCode
+from ldapslam.cli.option_words import in_words_of_options
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPERATION = "streams[0].operations"

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import click
 
-from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.console import json_option
-from ldapslam.cli.options import set_option
+from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.run import agents_option, out_option
+from ldapslam.cli.options import set_option
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -12,8 +12,11 @@ from typing import Any
 import click
 
 from ldapslam.agent.spool import private
-from ldapslam.cli.measure.composed_job import ComposedJob
+from ldapslam.base import units
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.fault import Fault
 from ldapslam.cli.console import put, say
+from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.one_line import run_composed
 from ldapslam.cli.measure.one_line_options import (
     compose_head,
@@ -21,12 +24,9 @@ from ldapslam.cli.measure.one_line_options import (
     put_tail,
     run_options,
 )
-from ldapslam.base import units
-from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
-from ldapslam.base.errors import ConfigError, ExitCode
-from ldapslam.base.fault import Fault
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
 from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.prepare import prepare, read_logs

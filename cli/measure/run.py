@@ -15,11 +15,12 @@ from pathlib import Path
 
 import click
 
-from ldapslam.cli.measure.cleanup import clean_up_run, rest_removed
+from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.follow import follow
 from ldapslam.cli.job_source import JobFile, JobSource
+from ldapslam.cli.measure.cleanup import clean_up_run, rest_removed
 from ldapslam.cli.measure.local_fleet import (
     SPOOLS,
     LocalFleet,
@@ -37,7 +38,6 @@ from ldapslam.cli.outcome import (
 )
 from ldapslam.cli.progress import Progress
 from ldapslam.cli.submission import submit_job
-from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldapslam.cli.console import json_option, put, put_json, say, us_text
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli.console import json_option, put, put_json, say, us_text
 
 if TYPE_CHECKING:
     from ldapslam.cli.measure.fitness import Fitness

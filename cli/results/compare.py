@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli.console import json_option, put, put_json
 from ldapslam.cli.measure.one_line import compare_command as compare_values
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.results.report import store_of
-from ldapslam.base.errors import ConfigError
 from ldapslam.reports.comparison import comparison_tables, differences_of
+from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.result import result_of
 from ldapslam.reports.summary import summarise
-from ldapslam.reports.formats.text import render_table
 
 _SCHEMES = ("ldap://", "ldaps://", "ldapi://")
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.measure.run import RUNS_FOLDER, STORE_NAME
 from ldapslam.cli.options import coordinator_option, format_option, run_argument
 from ldapslam.cli.outcome import fetched_store, report
-from ldapslam.cli.measure.run import RUNS_FOLDER, STORE_NAME
-from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
 from ldapslam.results.listing import brief_runs
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store

@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
+from ldapslam.base.errors import ConfigError, NoStore, StoreError
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.serve.serve import state_folder
-from ldapslam.base.errors import ConfigError, NoStore, StoreError
 from ldapslam.results import upkeep
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import RunRecord, utc_text

@@ -144,8 +144,8 @@ def limit_options(command: _Command) -> _Command:
         **others: Any,
     ) -> Any:
         from ldapslam.agent.admission.limits import AgentLimits
-        from ldapslam.directory.marker import parse_marker
         from ldapslam.agent.admission.target_rules import parse_rules
+        from ldapslam.directory.marker import parse_marker
 
         limits: AgentLimits = AgentLimits(
             targets=parse_rules(allow_target),

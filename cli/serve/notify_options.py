@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ldapslam.base.errors import ConfigError
 from ldapslam.base.address import is_local, split_host_port
+from ldapslam.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from ldapslam.coordinator.outputs.deliver import MailServer
@@ -93,9 +93,9 @@ def _settings(
     link: str | None,
     server: MailServer | None,
 ) -> NotifySettings:
+    from ldapslam.coordinator.destinations import parse_destination
     from ldapslam.coordinator.outputs.deliver import parse_allowed
     from ldapslam.coordinator.outputs.notifier import NotifySettings
-    from ldapslam.coordinator.destinations import parse_destination
 
     destinations = []
     for number, text in enumerate(notify, 1):
@@ -124,8 +124,8 @@ def _mail_server(
     user: str | None,
     password: str | None,
 ) -> MailServer | None:
-    from ldapslam.coordinator.outputs.deliver import MailServer
     from ldapslam.coordinator.destinations import parse_destination, secret_reference
+    from ldapslam.coordinator.outputs.deliver import MailServer
 
     if smtp is None:
         return None

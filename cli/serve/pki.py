@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import click
 
-from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.serve.serve import state_folder
-from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
+from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import NS_PER_S, parse_duration
-from ldapslam.base.address import is_unix, split_host_port
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.serve.serve import state_folder
+from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
 from ldapslam.transport.pki.authority import (
     AUTHORITY_LIFETIME,
     LEAF_LIFETIME,

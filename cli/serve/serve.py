@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ldapslam.cli.console import without_passwords
+from ldapslam.base.address import DEFAULT_PORT, is_unix
+from ldapslam.base.errors import ConfigError
 from ldapslam.base.parent_death import lifeline_option
-from ldapslam.cli.serve.limit_options import limit_options
+from ldapslam.cli.console import without_passwords
 from ldapslam.cli.logs import (
     announce,
     log_format_option,
     log_to_stderr,
     warn_of_root,
 )
-from ldapslam.cli.serve.metrics_server import beside_agent, metrics_option
-from ldapslam.cli.serve.notify_options import notify_options
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
+from ldapslam.cli.serve.limit_options import limit_options
+from ldapslam.cli.serve.metrics_server import beside_agent, metrics_option
+from ldapslam.cli.serve.notify_options import notify_options
 from ldapslam.cli.serve.server_security import (
     ServerSecurity,
     agent_place,
@@ -31,8 +33,6 @@ from ldapslam.cli.serve.server_security import (
     server_security_options,
 )
 from ldapslam.cli.serve.settings_file import config_option
-from ldapslam.base.errors import ConfigError
-from ldapslam.base.address import DEFAULT_PORT, is_unix
 
 if TYPE_CHECKING:
     from ldapslam.agent.admission.limits import AgentLimits

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ldapslam.transport.enrolment import identity_files, join
+from ldapslam.base.address import is_unix, split_host_port
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli.security import (
     Security,
     current_security,
@@ -20,9 +21,8 @@ from ldapslam.cli.security import (
     security_options,
 )
 from ldapslam.coordinator.security.enrolment import Enrolment
-from ldapslam.base.errors import ConfigError
-from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.transport.credentials import TlsFiles, check_client
+from ldapslam.transport.enrolment import identity_files, join
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 from ldapslam.transport.pki.token import JoinToken, read_token

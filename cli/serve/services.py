@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from ldapslam.reports.judge import JudgeProcess
-from ldapslam.coordinator.outputs.notifier import Notifier, NotifySettings
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.outputs.health import Health
 from ldapslam.coordinator.hooks import Hooks
+from ldapslam.coordinator.outputs.health import Health
+from ldapslam.coordinator.outputs.notifier import Notifier, NotifySettings
 from ldapslam.coordinator.schedules.service import Schedules
+from ldapslam.reports.judge import JudgeProcess
 
 
 def coordinator_services(

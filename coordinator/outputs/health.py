@@ -15,10 +15,10 @@ from collections.abc import AsyncGenerator
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from ldapslam.base.errors import StoreError
 from ldapslam.coordinator.extension import Extension, Parts
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security.rpc import Context
-from ldapslam.base.errors import StoreError
 from ldapslam.results.upkeep import check_writable
 
 _log = logging.getLogger(__name__)

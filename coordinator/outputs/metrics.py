@@ -28,10 +28,10 @@ from ldapslam.coordinator.extension import Extension, Parts
 from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.outputs.run_figures import Watchlist
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.transport.messages import build_version
 from ldapslam.results.records import utc_text
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes
+from ldapslam.transport.messages import build_version
 
 #: Makes the registry's figures be asked for, until the block ends.
 Expose = Callable[[CollectorRegistry], AbstractContextManager[object]]

@@ -22,6 +22,11 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 from google.protobuf.message import DecodeError
 
+from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.coordinator.destinations import Destination, submitted_destinations
+from ldapslam.coordinator.extension import Extension, Parts
+from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.outputs.deliver import (
     DELIVERY_LIMIT_S,
     Allowed,
@@ -37,16 +42,11 @@ from ldapslam.coordinator.outputs.notification import (
     mail,
     notification,
 )
-from ldapslam.coordinator.destinations import Destination, submitted_destinations
-from ldapslam.coordinator.extension import Extension, Parts
-from ldapslam.coordinator.hooks import Observer
-from ldapslam.coordinator.journal import Journal
-from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.transport.messages import build_version
 from ldapslam.results import schema
 from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
 from ldapslam.results.store import Store
+from ldapslam.transport.messages import build_version
 
 _log = logging.getLogger(__name__)
 

@@ -16,22 +16,22 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from ldapslam.coordinator.runs import run as machine
-from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
+from ldapslam.base.clock_id import boot_id
+from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.coordinator.fleet.clock import ClockOffset
-from ldapslam.coordinator.runs.facts import SERVER_FACTS
+from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.fleet.link import AgentLink
+from ldapslam.coordinator.runs import run as machine
+from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
+from ldapslam.coordinator.runs.facts import SERVER_FACTS
 from ldapslam.coordinator.runs.live import LiveFigures
 from ldapslam.coordinator.runs.observing import Observing, merged
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.status import event_message, status_message
 from ldapslam.coordinator.runs.submission import Submission
-from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.base.clock_id import boot_id
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results import submissions
 from ldapslam.results.records import EventRecord, RunRecord, utc_text

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldapslam.coordinator.runs.run import Ending, Part, RunState
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.coordinator.runs.run import Ending, Part, RunState
 from ldapslam.results.submissions import OpenRun
 
 

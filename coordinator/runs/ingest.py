@@ -15,13 +15,6 @@ from ldapslam.base.errors import StoreError
 from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.transport.messages import (
-    METRICS,
-    OPERATION_COUNTERS,
-    OUTCOMES,
-    STREAM_COUNTERS,
-    ProtocolError,
-)
 from ldapslam.results.packed import block_of
 from ldapslam.results.records import (
     SET_UP_TIMES,
@@ -30,6 +23,13 @@ from ldapslam.results.records import (
     OperationInterval,
     StreamInterval,
     WorkerInterval,
+)
+from ldapslam.transport.messages import (
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    STREAM_COUNTERS,
+    ProtocolError,
 )
 
 #: The store's integers are signed: 64 bits for counters, 32 for keys.

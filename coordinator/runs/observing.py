@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ldapslam.base.errors import ConfigError, FleetError, TargetError
+from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.facts import monitor_facts, observation_facts
-from ldapslam.coordinator.fleet.link import AgentLink
-from ldapslam.base.errors import ConfigError, FleetError, TargetError
 from ldapslam.proto import agent_pb2, observation_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.transport.messages import ProtocolError, error_of
 from ldapslam.proto.observation_pb2 import (
     MonitorDescription as DescriptionMessage,
 )
 from ldapslam.proto.observation_pb2 import MonitorSamples
 from ldapslam.results.monitor_records import Metric, MonitorDescription, MonitorSample
+from ldapslam.transport.messages import ProtocolError, error_of
 
 #: Characters of the name of a monitor or metric, and of a unit.
 _MAX_NAME = 500

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.transport.messages import failure_message
 from ldapslam.results.records import EventRecord, RunRecord
+from ldapslam.transport.messages import failure_message
 
 
 def status_message(

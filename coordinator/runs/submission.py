@@ -15,25 +15,25 @@ import socket
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ldapslam.base.errors import AgentVersionMismatch, ConfigError
+from ldapslam.base.time_zone import parse_utc
+from ldapslam.base.uri import server_of
 from ldapslam.coordinator.destinations import submitted_destinations
+from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.report_plan import report_plan
 from ldapslam.coordinator.runs.run import RunLimits
-from ldapslam.coordinator.fleet.selection import Selection
-from ldapslam.base.time_zone import parse_utc
-from ldapslam.base.errors import AgentVersionMismatch, ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.phases import phase_spans
-from ldapslam.base.uri import server_of
 from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
+from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.transport.messages import (
     PROTOCOL_VERSION,
     ProtocolError,
     build_version,
     describe_version,
 )
-from ldapslam.proto.operator_pb2 import RunCondition, SubmitJobRequest
-from ldapslam.results.records import RunRecord, utc_text
 
 _SEED_BITS = 64
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
+from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.runs.submission import load_submission
 from ldapslam.coordinator.schedules.maintenance import (
     Window,
     check_time_left,
@@ -24,14 +27,11 @@ from ldapslam.coordinator.schedules.maintenance import (
 from ldapslam.coordinator.schedules.names import MAX_NAME, is_usable
 from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
-from ldapslam.coordinator.runs.submission import load_submission
-from ldapslam.base.time_zone import clock_text, parse_utc
-from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
 from ldapslam.proto import operator_pb2, schedule_pb2
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from ldapslam.results import agenda as store_agenda
 from ldapslam.results.agenda import ScheduleRecord
 from ldapslam.results.records import utc_text
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 _log = logging.getLogger(__name__)
 

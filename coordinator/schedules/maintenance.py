@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 
-from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, times
-from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
 from ldapslam.base.uri import server_of
+from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, times
 from ldapslam.proto import schedule_pb2 as pb
 
 #: From the queue to T0 a run takes so long at most, or has failed.

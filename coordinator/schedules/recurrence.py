@@ -26,8 +26,8 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
-from ldapslam.base.time_zone import first_instant, next_change, offset_of
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.time_zone import first_instant, next_change, offset_of
 
 _FIELDS = 5
 _HOUR = 1

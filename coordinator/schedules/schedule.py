@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
 from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
-from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
-from ldapslam.base.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.results.records import FINAL_STATES
 

@@ -30,9 +30,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 
-from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
+from ldapslam.base.errors import LdapSlamError, StoreError
+from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.hooks import Queue, WaitingRun
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.runs.submission import new_run_id
+from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
 from ldapslam.coordinator.schedules.maintenance import hold_of
 from ldapslam.coordinator.schedules.recurrence import times
 from ldapslam.coordinator.schedules.schedule import (
@@ -48,9 +51,6 @@ from ldapslam.coordinator.schedules.schedule import (
     decide,
     next_step,
 )
-from ldapslam.coordinator.runs.submission import new_run_id
-from ldapslam.base.time_zone import clock_text, parse_utc
-from ldapslam.base.errors import LdapSlamError, StoreError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results import agenda as store_agenda
 from ldapslam.results.agenda import FireRecord

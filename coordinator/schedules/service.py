@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 
-from ldapslam.coordinator.security.access import caller_name
-from ldapslam.coordinator.schedules.agenda import Entry
-from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.coordinator.extension import Extension, Parts
 from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.security.rpc import Context, errors_to
+from ldapslam.coordinator.runs.submission import check_version
+from ldapslam.coordinator.schedules.agenda import Entry
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.coordinator.schedules.scheduler import Scheduler, utc_clock
-from ldapslam.coordinator.runs.submission import check_version
-from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.coordinator.security.access import caller_name
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.rpc import Context, errors_to
 from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.schedule_pb2_grpc import (

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from ldapslam.coordinator.security.access import Caller, caller
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.security.access import Caller, caller
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import utc_text

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 from cryptography import x509
 from google.protobuf.message import DecodeError
 
+from ldapslam.base.errors import AccessRefused, LdapSlamError
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.rpc import Context, errors_to
-from ldapslam.base.errors import AccessRefused, LdapSlamError
 from ldapslam.transport.messages import ProtocolError
 from ldapslam.transport.pki.certificate import Identity, identity_of
 from ldapslam.transport.pki.revocation import Revocations

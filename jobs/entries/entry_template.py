@@ -13,8 +13,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ldapslam.jobs.requests import ber
-from ldapslam.jobs.requests.dn import parse_dn
+from ldapslam.base.fault import Fault, did_you_mean
 from ldapslam.jobs.entries.tags import (
     Condition,
     Name,
@@ -23,7 +22,15 @@ from ldapslam.jobs.entries.tags import (
     Value,
     parse_values,
 )
-from ldapslam.base.fault import Fault, did_you_mean
+from ldapslam.jobs.entries.template_file import (
+    EntryTemplate,
+    Line,
+    extended,
+    file_fault,
+    parse_file,
+)
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.scope import Let, Scope
 from ldapslam.jobs.requests.template import (
     CERTAIN_PPM,
@@ -31,13 +38,6 @@ from ldapslam.jobs.requests.template import (
     Chance,
     Node,
     ValueSource,
-)
-from ldapslam.jobs.entries.template_file import (
-    EntryTemplate,
-    Line,
-    extended,
-    file_fault,
-    parse_file,
 )
 
 

@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ldapslam.jobs.requests.dn import check_dn, split_rdn
-from ldapslam.jobs.entries.tags import Reference, Value
 from ldapslam.base.fault import Collected, Fault, UnknownName, did_you_mean, got
 from ldapslam.jobs.entries.population_tags import (
     CsvField,
@@ -22,6 +20,7 @@ from ldapslam.jobs.entries.population_tags import (
     parse_population_value,
 )
 from ldapslam.jobs.entries.sibling_names import check_siblings
+from ldapslam.jobs.entries.tags import Reference, Value
 from ldapslam.jobs.entries.template_file import (
     Below,
     Branch,
@@ -32,6 +31,7 @@ from ldapslam.jobs.entries.template_file import (
     extended,
     file_fault,
 )
+from ldapslam.jobs.requests.dn import check_dn, split_rdn
 
 #: Limits of the generator: agent/csrc/ldif.h.
 MAX_NODES = 65_536

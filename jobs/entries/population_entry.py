@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ldapslam.jobs.entries import ldif_code
-from ldapslam.jobs.requests.dn import split_rdn
-from ldapslam.jobs.entries.tags import Condition, Name, Part, Reference, Value
 from ldapslam.base.fault import did_you_mean
+from ldapslam.jobs.entries import ldif_code
 from ldapslam.jobs.entries.ldif_code import ALWAYS
 from ldapslam.jobs.entries.population import PopulationNode
 from ldapslam.jobs.entries.population_settings import (
@@ -29,6 +27,9 @@ from ldapslam.jobs.entries.population_tags import (
     Turns,
     turns_of,
 )
+from ldapslam.jobs.entries.tags import Condition, Name, Part, Reference, Value
+from ldapslam.jobs.entries.template_file import Line
+from ldapslam.jobs.requests.dn import split_rdn
 from ldapslam.jobs.requests.template import (
     CERTAIN_PPM,
     FILE_SEQUENCE,
@@ -38,7 +39,6 @@ from ldapslam.jobs.requests.template import (
     Ref,
     ValueSource,
 )
-from ldapslam.jobs.entries.template_file import Line
 
 #: What is kept besides values: under these keys instead of the values' numbers.
 _DN = "dn"

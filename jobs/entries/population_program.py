@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from ldapslam.jobs.entries import ldif_code
 from ldapslam.base.fault import Collected
+from ldapslam.jobs.entries import ldif_code
 from ldapslam.jobs.entries.ldif_code import NO_NAMES, NO_PARENT
 from ldapslam.jobs.entries.population import Population
 from ldapslam.jobs.entries.population_entry import EntryCoder

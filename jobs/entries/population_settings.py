@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ldapslam.jobs.entries import ldif_code
 from ldapslam.base.fault import Fault, did_you_mean
+from ldapslam.jobs.entries import ldif_code
 from ldapslam.jobs.entries.ldif_code import NO_NAMES
 from ldapslam.jobs.entries.population_tags import Place
 from ldapslam.jobs.requests.template import FILE_SEQUENCE, ValueSource

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.entries.tags import (
     Part,
     Tags,
@@ -25,7 +26,6 @@ from ldapslam.jobs.entries.tags import (
     parse_count,
     parse_value,
 )
-from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.requests.template import (
     CERTAIN_PPM,
     MAX_VARIABLE_BYTES,

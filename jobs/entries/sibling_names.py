@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ldapslam.jobs.entries.tags import Name, Part, Reference, Value
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.entries.population_tags import (
     AncestorDn,
@@ -21,6 +20,7 @@ from ldapslam.jobs.entries.population_tags import (
     Place,
     Placed,
 )
+from ldapslam.jobs.entries.tags import Name, Part, Reference, Value
 from ldapslam.jobs.requests.template import (
     CERTAIN_PPM,
     LIST,

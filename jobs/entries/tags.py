@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ldapslam.jobs.entries.names import FIRST, LAST
 from ldapslam.base.fault import Fault, did_you_mean, expected
+from ldapslam.jobs.entries.names import FIRST, LAST
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.pattern_kinds import CHARSETS
 from ldapslam.jobs.requests.template import (

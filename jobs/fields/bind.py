@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.base.fault import Fault, expected
-from ldapslam.jobs.fields.sasl import Mechanism, check_authzid, check_properties
 from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.fields.sasl import Mechanism, check_authzid, check_properties
 from ldapslam.jobs.fields.sections import Kind, Section, Text, checked
+from ldapslam.jobs.requests.dn import check_dn
 
 
 class Secret(Section):

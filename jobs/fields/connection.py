@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from ldapslam.base.fault import Fault, expected
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.fields.sections import (
     CountOrDurationField,
     FileName,
@@ -20,7 +21,6 @@ from ldapslam.jobs.fields.sections import (
     Text,
     checked,
 )
-from ldapslam.base.units import NS_PER_S
 
 
 def absolute(path: str) -> str:

@@ -11,11 +11,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from ldapslam.base import units
+from ldapslam.base.fault import Fault, expected, one_of
 from ldapslam.jobs.fields.bind import Bind
 from ldapslam.jobs.fields.connection import HostFile
-from ldapslam.jobs.requests.dn import check_dn
-from ldapslam.base.fault import Fault, expected, one_of
-from ldapslam.jobs.fields.texts import AttributeName
 from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
@@ -27,6 +25,8 @@ from ldapslam.jobs.fields.sections import (
     Text,
     checked,
 )
+from ldapslam.jobs.fields.texts import AttributeName
+from ldapslam.jobs.requests.dn import check_dn
 
 #: Shorter, and reading would be a load of its own.
 LEAST_EVERY_NS = units.NS_PER_S // 10

@@ -18,8 +18,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.base.fault import Fault, expected
+from ldapslam.jobs.requests.dn import check_dn
 
 SCHEMA = "ldapslam.population/1"
 #: More would make the pre-flight a load of its own.

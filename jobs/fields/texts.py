@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.base.fault import Fault, expected
+from ldapslam.jobs.fields.sections import Kind, Text
+from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import current_scope
-from ldapslam.jobs.fields.sections import Kind, Text
 
 _ATTRIBUTE = re.compile(ATTRIBUTE, re.ASCII)
 _OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)

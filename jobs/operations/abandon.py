@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from ldapslam.jobs.requests import ber
-from ldapslam.jobs.operations.body import Compiled, OperationBody
-from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.fields.sections import Duration, Name
+from ldapslam.jobs.operations.body import Compiled, OperationBody
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import MESSAGE_ID, Node, ValueSource
 
 _ABANDON_REQUEST = 0x50

@@ -12,8 +12,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.jobs.requests import ber
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.sasl import (
+    SINGLE_STEP,
+    Mechanism,
+    check_authzid,
+    check_properties,
+)
+from ldapslam.jobs.fields.sections import Kind, Section, checked
 from ldapslam.jobs.fields.texts import EntryDn, PatternText
 from ldapslam.jobs.operations.body import (
     Compiled,
@@ -24,14 +30,8 @@ from ldapslam.jobs.operations.body import (
     nodes,
     variable,
 )
-from ldapslam.jobs.fields.sasl import (
-    SINGLE_STEP,
-    Mechanism,
-    check_authzid,
-    check_properties,
-)
+from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Let, Scope
-from ldapslam.jobs.fields.sections import Kind, Section, checked
 from ldapslam.jobs.requests.template import Node
 
 _BIND_REQUEST = 0x60

@@ -17,12 +17,12 @@ from pydantic import (
     model_validator,
 )
 
+from ldapslam.jobs.fields.sections import Name, Section
+from ldapslam.jobs.fields.texts import EntryDn
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import parse_dn
-from ldapslam.jobs.fields.texts import EntryDn
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Let, Scope, current_scope
-from ldapslam.jobs.fields.sections import Name, Section
 from ldapslam.jobs.requests.template import (
     VARIABLE,
     Node,

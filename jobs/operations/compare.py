@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from ldapslam.jobs.requests import ber
 from ldapslam.jobs.fields.texts import AttributeName, OneValue
 from ldapslam.jobs.operations.body import EntryBody, nodes
+from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import Node
 

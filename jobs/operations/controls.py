@@ -20,14 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.jobs.requests import ber
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
-from ldapslam.jobs.fields.texts import AttributeSelector, FilterText, Oid, PatternText
-from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
-from ldapslam.jobs.operations.octets import Octets, parse_octets
-from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.fields.sasl import check_authzid
-from ldapslam.jobs.requests.scope import Scope, current_scope
 from ldapslam.jobs.fields.sections import (
     Flag,
     Kind,
@@ -36,6 +30,12 @@ from ldapslam.jobs.fields.sections import (
     checked,
     one_or_more,
 )
+from ldapslam.jobs.fields.texts import AttributeSelector, FilterText, Oid, PatternText
+from ldapslam.jobs.operations.octets import Octets, parse_octets
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.scope import Scope, current_scope
 from ldapslam.jobs.requests.template import LIST, Node, Tlv, ValueSource
 
 _PAGED_RESULTS = "1.2.840.113556.1.4.319"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ldapslam.jobs.requests import ber
 from ldapslam.jobs.operations.body import EntryBody
+from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import Node
 

@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.jobs.requests import ber
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.fields.texts import Oid, PatternText
-from ldapslam.jobs.operations.octets import Octets, parse_octets
-from ldapslam.jobs.operations.body import OperationBody, nodes
-from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.fields.sections import Kind, Section, checked
+from ldapslam.jobs.fields.texts import Oid, PatternText
+from ldapslam.jobs.operations.body import OperationBody, nodes
+from ldapslam.jobs.operations.octets import Octets, parse_octets
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import Node
 
 _EXTENDED_REQUEST = 0x77

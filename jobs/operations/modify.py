@@ -13,9 +13,9 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.jobs.requests import ber
 from ldapslam.jobs.fields.texts import AttributeName, SomeValues, Values
 from ldapslam.jobs.operations.body import EntryBody, nodes
+from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import Node
 

@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.jobs.requests import ber
-from ldapslam.jobs.requests.dn import parse_dn, split_rdn
 from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.sections import Flag
 from ldapslam.jobs.fields.texts import BaseDn, EntryDn
 from ldapslam.jobs.operations.body import (
     Compiled,
@@ -20,8 +19,9 @@ from ldapslam.jobs.operations.body import (
     message,
     variable,
 )
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.dn import parse_dn, split_rdn
 from ldapslam.jobs.requests.scope import Scope, current_scope
-from ldapslam.jobs.fields.sections import Flag
 from ldapslam.jobs.requests.template import PARENT, Node, ValueSource
 
 _MOD_DN_REQUEST = 0x6C

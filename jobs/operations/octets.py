@@ -16,9 +16,9 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.sections import Kind, Text
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import current_scope
-from ldapslam.jobs.fields.sections import Kind, Text
 from ldapslam.jobs.requests.template import Node
 
 _HEX, _BASE64 = "hex:", "base64:"

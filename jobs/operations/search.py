@@ -8,12 +8,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from ldapslam.jobs.requests import ber
 from ldapslam.base import units
-from ldapslam.jobs.operations.controls import paged_results
 from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.sections import Duration, Flag
 from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.requests.filter import compile_filter
 from ldapslam.jobs.operations.body import (
     Compiled,
     OperationBody,
@@ -21,8 +19,10 @@ from ldapslam.jobs.operations.body import (
     message,
     variable,
 )
+from ldapslam.jobs.operations.controls import paged_results
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.filter import compile_filter
 from ldapslam.jobs.requests.scope import Scope
-from ldapslam.jobs.fields.sections import Duration, Flag
 from ldapslam.jobs.requests.template import Node
 
 _SEARCH_REQUEST = 0x63

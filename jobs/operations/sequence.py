@@ -26,15 +26,8 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.jobs.operations.controls import Control
 from ldapslam.base.fault import Fault, expected
-from ldapslam.jobs.fields.texts import AttributeName
-from ldapslam.jobs.operations import OPERATIONS
-from ldapslam.jobs.operations.abandon import Abandon
-from ldapslam.jobs.operations.body import OperationBody
-from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.fields.result_codes import ResultCode
-from ldapslam.jobs.requests.scope import Scope, current_scope, known
 from ldapslam.jobs.fields.sections import (
     Count,
     Kind,
@@ -43,6 +36,13 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
 )
+from ldapslam.jobs.fields.texts import AttributeName
+from ldapslam.jobs.operations import OPERATIONS
+from ldapslam.jobs.operations.abandon import Abandon
+from ldapslam.jobs.operations.body import OperationBody
+from ldapslam.jobs.operations.controls import Control
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.scope import Scope, current_scope, known
 from ldapslam.jobs.requests.template import compile_template
 from ldapslam.jobs.requests.variable_texts import with_bounds
 

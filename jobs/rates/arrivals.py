@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from ldapslam.base.fault import Fault, expected
-from ldapslam.jobs.rates.profile import Segment, hold, peak_rate
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.fields.sections import (
     Count,
     CountOrDuration,
@@ -21,8 +21,8 @@ from ldapslam.jobs.fields.sections import (
     Section,
     checked,
 )
+from ldapslam.jobs.rates.profile import Segment, hold, peak_rate
 from ldapslam.jobs.rates.stages import RateFile, Stages, segments
-from ldapslam.base.units import NS_PER_S
 
 MAX_CLIENTS = 1_000_000
 #: Most requests in flight on one connection, where a stream's operations allow more

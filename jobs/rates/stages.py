@@ -17,15 +17,8 @@ from pydantic import (
 )
 
 from ldapslam.base.fault import Fault
+from ldapslam.base.units import Rate
 from ldapslam.jobs.fields.files import read_file
-from ldapslam.jobs.rates.profile import Segment, hold, ramp, sine
-from ldapslam.jobs.rates.rate_file import (
-    RateTable,
-    StageRate,
-    format_stage_rate,
-    parse_rate_file,
-    parse_stage_rate,
-)
 from ldapslam.jobs.fields.sections import (
     UNION_TAG,
     FileName,
@@ -34,7 +27,14 @@ from ldapslam.jobs.fields.sections import (
     Section,
     checked,
 )
-from ldapslam.base.units import Rate
+from ldapslam.jobs.rates.profile import Segment, hold, ramp, sine
+from ldapslam.jobs.rates.rate_file import (
+    RateTable,
+    StageRate,
+    format_stage_rate,
+    parse_rate_file,
+    parse_stage_rate,
+)
 
 _RATE_PATTERN = r"^\d+(?:\.\d+)?(?:[kM]?/(?:s|m|h)|x)$"
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ldapslam.jobs.reading.explain import explain, field_hint
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.jobs.reading.explain import explain, field_hint
 from ldapslam.jobs.reading.named_files import named_files
 from ldapslam.jobs.reading.references import check_choices
 from ldapslam.jobs.reading.tree import Finding, Path, Tree

@@ -15,7 +15,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ldapslam.base.fault import Fault, did_you_mean, expected
-from ldapslam.jobs.model import Job
 from ldapslam.jobs.fields.sections import (
     UNION_TAG,
     Section,
@@ -23,6 +22,7 @@ from ldapslam.jobs.fields.sections import (
     fields_of,
     section_in,
 )
+from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.tree import Finding, Path
 
 

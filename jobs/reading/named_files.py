@@ -9,10 +9,10 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.fields.sections import FileName, Kind, Section, field_of, sections_in
-from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE, ValueSource
 from ldapslam.jobs.reading.tree import Path
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE, ValueSource
 
 _FILE_KIND = [part for part in get_args(FileName) if isinstance(part, Kind)][-1]
 

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ldapslam.base import units
-from ldapslam.jobs.rates.arrivals import Open
 from ldapslam.base.fault import Fault, did_you_mean, got, one_of
-from ldapslam.jobs.model import Job, Run, Stream
 from ldapslam.jobs.fields.sections import Section, field_of, fields_of, sections_in
+from ldapslam.jobs.fields.thresholds import parse_threshold
+from ldapslam.jobs.model import Job, Run, Stream
+from ldapslam.jobs.rates.arrivals import Open
 from ldapslam.jobs.reading.stream_references import (
     check_stream,
     items,
     mapping,
     request_names,
 )
-from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.reading.tree import Finding, Path, Tree
 
 MAX_INTERVALS = 200_000

@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.jobs.operations.controls import misplaced_controls
 from ldapslam.base.fault import Fault, did_you_mean, got
-from ldapslam.jobs.reading.named_files import AnyName
 from ldapslam.jobs.operations import OPERATIONS
-from ldapslam.jobs.reading.overrides import path_text
-from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.replay.options import KINDS
+from ldapslam.jobs.operations.controls import misplaced_controls
 from ldapslam.jobs.operations.sequence import (
     CONNECTION_KINDS,
     MAX_REPEAT,
     abandoned_name,
     request_name,
 )
+from ldapslam.jobs.reading.named_files import AnyName
+from ldapslam.jobs.reading.overrides import path_text
 from ldapslam.jobs.reading.tree import Finding, Path
+from ldapslam.jobs.replay.options import KINDS
+from ldapslam.jobs.requests.pattern import parse_pattern
 
 #: Steps of all sequences of a stream, those that are repeated as often as they are; the
 #: engine's (agent/csrc/stream.c).

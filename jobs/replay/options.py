@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fields.texts import AttributeName
 from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
@@ -21,6 +20,7 @@ from ldapslam.jobs.fields.sections import (
     Section,
     Text,
 )
+from ldapslam.jobs.fields.texts import AttributeName
 
 #: What a replay can send: the tag of the response, and result codes that are success.
 #: The order is that of the engine's numbers.

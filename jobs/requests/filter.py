@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ldapslam.jobs.requests import ber
 from ldapslam.base.fault import Fault, got
+from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.pattern import MASK_CLASS, Pattern, parse_pattern
 from ldapslam.jobs.requests.template import Node
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ldapslam.jobs.requests import template
 from ldapslam.base.fault import Fault, UnknownName, did_you_mean, got
+from ldapslam.jobs.requests import template
 from ldapslam.jobs.requests.template import MAX_VALUE_BYTES, Ref, ValueSource
 from ldapslam.jobs.requests.timestamps import compile_format, parse_generalized_time
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from ldapslam.jobs.requests import template
 from ldapslam.base.fault import Fault, got
+from ldapslam.jobs.requests import template
 
 _GENERALIZED_TIME = re.compile(
     r"(\d{4})(\d{2})(\d{2})(\d{2})(?:(\d{2})(\d{2})?)?(?:[.,](\d{1,9}))?"

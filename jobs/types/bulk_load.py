@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ldapslam.jobs.fields.connection import HostFile, absolute
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.connection import HostFile, absolute
 from ldapslam.jobs.fields.files import read_file
 from ldapslam.jobs.fields.sections import (
     Count,

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.fields.sections import Flag, Section
+from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.types.base import JobType
 
 #: Drives `client: process`: it forks a client for each operation.

@@ -9,9 +9,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from ldapslam.base import units
-from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.fields.texts import AttributeName
+from ldapslam.base.units import Rate
 from ldapslam.jobs.fields.sections import (
     Kind,
     Name,
@@ -21,8 +20,9 @@ from ldapslam.jobs.fields.sections import (
     Text,
     one_or_more,
 )
+from ldapslam.jobs.fields.texts import AttributeName
+from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.jobs.types.base import JobType
-from ldapslam.base.units import Rate
 
 PROBE_CLASS = "ldapslam.agent.replication.probe:ReplicationProbe"
 _DEFAULT_RATE = units.parse_rate("5/s")

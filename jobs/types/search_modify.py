@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from ldapslam.jobs.fields.sections import Count, Section
 from ldapslam.jobs.fields.texts import (
     AttributeName,
     AttributeSelector,
@@ -15,7 +16,6 @@ from ldapslam.jobs.fields.texts import (
     FilterText,
 )
 from ldapslam.jobs.fields.texts import Values as AttributeValues
-from ldapslam.jobs.fields.sections import Count, Section
 from ldapslam.jobs.types.base import JobType
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from ldapslam.base.fault import Fault
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.fields.sections import PositiveDuration, Section, Text
 from ldapslam.jobs.types.base import JobType
-from ldapslam.base.units import NS_PER_S
 
 WAIT_CLASS = "ldapslam.agent.python_jobs.wait_for_directory:WaitForDirectory"
 

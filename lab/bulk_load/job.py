@@ -28,10 +28,8 @@ import psutil
 
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
-from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.base.errors import ConfigError, FleetError, LdapSlamError, TargetError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.jobs.types.bulk_load import OPERATION, PATH_SETTINGS
 from ldapslam.base.units import format_size
 from ldapslam.dataset.generate import Generation, check_template, generate
 from ldapslam.dataset.import_task import import_task
@@ -45,10 +43,12 @@ from ldapslam.dataset.offline import (
     peak_memory_bytes,
 )
 from ldapslam.dataset.templates import ready_templates
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
+from ldapslam.jobs.types.bulk_load import OPERATION, PATH_SETTINGS
+from ldapslam.lab.bulk_load.place import prepared_place
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.lab import Lab
 from ldapslam.lab.ldif_lines import check_suffix, suffix_of, write_plain
-from ldapslam.lab.bulk_load.place import prepared_place
 from ldapslam.lab.product import Choices
 from ldapslam.lab.server import is_plain
 from ldapslam.lab.slapd.slapd import SlapdSettings

@@ -24,11 +24,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.lab.ds389 import programs as ds389_programs
+from ldapslam.dataset.offline import IsStopping, OfflineResult, ldif2db
 from ldapslam.lab import options
 from ldapslam.lab.access import Connection
 from ldapslam.lab.certificates import KeyPair
-from ldapslam.dataset.offline import IsStopping, OfflineResult, ldif2db
+from ldapslam.lab.ds389 import programs as ds389_programs
 from ldapslam.lab.ds389.configuration import (
     BACKEND_NAME,
     LDBM,

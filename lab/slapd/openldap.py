@@ -18,14 +18,14 @@ from typing import Any, ClassVar, Final
 import ldap
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.lab import options
-from ldapslam.lab.slapd import slapd
-from ldapslam.lab.access import Connection
 from ldapslam.dataset.offline import IsStopping, OfflineResult, slapadd
+from ldapslam.lab import options
+from ldapslam.lab.access import Connection
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import write_plain
 from ldapslam.lab.product import BROKEN_SUFFIX, Choices, Product
 from ldapslam.lab.server import Server
+from ldapslam.lab.slapd import slapd
 from ldapslam.lab.slapd.slapd import SlapdSettings
 
 _SCHEMAS = ("core", "cosine", "nis", "inetorgperson")

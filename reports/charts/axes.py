@@ -18,8 +18,8 @@ from ldapslam.reports.charts.chart_data import (
     steps,
 )
 from ldapslam.reports.charts.style import ALARM, INK, MUTED, PAPER, SHADE, WIDTH_IN
-from ldapslam.reports.summary import Summary
 from ldapslam.reports.collect.timeline import Series, Timeline
+from ldapslam.reports.summary import Summary
 from ldapslam.reports.typeset import THIN
 
 #: The time axis of a longer run has hours.

@@ -35,6 +35,7 @@ from ldapslam.reports.charts.chart_data import (
     steps,
     too_few,
 )
+from ldapslam.reports.charts.monitor_panels import draw_panel, monitor_number, panels_of
 from ldapslam.reports.charts.style import (
     ALARM,
     GRID,
@@ -45,12 +46,11 @@ from ldapslam.reports.charts.style import (
     STYLE,
     WIDTH_IN,
 )
-from ldapslam.reports.document import ChartPlace
-from ldapslam.reports.charts.monitor_panels import draw_panel, monitor_number, panels_of
-from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.charts.svg import embeddable
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Series
+from ldapslam.reports.document import ChartPlace
+from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.typeset import THIN
 
 if TYPE_CHECKING:

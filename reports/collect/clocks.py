@@ -33,8 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from ldapslam.results.records import ClockSample
 from ldapslam.reports.collect.timeline import NS_PER_S
+from ldapslam.results.records import ClockSample
 
 #: Two hosts' monotonic clocks, one against the other: 100 parts per million.
 DRIFT_LIMIT = 100e-6

@@ -30,10 +30,6 @@ from ldapslam.reports.collect.intervals import (
     worker_shares,
 )
 from ldapslam.reports.collect.points import TimelineBuilder, most
-from ldapslam.results.columns import Columns, Window
-from ldapslam.results.packed import block_of, headers_of
-from ldapslam.results.records import SET_UP_TIMES
-from ldapslam.results.schema import HISTOGRAM_COLUMNS
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
@@ -46,6 +42,10 @@ from ldapslam.reports.collect.totals import (
     StreamTotals,
     WorkerTotals,
 )
+from ldapslam.results.columns import Columns, Window
+from ldapslam.results.packed import block_of, headers_of
+from ldapslam.results.records import SET_UP_TIMES
+from ldapslam.results.schema import HISTOGRAM_COLUMNS
 
 #: Of a window's rows, sums of smaller numbers fit 64 bits.
 _MOST_EXACT = 1 << 40

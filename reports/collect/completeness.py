@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from ldapslam.results.records import FINAL_STATES, RunRecord
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import Collected
+from ldapslam.results.records import FINAL_STATES, RunRecord
 
 
 @dataclass(frozen=True, slots=True)

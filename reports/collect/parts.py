@@ -21,11 +21,11 @@ from typing import Any
 from ldapslam.base.errors import ReportError
 from ldapslam.reports.collect.collect import collect
 from ldapslam.reports.collect.points import gaps_of
+from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.totals import Collected
 from ldapslam.results.columns import Extent, streams_of, windows
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
-from ldapslam.reports.collect.timeline import Plan
-from ldapslam.reports.collect.totals import Collected
 
 #: Rows of operations in a part, at least: a process takes half a second to start.
 PART_ROWS = 50_000

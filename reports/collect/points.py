@@ -23,7 +23,6 @@ from ldapslam.reports.collect.intervals import (
     Places,
     Slots,
 )
-from ldapslam.results.histogram import Histogram
 from ldapslam.reports.collect.timeline import (
     NS_PER_S,
     AgentSeries,
@@ -32,6 +31,7 @@ from ldapslam.reports.collect.timeline import (
     Series,
     Timeline,
 )
+from ldapslam.results.histogram import Histogram
 
 #: Of single intervals, shown as an envelope around those of the point.
 _SPREAD_OF = {"p50_us": 50.0, "p99_us": 99.0}

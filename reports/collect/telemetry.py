@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 from ldapslam.results.monitor_records import STARTED, Metric, MonitorSeries
 from ldapslam.results.records import EventRecord, utc_text
-from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 
 #: Reasons kept of each monitor.
 _FAILURES = 5

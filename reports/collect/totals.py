@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ldapslam.results.histogram import Histogram
 from ldapslam.reports.collect.timeline import Timeline
+from ldapslam.results.histogram import Histogram
 
 _Key = TypeVar("_Key", bound=Hashable)
 

@@ -12,9 +12,9 @@ import csv
 from collections.abc import Iterable
 from typing import TextIO
 
+from ldapslam.reports.collect.totals import COUNTERS, UNANSWERED_METRICS
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import IntervalRecord, OperationInterval
-from ldapslam.reports.collect.totals import COUNTERS, UNANSWERED_METRICS
 
 _KEY = ("agent", "index", "phase", "start_s", "end_s", "stream", "operation")
 #: Metric -> percentiles shown, of successes.

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ReportError
-from ldapslam.reports.sections.content import document
 from ldapslam.reports.formats.hlog import write_hlog
 from ldapslam.reports.formats.intervals_csv import write_intervals
 from ldapslam.reports.formats.monitors_csv import write_monitors
+from ldapslam.reports.formats.text import render_text
+from ldapslam.reports.sections.content import document
+from ldapslam.reports.summary import Summary
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.store import Store
-from ldapslam.reports.summary import Summary
-from ldapslam.reports.formats.text import render_text
 
 #: Format -> file name, in the order in which they are written.
 FILES = {

@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ldapslam.jobs.model import PYTHON_KIND
-from ldapslam.reports.rules.books import Books, accounts_of
 from ldapslam.reports.collect.replicated import WRITES, explained, sent_to
-from ldapslam.results.records import RunRecord
 from ldapslam.reports.collect.totals import Collected
+from ldapslam.reports.rules.books import Books, accounts_of
+from ldapslam.results.records import RunRecord
 
 _UNANSWERED = ("timed_out", "unresolved")
 #: Of `kind` in an observation: neither slapd nor 389-DS.

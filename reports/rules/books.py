@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ldapslam.jobs.model import PYTHON_KIND
-from ldapslam.results.records import RunRecord
 from ldapslam.reports.collect.totals import Collected
+from ldapslam.results.records import RunRecord
 
 #: Account -> kind of operation -> requests sent.
 Books = Mapping[str, Mapping[str, int]]

@@ -8,9 +8,9 @@ stream wait for a connection, and that wait is in their times.
 
 from __future__ import annotations
 
+from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.rule import NOT_APPLICABLE, Rule, listed, percent
-from ldapslam.reports.collect.timeline import NS_PER_S
 
 
 def clients_connected(evidence: Evidence) -> Rule:

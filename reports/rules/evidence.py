@@ -9,17 +9,17 @@ from functools import cached_property
 from typing import Any
 
 from ldapslam.jobs.fields.validity import Validity
-from ldapslam.reports.rules.balance import Account, balance
-from ldapslam.reports.rules.books import keep_books
 from ldapslam.reports.collect.clocks import Clock
 from ldapslam.reports.collect.completeness import Completeness, completeness
 from ldapslam.reports.collect.losses import Loss, losses_of, observer_failures_of
 from ldapslam.reports.collect.replication import Replication, replication_of
-from ldapslam.results.records import EventRecord, RunRecord
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import Collected, OperationTotals, StreamTotals
 from ldapslam.reports.collect.windows import Window, window_of
+from ldapslam.reports.rules.balance import Account, balance
+from ldapslam.reports.rules.books import keep_books
+from ldapslam.results.records import EventRecord, RunRecord
 
 
 @dataclass(frozen=True)

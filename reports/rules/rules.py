@@ -12,14 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from ldapslam.jobs.types.bulk_load import OPERATION
-from ldapslam.reports.rules.connection_rule import clients_connected, down_text
-from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.sections.imports import imports_of
-from ldapslam.reports.rules.monitor_rule import server_restarted
-from ldapslam.results.histogram import Histogram, samples_needed
-from ldapslam.results.records import OUTCOMES
-from ldapslam.reports.rules.rule import NOT_APPLICABLE, Rule, listed, percent
-from ldapslam.reports.rules.server_rules import books_balance, replication_checked
 from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.collect.totals import (
     ANSWERED,
@@ -28,6 +20,14 @@ from ldapslam.reports.collect.totals import (
     OperationTotals,
     WorkerTotals,
 )
+from ldapslam.reports.rules.connection_rule import clients_connected, down_text
+from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.reports.rules.monitor_rule import server_restarted
+from ldapslam.reports.rules.rule import NOT_APPLICABLE, Rule, listed, percent
+from ldapslam.reports.rules.server_rules import books_balance, replication_checked
+from ldapslam.reports.sections.imports import imports_of
+from ldapslam.results.histogram import Histogram, samples_needed
+from ldapslam.results.records import OUTCOMES
 
 _NS_PER_MS = 1_000_000
 #: Any of them shows that the operation was measured.

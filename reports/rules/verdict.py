@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.rule import Rule
 from ldapslam.reports.rules.rules import RULES
-from ldapslam.reports.collect.totals import unanswered
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ldapslam.reports.sections import clock_section, settings_section
 from ldapslam.reports.document import (
     BAD,
     Block,
@@ -17,8 +16,9 @@ from ldapslam.reports.document import (
     Paragraph,
     Table,
 )
-from ldapslam.reports.sections.flat_facts import compared, flattened
 from ldapslam.reports.result import manifest_of
+from ldapslam.reports.sections import clock_section, settings_section
+from ldapslam.reports.sections.flat_facts import compared, flattened
 from ldapslam.reports.summary import AgentSummary, Summary
 from ldapslam.reports.typeset import (
     NOTHING,

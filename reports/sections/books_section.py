@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ldapslam.reports.rules.balance import Line
 from ldapslam.reports.document import BAD, MUTED, Cell, Column, Table
+from ldapslam.reports.rules.balance import Line
 from ldapslam.reports.summary import Summary
 from ldapslam.reports.typeset import NOTHING, count
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from ldapslam.reports.collect.clocks import Clock
+from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.document import BAD, Block, Cell, ChartPlace, Column, Table
 from ldapslam.reports.summary import AgentSummary, Summary
-from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.typeset import NOTHING, count, decimal, microseconds, time_of_day
 
 _ROWS = 50

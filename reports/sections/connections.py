@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from ldapslam.reports.document import MUTED, Block, Cell, Column, Paragraph, Table
-from ldapslam.reports.summary import StreamSummary, Summary
 from ldapslam.reports.sections.time_cells import missing, time_columns, times_cells
+from ldapslam.reports.summary import StreamSummary, Summary
 from ldapslam.reports.typeset import NOTHING, count, percent
 
 DOWN = "down_share"

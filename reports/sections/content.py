@@ -9,16 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldapslam.reports.sections import (
-    appendix,
-    connections,
-    gap_section,
-    imports,
-    outcomes,
-    replication_section,
-    settings_section,
-    telemetry_section,
-)
 from ldapslam.reports.charts.chart_data import PANELS, event_marks
 from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import (
@@ -36,10 +26,15 @@ from ldapslam.reports.document import (
     Table,
 )
 from ldapslam.reports.result import manifest_of
-from ldapslam.reports.summary import (
-    OperationSummary,
-    StreamSummary,
-    Summary,
+from ldapslam.reports.sections import (
+    appendix,
+    connections,
+    gap_section,
+    imports,
+    outcomes,
+    replication_section,
+    settings_section,
+    telemetry_section,
 )
 from ldapslam.reports.sections.time_cells import (
     SHOWN,
@@ -48,6 +43,11 @@ from ldapslam.reports.sections.time_cells import (
     time_cell,
     time_columns,
     times_cells,
+)
+from ldapslam.reports.summary import (
+    OperationSummary,
+    StreamSummary,
+    Summary,
 )
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,

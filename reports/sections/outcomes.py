@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from ldapslam.jobs.fields.result_codes import code_title
-from ldapslam.reports.sections import books_section
 from ldapslam.reports.document import (
     BAD,
     MUTED,
@@ -15,8 +14,9 @@ from ldapslam.reports.document import (
     Paragraph,
     Table,
 )
-from ldapslam.reports.summary import Summary
+from ldapslam.reports.sections import books_section
 from ldapslam.reports.sections.time_cells import missing, time_columns, times_cells
+from ldapslam.reports.summary import Summary
 from ldapslam.reports.typeset import NOTHING, count, percent
 
 _ALWAYS = ("sent", "succeeded")

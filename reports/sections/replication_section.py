@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ldapslam.reports.collect.probes import method_text, probes_of
+from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.document import (
     BAD,
     MUTED,
@@ -15,10 +17,8 @@ from ldapslam.reports.document import (
     Paragraph,
     Table,
 )
-from ldapslam.reports.collect.probes import method_text, probes_of
-from ldapslam.reports.collect.replication import Replication
-from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.sections.time_cells import missing, time_columns, times_cells
+from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal
 
 #: More rows would hide the rest of the report; result.json has all of them.

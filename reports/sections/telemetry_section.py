@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from ldapslam.reports.charts.monitor_panels import chart_name, panels_of
+from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.document import (
     BAD,
     Block,
@@ -13,9 +15,7 @@ from ldapslam.reports.document import (
     Section,
     Table,
 )
-from ldapslam.reports.charts.monitor_panels import chart_name, panels_of
 from ldapslam.reports.summary import Summary
-from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 from ldapslam.reports.typeset import NOTHING, count, decimal, percent
 
 #: Charts of more monitors would hide the rest of the report; tables are of all.

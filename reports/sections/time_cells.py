@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ldapslam.reports.distribution import PERCENTILES, Distribution
 from ldapslam.reports.document import MUTED, Cell, Column
-from ldapslam.results.histogram import samples_needed
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -15,6 +14,7 @@ from ldapslam.reports.typeset import (
     grouped,
     milliseconds,
 )
+from ldapslam.results.histogram import samples_needed
 
 #: Percentiles in the tables of times; p99.99 is in result.json.
 SHOWN = ("p50", "p90", "p95", "p99", "p99_9")

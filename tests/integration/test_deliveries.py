@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.base.secrets import SecretRef
 from ldapslam.coordinator.outputs.deliver import (
     Cutoff,
     DeliveryFailed,
@@ -23,7 +24,6 @@ from ldapslam.coordinator.outputs.deliver import (
     send_mail,
 )
 from ldapslam.coordinator.outputs.notification import mail, notification
-from ldapslam.base.secrets import SecretRef
 from ldapslam.lab.certificates import Authority
 from support import receivers
 from support.receivers import Silence, Webhook

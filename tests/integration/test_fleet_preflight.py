@@ -14,11 +14,6 @@ from typing import Any
 import pytest
 
 from ldapslam.agent.admission.preflight import Probe, control_operations, preflight
-from ldapslam.jobs.connection_settings import (
-    BindSettings,
-    ConnectionSettings,
-    TlsSettings,
-)
 from ldapslam.base.errors import (
     BindRejected,
     ConfigError,
@@ -27,6 +22,11 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.connection_settings import (
+    BindSettings,
+    ConnectionSettings,
+    TlsSettings,
+)
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 

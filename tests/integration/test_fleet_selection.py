@@ -8,8 +8,8 @@ import pytest
 
 from ldapslam.base.errors import NotEnoughAgents
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
 SHORT = "400ms"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ldapslam.reports.judge import COMMAND, JudgeProcess
-from ldapslam.results.store import Store
 from ldapslam.reports.summary import summarise
+from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill, run_record
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import ldap
 import pytest
 
+from ldapslam.base.errors import TargetError
 from ldapslam.directory.replication import verify_replication
 from ldapslam.jobs.connection_settings import BindSettings
-from ldapslam.base.errors import TargetError
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.product import Choices

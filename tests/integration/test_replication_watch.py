@@ -15,8 +15,8 @@ from ldap.syncrepl import SyncInfoMessage, SyncRequestControl
 
 from ldapslam.agent.python_jobs.job import Observation
 from ldapslam.agent.replication.watch import Watch
-from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.base.errors import TargetError
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.lab import Lab, SlapdSettings
 from support.fake_ldap import (
     INTERMEDIATE,

@@ -20,9 +20,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ldapslam.cli.main import run
-from ldapslam.base.time_zone import parse_utc
 from ldapslam.base.errors import ExitCode, RunNotFound
+from ldapslam.base.time_zone import parse_utc
+from ldapslam.cli.main import run
 from ldapslam.proto import schedule_pb2
 from ldapslam.results import agenda
 from ldapslam.results.agenda import FireRecord

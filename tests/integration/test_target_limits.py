@@ -16,12 +16,12 @@ import ldap
 import pytest
 
 from ldapslam.agent.admission.addresses import Place
-from ldapslam.directory.access import connect
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.admission.preflight import Probe, preflight
 from ldapslam.agent.admission.target_rules import parse_rules
-from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.base.errors import BindRejected, TargetUnreachable
+from ldapslam.directory.access import connect
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.lab import Lab
 from support.fake_ldap import (
     SEARCH_REFERENCE,

@@ -27,13 +27,13 @@ from google.protobuf.descriptor import MethodDescriptor
 from ldapslam.coordinator.security.enrolment import Attempts
 from ldapslam.proto import agent_pb2, operator_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
+from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+from ldapslam.results.store import Store
 from ldapslam.transport.codec import CHANNEL_OPTIONS, FAILURE_KEY
 from ldapslam.transport.credentials import trusting_channel
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
-from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, build_request, new_key
-from ldapslam.results.store import Store
 from support.command_line import Running
 from support.fleet import job_text
 from support.message_fuzz import MessageFuzzer

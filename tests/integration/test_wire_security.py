@@ -19,9 +19,11 @@ from cryptography.hazmat.primitives import hashes
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ldapslam.coordinator.security import access
 from ldapslam.base.errors import AccessRefused, ConfigError, CoordinatorUnreachable
+from ldapslam.coordinator.security import access
 from ldapslam.proto import agent_pb2, operator_pb2
+from ldapslam.results import audit
+from ldapslam.results.store import Store
 from ldapslam.transport.codec import error_of_rpc
 from ldapslam.transport.credentials import TlsFiles, check_server, trusting_channel
 from ldapslam.transport.diagnosis import explained
@@ -33,8 +35,6 @@ from ldapslam.transport.pki.certificate import (
     read_certificate,
     read_key,
 )
-from ldapslam.results import audit
-from ldapslam.results.store import Store
 from support.fleet import job_text
 from support.secure_coordinator import (
     DAY,

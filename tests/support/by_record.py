@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ldapslam.reports.collect.totals import CONNECTION_COUNTERS, COUNTERS
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.packed import header_of
 from ldapslam.results.records import SET_UP_TIMES, IntervalRecord, OperationInterval
-from ldapslam.reports.collect.totals import CONNECTION_COUNTERS, COUNTERS
 
 Key = tuple[str, str]
 Figures = dict[str, float | None]

@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from ldapslam.cli.client import Client
 from ldapslam.base.errors import LdapSlamError
+from ldapslam.cli.client import Client
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 from support.counting_ldap import CountingLdap

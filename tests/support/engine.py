@@ -19,8 +19,8 @@ from ldapslam.jobs.connection_settings import (
     TlsSettings,
 )
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
-from ldapslam.jobs.scripts import OperationPlan, ScriptPlan
 from ldapslam.jobs.requests.template import Template
+from ldapslam.jobs.scripts import OperationPlan, ScriptPlan
 from ldapslam.results.histogram import Histogram
 
 MS = 1_000_000

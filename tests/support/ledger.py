@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ldapslam.agent.ledgers.file import SEGMENT_BYTES, State
-from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 
 
 def ledger_bytes(records: Iterable[tuple[State, str]]) -> bytes:

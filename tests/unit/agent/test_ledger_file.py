@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent.ledgers.cleanup import depth, same_dn
-from ldapslam.directory.access import parse_time
 from ldapslam.agent.ledgers.file import LedgerFile, State
 from ldapslam.agent.ledgers.folder import (
     entries_left,
@@ -21,6 +20,7 @@ from ldapslam.agent.ledgers.folder import (
     run_folder,
 )
 from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.directory.access import parse_time
 from support.ledger import ledger_bytes, write_clean_up_plan
 
 RECORDS = [

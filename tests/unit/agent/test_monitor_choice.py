@@ -11,14 +11,14 @@ import pytest
 from ldapslam.agent.monitoring.base import Monitor, TargetAccess
 from ldapslam.agent.monitoring.choose import monitors_for
 from ldapslam.agent.monitoring.host import host_name
+from ldapslam.base.errors import ConfigError, FleetError
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,
     TlsSettings,
 )
-from ldapslam.base.errors import ConfigError, FleetError
 from ldapslam.jobs.load import load_job_text
-from ldapslam.base.units import NS_PER_S
 
 JOB = """\
 job: monitored

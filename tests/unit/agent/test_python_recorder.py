@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ldapslam.agent.engine.composite import Composite
-from ldapslam.agent.python_jobs.packed_histogram import add_packed
 from ldapslam.agent.python_jobs.host import add_figures
+from ldapslam.agent.python_jobs.packed_histogram import add_packed
 from ldapslam.agent.python_jobs.recorder import (
     BACKLOG_WAIT,
     EXPECTED,

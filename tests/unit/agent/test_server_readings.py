@@ -13,13 +13,13 @@ import ldap
 import pytest
 
 from ldapslam.agent.monitoring import server_readings
-from ldapslam.directory.control_connection import ControlConnection, Entry
 from ldapslam.agent.monitoring.base import Monitor
 from ldapslam.agent.monitoring.sampling import Sampling
-from ldapslam.directory.counts import KINDS, ServerCounts, ServerKind, read_counts
-from ldapslam.directory.facts import server_facts
 from ldapslam.agent.monitoring.server_readings import ServerReadings
 from ldapslam.base.errors import TargetUnreachable
+from ldapslam.directory.control_connection import ControlConnection, Entry
+from ldapslam.directory.counts import KINDS, ServerCounts, ServerKind, read_counts
+from ldapslam.directory.facts import server_facts
 
 GOOD, BAD = "ldap://good", "ldap://bad"
 

@@ -18,8 +18,6 @@ from typing import Any
 import click
 import pytest
 
-from ldapslam.cli import main
-from ldapslam.cli.console import json_option
 from ldapslam.base.errors import (
     ConfigError,
     ExitCode,
@@ -29,6 +27,8 @@ from ldapslam.base.errors import (
     RunAborted,
     TargetUnreachable,
 )
+from ldapslam.cli import main
+from ldapslam.cli.console import json_option
 
 End = Callable[[], Any]
 

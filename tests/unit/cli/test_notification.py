@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.outputs.deliver import parse_allowed
 from ldapslam.coordinator.outputs.notification import (
     content,
@@ -15,7 +16,6 @@ from ldapslam.coordinator.outputs.notification import (
     mail,
     notification,
 )
-from ldapslam.base.errors import ConfigError
 from support.store import RUN_ID, Scenario, run_record
 
 NOW = datetime(2026, 3, 1, 12, 2, tzinfo=UTC)

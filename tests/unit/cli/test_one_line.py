@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ldapslam.cli import main
 from ldapslam.base.errors import ExitCode
+from ldapslam.cli import main
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 

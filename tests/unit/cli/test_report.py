@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ldapslam.cli.results.report import report_command
 from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
+from ldapslam.cli.results.report import report_command
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.store import Scenario, fill, run_record
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ldapslam.transport.enrolment import identity_files
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli.main import run
 from ldapslam.cli.security import (
     Security,
@@ -20,8 +20,8 @@ from ldapslam.cli.security import (
     operator_files,
 )
 from ldapslam.cli.serve.server_security import AgentPlace, agent_place
-from ldapslam.base.errors import ConfigError
 from ldapslam.transport.credentials import TlsFiles
+from ldapslam.transport.enrolment import identity_files
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from ldapslam.base.errors import ConfigError, NoStore, StoreError
 from ldapslam.cli.results.store import size_text, store_command
 from ldapslam.coordinator.security.ownership import owned_store
-from ldapslam.base.errors import ConfigError, NoStore, StoreError
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import utc_text

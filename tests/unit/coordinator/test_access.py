@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from ldapslam import proto
+from ldapslam.base.errors import AccessRefused
 from ldapslam.coordinator.security.access import (
     LOCAL,
     NOBODY,
@@ -24,7 +25,6 @@ from ldapslam.coordinator.security.access import (
 )
 from ldapslam.coordinator.security.audit_log import Allowance
 from ldapslam.coordinator.security.enrolment import Attempts
-from ldapslam.base.errors import AccessRefused
 from ldapslam.proto.agent_pb2 import IntervalReport, RegisterRequest
 from ldapslam.transport.pki.certificate import Role
 

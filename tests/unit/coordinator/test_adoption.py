@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ldapslam.base.errors import AgentLost
 from ldapslam.coordinator.runs.crash_recovery import (
     Close,
     Requeue,
@@ -15,7 +16,6 @@ from ldapslam.coordinator.runs.crash_recovery import (
     ending_document,
 )
 from ldapslam.coordinator.runs.run import Ending, Part, RunState
-from ldapslam.base.errors import AgentLost
 from ldapslam.results.records import RunRecord, SubmissionRecord
 from ldapslam.results.submissions import OpenRun
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security import guard
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.guard import Guard
-from ldapslam.coordinator.journal import Journal
 from ldapslam.transport.pki.revocation import Revocations
 
 

@@ -12,10 +12,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
+from ldapslam.base.errors import StoreError
+from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.outputs import health as module
 from ldapslam.coordinator.outputs.health import SERVICES, Health, HealthService
-from ldapslam.coordinator.journal import Journal
-from ldapslam.base.errors import StoreError
 from ldapslam.results.store import Store
 
 SERVING = health_pb2.HealthCheckResponse.SERVING

@@ -10,7 +10,6 @@ import pytest
 from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.transport.messages import ProtocolError
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import (
     HostInterval,
@@ -19,6 +18,7 @@ from ldapslam.results.records import (
     StreamInterval,
     WorkerInterval,
 )
+from ldapslam.transport.messages import ProtocolError
 
 PACKED = Histogram.of_values([1_000, 2_000]).packed()
 

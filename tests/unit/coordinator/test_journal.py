@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.journal import Journal
 from ldapslam.base.errors import RunNotFound, StoreError, StoreFull
+from ldapslam.coordinator.journal import Journal
 from ldapslam.results.records import IntervalRecord
 from support.store import RUN_ID, Scenario, run_record
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.schedules.maintenance import (
     PREPARATION,
     Hold,
@@ -16,7 +17,6 @@ from ldapslam.coordinator.schedules.maintenance import (
     hold_of,
     window_of,
 )
-from ldapslam.base.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb
 from support.fake_queue import moment
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.security.ownership import owned_socket, owned_store
 from ldapslam.base.errors import ConfigError
+from ldapslam.coordinator.security.ownership import owned_socket, owned_store
 from ldapslam.results.store import Store
 
 

@@ -11,6 +11,15 @@ from collections.abc import Callable
 
 import pytest
 
+from ldapslam.base.errors import (
+    AgentLost,
+    AgentUnreachable,
+    BindRejected,
+    FleetError,
+    NotEnoughAgents,
+    RunAborted,
+    StoreError,
+)
 from ldapslam.coordinator.runs.run import (
     AgentFailed,
     AgentFinished,
@@ -45,15 +54,6 @@ from ldapslam.coordinator.runs.run import (
     StopAgents,
     StoreFailed,
     TimePassed,
-)
-from ldapslam.base.errors import (
-    AgentLost,
-    AgentUnreachable,
-    BindRejected,
-    FleetError,
-    NotEnoughAgents,
-    RunAborted,
-    StoreError,
 )
 
 S = 1_000_000_000

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.schedule import (
@@ -24,7 +25,6 @@ from ldapslam.coordinator.schedules.schedule import (
     next_step,
     plan_of,
 )
-from ldapslam.base.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb
 from support.fake_queue import moment
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.base.errors import ConfigError, JobErrors, StoreBusy, TargetError
+from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.results import agenda

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from ldapslam.coordinator.security.rpc import errors_to
 from ldapslam.base.errors import ExitCode
-from ldapslam.transport.codec import FAILURE_KEY
+from ldapslam.coordinator.security.rpc import errors_to
 from ldapslam.proto.common_pb2 import Failure
+from ldapslam.transport.codec import FAILURE_KEY
 from ldapslam.transport.messages import error_of
 
 

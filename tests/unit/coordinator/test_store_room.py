@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.base.errors import FleetError
 from ldapslam.coordinator.runs.report_plan import report_plan
 from ldapslam.coordinator.store_room import (
     COUNTED_INTERVALS,
@@ -18,7 +19,6 @@ from ldapslam.coordinator.store_room import (
     check_store_room,
     need_of,
 )
-from ldapslam.base.errors import FleetError
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes, room_bytes

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.directory.entry_digest import entry_digest
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.add_order import Add, Outcome
 from ldapslam.dataset.ldif import Record, ldif_entries, open_ldif, records
 from ldapslam.dataset.load import POPULATION
 from ldapslam.dataset.load_state import LoadState, Progress
+from ldapslam.directory.entry_digest import entry_digest
 
 URI = "ldap://ds1"
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.directory.entry_digest import Attributes, Rules, normalised_dn
-from ldapslam.directory.comparison import Comparison, compare
 from ldapslam.base.errors import TargetError
+from ldapslam.directory.comparison import Comparison, compare
+from ldapslam.directory.entry_digest import Attributes, Rules, normalised_dn
 
 
 class MemoryTree:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.directory.marker import Marker, parse_marker, touched_contexts
 from ldapslam.base.errors import ConfigError, TargetMarkerMissing
+from ldapslam.directory.marker import Marker, parse_marker, touched_contexts
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 

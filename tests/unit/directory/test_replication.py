@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ldapslam.directory import replication
+from ldapslam.directory.counts import ServerKind
 from ldapslam.directory.entry_digest import Attributes
 from ldapslam.directory.replication import ReplicationServer, verify_replication
-from ldapslam.directory.counts import ServerKind
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 
 SUFFIX = "dc=x"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.requests.dn import check_dn, parse_dn
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests.dn import check_dn, parse_dn
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     PARENT,

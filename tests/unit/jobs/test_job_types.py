@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
-from ldapslam.jobs import types
 from ldapslam.base.errors import JobErrors
 from ldapslam.base.fault import Fault
+from ldapslam.jobs import types
+from ldapslam.jobs.fields.sections import FileName, Section
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.fields.sections import FileName, Section
 from ldapslam.jobs.requests.template import SEQUENCE
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.base.errors import JobErrors
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.base.units import NS_PER_S
 
 JOB = """\
 job: monitored

@@ -12,10 +12,10 @@ import pytest
 from ldapslam.agent.admission.preflight import probes
 from ldapslam.base.errors import ConfigError, JobErrors
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 
 RECORD = PopulationRecord(
     base="dc=example,dc=com",

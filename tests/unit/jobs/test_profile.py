@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.rates.profile import (
     FOREVER_NS,
     Profile,
@@ -24,7 +25,6 @@ from ldapslam.jobs.rates.profile import (
     rate_at,
     sine,
 )
-from ldapslam.base.units import NS_PER_S
 
 PER_S = 1 / NS_PER_S
 

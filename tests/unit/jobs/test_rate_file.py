@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.fault import Fault
+from ldapslam.base.units import NS_PER_S, Rate
 from ldapslam.jobs.rates.rate_file import (
     RateStep,
     StageRate,
@@ -17,7 +18,6 @@ from ldapslam.jobs.rates.rate_file import (
     parse_rate_file,
     parse_stage_rate,
 )
-from ldapslam.base.units import NS_PER_S, Rate
 
 HEADER = "format = rate-and-duration\nEND HEADER\n"
 SEARCHRATE = """\

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.requests import ber, template
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests import ber, template
 from ldapslam.jobs.requests.template import (
     UNIQUE,
     Chance,

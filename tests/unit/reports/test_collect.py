@@ -18,6 +18,8 @@ from ldapslam.base.errors import StoreError
 from ldapslam.reports.collect import parts
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.parts import collect_run
+from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.totals import COUNTERS, Collected
 from ldapslam.results import columns
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.packed import block_of
@@ -32,8 +34,6 @@ from ldapslam.results.records import (
     WorkerInterval,
 )
 from ldapslam.results.store import Store
-from ldapslam.reports.collect.timeline import Plan
-from ldapslam.reports.collect.totals import COUNTERS, Collected
 from support.by_record import ByRecord, by_record, point_of
 from support.store import NS_PER_S, Scenario, run_record
 

@@ -25,17 +25,17 @@ from ldapslam.reports.charts.chart_data import (
     steps,
     too_few,
 )
-from ldapslam.reports.sections.content import document
+from ldapslam.reports.collect.timeline import Series, Timeline
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.intervals_csv import columns
 from ldapslam.reports.formats.pdf import render_pdf
 from ldapslam.reports.formats.render import FILES, render, result_json
+from ldapslam.reports.formats.text import headline, render_text
 from ldapslam.reports.result import result_schema
+from ldapslam.reports.sections.content import document
+from ldapslam.reports.summary import Summary, summarise
 from ldapslam.results.histogram import MAX_US
 from ldapslam.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
-from ldapslam.reports.formats.text import headline, render_text
-from ldapslam.reports.collect.timeline import Series, Timeline
 from support.golden import Compare, without_drawings
 from support.store import RUN_ID, Scenario, fill, intervals
 

@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ldapslam.reports.charts import charts
-from ldapslam.reports.sections.content import document
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.render import FILES, render
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.result import result_schema
+from ldapslam.reports.sections.content import document
+from ldapslam.reports.summary import Summary, summarise
 from ldapslam.results.records import FINAL_STATES, IntervalRecord
 from ldapslam.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
-from ldapslam.reports.formats.text import render_text
 from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
 
 SCENARIO = Scenario(

@@ -44,8 +44,8 @@ from ldapslam.base.errors import (
     TargetUnreachable,
     TlsHandshakeFailed,
 )
-from ldapslam.transport.codec import FAILURE_KEY, error_of_rpc, rpc_errors, status_of
 from ldapslam.proto.common_pb2 import Failure
+from ldapslam.transport.codec import FAILURE_KEY, error_of_rpc, rpc_errors, status_of
 from ldapslam.transport.messages import ProtocolError, error_of, failure_message
 
 FAULT = JobError("expected a rate, got 5", file="a.yaml", line=3, column=9, path="x.y")

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from ldapslam.base.errors import ConfigError
-from ldapslam.proto import common_pb2 as pb
 from ldapslam.base.address import (
     check_plaintext,
     grpc_target,
     is_local,
     split_host_port,
 )
+from ldapslam.base.errors import ConfigError
+from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.engine_pb2 import EngineStarted
+from ldapslam.results import records
 from ldapslam.transport.frames import (
     MAX_FRAME_BYTES,
     encode_frame,
@@ -34,7 +35,6 @@ from ldapslam.transport.messages import (
     facts_json,
     snapshot_message,
 )
-from ldapslam.results import records
 
 # Frames.
 
