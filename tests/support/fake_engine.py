@@ -17,7 +17,8 @@ import threading
 import time
 from typing import Any
 
-from ldapslam.agent.engine_process import Engine, Pipe, RunProcess, main
+from ldapslam.agent.composite import NativeEngine
+from ldapslam.agent.engine_process import Pipe, RunProcess, main
 from ldapslam.proto.engine_pb2 import PrepareEngine
 from ldapslam.proto.messages import OPERATION_COUNTERS, STREAM_COUNTERS
 from ldapslam.reports.results.records import SET_UP_TIMES
@@ -124,7 +125,7 @@ class FakeRun(RunProcess):
     def _ask_targets(self) -> list[dict[str, Any]]:
         return []
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self) -> NativeEngine:
         return FakeEngine(self._plan.boundaries_ns, sys.argv[1])
 
 

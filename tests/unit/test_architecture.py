@@ -103,6 +103,8 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
     assert users <= {
         "agent/engine_process.py",
         "agent/python_client.py",
+        "agent/python_host.py",
+        "agent/python_job.py",
         "cli/fitness.py",
         "cli/responder_process.py",
         "lab/data/generate.py",

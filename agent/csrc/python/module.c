@@ -74,16 +74,16 @@ module_exec(PyObject *module)
     state->engine_type = PyType_FromModuleAndSpec(module, &slam_py_engine_spec, NULL);
     state->responder_type =
         PyType_FromModuleAndSpec(module, &slam_py_responder_spec, NULL);
-    state->histogram_type =
-        PyType_FromModuleAndSpec(module, &slam_py_histogram_spec, NULL);
+    state->shared_recorder_type =
+        PyType_FromModuleAndSpec(module, &slam_py_shared_recorder_spec, NULL);
     state->ldif_type = PyType_FromModuleAndSpec(module, &slam_py_ldif_spec, NULL);
     if (!state->connect_error || !state->engine_type || !state->responder_type ||
-        !state->histogram_type || !state->ldif_type)
+        !state->shared_recorder_type || !state->ldif_type)
         return -1;
     if (PyModule_AddObjectRef(module, "ConnectError", state->connect_error) ||
         PyModule_AddObjectRef(module, "Engine", state->engine_type) ||
         PyModule_AddObjectRef(module, "Responder", state->responder_type) ||
-        PyModule_AddObjectRef(module, "Histogram", state->histogram_type) ||
+        PyModule_AddObjectRef(module, "SharedRecorder", state->shared_recorder_type) ||
         PyModule_AddObjectRef(module, "Ldif", state->ldif_type))
         return -1;
     return 0;
@@ -97,7 +97,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->connect_error);
     Py_VISIT(state->engine_type);
     Py_VISIT(state->responder_type);
-    Py_VISIT(state->histogram_type);
+    Py_VISIT(state->shared_recorder_type);
     Py_VISIT(state->ldif_type);
     return 0;
 }
@@ -110,7 +110,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->connect_error);
     Py_CLEAR(state->engine_type);
     Py_CLEAR(state->responder_type);
-    Py_CLEAR(state->histogram_type);
+    Py_CLEAR(state->shared_recorder_type);
     Py_CLEAR(state->ldif_type);
     return 0;
 }

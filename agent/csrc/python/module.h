@@ -18,12 +18,12 @@ struct slam_py_state {
     PyObject *connect_error;
     PyObject *engine_type;
     PyObject *responder_type;
-    PyObject *histogram_type;
+    PyObject *shared_recorder_type;
     PyObject *ldif_type;
 };
 
 extern PyType_Spec slam_py_engine_spec;
-extern PyType_Spec slam_py_histogram_spec;
+extern PyType_Spec slam_py_shared_recorder_spec;
 extern PyType_Spec slam_py_ldif_spec;
 extern PyType_Spec slam_py_responder_spec;
 

@@ -8,6 +8,7 @@ import contextlib
 import ldap
 import pytest
 
+from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.fork_client import ForkedSearch
 from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_job import (
@@ -17,7 +18,7 @@ from ldapslam.agent.python_job import (
     ClassFault,
     Client,
 )
-from ldapslam.agent.python_recorder import Recorder
+from support.shared_recorder import closed, new_recorder
 
 NOBODY = LdapAccess(
     start_tls=False,
@@ -34,15 +35,7 @@ NOBODY = LdapAccess(
 )
 
 
-class NoHistogram:
-    def record_ns(self, value_ns: int) -> None:
-        pass
-
-    def pack(self) -> bytes:
-        return b""
-
-
-def client_of(recorder: Recorder) -> Client:
+def client_of(recorder: SharedRecorder) -> Client:
     client = Client(
         number=0,
         total=1,
@@ -53,7 +46,7 @@ def client_of(recorder: Recorder) -> Client:
         seed="1",
         operations={"find": 0, "search": 1},
         recorder=recorder,
-        is_measured=lambda intended_ns: True,
+        programs=memoryview(bytearray(16)).cast("Q"),
     )
     client._in_session = True
     return client
@@ -73,14 +66,14 @@ def client_of(recorder: Recorder) -> Client:
 def test_a_class_that_catches_what_happened_cannot_make_an_answer_of_silence(
     code: int, counter: str, is_lost: bool
 ) -> None:
-    recorder = Recorder(NoHistogram, is_open=False)
+    recorder = new_recorder()
     client = client_of(recorder)
     with client.operation("find"), contextlib.suppress(ldap.LDAPError):
         client._call_begins("search")
         client._call_ends(code)
         if code not in (0, 6):
             raise ldap.LDAPError({"result": code})
-    counts = recorder.close_interval().operations[0, True].counts
+    counts = closed(recorder).counts()
     assert counts[counter] == counts["sent"] == 1
     assert client._is_lost is is_lost
 
@@ -95,14 +88,14 @@ def test_what_a_job_says_is_no_option_of_the_program(
     monkeypatch.setattr(
         job, "_search", lambda client, operation, command: sent.append(command)
     )
-    client = client_of(Recorder(NoHistogram, is_open=False))
+    client = client_of(new_recorder())
     job.set_up(client)
     job.run(client)
     assert sent[0][-5:] == ["-b", "-n", "--", "-f/etc/passwd", "-T/tmp"]
 
 
 def test_notes_are_kept_as_json_has_them() -> None:
-    client = client_of(Recorder(NoHistogram, is_open=False))
+    client = client_of(new_recorder())
     for number in range(MAX_NOTES + 5):
         client.note("steps", {"number": number, "places": ("a", "b")})
     assert len(client._notes) == MAX_NOTES
@@ -121,6 +114,6 @@ def test_notes_are_kept_as_json_has_them() -> None:
     ids=["long", "deep", "nan", "surrogate", "object"],
 )
 def test_what_is_no_note_is_the_class_s_fault(facts: dict[str, object]) -> None:
-    client = client_of(Recorder(NoHistogram, is_open=False))
+    client = client_of(new_recorder())
     with pytest.raises(ClassFault, match="a note"):
         client.note("steps", facts)

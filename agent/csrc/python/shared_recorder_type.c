@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SharedRecorder: recorder and arrivals of a stream whose clients are processes. */
+#include "core/slam_err.h"
+#include "load/shared_recorder.h"
+#include "python/module.h"
+#include "python/settings.h"
+#include "python/snapshot.h"
+
+#include <string.h>
+
+struct recorder_object {
+    PyObject_HEAD struct slam_shared *shared;
+    unsigned int stream;
+    unsigned int operations;
+    unsigned int clients;
+};
+
+static int
+recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {
+        "stream",         "operations", "clients",  "measure_start_ns",
+        "measure_end_ns", "profile",    "arrivals", "first",
+        "stride",         "total",      "limit",    "max_backlog",
+        "seed",           NULL};
+    static const char *const arrivals[] = {"constant", "poisson", "uniform", NULL};
+    struct recorder_object *self = (struct recorder_object *)self_object;
+    unsigned long long start_ns, end_ns, first, stride, total, limit, backlog, seed;
+    struct slam_rate_segment *segments;
+    struct slam_shared_config config;
+    PyObject *profile;
+    const char *kind;
+    size_t segment_count;
+    char err[SLAM_PY_ERR_LEN];
+    int choice, rc;
+
+    if (self->shared) {
+        PyErr_SetString(PyExc_RuntimeError, "the recorder is initialised");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$IIIKKOsKKKKKK", names,
+                                     &self->stream, &self->operations, &self->clients,
+                                     &start_ns, &end_ns, &profile, &kind, &first,
+                                     &stride, &total, &limit, &backlog, &seed))
+        return -1;
+    choice = slam_py_choice("distribution of arrivals", kind, arrivals);
+    segments = choice < 0 ? NULL : slam_py_segment_array(profile, &segment_count);
+    if (!segments)
+        return -1;
+    config = (struct slam_shared_config){
+        .ops = self->operations,
+        .clients = self->clients,
+        .measure_start_ns = start_ns,
+        .measure_end_ns = end_ns,
+        .segments = segments,
+        .segment_count = segment_count,
+        .arrivals = (enum slam_arrivals)choice,
+        .share = {.first = first,
+                  .step = stride,
+                  .count = self->clients,
+                  .total = total},
+        .limit = limit,
+        .max_backlog = segment_count > 0 ? backlog : 0,
+        .seed = seed,
+        /* as the engine's worker with these connections */
+        .sequence = ((3 * (uint64_t)self->stream + 1) << 32) + first};
+    rc = slam_shared_create(&config, &self->shared, err, sizeof(err));
+    PyMem_Free(segments);
+    if (rc != SLAM_OK)
+        slam_py_raise(rc, err);
+    return rc == SLAM_OK ? 0 : -1;
+}
+
+static void
+recorder_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc free_self = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    slam_shared_destroy(((struct recorder_object *)self)->shared);
+    free_self(self);
+    Py_DECREF(type);
+}
+
+/* The recorder; NULL with an exception set where __init__ failed or the arguments do
+ * not have the format. */
+#define PARSED(self, args, ...)                                                        \
+    (((struct recorder_object *)(self))->shared                                        \
+         ? (PyArg_ParseTuple(args, __VA_ARGS__)                                        \
+                ? ((struct recorder_object *)(self))->shared                           \
+                : NULL)                                                                \
+         : (PyErr_SetString(PyExc_RuntimeError, "the recorder is not initialised"),    \
+            NULL))
+
+static PyObject *
+out_of_range(const char *what)
+{
+    return PyErr_Format(PyExc_ValueError, "no such %s", what);
+}
+
+static PyObject *
+recorder_start(PyObject *self, PyObject *args)
+{
+    unsigned long long t0_ns, end_ns;
+    struct slam_shared *s = PARSED(self, args, "KK", &t0_ns, &end_ns);
+
+    if (!s)
+        return NULL;
+    slam_shared_start(s, t0_ns, end_ns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_stop(PyObject *self, PyObject *args)
+{
+    unsigned long long end_ns;
+    struct slam_shared *s = PARSED(self, args, "K", &end_ns);
+
+    if (!s)
+        return NULL;
+    slam_shared_stop(s, end_ns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_end_ns(PyObject *self, PyObject *args)
+{
+    struct slam_shared *s = PARSED(self, args, "");
+
+    return s ? PyLong_FromUnsignedLongLong(slam_shared_end_ns(s)) : NULL;
+}
+
+static PyObject *
+recorder_take(PyObject *self, PyObject *args)
+{
+    unsigned long long now_ns;
+    struct slam_shared *s = PARSED(self, args, "K", &now_ns);
+    uint64_t due_ns = s ? slam_shared_take(s, now_ns) : 0;
+
+    if (!s)
+        return NULL;
+    return due_ns == SLAM_PACER_NONE ? Py_NewRef(Py_None)
+                                     : PyLong_FromUnsignedLongLong(due_ns);
+}
+
+static PyObject *
+recorder_begin(PyObject *self, PyObject *args)
+{
+    unsigned long long intended_ns, slot_free_ns, sent_ns;
+    unsigned int operation;
+    int observed;
+    struct slam_shared *s = PARSED(self, args, "IKKKp", &operation, &intended_ns,
+                                   &slot_free_ns, &sent_ns, &observed);
+    uint64_t handle;
+
+    if (!s)
+        return NULL;
+    if (operation >= ((struct recorder_object *)self)->operations)
+        return out_of_range("operation");
+    handle =
+        slam_shared_begin(s, operation, intended_ns, slot_free_ns, sent_ns, observed);
+    if (handle == 0)
+        return PyErr_Format(PyExc_OverflowError, "%u observations are under way",
+                            SLAM_MAX_UNDER_WAY);
+    return PyLong_FromUnsignedLongLong(handle);
+}
+
+static PyObject *
+recorder_update(PyObject *self, PyObject *args)
+{
+    unsigned long long handle, sent_ns;
+    unsigned int requests, entries, references;
+    struct slam_shared *s = PARSED(self, args, "KKIII", &handle, &sent_ns, &requests,
+                                   &entries, &references);
+
+    if (!s)
+        return NULL;
+    slam_shared_update(s, handle, sent_ns, requests, entries, references);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_end(PyObject *self, PyObject *args)
+{
+    unsigned long long handle, received_ns, done_ns;
+    unsigned int outcome;
+    int code;
+    struct slam_shared *s =
+        PARSED(self, args, "KIiKK", &handle, &outcome, &code, &received_ns, &done_ns);
+
+    if (!s)
+        return NULL;
+    if (outcome >= SLAM_OUTCOMES)
+        return out_of_range("outcome");
+    return PyBool_FromLong(slam_shared_end(s, handle, (enum slam_outcome)outcome, code,
+                                           received_ns, done_ns));
+}
+
+static PyObject *
+recorder_count(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {"binds",       "extended",         "unbinds",
+                                        "disconnects", "connect_failures", NULL};
+    static const size_t offsets[] = {
+        offsetof(struct slam_stream_record, binds),
+        offsetof(struct slam_stream_record, extended),
+        offsetof(struct slam_stream_record, unbinds),
+        offsetof(struct slam_stream_record, disconnects),
+        offsetof(struct slam_stream_record, connect_failures)};
+    const char *name;
+    struct slam_shared *s = PARSED(self, args, "s", &name);
+    int i = s ? slam_py_choice("counter", name, names) : -1;
+
+    if (i < 0)
+        return NULL;
+    slam_shared_count(s, offsets[i]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_connected(PyObject *self, PyObject *args)
+{
+    unsigned long long duration_ns;
+    struct slam_shared *s = PARSED(self, args, "K", &duration_ns);
+
+    if (!s)
+        return NULL;
+    slam_shared_connected(s, duration_ns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_down(PyObject *self, PyObject *args)
+{
+    unsigned long long since_ns;
+    unsigned int client;
+    struct slam_shared *s = PARSED(self, args, "IK", &client, &since_ns);
+
+    if (!s)
+        return NULL;
+    if (client >= ((struct recorder_object *)self)->clients)
+        return out_of_range("client");
+    slam_shared_down(s, client, since_ns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_close(PyObject *self_object, PyObject *args)
+{
+    struct recorder_object *self = (struct recorder_object *)self_object;
+    struct slam_shared_record *record;
+    int final;
+    struct slam_shared *s = PARSED(self_object, args, "p", &final);
+    PyObject *ops, *stream, *result = NULL;
+    int rc = 0;
+
+    if (!s)
+        return NULL;
+    record = slam_shared_close(s, final);
+    ops = PyList_New(0);
+    for (unsigned int i = 0; ops && rc == 0 && i < 2 * self->operations; i++)
+        rc = slam_py_append_op(ops, &record->ops[i], self->stream, i / 2, i % 2);
+    stream = slam_py_stream_dict(record->stream, self->stream);
+    if (ops && stream && rc == 0)
+        result = Py_BuildValue("(KOO)", record->end_ns, ops, stream);
+    Py_XDECREF(ops);
+    Py_XDECREF(stream);
+    slam_shared_clear(s, record);
+    return result;
+}
+
+static PyMethodDef recorder_methods[] = {
+    {"start", recorder_start, METH_VARARGS, NULL},
+    {"stop", recorder_stop, METH_VARARGS, NULL},
+    {"end_ns", recorder_end_ns, METH_VARARGS, NULL},
+    {"take", recorder_take, METH_VARARGS, NULL},
+    {"begin", recorder_begin, METH_VARARGS, NULL},
+    {"update", recorder_update, METH_VARARGS, NULL},
+    {"end", recorder_end, METH_VARARGS, NULL},
+    {"count", recorder_count, METH_VARARGS, NULL},
+    {"connected", recorder_connected, METH_VARARGS, NULL},
+    {"down", recorder_down, METH_VARARGS, NULL},
+    {"close", recorder_close, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot recorder_slots[] = {{Py_tp_init, recorder_init},
+                                       {Py_tp_dealloc, recorder_dealloc},
+                                       {Py_tp_methods, recorder_methods},
+                                       {0, NULL}};
+
+PyType_Spec slam_py_shared_recorder_spec = {.name =
+                                                "ldapslam.agent._engine.SharedRecorder",
+                                            .basicsize = sizeof(struct recorder_object),
+                                            .flags = Py_TPFLAGS_DEFAULT,
+                                            .slots = recorder_slots};
