@@ -5,6 +5,14 @@ from typing import Any
 #: kind, lo, hi, step, width, data, a, b: see values.h and jobs/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
 
+# Names in a snapshot, each list in the order of the engine's numbers (core/recorder.h).
+OPERATION_COUNTERS: tuple[str, ...]
+STREAM_COUNTERS: tuple[str, ...]
+SET_UP_TIMES: tuple[str, ...]
+WORKER_COUNTERS: tuple[str, ...]
+METRICS: tuple[str, ...]
+OUTCOMES: tuple[str, ...]
+
 class ConnectError(Exception):
     """A connection could not be set up; args: uri, stage, code, detail."""
 
@@ -120,8 +128,8 @@ class SharedRecorder:
         max_backlog: int,
         seed: int,
     ) -> None: ...
-    def start(self, t0_ns: int, end_ns: int, /) -> None: ...
-    def stop(self, end_ns: int, /) -> None: ...
+    def set_span(self, t0_ns: int, end_ns: int, /) -> None:
+        """When the load begins and ends; again when it is stopped."""
     def end_ns(self) -> int: ...
     def take(self, now_ns: int, /) -> int | None:
         """When the next arrival is or was due; None: there is none before the end."""
@@ -154,10 +162,8 @@ class SharedRecorder:
         /,
     ) -> bool:
         """False: it has ended before."""
-    def count(self, counter: str, /) -> None: ...
+    def count(self, counter: str, number: int = 1, /) -> None: ...
     def connected(self, duration_ns: int, /) -> None: ...
-    def down(self, client: int, since_ns: int, /) -> None:
-        """Since when the client has no connection; 0: it has one."""
     def close(self, final: bool, /) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
         """End of the interval, and the rows of operations and stream of a snapshot."""
 

@@ -46,6 +46,8 @@ EXIT_ORPHANED = 3
 #: A class gets so long for tear_down.
 TEAR_DOWN_LIMIT_S = 10.0
 _BACK_OFF_S = (0.1, 5.0)
+#: Of time that a connection was down, into the interval that it belongs to.
+_TALLY_NS = 100_000_000
 #: So long after a fork in set_up its copy would have come back as well.
 _COPY_RETURNS_S = 0.5
 #: The last stretch before a request is due is slept; a stop comes later than that.
@@ -289,23 +291,32 @@ class ClientProcess:
             if not self._class.connects:
                 client._is_lost = False
                 return 0
-            self._recorder.down(self._index, begun_ns)
         self._disconnect()
         back_off_s = _BACK_OFF_S[0]
-        while True:
-            try:
-                self._connect()
-                self._recorder.down(self._index, 0)
-                return self._connected_ns
-            except LdapSlamError:
-                self._recorder.count("connect_failures")
-            if not is_down:
-                is_down = True
-                self._recorder.down(self._index, begun_ns)
+        while client._connection is None:
             # many connections are lost at once: they must not come back in step
             wait_s = back_off_s * client.random.uniform(0.5, 1.0)
-            self._wait_until(time.monotonic_ns() + round(wait_s * 1e9))
+            try:
+                self._connect()
+                wait_s = 0.0
+            except LdapSlamError:
+                self._recorder.count("connect_failures")
+                is_down = True
+            if is_down:
+                begun_ns = self._tally_down(begun_ns, wait_s)
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
+        return self._connected_ns
+
+    def _tally_down(self, since_ns: int, wait_s: float) -> int:
+        """Wait, and count the time without a connection as it passes; until when."""
+        end_ns = time.monotonic_ns() + round(wait_s * 1e9)
+        while True:
+            now_ns = time.monotonic_ns()
+            self._recorder.count("down_ns", now_ns - since_ns)
+            if now_ns >= end_ns:
+                return now_ns
+            since_ns = now_ns
+            self._wait_until(min(end_ns, now_ns + _TALLY_NS))
 
     def _session(self, job: PythonJob, due_ns: int) -> None:
         client = self._client

@@ -249,19 +249,20 @@ class Host:
             self._stop(time_ns)
             return
         self._t0_ns = self._closed_ns = time_ns
-        self._end_ns = time_ns + self._plan.boundaries_ns[-1]
-        for stream in self._streams:
-            end_ns = stream.plan.end_ns or self._plan.boundaries_ns[-1]
-            stream.recorder.start(time_ns, min(self._end_ns, time_ns + end_ns))
+        self._set_end(time_ns + self._plan.boundaries_ns[-1])
         for child in self._children:
             child.usage.take(0)
         self._pass_on("start", time_ns)
 
     def _stop(self, end_ns: int) -> None:
-        self._end_ns = min(self._end_ns, end_ns)
-        for stream in self._streams:
-            stream.recorder.stop(end_ns)
+        self._set_end(min(self._end_ns, end_ns))
         self._pass_on("stop")
+
+    def _set_end(self, end_ns: int) -> None:
+        self._end_ns = end_ns
+        for stream in self._streams:
+            own_ns = self._t0_ns + stream.plan.end_ns if stream.plan.end_ns else end_ns
+            stream.recorder.set_span(self._t0_ns, min(end_ns, own_ns))
 
     def _pass_on(self, *message: Any) -> None:
         for child in self._children:

@@ -18,6 +18,7 @@ from ldapslam.agent.python_job import (
     UNRESOLVED,
 )
 from ldapslam.jobs.profile import FOREVER_NS, hold
+from ldapslam.reports.results.histogram import Histogram
 from support.shared_recorder import Interval, closed, new_recorder
 
 MS = 1_000_000
@@ -91,7 +92,7 @@ def test_the_times_of_a_request_are_those_of_the_engine() -> None:
 
 def test_times_are_told_since_the_start() -> None:
     recorder = new_recorder(measure_start_ns=50 * MS, measure_end_ns=100 * MS)
-    recorder.start(1_000 * MS, NEVER_NS)
+    recorder.set_span(1_000 * MS, NEVER_NS)
     for intended_ms in (1_049, 1_050, 1_099, 1_100):
         handle = begin(recorder, intended_ms=intended_ms, sent_ms=intended_ms)
         complete(recorder, handle, received_ms=1_105, done_ms=1_110)
@@ -224,6 +225,7 @@ def test_processes_record_into_the_same_interval() -> None:
         if (pid := os.fork()) == 0:
             recorder.connected(5 * MS)
             recorder.count("binds")
+            recorder.count("down_ns", 7)
             complete(recorder, begin(recorder), received_ms=received_ms, done_ms=150)
             os._exit(0)
         children.append(pid)
@@ -234,7 +236,9 @@ def test_processes_record_into_the_same_interval() -> None:
     times = interval.histograms()["response_time", "succeeded"]
     assert (times.total, times.sum_ns) == (3, 90 * MS)
     assert (times.min_ns, times.max_ns) == (10 * MS, 50 * MS)
-    assert (interval.stream["connects"], interval.stream["binds"]) == (3, 3)
+    counted = [interval.stream[name] for name in ("connects", "binds", "down_ns")]
+    assert counted == [3, 3, 21]
+    assert Histogram.from_packed(interval.stream["connect_time"]).total == 3
 
 
 def test_processes_that_are_killed_as_they_record_keep_nobody_from_it() -> None:
@@ -253,39 +257,14 @@ def test_processes_that_are_killed_as_they_record_keep_nobody_from_it() -> None:
     assert closed(recorder).counts()["completed"] == 1
 
 
-def test_the_time_without_a_connection_belongs_to_the_intervals_it_passes_in() -> None:
-    recorder = new_recorder(clients=2)
-    begun_ns = time.monotonic_ns()
-    recorder.start(begun_ns, begun_ns + 30_000 * MS)
-    recorder.down(1, begun_ns)
-    first, second = closed(recorder), closed(recorder)
-    recorder.down(1, 0)
-    third = closed(recorder)
-    down_ns = [one.stream["down_ns"] for one in (first, second, third)]
-    assert down_ns[0] == first.end_ns - begun_ns
-    assert down_ns[1] == second.end_ns - first.end_ns
-    assert 0 < down_ns[2] <= third.end_ns - second.end_ns
-    assert closed(recorder).stream["down_ns"] == 0
-
-
-def test_after_the_load_nobody_is_down() -> None:
-    recorder = new_recorder()
-    recorder.start(50 * MS, 100 * MS)
-    recorder.down(0, 60 * MS)
-    assert closed(recorder).stream["down_ns"] == 40 * MS
-    assert closed(recorder).stream["down_ns"] == 0
-
-
 def test_what_is_not_there_is_refused() -> None:
     recorder = new_recorder()
     with pytest.raises(ValueError, match="no such operation"):
         recorder.begin(2, 0, 0, 0, False)
     with pytest.raises(ValueError, match="no such outcome"):
         recorder.end(1, 5, 0, 0, 0)
-    with pytest.raises(ValueError, match="no such client"):
-        recorder.down(1, 0)
-    with pytest.raises(ValueError, match="there is no counter 'notices'"):
-        recorder.count("notices")
+    with pytest.raises(ValueError, match="there is no counter 'mistakes'"):
+        recorder.count("mistakes")
     assert not complete(recorder, 1 << 40)
     with pytest.raises(ValueError, match="distribution of arrivals"):
         new_recorder(arrivals="even")

@@ -391,8 +391,8 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
         slam_recorder_release(slam_worker_recorder(e->workers[i]), index);
     }
     for (size_t i = 0; i < e->stream_count; i++)
-        e->merged_streams[i].last_completion_ns =
-            after(e->merged_streams[i].last_completion_ns, e->timeline.t0_ns);
+        e->merged_streams[i].last_done_ns =
+            after(e->merged_streams[i].last_done_ns, e->timeline.t0_ns);
     e->next_snapshot++;
     if (final)
         e->state = DONE;

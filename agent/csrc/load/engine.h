@@ -173,15 +173,18 @@ int slam_engine_start(struct slam_engine *engine, uint64_t t0_ns, char *err,
 /* No more arrivals from now on; what is in flight has the grace to finish. */
 void slam_engine_stop(struct slam_engine *engine);
 
+#define SLAM_WORKER_COUNTERS(X)                                                        \
+    X(wall_ns)                                                                         \
+    X(busy_ns)                                                                         \
+    X(spin_ns)                                                                         \
+    X(cpu_ns)                                                                          \
+    X(run_queue_ns)                                                                    \
+    X(loops)
+
 struct slam_worker_figures {
     uint32_t index;
     bool open;
-    uint64_t wall_ns;
-    uint64_t busy_ns;
-    uint64_t spin_ns;
-    uint64_t cpu_ns;
-    uint64_t run_queue_ns;
-    uint64_t loops;
+    SLAM_WORKER_COUNTERS(SLAM_MEMBER)
 };
 
 /* One interval of all workers, merged. */
@@ -192,7 +195,7 @@ struct slam_snapshot {
     uint64_t clock_step_ns;
     const struct slam_op_record *ops; /* [op_count][2]: outside, in measure */
     size_t op_count;
-    const struct slam_stream_record *streams; /* last_completion_ns: after T0 */
+    const struct slam_stream_record *streams; /* last_done_ns: after T0 */
     size_t stream_count;
     struct slam_worker_figures workers[2 * SLAM_MAX_WORKERS];
     size_t worker_count;

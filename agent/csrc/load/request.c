@@ -296,7 +296,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     if (flow->stream->open)
         slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
-    slam_flow_stream_record(flow)->last_completion_ns = done_ns;
+    slam_flow_stream_record(flow)->last_done_ns = done_ns;
     slam_channel_answered(flow, slot);
     if (flow->sessions)
         slam_session_go_on(slot, op, outcome, received, done_ns);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define NO_REQUEST UINT32_MAX
+
 struct request {
     uint32_t generation; /* odd: under way */
     uint32_t next_free;
@@ -24,11 +26,13 @@ struct request {
     uint32_t references;
 };
 
-#define NO_REQUEST UINT32_MAX
-
 struct slam_shared {
     size_t bytes; /* of the mapping, which begins with this */
-    struct slam_shared_config config;
+    uint32_t ops;
+    bool open;
+    uint64_t measure_start_ns; /* after T0 */
+    uint64_t measure_end_ns;
+    uint64_t backlog_cap;
     struct slam_rate_segment *segments;
     pthread_mutex_t lock; /* protects all that follows */
     uint64_t t0_ns;
@@ -37,11 +41,10 @@ struct slam_shared {
     struct slam_shared_record *active;
     struct slam_pacer pacer;
     struct slam_rng rng;
-    uint64_t next_arrival_ns;
+    uint64_t next_ns; /* arrival, after T0 */
     uint64_t *backlog;
     uint64_t backlog_head;
     uint64_t backlog_len;
-    uint64_t *down_since_ns; /* by client */
     struct request *requests;
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
@@ -49,30 +52,38 @@ struct slam_shared {
 };
 
 static void *
-carve(uint8_t **next, size_t bytes)
+carve(uint8_t **next, size_t count, size_t size)
 {
     void *place = *next;
 
-    *next += (bytes + 63) / 64 * 64;
+    *next += (count * size + 63) / 64 * 64;
     return place;
 }
 
-/* Places all arrays behind the struct; without a base, counts their bytes only. */
+/* Places all arrays behind the struct at base. Returns their bytes. */
 static size_t
-lay_out(struct slam_shared *s, const struct slam_shared_config *c, uint8_t *base)
+lay_out(struct slam_shared *s, uint8_t *base, uint32_t ops,
+        const struct slam_stream_config *stream)
 {
     uint8_t *next = base;
 
-    carve(&next, sizeof(*s));
-    s->segments = carve(&next, c->segment_count * sizeof(*s->segments));
+    carve(&next, 1, sizeof(*s));
+    s->segments = carve(&next, stream->segment_count, sizeof(*s->segments));
+    s->backlog = carve(&next, stream->max_backlog, sizeof(*s->backlog));
+    s->requests = carve(&next, SLAM_MAX_UNDER_WAY, sizeof(*s->requests));
     for (size_t i = 0; i < 2; i++) {
-        s->records[i].ops = carve(&next, 2 * c->ops * sizeof(struct slam_op_record));
-        s->records[i].stream = carve(&next, sizeof(struct slam_stream_record));
+        s->records[i].ops = carve(&next, 2 * ops, sizeof(struct slam_op_record));
+        s->records[i].stream = carve(&next, 1, sizeof(struct slam_stream_record));
     }
-    s->backlog = carve(&next, c->max_backlog * sizeof(*s->backlog));
-    s->down_since_ns = carve(&next, c->clients * sizeof(*s->down_since_ns));
-    s->requests = carve(&next, SLAM_MAX_UNDER_WAY * sizeof(*s->requests));
     return (size_t)(next - base);
+}
+
+static void
+clear(const struct slam_shared *s, struct slam_shared_record *record)
+{
+    for (size_t i = 0; i < 2 * s->ops; i++)
+        slam_op_record_clear(&record->ops[i]);
+    slam_stream_record_clear(record->stream);
 }
 
 static void
@@ -88,59 +99,66 @@ init_lock(pthread_mutex_t *lock)
 }
 
 static int
-init_arrivals(struct slam_shared *s, const struct slam_shared_config *c, char *err,
-              size_t err_len)
+init_arrivals(struct slam_shared *s, const struct slam_stream_config *c, uint64_t seed,
+              uint32_t number, char *err, size_t err_len)
 {
+    const struct slam_share share = {.first = c->first_connection,
+                                     .step = c->connection_stride,
+                                     .count = c->connections,
+                                     .total = c->total_connections};
     int rc;
 
-    if (c->segment_count == 0)
-        return SLAM_OK;
+    if (s->backlog_cap == 0 || share.count == 0) {
+        snprintf(err, err_len, "an open stream without connections or a backlog");
+        return SLAM_EINVAL;
+    }
     memcpy(s->segments, c->segments, c->segment_count * sizeof(*s->segments));
     rc = slam_rate_profile_prepare(s->segments, c->segment_count, err, err_len);
     if (rc != SLAM_OK)
         return rc;
-    slam_rng_seed(&s->rng, c->seed, c->sequence);
-    return slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals,
-                           &c->share, c->limit, &s->rng);
+    /* as the engine's worker of these connections */
+    slam_rng_seed(&s->rng, seed, ((3 * (uint64_t)number + 1) << 32) + share.first);
+    slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals, &share,
+                    c->total_operations, &s->rng);
+    s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
+    return SLAM_OK;
 }
 
 int
-slam_shared_create(const struct slam_shared_config *c, struct slam_shared **out,
-                   char *err, size_t err_len)
+slam_shared_create(const struct slam_engine_config *run,
+                   const struct slam_stream_config *stream, uint32_t number,
+                   uint32_t ops, struct slam_shared **out, char *err, size_t err_len)
 {
     struct slam_shared sizes;
-    struct slam_shared *s;
-    size_t bytes;
-    int rc;
+    size_t bytes = lay_out(&sizes, NULL, ops, stream);
+    struct slam_shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int rc = SLAM_OK;
 
-    snprintf(err, err_len, "a share without connections or a backlog");
-    if (c->segment_count > 0 && (c->share.count == 0 || c->max_backlog == 0))
-        return SLAM_EINVAL;
-    if (c->max_backlog > SIZE_MAX / 64)
-        return SLAM_ENOMEM;
-    bytes = lay_out(&sizes, c, NULL);
-    s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s == MAP_FAILED) {
         snprintf(err, err_len, "no memory to share with clients: %s", strerror(errno));
         return SLAM_ENOMEM;
     }
-    lay_out(s, c, (uint8_t *)s);
+    lay_out(s, (uint8_t *)s, ops, stream);
     s->bytes = bytes;
-    s->config = *c;
-    s->end_ns = s->next_arrival_ns = UINT64_MAX;
+    s->ops = ops;
+    s->open = stream->open;
+    s->measure_start_ns = run->measure_start_ns;
+    s->measure_end_ns = run->measure_end_ns;
+    s->backlog_cap = stream->max_backlog;
+    s->end_ns = UINT64_MAX;
+    s->next_ns = SLAM_PACER_NONE;
     s->free_head = NO_REQUEST;
     s->active = &s->records[0];
+    clear(s, s->active);
     init_lock(&s->lock);
-    slam_shared_clear(s, &s->records[0]);
-    slam_shared_clear(s, &s->records[1]);
-    rc = init_arrivals(s, c, err, err_len);
-    if (rc != SLAM_OK) {
+    if (s->open)
+        rc = init_arrivals(s, stream, run->seed, number, err, err_len);
+    if (rc == SLAM_OK)
+        *out = s;
+    else
         slam_shared_destroy(s);
-        return rc;
-    }
-    *out = s;
-    return SLAM_OK;
+    return rc;
 }
 
 void
@@ -172,17 +190,11 @@ since(uint64_t ns, uint64_t earlier_ns)
     return ns > earlier_ns ? ns - earlier_ns : 0;
 }
 
-static uint64_t
-least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool
 measures(const struct slam_shared *s, uint64_t intended_ns)
 {
-    return intended_ns >= s->t0_ns + s->config.measure_start_ns &&
-           intended_ns - s->t0_ns < s->config.measure_end_ns;
+    return intended_ns >= s->t0_ns + s->measure_start_ns &&
+           intended_ns - s->t0_ns < s->measure_end_ns;
 }
 
 static struct slam_op_record *
@@ -193,13 +205,15 @@ op_record(const struct slam_shared *s, uint32_t op, bool measured)
 
 /* -- arrivals -- */
 
-static void
-advance(struct slam_shared *s)
+/* The next arrival, if it is due by limit_ns and before the load is over. */
+static bool
+next_arrival(struct slam_shared *s, uint64_t limit_ns, uint64_t *due_ns)
 {
-    uint64_t after_t0_ns = slam_pacer_next(&s->pacer, &s->rng);
-
-    s->next_arrival_ns =
-        after_t0_ns == SLAM_PACER_NONE ? UINT64_MAX : s->t0_ns + after_t0_ns;
+    *due_ns = s->t0_ns + s->next_ns;
+    if (s->next_ns == SLAM_PACER_NONE || *due_ns > limit_ns || *due_ns >= s->end_ns)
+        return false;
+    s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
+    return true;
 }
 
 static void
@@ -214,13 +228,13 @@ drop(struct slam_shared *s, uint64_t intended_ns)
 static void
 admit(struct slam_shared *s, uint64_t now_ns)
 {
-    uint64_t cap = s->config.max_backlog;
+    uint64_t due_ns;
 
-    for (; s->next_arrival_ns <= now_ns && s->next_arrival_ns < s->end_ns; advance(s)) {
-        if (s->backlog_len == cap)
-            drop(s, s->next_arrival_ns);
+    while (next_arrival(s, now_ns, &due_ns)) {
+        if (s->backlog_len == s->backlog_cap)
+            drop(s, due_ns);
         else
-            s->backlog[(s->backlog_head + s->backlog_len++) % cap] = s->next_arrival_ns;
+            s->backlog[(s->backlog_head + s->backlog_len++) % s->backlog_cap] = due_ns;
     }
 }
 
@@ -229,7 +243,7 @@ first_of_backlog(struct slam_shared *s)
 {
     uint64_t due_ns = s->backlog[s->backlog_head];
 
-    s->backlog_head = (s->backlog_head + 1) % s->config.max_backlog;
+    s->backlog_head = (s->backlog_head + 1) % s->backlog_cap;
     s->backlog_len--;
     return due_ns;
 }
@@ -237,16 +251,14 @@ first_of_backlog(struct slam_shared *s)
 uint64_t
 slam_shared_take(struct slam_shared *s, uint64_t now_ns)
 {
-    uint64_t due_ns = SLAM_PACER_NONE;
+    uint64_t due_ns;
 
     hold(s);
     admit(s, now_ns);
-    if (s->backlog_len > 0) {
+    if (s->backlog_len > 0)
         due_ns = first_of_backlog(s);
-    } else if (s->next_arrival_ns < s->end_ns) {
-        due_ns = s->next_arrival_ns;
-        advance(s);
-    }
+    else if (!next_arrival(s, UINT64_MAX, &due_ns))
+        due_ns = SLAM_PACER_NONE;
     release(s);
     return due_ns;
 }
@@ -360,11 +372,11 @@ finish(struct slam_shared *s, struct request *r, enum slam_outcome outcome, int 
                              ? code
                              : (int)SLAM_RESULT_CODES]++;
         slam_histogram_record(&h[SLAM_RECEIVE_LAG], since(done_ns, received_ns));
-        if (done_ns > stream->last_completion_ns)
-            stream->last_completion_ns = done_ns;
+        if (done_ns > stream->last_done_ns)
+            stream->last_done_ns = done_ns;
     }
     if (answered && !r->observed) {
-        if (s->config.segment_count > 0)
+        if (s->open)
             slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
                                   could_send_ns - r->intended_ns);
         stream->stamps_missing++; /* libldap hands none over */
@@ -394,10 +406,10 @@ slam_shared_end(struct slam_shared *s, uint64_t handle, enum slam_outcome outcom
 /* -- the stream -- */
 
 void
-slam_shared_count(struct slam_shared *s, size_t offset)
+slam_shared_count(struct slam_shared *s, size_t offset, uint64_t number)
 {
     hold(s);
-    ++*(uint64_t *)(void *)((uint8_t *)s->active->stream + offset);
+    *(uint64_t *)(void *)((uint8_t *)s->active->stream + offset) += number;
     release(s);
 }
 
@@ -410,44 +422,12 @@ slam_shared_connected(struct slam_shared *s, uint64_t duration_ns)
     release(s);
 }
 
-/* Counts the time that a client was down until now, or until the load was over. */
-static void
-tally_down(struct slam_shared *s, uint32_t client, uint64_t now_ns)
-{
-    uint64_t *down_since_ns = &s->down_since_ns[client];
-    uint64_t until_ns = least(now_ns, s->end_ns);
-
-    if (*down_since_ns > 0 && until_ns > *down_since_ns) {
-        s->active->stream->down_ns += until_ns - *down_since_ns;
-        *down_since_ns = until_ns;
-    }
-}
-
 void
-slam_shared_down(struct slam_shared *s, uint32_t client, uint64_t since_ns)
-{
-    hold(s);
-    tally_down(s, client, slam_clock_mono_ns());
-    s->down_since_ns[client] = since_ns;
-    release(s);
-}
-
-void
-slam_shared_start(struct slam_shared *s, uint64_t t0_ns, uint64_t end_ns)
+slam_shared_set_span(struct slam_shared *s, uint64_t t0_ns, uint64_t end_ns)
 {
     hold(s);
     s->t0_ns = t0_ns;
     s->end_ns = end_ns;
-    if (s->config.segment_count > 0)
-        advance(s);
-    release(s);
-}
-
-void
-slam_shared_stop(struct slam_shared *s, uint64_t end_ns)
-{
-    hold(s);
-    s->end_ns = least(s->end_ns, end_ns);
     release(s);
 }
 
@@ -462,42 +442,34 @@ slam_shared_end_ns(struct slam_shared *s)
     return end_ns;
 }
 
-/* -- intervals -- */
-
-struct slam_shared_record *
-slam_shared_close(struct slam_shared *s, bool final)
+static void
+give_all_up(struct slam_shared *s, uint64_t now_ns)
 {
-    struct slam_shared_record *record;
-    uint64_t now_ns;
-
-    hold(s);
-    record = s->active;
-    now_ns = slam_clock_mono_ns();
-    admit(s, now_ns);
-    for (uint32_t i = 0; i < s->config.clients; i++)
-        tally_down(s, i, now_ns);
-    if (final) {
-        s->next_arrival_ns = UINT64_MAX;
-        while (s->backlog_len > 0)
-            drop(s, first_of_backlog(s));
-        for (uint32_t i = 0; i < s->request_count; i++)
-            if (s->requests[i].generation & 1)
-                finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);
-    }
-    record->end_ns = now_ns;
-    record->stream->last_completion_ns =
-        since(record->stream->last_completion_ns, s->t0_ns);
-    record->stream->in_flight = s->under_way;
-    record->stream->backlog = s->backlog_len;
-    s->active = &s->records[record == &s->records[0]];
-    release(s);
-    return record;
+    s->next_ns = SLAM_PACER_NONE;
+    while (s->backlog_len > 0)
+        drop(s, first_of_backlog(s));
+    for (uint32_t i = 0; i < s->request_count; i++)
+        if (s->requests[i].generation & 1)
+            finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);
 }
 
-void
-slam_shared_clear(struct slam_shared *s, struct slam_shared_record *record)
+const struct slam_shared_record *
+slam_shared_close(struct slam_shared *s, bool final)
 {
-    for (size_t i = 0; i < 2 * s->config.ops; i++)
-        slam_op_record_clear(&record->ops[i]);
-    slam_stream_record_clear(record->stream);
+    struct slam_shared_record *record = s->active;
+    struct slam_shared_record *next = &s->records[record == &s->records[0]];
+    struct slam_stream_record *stream = record->stream;
+
+    clear(s, next);
+    hold(s);
+    record->end_ns = slam_clock_mono_ns();
+    admit(s, record->end_ns);
+    if (final)
+        give_all_up(s, record->end_ns);
+    stream->in_flight = s->under_way;
+    stream->backlog = s->backlog_len;
+    stream->last_done_ns = since(stream->last_done_ns, s->t0_ns);
+    s->active = next;
+    release(s);
+    return record;
 }

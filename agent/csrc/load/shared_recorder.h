@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The recorder and the arrivals of one stream whose clients are processes (`type:
- * python`).
+ * python`), in memory that the parent of the clients maps before it forks them.
  *
- * All of it lies in memory that the clients share with their parent, which makes it
- * before it forks them. Each call holds a lock for about a microsecond; the kernel
- * takes the lock back from a process that dies. The parent closes an interval by
- * exchanging two records, so a client that computes, hangs or died keeps nobody's
- * interval open. Times are CLOCK_MONOTONIC in ns where nothing else is said.
+ * Each call holds a lock for about a microsecond; the kernel takes the lock back from a
+ * process that dies. The parent closes an interval by exchanging two records, so a
+ * client that computes, hangs or died keeps nobody's interval open. Times are
+ * CLOCK_MONOTONIC in ns.
  *
  * A client that is free takes the next arrival, also one that is not due yet, and waits
  * for it. Arrivals that come due while no client is free are put into the backlog by
@@ -16,7 +15,7 @@
 #define SLAM_SHARED_RECORDER_H
 
 #include "core/recorder.h"
-#include "load/pacer.h"
+#include "load/engine.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,44 +25,28 @@
 
 struct slam_shared;
 
-struct slam_shared_config {
-    uint32_t ops;
-    uint32_t clients;
-    uint64_t measure_start_ns; /* after T0 */
-    uint64_t measure_end_ns;
-    const struct slam_rate_segment *segments; /* copied; none: a closed loop */
-    size_t segment_count;
-    enum slam_arrivals arrivals;
-    struct slam_share share;
-    uint64_t limit;       /* arrivals of the whole run; 0: none */
-    uint64_t max_backlog; /* at least 1 in an open loop */
-    uint64_t seed;
-    uint64_t sequence;
-};
-
-/* What is recorded in an interval. */
 struct slam_shared_record {
     uint64_t end_ns;
     struct slam_op_record *ops;        /* [ops][2]: outside, in measure */
-    struct slam_stream_record *stream; /* last_completion_ns: after T0 */
+    struct slam_stream_record *stream; /* last_done_ns: after T0 */
 };
 
-/* Returns 0, or a negative slam_err with the reason in err. */
-int slam_shared_create(const struct slam_shared_config *config,
-                       struct slam_shared **shared, char *err, size_t err_len);
+/* The stream has this number in its plan and so many operations. Returns 0, or a
+ * negative slam_err with the reason in err. */
+int slam_shared_create(const struct slam_engine_config *run,
+                       const struct slam_stream_config *stream, uint32_t number,
+                       uint32_t ops, struct slam_shared **shared, char *err,
+                       size_t err_len);
 void slam_shared_destroy(struct slam_shared *shared);
 
-/* Parent, before the clients begin: T0, and when the stream's load ends. */
-void slam_shared_start(struct slam_shared *shared, uint64_t t0_ns, uint64_t end_ns);
-/* Brings the end forward. */
-void slam_shared_stop(struct slam_shared *shared, uint64_t end_ns);
+/* Parent: T0, and when the stream's load ends; again when it is stopped. */
+void slam_shared_set_span(struct slam_shared *shared, uint64_t t0_ns, uint64_t end_ns);
 uint64_t slam_shared_end_ns(struct slam_shared *shared);
 
-/* Parent: closes the interval; the record stays valid until slam_shared_clear, which
- * comes before the next close. With `final` what waits is dropped, and what is under
- * way is unresolved. */
-struct slam_shared_record *slam_shared_close(struct slam_shared *shared, bool final);
-void slam_shared_clear(struct slam_shared *shared, struct slam_shared_record *record);
+/* Parent: closes the interval; its record is valid until the next call. With `final`
+ * what waits is dropped, and what is under way is unresolved. */
+const struct slam_shared_record *slam_shared_close(struct slam_shared *shared,
+                                                   bool final);
 
 /* Client: when its next arrival is or was due; SLAM_PACER_NONE: none before the end. */
 uint64_t slam_shared_take(struct slam_shared *shared, uint64_t now_ns);
@@ -85,10 +68,8 @@ bool slam_shared_end(struct slam_shared *shared, uint64_t handle,
                      enum slam_outcome outcome, int code, uint64_t received_ns,
                      uint64_t done_ns);
 
-/* Counters of the stream, by their offset in struct slam_stream_record. */
-void slam_shared_count(struct slam_shared *shared, size_t offset);
+/* Adds to a counter of the stream, by its offset in the record. */
+void slam_shared_count(struct slam_shared *shared, size_t offset, uint64_t number);
 void slam_shared_connected(struct slam_shared *shared, uint64_t duration_ns);
-/* Since when the client has no connection; 0: it has one. */
-void slam_shared_down(struct slam_shared *shared, uint32_t client, uint64_t since_ns);
 
 #endif

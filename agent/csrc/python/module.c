@@ -3,6 +3,7 @@
 #include "python/module.h"
 
 #include "core/slam_err.h"
+#include "python/snapshot.h"
 
 static struct PyModuleDef module_def;
 
@@ -86,7 +87,7 @@ module_exec(PyObject *module)
         PyModule_AddObjectRef(module, "SharedRecorder", state->shared_recorder_type) ||
         PyModule_AddObjectRef(module, "Ldif", state->ldif_type))
         return -1;
-    return 0;
+    return slam_py_add_names(module);
 }
 
 static int

@@ -12,7 +12,6 @@ struct recorder_object {
     PyObject_HEAD struct slam_shared *shared;
     unsigned int stream;
     unsigned int operations;
-    unsigned int clients;
 };
 
 static int
@@ -25,9 +24,11 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         "seed",           NULL};
     static const char *const arrivals[] = {"constant", "poisson", "uniform", NULL};
     struct recorder_object *self = (struct recorder_object *)self_object;
-    unsigned long long start_ns, end_ns, first, stride, total, limit, backlog, seed;
+    unsigned int clients, first, stride, total;
+    unsigned long long start_ns, end_ns, limit, backlog, seed;
     struct slam_rate_segment *segments;
-    struct slam_shared_config config;
+    struct slam_engine_config run;
+    struct slam_stream_config stream;
     PyObject *profile;
     const char *kind;
     size_t segment_count;
@@ -38,8 +39,8 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "the recorder is initialised");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$IIIKKOsKKKKKK", names,
-                                     &self->stream, &self->operations, &self->clients,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$IIIKKOsIIIKKK", names,
+                                     &self->stream, &self->operations, &clients,
                                      &start_ns, &end_ns, &profile, &kind, &first,
                                      &stride, &total, &limit, &backlog, &seed))
         return -1;
@@ -47,24 +48,20 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     segments = choice < 0 ? NULL : slam_py_segment_array(profile, &segment_count);
     if (!segments)
         return -1;
-    config = (struct slam_shared_config){
-        .ops = self->operations,
-        .clients = self->clients,
-        .measure_start_ns = start_ns,
-        .measure_end_ns = end_ns,
-        .segments = segments,
-        .segment_count = segment_count,
-        .arrivals = (enum slam_arrivals)choice,
-        .share = {.first = first,
-                  .step = stride,
-                  .count = self->clients,
-                  .total = total},
-        .limit = limit,
-        .max_backlog = segment_count > 0 ? backlog : 0,
-        .seed = seed,
-        /* as the engine's worker with these connections */
-        .sequence = ((3 * (uint64_t)self->stream + 1) << 32) + first};
-    rc = slam_shared_create(&config, &self->shared, err, sizeof(err));
+    run = (struct slam_engine_config){
+        .seed = seed, .measure_start_ns = start_ns, .measure_end_ns = end_ns};
+    stream = (struct slam_stream_config){.open = segment_count > 0,
+                                         .connections = clients,
+                                         .first_connection = first,
+                                         .connection_stride = stride,
+                                         .total_connections = total,
+                                         .segments = segments,
+                                         .segment_count = segment_count,
+                                         .arrivals = (enum slam_arrivals)choice,
+                                         .max_backlog = backlog,
+                                         .total_operations = limit};
+    rc = slam_shared_create(&run, &stream, self->stream, self->operations,
+                            &self->shared, err, sizeof(err));
     PyMem_Free(segments);
     if (rc != SLAM_OK)
         slam_py_raise(rc, err);
@@ -99,26 +96,14 @@ out_of_range(const char *what)
 }
 
 static PyObject *
-recorder_start(PyObject *self, PyObject *args)
+recorder_set_span(PyObject *self, PyObject *args)
 {
     unsigned long long t0_ns, end_ns;
     struct slam_shared *s = PARSED(self, args, "KK", &t0_ns, &end_ns);
 
     if (!s)
         return NULL;
-    slam_shared_start(s, t0_ns, end_ns);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-recorder_stop(PyObject *self, PyObject *args)
-{
-    unsigned long long end_ns;
-    struct slam_shared *s = PARSED(self, args, "K", &end_ns);
-
-    if (!s)
-        return NULL;
-    slam_shared_stop(s, end_ns);
+    slam_shared_set_span(s, t0_ns, end_ns);
     Py_RETURN_NONE;
 }
 
@@ -196,24 +181,22 @@ recorder_end(PyObject *self, PyObject *args)
                                            received_ns, done_ns));
 }
 
+#define NAME(name) #name,
+#define OFFSET(name) offsetof(struct slam_stream_record, name),
+
 static PyObject *
 recorder_count(PyObject *self, PyObject *args)
 {
-    static const char *const names[] = {"binds",       "extended",         "unbinds",
-                                        "disconnects", "connect_failures", NULL};
-    static const size_t offsets[] = {
-        offsetof(struct slam_stream_record, binds),
-        offsetof(struct slam_stream_record, extended),
-        offsetof(struct slam_stream_record, unbinds),
-        offsetof(struct slam_stream_record, disconnects),
-        offsetof(struct slam_stream_record, connect_failures)};
+    static const char *const names[] = {SLAM_STREAM_COUNTERS(NAME) NULL};
+    static const size_t offsets[] = {SLAM_STREAM_COUNTERS(OFFSET)};
+    unsigned long long number = 1;
     const char *name;
-    struct slam_shared *s = PARSED(self, args, "s", &name);
+    struct slam_shared *s = PARSED(self, args, "s|K", &name, &number);
     int i = s ? slam_py_choice("counter", name, names) : -1;
 
     if (i < 0)
         return NULL;
-    slam_shared_count(s, offsets[i]);
+    slam_shared_count(s, offsets[i], number);
     Py_RETURN_NONE;
 }
 
@@ -230,25 +213,10 @@ recorder_connected(PyObject *self, PyObject *args)
 }
 
 static PyObject *
-recorder_down(PyObject *self, PyObject *args)
-{
-    unsigned long long since_ns;
-    unsigned int client;
-    struct slam_shared *s = PARSED(self, args, "IK", &client, &since_ns);
-
-    if (!s)
-        return NULL;
-    if (client >= ((struct recorder_object *)self)->clients)
-        return out_of_range("client");
-    slam_shared_down(s, client, since_ns);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
 recorder_close(PyObject *self_object, PyObject *args)
 {
     struct recorder_object *self = (struct recorder_object *)self_object;
-    struct slam_shared_record *record;
+    const struct slam_shared_record *record;
     int final;
     struct slam_shared *s = PARSED(self_object, args, "p", &final);
     PyObject *ops, *stream, *result = NULL;
@@ -265,13 +233,11 @@ recorder_close(PyObject *self_object, PyObject *args)
         result = Py_BuildValue("(KOO)", record->end_ns, ops, stream);
     Py_XDECREF(ops);
     Py_XDECREF(stream);
-    slam_shared_clear(s, record);
     return result;
 }
 
 static PyMethodDef recorder_methods[] = {
-    {"start", recorder_start, METH_VARARGS, NULL},
-    {"stop", recorder_stop, METH_VARARGS, NULL},
+    {"set_span", recorder_set_span, METH_VARARGS, NULL},
     {"end_ns", recorder_end_ns, METH_VARARGS, NULL},
     {"take", recorder_take, METH_VARARGS, NULL},
     {"begin", recorder_begin, METH_VARARGS, NULL},
@@ -279,7 +245,6 @@ static PyMethodDef recorder_methods[] = {
     {"end", recorder_end, METH_VARARGS, NULL},
     {"count", recorder_count, METH_VARARGS, NULL},
     {"connected", recorder_connected, METH_VARARGS, NULL},
-    {"down", recorder_down, METH_VARARGS, NULL},
     {"close", recorder_close, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
