@@ -11,7 +11,7 @@ CPU time or time in the run queue, which the kernel counts.
 The main thread runs the class; a second one hears of the stop and of the end. What is
 measured goes into the recorder that the clients of the stream share; the host closes
 its intervals. Messages are tuples, the first item their kind. To the host: ready,
-started, idle, ended, failed; from it: start, stop, finish.
+note, started, idle, ended, failed; from it: start, stop, finish.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection as Channel
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder
 
 EXIT_ORPHANED = 3
-#: A class gets so long for tear_down.
-TEAR_DOWN_LIMIT_S = 10.0
 _BACK_OFF_S = (0.1, 5.0)
 #: Of time that a connection was down, into the interval that it belongs to.
 _TALLY_NS = 100_000_000
@@ -71,9 +70,8 @@ class ClientStream:
     limits: AgentLimits
     job_class: type[PythonJob]
     recorder: SharedRecorder
-    #: Of programs that clients ran: CPU time of the first, its time in the run queue,
-    #: CPU time of the second, …
-    programs: memoryview
+    #: For each client, what it counts by itself: see python_job.Client.
+    counters: tuple[memoryview, ...]
 
     def number_of(self, index: int) -> int:
         """Of this agent's client `index` in the whole run."""
@@ -105,7 +103,8 @@ class ClientProcess:
             seed=f"{stream.run.seed}/{plan.name}/{number}",
             operations={name: n for n, name in enumerate(stream.python.operations)},
             recorder=stream.recorder,
-            programs=stream.programs[2 * index : 2 * index + 2],
+            counters=stream.counters[index],
+            send_note=partial(self._send, "note"),
             drain_s=stream.run.grace_ns / 1e9,
             limits=stream.limits,
         )
@@ -135,12 +134,15 @@ class ClientProcess:
         self._idle.set()
         self._send("idle")
         self._closed.wait()
-        self._tear_down(job)
+        try:
+            job.tear_down(self._client)
+        except (Exception, SystemExit):
+            traceback.print_exc()
         if self._client._connection is not None:
             # after the last interval: booked with what the class asked
             self._client.count_request("unbind")
         self._disconnect()
-        self._send_end()
+        self._send("ended")
 
     def _check_stopped(self, error: RunStopped) -> None:
         """RunAborted when it is the class's own: a client less is a load of its own."""
@@ -335,23 +337,6 @@ class ClientProcess:
             client._in_session = False
             self._end_if_forked()
 
-    def _tear_down(self, job: PythonJob) -> None:
-        timer = threading.Timer(TEAR_DOWN_LIMIT_S, self._give_up_tear_down)
-        timer.daemon = True
-        timer.start()
-        try:
-            job.tear_down(self._client)
-        except (Exception, SystemExit):
-            traceback.print_exc()
-        timer.cancel()
-
-    def _give_up_tear_down(self) -> None:
-        self._send_end()
-        os._exit(1)
-
-    def _send_end(self) -> None:
-        self._send("ended", self._client._requests, self._client._notes)
-
     def _send(self, kind: str, *content: Any) -> None:
         with self._sending, contextlib.suppress(OSError):
             self._channel.send((kind, *content))
@@ -364,7 +349,6 @@ class ClientProcess:
         except (EOFError, OSError):
             os._exit(EXIT_ORPHANED)
         if not self._idle.is_set():
-            self._send_end()
             os._exit(1)
         self._closed.set()
 

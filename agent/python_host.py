@@ -24,6 +24,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing.connection import Connection as Channel
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -35,16 +36,16 @@ from ldapslam.agent.ldap_access import access_of
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_client import (
     EXIT_ORPHANED,
-    TEAR_DOWN_LIMIT_S,
     ClientStream,
     described,
     end_with_parent,
 )
-from ldapslam.agent.python_job import PythonJob
+from ldapslam.agent.python_job import REQUEST_KINDS, PythonJob
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 
-_KILL_AFTER_NS = round((TEAR_DOWN_LIMIT_S + 2) * 1e9)
+#: A class gets so long for tear_down.
+_TEAR_DOWN_LIMIT_NS = 10_000_000_000
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
 
@@ -141,8 +142,7 @@ class Host:
             self._open(number, stream, limits) for number, stream in streams.items()
         ]
         self._children: list[_Child] = []
-        self._requests: dict[str, Counter[str]] = {}
-        self._notes: list[tuple[str, str, dict[str, Any]]] = []
+        self._notes: list[tuple[Any, ...]] = []
         self._t0_ns = self._end_ns = self._closed_ns = 0
         self._index = 0
         self._is_final = False
@@ -151,6 +151,7 @@ class Host:
         python, run = plan.python, self._plan
         if python is None:
             raise ValueError(f"stream {plan.name!r} is the engine's")
+        count = 2 + len(plan.uris) * len(REQUEST_KINDS)
         try:
             return ClientStream(
                 number=number,
@@ -175,7 +176,10 @@ class Host:
                     max_backlog=max(1, plan.max_backlog),
                     seed=run.seed,
                 ),
-                programs=memoryview(mmap.mmap(-1, 16 * plan.connections)).cast("Q"),
+                counters=tuple(
+                    memoryview(mmap.mmap(-1, 8 * count)).cast("Q")
+                    for _ in range(plan.connections)
+                ),
             )
         except LdapSlamError as error:
             self._fail(error, plan.name)
@@ -195,14 +199,14 @@ class Host:
         self._is_final = True
         last = self._close()
         self._pass_on("finish")
-        overdue_ns = time.monotonic_ns() + _KILL_AFTER_NS
+        overdue_ns = time.monotonic_ns() + _TEAR_DOWN_LIMIT_NS
         self._wait_for(lambda child: child.is_ended, overdue_ns)
         for child in self._children:
             if not child.is_ended:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child.pid, signal.SIGKILL)
         self._parent.send(
-            ("final", last, self._start_error_ns() or 0, self._requests, self._notes)
+            ("final", last, self._start_error_ns() or 0, self._requests(), self._notes)
         )
 
     def _fork(self, stream: ClientStream, index: int) -> _Child:
@@ -221,7 +225,7 @@ class Host:
             finally:
                 os._exit(status)
         theirs.close()
-        usage = Usage(pid, stream.programs[2 * index : 2 * index + 2])
+        usage = Usage(pid, stream.counters[index][:2])
         return _Child(pid, stream, Channel(ours.detach()), usage)
 
     # Messages.
@@ -288,11 +292,22 @@ class Host:
                 self._stop(time.monotonic_ns())
         elif kind == "ended":
             child.is_ended = True
-            for uri, requests in content[0].items():
-                self._requests.setdefault(uri, Counter()).update(requests)
-            self._notes += [(child.stream.plan.name, *note) for note in content[1]]
+        elif kind == "note":
+            self._notes.append((child.stream.plan.name, *content))
         else:
             self._fail(LdapSlamError.from_dict(content[0]), child.stream.plan.name)
+
+    def _requests(self) -> dict[str, Counter[str]]:
+        """URI -> kind -> what the classes asked of that server, measured or not."""
+        requests: dict[str, Counter[str]] = {}
+        for stream in self._streams:
+            kinds = product(stream.plan.uris, REQUEST_KINDS)
+            for (uri, kind), *counts in zip(
+                kinds, *(counters[2:] for counters in stream.counters), strict=True
+            ):
+                if sum(counts):
+                    requests.setdefault(uri, Counter())[kind] += sum(counts)
+        return requests
 
     def _start_error_ns(self) -> int | None:
         """The longest; None until all clients have begun."""

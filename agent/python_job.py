@@ -48,7 +48,7 @@ TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
 
-#: Notes travel with the agent's facts, at its end.
+#: Notes travel with the agent's facts.
 MAX_NOTES = 100
 MAX_NOTE_CHARACTERS = 4_000
 MAX_NOTE_DEPTH = 4
@@ -77,6 +77,7 @@ _REQUESTS = {
     "cancel": "extended",
     "unbind_ext": "unbind",
 }
+REQUEST_KINDS = tuple(sorted(set(_REQUESTS.values())))
 
 
 class ClassFault(Exception):
@@ -283,7 +284,8 @@ class Client:
         seed: str,
         operations: Mapping[str, int],
         recorder: SharedRecorder,
-        programs: memoryview,
+        counters: memoryview,
+        send_note: Callable[[str, dict[str, Any]], None],
         drain_s: float = 0.0,
         limits: AgentLimits | None = None,
     ) -> None:
@@ -306,8 +308,12 @@ class Client:
         self.random = random.Random(seed)
         self._operations = operations
         self._recorder = recorder
-        #: Of programs that the class ran: CPU time, and time waiting for a CPU.
-        self._programs = programs
+        #: Shared with the host. Of programs that the class ran: CPU time, and time
+        #: waiting for a CPU, in ns. Then of each of uris the requests by kind, those of
+        #: set-up and close apart.
+        self._counters = counters
+        self._send_note = send_note
+        self._notes_left = MAX_NOTES
         self._connection: Connection | None = None
         self._stopping = threading.Event()
         self._current: Operation | None = None
@@ -319,9 +325,6 @@ class Client:
         self._recorded: BaseException | None = None
         self._in_session = False
         self._is_lost = False
-        #: URI -> kind -> requests, those of set-up and close apart.
-        self._requests: dict[str, dict[str, int]] = {}
-        self._notes: list[tuple[str, dict[str, Any]]] = []
 
     @property
     def connection(self) -> Connection:
@@ -366,8 +369,11 @@ class Client:
     def count_request(self, kind: str, uri: str | None = None) -> None:
         """Count a request (bind, search, …) that did not go through `connection`: to
         the client's own server, or another one of `uris`."""
-        counts = self._requests.setdefault(uri or self.uri, {})
-        counts[kind] = counts.get(kind, 0) + 1
+        try:
+            server, number = self.uris.index(uri or self.uri), REQUEST_KINDS.index(kind)
+        except ValueError:
+            raise ClassFault(f"there is no request {kind!r} to {uri!r}") from None
+        self._counters[2 + server * len(REQUEST_KINDS) + number] += 1
 
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Keep something beside the figures, as JSON has it: in result.json it is one
@@ -383,13 +389,14 @@ class Client:
                 f"a note of {len(text):,} characters, {_depth(facts)} deep; the limits "
                 f"are {MAX_NOTE_CHARACTERS:,} and {MAX_NOTE_DEPTH}"
             )
-        if len(self._notes) < MAX_NOTES:
-            self._notes.append((kind, json.loads(text)))
+        if self._notes_left > 0:
+            self._notes_left -= 1
+            self._send_note(kind, json.loads(text))
 
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
         """Count a program that the class ran as work of this client."""
-        self._programs[0] += cpu_ns
-        self._programs[1] += run_queue_ns
+        self._counters[0] += cpu_ns
+        self._counters[1] += run_queue_ns
 
     # Below: for Operation, Connection and python_client.py.
 

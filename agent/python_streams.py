@@ -59,8 +59,8 @@ class PythonStreams:
         self._snapshots: list[dict[str, Any]] = []
         self._start_error_ns: int | None = None
         self._is_ready = False
-        #: Once the run has ended: URI -> kind -> what the classes asked of that server,
-        #: measured or not; and what they noted: stream, kind, facts.
+        #: Once the run has ended: URI -> kind -> what the classes asked of that server;
+        #: and what they noted: stream, kind, facts.
         self._requests: dict[str, dict[str, int]] = {}
         self._notes: list[tuple[str, str, dict[str, Any]]] = []
 

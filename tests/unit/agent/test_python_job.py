@@ -14,6 +14,7 @@ from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_job import (
     LOST,
     MAX_NOTES,
+    REQUEST_KINDS,
     TIME_OUT,
     ClassFault,
     Client,
@@ -35,7 +36,9 @@ NOBODY = LdapAccess(
 )
 
 
-def client_of(recorder: SharedRecorder) -> Client:
+def client_of(
+    recorder: SharedRecorder, notes: list[tuple[str, object]] | None = None
+) -> Client:
     client = Client(
         number=0,
         total=1,
@@ -46,7 +49,8 @@ def client_of(recorder: SharedRecorder) -> Client:
         seed="1",
         operations={"find": 0, "search": 1},
         recorder=recorder,
-        programs=memoryview(bytearray(16)).cast("Q"),
+        counters=memoryview(bytearray(8 * (2 + len(REQUEST_KINDS)))).cast("Q"),
+        send_note=lambda *note: None if notes is None else notes.append(note),
     )
     client._in_session = True
     return client
@@ -95,11 +99,12 @@ def test_what_a_job_says_is_no_option_of_the_program(
 
 
 def test_notes_are_kept_as_json_has_them() -> None:
-    client = client_of(new_recorder())
+    notes: list[tuple[str, object]] = []
+    client = client_of(new_recorder(), notes)
     for number in range(MAX_NOTES + 5):
         client.note("steps", {"number": number, "places": ("a", "b")})
-    assert len(client._notes) == MAX_NOTES
-    assert client._notes[1] == ("steps", {"number": 1, "places": ["a", "b"]})
+    assert len(notes) == MAX_NOTES
+    assert notes[1] == ("steps", {"number": 1, "places": ["a", "b"]})
 
 
 @pytest.mark.parametrize(
@@ -117,3 +122,14 @@ def test_what_is_no_note_is_the_class_s_fault(facts: dict[str, object]) -> None:
     client = client_of(new_recorder())
     with pytest.raises(ClassFault, match="a note"):
         client.note("steps", facts)
+
+
+def test_requests_are_counted_by_kind_and_server() -> None:
+    client = client_of(new_recorder())
+    client.count_request("search")
+    client.count_request("search", "ldap://ds1")
+    assert client._counters[2 + REQUEST_KINDS.index("search")] == sum(client._counters)
+    assert sum(client._counters) == 2
+    for kind, uri in (("find", None), ("search", "ldap://ds2")):
+        with pytest.raises(ClassFault, match="there is no request"):
+            client.count_request(kind, uri)
