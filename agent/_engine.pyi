@@ -2,6 +2,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+
 #: kind, lo, hi, step, width, data, a, b: see values.h and jobs/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
 
@@ -22,84 +24,19 @@ class ConnectError(Exception):
     detail: str
 
 class Engine:
+    """A load of some streams: see load/engine.h for the contract of each call."""
+
     def __init__(
         self,
+        plan: AgentPlan,
         *,
-        seed: int,
         workers: int,
-        boundaries_ns: Sequence[int],
-        measure_start_ns: int,
-        measure_end_ns: int,
-        ramp_up_ns: int,
-        grace_ns: int,
         realtime: bool = True,
         spin_ns: int = 20000,
         max_pdu_bytes: int = 16777216,
     ) -> None: ...
-    def add_stream(
-        self,
-        name: str,
-        *,
-        uris: Sequence[str],
-        start_tls: bool,
-        ca_file: str | None,
-        verify: bool,
-        bind_dn: str | None,
-        bind_password: bytes | None,
-        connect_timeout_ns: int,
-        request_timeout_ns: int,
-        model: str,
-        connections: int,
-        first_connection: int,
-        connection_stride: int,
-        total_connections: int,
-        in_flight: int,
-        think_time_ns: int = 0,
-        profile: Sequence[tuple[int, int, float, float, float]] = (),
-        arrivals: str = "constant",
-        max_backlog: int = 0,
-        cert_file: str | None = None,
-        key_file: str | None = None,
-        mechanism: str | None = None,
-        authcid: str | None = None,
-        authzid: str | None = None,
-        realm: str | None = None,
-        total_operations: int = 0,
-        start_ns: int = 0,
-        end_ns: int = 0,
-        reconnect_operations: int = 0,
-        reconnect_ns: int = 0,
-        connect_spacing_ns: int = 0,
-        variables: int = 0,
-        ledgers: int = 0,
-        ledger_folder: str | None = None,
-        trace: str | None = None,
-        addresses: Sequence[str] = (),
-    ) -> int: ...
-    def add_operation(
-        self,
-        stream: int,
-        name: str,
-        *,
-        response_tag: int,
-        program: bytes,
-        values: Sequence[_Value],
-        success_codes: Sequence[int] = (0,),
-        expected_codes: Sequence[int] = (),
-        lets: Sequence[tuple[int, bytes, Sequence[_Value]]] = (),
-        captures: Sequence[tuple[int, bytes]] = (),
-        cookie_variable: int = -1,
-        action: str = "request",
-        awaits: bool = True,
-        sasl: tuple[str, int, int, int, int] | None = None,
-        ledger: int = 0,
-        ledger_put: int = -1,
-        ledger_take: int = -1,
-        ledger_order: str = "fifo",
-    ) -> int: ...
-    def add_script(
-        self, stream: int, *, weight: int, steps: Sequence[tuple[int, int]]
-    ) -> int: ...
+    def add_stream(self, stream: StreamPlan, /) -> int:
+        """With its operations and scripts, its password resolved."""
     def prepare(self) -> None: ...
     def start(self, t0_mono_ns: int) -> None: ...
     def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
@@ -112,22 +49,9 @@ class SharedRecorder:
     parent before it forks them: see load/shared_recorder.h."""
 
     def __init__(
-        self,
-        *,
-        stream: int,
-        operations: int,
-        clients: int,
-        measure_start_ns: int,
-        measure_end_ns: int,
-        profile: Sequence[tuple[int, int, float, float, float]],
-        arrivals: str,
-        first: int,
-        stride: int,
-        total: int,
-        limit: int,
-        max_backlog: int,
-        seed: int,
-    ) -> None: ...
+        self, run: AgentPlan, stream: StreamPlan, number: int, operations: int, /
+    ) -> None:
+        """`number` is the stream's in the plan."""
     def set_span(self, t0_ns: int, end_ns: int, /) -> None:
         """When the load begins and ends; again when it is stopped."""
     def end_ns(self) -> int: ...

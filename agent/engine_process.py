@@ -108,16 +108,8 @@ class RunProcess:
     def _new_engine(self) -> NativeEngine:
         # imported late: a missing or broken module is then a failure like others
         module = importlib.import_module("ldapslam.agent._engine")
-        plan = self._plan
         engine: NativeEngine = module.Engine(
-            seed=plan.seed,
-            workers=self._workers,
-            boundaries_ns=plan.boundaries_ns,
-            measure_start_ns=plan.measure_start_ns,
-            measure_end_ns=plan.measure_end_ns,
-            ramp_up_ns=plan.ramp_up_ns,
-            grace_ns=plan.grace_ns,
-            realtime=self._request.realtime,
+            self._plan, workers=self._workers, realtime=self._request.realtime
         )
         return engine
 
@@ -254,8 +246,8 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
     if stage == "tls":
         return TlsHandshakeFailed(uri, detail)
     if stage == "bind" and code > 0:
-        users = [stream.bind_dn for stream in plan.streams if uri in stream.uris]
-        return BindRejected(uri, users[0] if users else None, code, detail)
+        users = (one.connection.bind.dn for one in plan.streams if uri in one.uris)
+        return BindRejected(uri, next(users, None), code, detail)
     return TargetUnreachable(uri, f"{stage}: {detail}")
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import ldap
 
 from ldapslam.agent import python_job
-from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
+from ldapslam.agent.ldap_access import connect, error_text
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_job import Client, PythonJob, RunStopped
 from ldapslam.jobs.errors import ConfigError, LdapSlamError, RunAborted
@@ -62,20 +62,15 @@ _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 class ClientStream:
     """A stream of this agent, as its clients inherit it from their host."""
 
-    number: int
+    #: With the secrets resolved.
     plan: StreamPlan
     python: PythonPlan
     run: AgentPlan
-    access: LdapAccess
     limits: AgentLimits
     job_class: type[PythonJob]
     recorder: SharedRecorder
     #: For each client, what it counts by itself: see python_job.Client.
     counters: tuple[memoryview, ...]
-
-    def number_of(self, index: int) -> int:
-        """Of this agent's client `index` in the whole run."""
-        return self.plan.first_connection + index * self.plan.connection_stride
 
 
 class ClientProcess:
@@ -87,18 +82,17 @@ class ClientProcess:
         self._class = stream.job_class
         self._class_path = stream.python.class_path
         self._options = stream.python.options
-        self._access = stream.access
         self._recorder = stream.recorder
         self._index = index
         self._channel = channel
         self._sending = threading.Lock()
-        number = stream.number_of(index)
+        number = plan.first_connection + index * plan.connection_stride
         self._client = Client(
             number=number,
             total=plan.total_connections,
             uri=plan.uris[number % (len(plan.uris) - stream.python.watched)],
             uris=plan.uris,
-            access=stream.access,
+            access=plan.connection,
             request_timeout_s=plan.request_timeout_ns / 1e9,
             seed=f"{stream.run.seed}/{plan.name}/{number}",
             operations={name: n for n, name in enumerate(stream.python.operations)},
@@ -156,7 +150,7 @@ class ClientProcess:
     # Before the load.
 
     def _prepare(self) -> PythonJob:
-        pause_ns = self._client.number * self._plan.connect_spacing_ns
+        pause_ns = self._client.number * self._plan.connection.connect_spacing_ns
         time.sleep(pause_ns / 1e9)
         if self._class.connects:
             self._connect()
@@ -196,7 +190,7 @@ class ClientProcess:
         begun_ns = time.monotonic_ns()
         connection = connect(
             client.uri,
-            self._access,
+            client.access,
             new=python_job.Connection,
             note_request=lambda kind: self._recorder.count(_SET_UP_COUNTERS[kind]),
         )
@@ -278,12 +272,12 @@ class ClientProcess:
 
     def _make_usable(self) -> int:
         """Reconnect where that is needed; since when the client can send, or 0."""
-        plan, client = self._plan, self._client
+        policy, client = self._plan.connection, self._client
         if client._connection is None and not client._is_lost:
             return 0
         begun_ns = time.monotonic_ns()
-        is_worn = 0 < plan.reconnect_operations <= self._sessions
-        is_old = 0 < plan.reconnect_ns <= begun_ns - self._connected_ns
+        is_worn = 0 < policy.reconnect_operations <= self._sessions
+        is_old = 0 < policy.reconnect_ns <= begun_ns - self._connected_ns
         if not (client._is_lost or is_worn or is_old):
             return 0
         # replaced on purpose, it is down when an attempt fails

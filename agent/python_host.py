@@ -23,7 +23,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from multiprocessing.connection import Connection as Channel
 from multiprocessing.connection import wait
@@ -32,7 +32,6 @@ from typing import Any, NoReturn
 
 from ldapslam.agent import python_client
 from ldapslam.agent._engine import SharedRecorder
-from ldapslam.agent.ldap_access import access_of
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.python_client import (
     EXIT_ORPHANED,
@@ -153,29 +152,14 @@ class Host:
             raise ValueError(f"stream {plan.name!r} is the engine's")
         count = 2 + len(plan.uris) * len(REQUEST_KINDS)
         try:
+            plan = replace(plan, connection=plan.connection.resolved())
             return ClientStream(
-                number=number,
                 plan=plan,
                 python=python,
                 run=run,
-                access=access_of(plan),
                 limits=limits,
                 job_class=find_class(python),
-                recorder=SharedRecorder(
-                    stream=number,
-                    operations=len(python.operations),
-                    clients=plan.connections,
-                    measure_start_ns=run.measure_start_ns,
-                    measure_end_ns=run.measure_end_ns,
-                    profile=plan.profile,
-                    arrivals=plan.arrivals,
-                    first=plan.first_connection,
-                    stride=plan.connection_stride,
-                    total=plan.total_connections,
-                    limit=plan.total_operations,
-                    max_backlog=max(1, plan.max_backlog),
-                    seed=run.seed,
-                ),
+                recorder=SharedRecorder(run, plan, number, len(python.operations)),
                 counters=tuple(
                     memoryview(mmap.mmap(-1, 8 * count)).cast("Q")
                     for _ in range(plan.connections)

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
-from ldapslam.agent.ldap_access import LdapAccess, result_code_of
+from ldapslam.agent.ldap_access import result_code_of
 from ldapslam.agent.limits import AgentLimits
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder
@@ -279,7 +280,7 @@ class Client:
         total: int,
         uri: str,
         uris: tuple[str, ...],
-        access: LdapAccess,
+        access: ConnectionSettings,
         request_timeout_s: float,
         seed: str,
         operations: Mapping[str, int],

@@ -75,8 +75,9 @@ class PythonStreams:
                     hint="a Python job type has a process for each client: lower the "
                     "number of clients, or spread them over more agents",
                 )
-            spacing_ns = stream.total_connections * stream.connect_spacing_ns
-            connect_s = (stream.connect_timeout_ns + spacing_ns) / 1e9
+            connection = stream.connection
+            spacing_ns = stream.total_connections * connection.connect_spacing_ns
+            connect_s = (connection.connect_timeout_ns + spacing_ns) / 1e9
             limit_s = max(limit_s, SET_UP_LIMIT_S + connect_s)
         ours, theirs = socket.socketpair()
         with theirs:

@@ -22,7 +22,6 @@ from typing import Any
 from ldapslam.agent.content import differing_attributes, normalised_dn
 from ldapslam.agent.control_connection import ControlConnection
 from ldapslam.agent.directory_tree import DirectoryTree
-from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.replication_state import (
     State,
     are_equal,
@@ -40,6 +39,7 @@ from ldapslam.agent.tree_comparison import (
     Tree,
     compare,
 )
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.errors import TargetError
 from ldapslam.jobs.monitors import ReplicationCheck
 
@@ -59,7 +59,7 @@ class ReplicationServer:
     """One of the servers that are to hold the same."""
 
     uri: str
-    access: LdapAccess
+    access: ConnectionSettings
     #: Requests that were sent to it, by kind; added to.
     control: Counter[str]
 

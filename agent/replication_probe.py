@@ -21,9 +21,10 @@ from typing import Any, ClassVar
 import ldap
 
 from ldapslam.agent import probe_entry
-from ldapslam.agent.ldap_access import LdapAccess, connect
+from ldapslam.agent.ldap_access import connect
 from ldapslam.agent.python_job import Client, PythonJob
 from ldapslam.agent.replication_watch import Watch
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: For a new entry to come to all replicas.
 _ARRIVAL_LIMIT_S = 20.0
@@ -139,7 +140,7 @@ class ReplicationProbe(PythonJob):
         probe_entry.require_writable(connection, uri, self._dn, self._attribute)
         self._values_before = values
 
-    def examine_target(self, uri: str, access: LdapAccess) -> str:
+    def examine_target(self, uri: str, access: ConnectionSettings) -> str:
         """Whether the server will let the entry be written, as far as that can be told
         without; TargetError. The DN that replicas should have by now: of the entry, or
         of the one that it is to be added below."""
@@ -154,7 +155,7 @@ class ReplicationProbe(PythonJob):
             with suppress(ldap.LDAPError):
                 connection.unbind_s()
 
-    def examine_replica(self, uri: str, access: LdapAccess, dn: str) -> str:
+    def examine_replica(self, uri: str, access: ConnectionSettings, dn: str) -> str:
         """How the server tells of changes of an entry, as Watch has it; TargetError."""
         watch = Watch(
             uri,

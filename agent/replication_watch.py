@@ -25,14 +25,10 @@ from ldap.controls import LDAPControl
 from ldap.controls.psearch import PersistentSearchControl
 from ldap.syncrepl import SyncRequestControl
 
-from ldapslam.agent.ldap_access import (
-    LdapAccess,
-    connect,
-    error_text,
-    target_error,
-)
+from ldapslam.agent.ldap_access import connect, error_text, target_error
 from ldapslam.agent.python_job import Observation
 from ldapslam.agent.receive_stamp import ReceiveStamp
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.errors import LdapSlamError, TargetError
 
 _log = logging.getLogger(__name__)
@@ -65,7 +61,7 @@ class Watch:
     def __init__(
         self,
         uri: str,
-        access: LdapAccess,
+        access: ConnectionSettings,
         dn: str,
         attribute: str,
         word: str,

@@ -28,11 +28,11 @@ from pathlib import Path
 import psutil
 
 from ldapslam.agent.host import host_facts
-from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.monitors.base import TargetAccess
 from ldapslam.agent.monitors.choose import monitors_for
 from ldapslam.agent.monitors.log import LogMonitor
 from ldapslam.agent.sampling import Sampling
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.units import NS_PER_S
 from ldapslam.lab import Lab, SlapdSettings
@@ -167,9 +167,10 @@ def _sample(
         uri=uri, program=program, log=log, format=format_name, every=every
     )
     job = load_job_text(text, file="job.yaml", base=None)
-    access = LdapAccess(
-        bind_dn="cn=admin,dc=example,dc=com",
-        bind_password=Path(password_file).read_bytes(),
+    access = ConnectionSettings(
+        bind=BindSettings(
+            "cn=admin,dc=example,dc=com", Path(password_file).read_bytes()
+        )
     )
     sampling = Sampling(NS_PER_S)
     sampling.open(

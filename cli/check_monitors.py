@@ -19,10 +19,10 @@ from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.jobs.model import Job
 
 if TYPE_CHECKING:
-    from ldapslam.agent.ldap_access import LdapAccess
     from ldapslam.agent.monitors.base import Monitor
     from ldapslam.agent.monitors.log import LogMonitor
     from ldapslam.agent.observed_servers import ObservedServers
+    from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: Missing figures are named as long as they are few.
 _NAMED = 5
@@ -61,7 +61,7 @@ def ask_watched(
     return documents
 
 
-def _counts(access: LdapAccess, uri: str) -> tuple[list[str], list[str]]:
+def _counts(access: ConnectionSettings, uri: str) -> tuple[list[str], list[str]]:
     """Kinds of requests that the server counts for this user, and that it does not."""
     from ldapslam.agent.control_connection import ControlConnection
     from ldapslam.agent.server_counts import detect, read_counts

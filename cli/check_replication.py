@@ -31,7 +31,6 @@ def ask_probes(
 def _ask_probe(
     stream: StreamPlan, python: PythonPlan, faults: Faults, as_json: bool
 ) -> list[dict[str, Any]]:
-    from ldapslam.agent.ldap_access import access_of
     from ldapslam.agent.replication_probe import ReplicationProbe
 
     probe = ReplicationProbe(python.options)
@@ -39,7 +38,7 @@ def _ask_probe(
     if faults.is_unreachable(target):
         return []
     try:
-        access = access_of(stream)
+        access = stream.connection.resolved()
         dn = probe.examine_target(target, access)
     except LdapSlamError as error:
         return [{"stream": stream.name, "uri": target, **faults.add(error)}]

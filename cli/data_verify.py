@@ -12,7 +12,6 @@ import click
 
 from ldapslam.agent.content import AttributeDifference, Rules
 from ldapslam.agent.directory_tree import DirectoryTree
-from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.tree_comparison import (
     NAMED,
     Comparison,
@@ -25,6 +24,7 @@ from ldapslam.cli.directory_access import directory_access
 from ldapslam.cli.load_progress import EntryProgress
 from ldapslam.cli.one_line_options import connection_options
 from ldapslam.cli.option_words import in_words_of_options
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.errors import ConfigError, ExitCode
 from ldapslam.jobs.secrets import SecretRef
 
@@ -127,7 +127,7 @@ def verify_command(
     return ExitCode.PASS if result.is_equal else ExitCode.FAIL
 
 
-def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
+def _expected_access(expected: str, given: dict[str, Any]) -> ConnectionSettings:
     dn, file = given["expected_bind_dn"], given["expected_password_file"]
     if (dn is None) != (file is None):
         raise click.UsageError(
@@ -137,7 +137,7 @@ def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
     if dn is None:
         return access
     password = SecretRef(file=str(Path(file).absolute())).resolve()
-    return replace(access, bind_dn=dn, bind_password=password, mechanism=None)
+    return replace(access, bind=BindSettings(dn, password))
 
 
 # -- what is printed -------------------------------------------------------------------

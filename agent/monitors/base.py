@@ -18,8 +18,9 @@ from typing import Any, Protocol
 
 import ldap
 
-from ldapslam.agent.ldap_access import LdapAccess, connect, error_text
+from ldapslam.agent.ldap_access import connect, error_text
 from ldapslam.jobs.bind import Bind
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.errors import TargetUnreachable
 from ldapslam.reports.results.monitor_records import STARTED, Metric
 
@@ -61,7 +62,7 @@ class Monitor(Protocol):
 class TargetAccess:
     """How to come to one server: TLS, addresses and the job's own bind."""
 
-    access: LdapAccess
+    access: ConnectionSettings
     #: Hears the kind of every request, for the books.
     note_request: Callable[[str], None]
 

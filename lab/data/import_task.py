@@ -17,7 +17,8 @@ from typing import Any
 
 import ldap
 
-from ldapslam.agent.ldap_access import LdapAccess, connect, error_text, result_code_of
+from ldapslam.agent.ldap_access import connect, error_text, result_code_of
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.errors import ConfigError, TargetError, TargetUnreachable
 from ldapslam.lab.data.ldif import is_packed
 from ldapslam.lab.data.local_tree import first_dn
@@ -33,7 +34,7 @@ _Attributes = Mapping[str, Sequence[bytes]]
 def import_task(
     ldif: Path,
     uri: str,
-    access: LdapAccess,
+    access: ConnectionSettings,
     tell: Callable[[str], None] = lambda status: None,
 ) -> OfflineResult:
     """Have the server import the file and wait until it has. `tell` hears the last

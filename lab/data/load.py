@@ -21,12 +21,8 @@ from typing import Any, Final
 import ldap
 
 from ldapslam.agent.content import Rules, entry_digest
-from ldapslam.agent.ldap_access import (
-    LdapAccess,
-    connect,
-    error_text,
-    result_code_of,
-)
+from ldapslam.agent.ldap_access import connect, error_text, result_code_of
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.errors import TargetUnreachable
 from ldapslam.jobs.result_codes import NAMES
 from ldapslam.lab.data.add_order import Add, AddOrder, Outcome
@@ -98,7 +94,7 @@ Tell = Callable[[Progress, float | None], None]
 def load(
     ldif: Path,
     uri: str,
-    access: LdapAccess,
+    access: ConnectionSettings,
     rejects: Path,
     settings: LoadSettings,
     tell: Tell = lambda progress, share: None,
@@ -141,7 +137,7 @@ def _share(progress: Progress, size: int | None) -> float | None:
 class _Connection:
     """A connection, and the adds under way on it by message id."""
 
-    def __init__(self, uri: str, access: LdapAccess) -> None:
+    def __init__(self, uri: str, access: ConnectionSettings) -> None:
         self._uri = uri
         self._access = access
         self._ldap: Any = None
@@ -197,7 +193,11 @@ class _Connection:
 
 class _Loader:
     def __init__(
-        self, uri: str, access: LdapAccess, state: LoadState, settings: LoadSettings
+        self,
+        uri: str,
+        access: ConnectionSettings,
+        state: LoadState,
+        settings: LoadSettings,
     ) -> None:
         self._uri = uri
         self._state = state

@@ -22,8 +22,8 @@ T0 = 1 << 62
 
 def arrivals(end_ns: int = FOREVER_NS, **changes: Any) -> SharedRecorder:
     """Those of four clients, 100/s from T0 until end_ns after it."""
-    settings = {"clients": 4, "profile": STEADY, "max_backlog": 10, **changes}
-    recorder = new_recorder(**settings)
+    settings = {"connections": 4, "profile": STEADY, "max_backlog": 10}
+    recorder = new_recorder(**{"measure_end_ns": 0, **settings, **changes})
     recorder.set_span(T0, T0 + end_ns)
     return recorder
 
@@ -58,7 +58,7 @@ def dropped(recorder: SharedRecorder, *, final: bool = False) -> int:
     ids=["steady", "ramp_up", "ramp_down_after_a_rest", "sine"],
 )
 def test_an_arrival_is_due_when_n_of_t_reaches_its_number(profile: Profile) -> None:
-    times = taken(arrivals(profile=profile, limit=350))
+    times = taken(arrivals(profile=profile, total_operations=350))
     assert len(times) == 350
     for number, time_ns in enumerate(times):
         assert arrivals_by(profile, time_ns) == pytest.approx(number, abs=1e-4)
@@ -70,9 +70,17 @@ def test_after_the_last_arrival_there_is_none() -> None:
 
 
 def test_agents_together_have_every_arrival_once() -> None:
-    whole = taken(arrivals(2 * S, clients=7, total=7))
+    whole = taken(arrivals(2 * S, connections=7))
     shares = [
-        taken(arrivals(2 * S, first=i, stride=3, clients=n, total=7))
+        taken(
+            arrivals(
+                2 * S,
+                first_connection=i,
+                connection_stride=3,
+                connections=n,
+                total_connections=7,
+            )
+        )
         for i, n in ((0, 3), (1, 2), (2, 2))
     ]
     assert sorted(itertools.chain.from_iterable(shares)) == whole
@@ -80,7 +88,12 @@ def test_agents_together_have_every_arrival_once() -> None:
 
 
 def test_poisson_arrivals_have_the_rate_and_the_spread_of_their_kind() -> None:
-    share = {"first": 1, "stride": 2, "clients": 2, "total": 4}
+    share: dict[str, Any] = {
+        "total_connections": 4,
+        "first_connection": 1,
+        "connection_stride": 2,
+        "connections": 2,
+    }
     times = taken(arrivals(200 * S, arrivals="poisson", **share))
     # half of 100/s for 200 s: 10,000 expected, standard deviation 100
     assert len(times) == pytest.approx(10_000, abs=500)
@@ -100,8 +113,13 @@ def test_uniform_arrivals_keep_to_their_slots() -> None:
 @pytest.mark.parametrize("kind", ["constant", "poisson", "uniform"])
 def test_the_run_ends_after_its_number_of_arrivals(kind: str) -> None:
     # numbers 0 to 9 over 4 connections: 1 and 3 have five of them
-    share = {"first": 1, "stride": 2, "clients": 2, "total": 4}
-    assert len(taken(arrivals(arrivals=kind, limit=10, **share))) == 5
+    share: dict[str, Any] = {
+        "total_connections": 4,
+        "first_connection": 1,
+        "connection_stride": 2,
+        "connections": 2,
+    }
+    assert len(taken(arrivals(arrivals=kind, total_operations=10, **share))) == 5
 
 
 def test_no_arrival_is_taken_at_or_after_the_end() -> None:
@@ -157,7 +175,7 @@ def test_an_arrival_is_dropped_in_the_phase_that_it_was_due_in() -> None:
 
 
 def test_processes_take_each_arrival_once() -> None:
-    recorder = arrivals(limit=400)
+    recorder = arrivals(total_operations=400)
     readers = []
     for _ in range(4):
         read, write = os.pipe()

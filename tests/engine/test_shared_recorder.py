@@ -28,7 +28,7 @@ NEVER_NS = (1 << 64) - 1
 def open_recorder() -> SharedRecorder:
     """Of an open loop whose first arrival is never due."""
     profile = (hold(0.0, FOREVER_NS),)
-    return new_recorder(profile=profile, measure_end_ns=FOREVER_NS)
+    return new_recorder(profile=profile)
 
 
 def begin(
@@ -219,7 +219,7 @@ def test_an_observation_has_no_send_lag() -> None:
 
 
 def test_processes_record_into_the_same_interval() -> None:
-    recorder = new_recorder(clients=3)
+    recorder = new_recorder(connections=3)
     children = []
     for received_ms in (110, 130, 150):
         if (pid := os.fork()) == 0:
@@ -263,10 +263,10 @@ def test_what_is_not_there_is_refused() -> None:
         recorder.begin(2, 0, 0, 0, False)
     with pytest.raises(ValueError, match="no such outcome"):
         recorder.end(1, 5, 0, 0, 0)
-    with pytest.raises(ValueError, match="there is no counter 'mistakes'"):
+    with pytest.raises(ValueError, match="no such counter"):
         recorder.count("mistakes")
     assert not complete(recorder, 1 << 40)
-    with pytest.raises(ValueError, match="distribution of arrivals"):
+    with pytest.raises(ValueError, match="arrivals"):
         new_recorder(arrivals="even")
     with pytest.raises(ValueError, match="segment 0: its rate"):
         new_recorder(profile=((0, 1, -1.0, 1.0, 0.0),))

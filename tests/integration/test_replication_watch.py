@@ -13,9 +13,9 @@ import ldap
 import pytest
 from ldap.syncrepl import SyncInfoMessage, SyncRequestControl
 
-from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_job import Observation
 from ldapslam.agent.replication_watch import Watch
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.errors import TargetError
 from ldapslam.lab import Lab, SlapdSettings
 from support.fake_ldap import (
@@ -147,7 +147,7 @@ def search_commonly(peer: Peer, request: Request) -> bool:
 def watch_of(server: FakeLdap) -> Watch:
     return Watch(
         server.uri,
-        LdapAccess(),
+        ConnectionSettings(),
         DN,
         "description",
         "word",

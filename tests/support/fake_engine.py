@@ -19,6 +19,7 @@ from typing import Any
 
 from ldapslam.agent.composite import NativeEngine
 from ldapslam.agent.engine_process import Pipe, RunProcess, main
+from ldapslam.jobs.plan import StreamPlan
 from ldapslam.proto.engine_pb2 import PrepareEngine
 from ldapslam.proto.messages import OPERATION_COUNTERS, STREAM_COUNTERS
 from ldapslam.reports.results.records import SET_UP_TIMES
@@ -39,18 +40,9 @@ class FakeEngine:
         self._t0_ns = 0
         self._start_ns = 0
 
-    def add_stream(self, name: str, **settings: Any) -> int:
-        self._streams.append(0)
+    def add_stream(self, stream: StreamPlan, /) -> int:
+        self._streams.append(len(stream.operations))
         return len(self._streams) - 1
-
-    def add_operation(self, stream: int, name: str, **settings: Any) -> int:
-        self._streams[stream] += 1
-        return self._streams[stream] - 1
-
-    def add_script(
-        self, stream: int, *, weight: int, steps: tuple[tuple[int, int], ...]
-    ) -> int:
-        return 0
 
     def prepare(self) -> None:
         if self._behaviour == "crash_early":

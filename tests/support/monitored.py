@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.monitors.base import Monitor, TargetAccess
 from ldapslam.agent.monitors.choose import monitors_for
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
 
 JOB = """\
@@ -35,7 +35,7 @@ def target(
     def note(kind: str) -> None:
         asked[kind] += 1
 
-    access = LdapAccess(bind_dn=bind_dn, bind_password=password_file.read_bytes())
+    access = ConnectionSettings(bind=BindSettings(bind_dn, password_file.read_bytes()))
     return TargetAccess(access, note)
 
 

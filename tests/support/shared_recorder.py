@@ -3,35 +3,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ldapslam.agent._engine import SharedRecorder
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.messages import OPERATION_COUNTERS
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import METRICS, OUTCOMES
 
-_NS = 1 << 62
+_JOB = """\
+job: test
+targets: {server: "ldap://ds1"}
+run: {duration: 10s}
+streams:
+  - name: probe
+    target: server
+    type: python
+    options: {class: "a:B", operations: [find, miss]}
+    load: {closed: {clients: 1}}
+"""
 
 
-def new_recorder(**changes: Any) -> SharedRecorder:
-    """Of a closed loop of one client; what is due before 2^62 ns is measured."""
-    settings: dict[str, Any] = {
-        "stream": 0,
-        "operations": 2,
-        "clients": 1,
-        "measure_start_ns": 0,
-        "measure_end_ns": 0 if "profile" in changes else _NS,
-        "profile": (),
-        "arrivals": "constant",
-        "first": 0,
-        "stride": 1,
-        "total": changes.get("clients", 1),
-        "limit": 0,
-        "max_backlog": 1,
-        "seed": 7,
-    }
-    return SharedRecorder(**{**settings, **changes})
+def new_recorder(
+    *, measure_start_ns: int = 0, measure_end_ns: int = 1 << 62, **changes: Any
+) -> SharedRecorder:
+    """Of a closed loop of one client; `changes` are those of the stream's plan."""
+    plan = agent_plan(load_job_text(_JOB.encode(), file="job", base=None), 0, 1, 7)
+    run = replace(
+        plan, measure_start_ns=measure_start_ns, measure_end_ns=measure_end_ns
+    )
+    if "profile" in changes:
+        changes["model"] = "open"
+    total = changes.get("connections", 1)
+    stream = replace(plan.streams[0], **{"total_connections": total, **changes})
+    return SharedRecorder(run, stream, 0, 2)
 
 
 @dataclass

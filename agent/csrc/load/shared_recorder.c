@@ -63,13 +63,14 @@ carve(uint8_t **next, size_t count, size_t size)
 /* Places all arrays behind the struct at base. Returns their bytes. */
 static size_t
 lay_out(struct slam_shared *s, uint8_t *base, uint32_t ops,
-        const struct slam_stream_config *stream)
+        const struct slam_stream_settings *stream)
 {
     uint8_t *next = base;
 
+    s->backlog_cap = stream->max_backlog > 0 ? stream->max_backlog : 1;
     carve(&next, 1, sizeof(*s));
     s->segments = carve(&next, stream->segment_count, sizeof(*s->segments));
-    s->backlog = carve(&next, stream->max_backlog, sizeof(*s->backlog));
+    s->backlog = carve(&next, s->backlog_cap, sizeof(*s->backlog));
     s->requests = carve(&next, SLAM_MAX_UNDER_WAY, sizeof(*s->requests));
     for (size_t i = 0; i < 2; i++) {
         s->records[i].ops = carve(&next, 2 * ops, sizeof(struct slam_op_record));
@@ -99,8 +100,8 @@ init_lock(pthread_mutex_t *lock)
 }
 
 static int
-init_arrivals(struct slam_shared *s, const struct slam_stream_config *c, uint64_t seed,
-              uint32_t number, char *err, size_t err_len)
+init_arrivals(struct slam_shared *s, const struct slam_stream_settings *c,
+              uint64_t seed, uint32_t number, char *err, size_t err_len)
 {
     const struct slam_share share = {.first = c->first_connection,
                                      .step = c->connection_stride,
@@ -108,25 +109,22 @@ init_arrivals(struct slam_shared *s, const struct slam_stream_config *c, uint64_
                                      .total = c->total_connections};
     int rc;
 
-    if (s->backlog_cap == 0 || share.count == 0) {
-        snprintf(err, err_len, "an open stream without connections or a backlog");
-        return SLAM_EINVAL;
-    }
     memcpy(s->segments, c->segments, c->segment_count * sizeof(*s->segments));
     rc = slam_rate_profile_prepare(s->segments, c->segment_count, err, err_len);
     if (rc != SLAM_OK)
         return rc;
     /* as the engine's worker of these connections */
     slam_rng_seed(&s->rng, seed, ((3 * (uint64_t)number + 1) << 32) + share.first);
-    slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals, &share,
-                    c->total_operations, &s->rng);
-    s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
-    return SLAM_OK;
+    rc = slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals, &share,
+                         c->total_operations, &s->rng);
+    if (rc == SLAM_OK)
+        s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
+    return rc;
 }
 
 int
 slam_shared_create(const struct slam_engine_config *run,
-                   const struct slam_stream_config *stream, uint32_t number,
+                   const struct slam_stream_settings *stream, uint32_t number,
                    uint32_t ops, struct slam_shared **out, char *err, size_t err_len)
 {
     struct slam_shared sizes;
@@ -145,7 +143,6 @@ slam_shared_create(const struct slam_engine_config *run,
     s->open = stream->open;
     s->measure_start_ns = run->measure_start_ns;
     s->measure_end_ns = run->measure_end_ns;
-    s->backlog_cap = stream->max_backlog;
     s->end_ns = UINT64_MAX;
     s->next_ns = SLAM_PACER_NONE;
     s->free_head = NO_REQUEST;

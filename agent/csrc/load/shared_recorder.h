@@ -34,7 +34,7 @@ struct slam_shared_record {
 /* The stream has this number in its plan and so many operations. Returns 0, or a
  * negative slam_err with the reason in err. */
 int slam_shared_create(const struct slam_engine_config *run,
-                       const struct slam_stream_config *stream, uint32_t number,
+                       const struct slam_stream_settings *stream, uint32_t number,
                        uint32_t ops, struct slam_shared **shared, char *err,
                        size_t err_len);
 void slam_shared_destroy(struct slam_shared *shared);

@@ -17,52 +17,30 @@ struct recorder_object {
 static int
 recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "stream",         "operations", "clients",  "measure_start_ns",
-        "measure_end_ns", "profile",    "arrivals", "first",
-        "stride",         "total",      "limit",    "max_backlog",
-        "seed",           NULL};
-    static const char *const arrivals[] = {"constant", "poisson", "uniform", NULL};
+    static char *names[] = {"", "", "", "", NULL};
     struct recorder_object *self = (struct recorder_object *)self_object;
-    unsigned int clients, first, stride, total;
-    unsigned long long start_ns, end_ns, limit, backlog, seed;
-    struct slam_rate_segment *segments;
-    struct slam_engine_config run;
-    struct slam_stream_config stream;
-    PyObject *profile;
-    const char *kind;
-    size_t segment_count;
+    struct slam_engine_config config = {0};
+    struct slam_py_stream stream = {0};
+    PyObject *run, *plan, *keep;
     char err[SLAM_PY_ERR_LEN];
-    int choice, rc;
+    int rc;
 
     if (self->shared) {
         PyErr_SetString(PyExc_RuntimeError, "the recorder is initialised");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$IIIKKOsIIIKKK", names,
-                                     &self->stream, &self->operations, &clients,
-                                     &start_ns, &end_ns, &profile, &kind, &first,
-                                     &stride, &total, &limit, &backlog, &seed))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOII", names, &run, &plan,
+                                     &self->stream, &self->operations))
         return -1;
-    choice = slam_py_choice("distribution of arrivals", kind, arrivals);
-    segments = choice < 0 ? NULL : slam_py_segment_array(profile, &segment_count);
-    if (!segments)
+    keep = PyList_New(0);
+    if (!keep || slam_py_read(slam_py_run_rows, run, &config, keep) != 0 ||
+        slam_py_read(slam_py_stream_rows, plan, &stream, keep) != 0) {
+        Py_XDECREF(keep);
         return -1;
-    run = (struct slam_engine_config){
-        .seed = seed, .measure_start_ns = start_ns, .measure_end_ns = end_ns};
-    stream = (struct slam_stream_config){.open = segment_count > 0,
-                                         .connections = clients,
-                                         .first_connection = first,
-                                         .connection_stride = stride,
-                                         .total_connections = total,
-                                         .segments = segments,
-                                         .segment_count = segment_count,
-                                         .arrivals = (enum slam_arrivals)choice,
-                                         .max_backlog = backlog,
-                                         .total_operations = limit};
-    rc = slam_shared_create(&run, &stream, self->stream, self->operations,
+    }
+    rc = slam_shared_create(&config, &stream.settings, self->stream, self->operations,
                             &self->shared, err, sizeof(err));
-    PyMem_Free(segments);
+    Py_DECREF(keep);
     if (rc != SLAM_OK)
         slam_py_raise(rc, err);
     return rc == SLAM_OK ? 0 : -1;
@@ -181,23 +159,25 @@ recorder_end(PyObject *self, PyObject *args)
                                            received_ns, done_ns));
 }
 
-#define NAME(name) #name,
-#define OFFSET(name) offsetof(struct slam_stream_record, name),
-
 static PyObject *
 recorder_count(PyObject *self, PyObject *args)
 {
-    static const char *const names[] = {SLAM_STREAM_COUNTERS(NAME) NULL};
-    static const size_t offsets[] = {SLAM_STREAM_COUNTERS(OFFSET)};
+    static const struct {
+        const char *name;
+        size_t offset;
+    } counters[] = {
+#define COUNTER(name) {#name, offsetof(struct slam_stream_record, name)},
+        SLAM_STREAM_COUNTERS(COUNTER)};
     unsigned long long number = 1;
     const char *name;
     struct slam_shared *s = PARSED(self, args, "s|K", &name, &number);
-    int i = s ? slam_py_choice("counter", name, names) : -1;
 
-    if (i < 0)
-        return NULL;
-    slam_shared_count(s, offsets[i], number);
-    Py_RETURN_NONE;
+    for (size_t i = 0; s && i < sizeof(counters) / sizeof(counters[0]); i++)
+        if (strcmp(name, counters[i].name) == 0) {
+            slam_shared_count(s, counters[i].offset, number);
+            Py_RETURN_NONE;
+        }
+    return s ? out_of_range("counter") : NULL;
 }
 
 static PyObject *

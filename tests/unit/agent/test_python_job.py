@@ -10,7 +10,6 @@ import pytest
 
 from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.fork_client import ForkedSearch
-from ldapslam.agent.ldap_access import LdapAccess
 from ldapslam.agent.python_job import (
     LOST,
     MAX_NOTES,
@@ -19,21 +18,10 @@ from ldapslam.agent.python_job import (
     ClassFault,
     Client,
 )
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from support.shared_recorder import closed, new_recorder
 
-NOBODY = LdapAccess(
-    start_tls=False,
-    ca_file=None,
-    cert_file=None,
-    key_file=None,
-    verify=True,
-    bind_dn=None,
-    bind_password=None,
-    mechanism=None,
-    authcid=None,
-    authzid=None,
-    connect_timeout_ns=10**9,
-)
+NOBODY = ConnectionSettings(connect_timeout_ns=10**9)
 
 
 def client_of(
