@@ -46,7 +46,7 @@ class Engine:
 
 class SharedRecorder:
     """Recorder and arrivals of a stream whose clients are processes; made by their
-    parent before it forks them: see load/shared_recorder.h."""
+    parent before it forks them: see csrc/python/shared_recorder.c."""
 
     def __init__(
         self, run: AgentPlan, stream: StreamPlan, number: int, operations: int, /

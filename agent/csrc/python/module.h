@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ldapslam.agent._engine: arguments in, results out, nothing else. Python.h (stable
+/* ldapslam.agent._engine: arguments in, results out, nothing else but the recorder that
+ * processes share (shared_recorder.c). Python.h (stable
  * ABI) is included in this folder only. The GIL is released around every call that
  * blocks; the engine's threads never see a Python object. */
 #ifndef SLAM_PYTHON_MODULE_H
