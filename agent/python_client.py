@@ -112,7 +112,7 @@ class ClientProcess:
         self._closed = threading.Event()
 
     def serve(self) -> None:
-        """All of it; raises what belongs to the host's `failed` and `fault`."""
+        """All of it; raises what the host is told as `failed`."""
         job = self._prepare()
         self._send("ready")
         message = self._channel.recv()
@@ -290,14 +290,14 @@ class ClientProcess:
         self._disconnect()
         back_off_s = _BACK_OFF_S[0]
         while client._connection is None:
-            # many connections are lost at once: they must not come back in step
-            wait_s = back_off_s * client.random.uniform(0.5, 1.0)
+            wait_s = 0.0
             try:
                 self._connect()
-                wait_s = 0.0
             except LdapSlamError:
                 self._recorder.count("connect_failures")
                 is_down = True
+                # many connections are lost at once: they must not come back in step
+                wait_s = back_off_s * client.random.uniform(0.5, 1.0)
             if is_down:
                 begun_ns = self._tally_down(begun_ns, wait_s)
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])

@@ -42,7 +42,7 @@ class PythonStreams:
     """All streams of a plan that are Python's."""
 
     def __init__(self, plan: AgentPlan, limits: AgentLimits) -> None:
-        self._plan = dataclasses.replace(plan, streams=())
+        self._plan = dataclasses.replace(plan, streams=(), population=None)
         self._streams = {
             number: stream
             for number, stream in enumerate(plan.streams)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ldapslam.agent._engine: arguments in, results out, nothing else but the recorder that
- * processes share (shared_recorder.c). Python.h (stable
- * ABI) is included in this folder only. The GIL is released around every call that
- * blocks; the engine's threads never see a Python object. */
+/* ldapslam.agent._engine: arguments in, results out, and the recorder that processes
+ * share. Python.h (stable ABI) is included in this folder only. The GIL is released
+ * around every call that blocks; the engine's threads never see a Python object. */
 #ifndef SLAM_PYTHON_MODULE_H
 #define SLAM_PYTHON_MODULE_H
 
