@@ -4,7 +4,7 @@ from typing import Any
 
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
-#: kind, lo, hi, step, width, data, a, b: see values.h and jobs/template.py
+#: kind, lo, hi, step, width, data, a, b: see values.h and jobs/requests/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
 
 # Names in a snapshot, each list in the order of the engine's numbers (core/recorder.h).
@@ -114,7 +114,7 @@ class Responder:
 
 class Ldif:
     """A population's entries, written by threads: see ldif.h and
-    jobs/population_program.py."""
+    jobs/entries/population_program.py."""
 
     entries: int
     def __init__(

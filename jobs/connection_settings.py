@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ldapslam.jobs.bind import Bind
-from ldapslam.jobs.secrets import SecretRef
-from ldapslam.jobs.units import NS_PER_S
+from ldapslam.base.secrets import SecretRef
+from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.fields.bind import Bind
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ldapslam.jobs.arrivals import Open
-from ldapslam.jobs.bind import Bind
-from ldapslam.jobs.connection import Connection, Tls
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,
     TlsSettings,
 )
+from ldapslam.jobs.fields.bind import Bind
+from ldapslam.jobs.fields.connection import Connection, Tls
+from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.model import Job, Run, Stream
 from ldapslam.jobs.partition import participants, share
 from ldapslam.jobs.phases import (
@@ -30,8 +30,8 @@ from ldapslam.jobs.phases import (
     phase_spans,
     planned_end_ns,
 )
-from ldapslam.jobs.population_record import PopulationRecord
-from ldapslam.jobs.profile import Profile, arrivals_by, profile_of
+from ldapslam.jobs.rates.arrivals import Open
+from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.scripts import OperationPlan, ScriptPlan, Scripts, compile_streams
 

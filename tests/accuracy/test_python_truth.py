@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Responder
-from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.python_job import SUCCEEDED
-from ldapslam.agent.python_streams import PythonStreams
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.python_jobs.job import SUCCEEDED
+from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import METRICS
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import METRICS
 
 pytestmark = pytest.mark.accuracy
 

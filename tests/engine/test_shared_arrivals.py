@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import SharedRecorder
-from ldapslam.jobs.profile import FOREVER_NS, Profile, arrivals_by, hold, ramp, sine
+from ldapslam.jobs.rates.profile import (
+    FOREVER_NS,
+    Profile,
+    arrivals_by,
+    hold,
+    ramp,
+    sine,
+)
 from support.shared_recorder import closed, new_recorder
 
 S = 1_000_000_000

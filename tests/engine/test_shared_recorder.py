@@ -10,15 +10,15 @@ import time
 import pytest
 
 from ldapslam.agent._engine import SharedRecorder
-from ldapslam.agent.python_job import (
+from ldapslam.agent.python_jobs.job import (
     EXPECTED,
     FAILED,
     SUCCEEDED,
     TIMED_OUT,
     UNRESOLVED,
 )
-from ldapslam.jobs.profile import FOREVER_NS, hold
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.jobs.rates.profile import FOREVER_NS, hold
+from ldapslam.results.histogram import Histogram
 from support.shared_recorder import Interval, closed, new_recorder
 
 MS = 1_000_000

@@ -19,9 +19,9 @@ from ldapslam.jobs.connection_settings import (
     TlsSettings,
 )
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.requests.template import Template
 from ldapslam.jobs.scripts import OperationPlan, ScriptPlan
-from ldapslam.jobs.template import Template
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 
 MS = 1_000_000
 S = 1_000_000_000

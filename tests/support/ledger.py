@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ldapslam.agent.ledger_file import SEGMENT_BYTES, State
+from ldapslam.agent.ledgers.file import SEGMENT_BYTES, State
+from ldapslam.base.secrets import SecretRef
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
-from ldapslam.jobs.secrets import SecretRef
 
 
 def ledger_bytes(records: Iterable[tuple[State, str]]) -> bytes:

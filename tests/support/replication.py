@@ -10,7 +10,7 @@ from typing import Any
 
 import ldap
 
-from ldapslam.agent.replication import ReplicationServer
+from ldapslam.directory.replication import ReplicationServer
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.lab import Lab, Server
 

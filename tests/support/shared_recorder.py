@@ -9,9 +9,9 @@ from typing import Any
 from ldapslam.agent._engine import SharedRecorder
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.proto.messages import OPERATION_COUNTERS
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import METRICS, OUTCOMES
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import METRICS, OUTCOMES
+from ldapslam.transport.messages import OPERATION_COUNTERS
 
 _JOB = """\
 job: test

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Engine
-from ldapslam.agent.engine_setup import add_streams
+from ldapslam.agent.engine.setup import add_streams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan, agent_plan
 from support.fleet import job_text

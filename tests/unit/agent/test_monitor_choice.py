@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.monitors.base import Monitor, TargetAccess
-from ldapslam.agent.monitors.choose import monitors_for
-from ldapslam.agent.monitors.host import host_name
+from ldapslam.agent.monitoring.base import Monitor, TargetAccess
+from ldapslam.agent.monitoring.choose import monitors_for
+from ldapslam.agent.monitoring.host import host_name
+from ldapslam.base.errors import ConfigError, FleetError
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import (
     BindSettings,
     ConnectionSettings,
     TlsSettings,
 )
-from ldapslam.jobs.errors import ConfigError, FleetError
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.units import NS_PER_S
 
 JOB = """\
 job: monitored

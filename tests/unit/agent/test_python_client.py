@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ldapslam.agent.python_client import ClientProcess
+from ldapslam.agent.python_jobs.client import ClientProcess
 from support.shared_recorder import closed, new_recorder
 
 MS = 1_000_000

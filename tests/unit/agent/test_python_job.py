@@ -9,8 +9,8 @@ import ldap
 import pytest
 
 from ldapslam.agent._engine import SharedRecorder
-from ldapslam.agent.fork_client import ForkedSearch
-from ldapslam.agent.python_job import (
+from ldapslam.agent.python_jobs.fork_client import ForkedSearch
+from ldapslam.agent.python_jobs.job import (
     LOST,
     MAX_NOTES,
     REQUEST_KINDS,

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldapslam.base.errors import JobErrors
+from ldapslam.base.secrets import SecretRef
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.connection_settings import BindSettings
-from ldapslam.jobs.errors import JobErrors
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
-from ldapslam.jobs.profile import (
+from ldapslam.jobs.rates.profile import (
     FOREVER_NS,
     Profile,
     arrivals_by,
@@ -25,8 +27,6 @@ from ldapslam.jobs.profile import (
     rate_at,
     sine,
 )
-from ldapslam.jobs.secrets import SecretRef
-from ldapslam.jobs.units import NS_PER_S
 
 S = NS_PER_S
 
