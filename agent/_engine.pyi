@@ -44,12 +44,52 @@ class Engine:
     def facts(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
 
-class Histogram:
-    """The engine's histogram, for what is measured in Python."""
+class SharedRecorder:
+    """Recorder and arrivals of a stream whose clients are processes; made by their
+    parent before it forks them: see csrc/python/shared_recorder.c."""
 
-    def record_ns(self, value_ns: int) -> None: ...
-    def pack(self) -> bytes:
-        """The packed histogram; empties it."""
+    def __init__(
+        self, run: AgentPlan, stream: StreamPlan, number: int, operations: int, /
+    ) -> None:
+        """`number` is the stream's in the plan."""
+    def set_span(self, t0_ns: int, end_ns: int, /) -> None:
+        """When the load begins and ends; again when it is stopped."""
+    def end_ns(self) -> int: ...
+    def take(self, now_ns: int, /) -> int | None:
+        """When the next arrival is or was due; None: there is none before the end."""
+    def begin(
+        self,
+        operation: int,
+        intended_ns: int,
+        slot_free_ns: int,
+        sent_ns: int,
+        observed: bool,
+        /,
+    ) -> int:
+        """A handle of the request, or of the observation."""
+    def update(
+        self,
+        handle: int,
+        sent_ns: int,
+        requests: int,
+        entries: int,
+        references: int,
+        /,
+    ) -> None: ...
+    def end(
+        self,
+        handle: int,
+        outcome: int,
+        code: int,
+        received_ns: int,
+        done_ns: int,
+        /,
+    ) -> bool:
+        """False: it has ended before."""
+    def count(self, counter: str, number: int = 1, /) -> None: ...
+    def connected(self, duration_ns: int, /) -> None: ...
+    def close(self, final: bool, /) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+        """End of the interval, and the rows of operations and stream of a snapshot."""
 
 class Responder:
     port: int

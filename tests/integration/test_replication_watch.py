@@ -41,13 +41,9 @@ class Told(Observation):
     """How it ended."""
 
     def __init__(self, begun_ns: int) -> None:
-        self._begun_ns = begun_ns
+        self.begun_ns = begun_ns
         self.received_ns: int | None = None
         self.is_lost = False
-
-    @property
-    def begun_ns(self) -> int:
-        return self._begun_ns
 
     def seen(self, received_ns: int) -> None:
         self.received_ns = received_ns

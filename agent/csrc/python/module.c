@@ -66,7 +66,7 @@ slam_py_pack_histogram(const struct slam_histogram *h)
 static int
 module_exec(PyObject *module)
 {
-    PyType_Spec *const specs[] = {&slam_py_engine_spec, &slam_py_histogram_spec,
+    PyType_Spec *const specs[] = {&slam_py_engine_spec, &slam_py_shared_recorder_spec,
                                   &slam_py_ldif_spec, &slam_py_responder_spec};
     struct slam_py_state *state = PyModule_GetState(module);
 

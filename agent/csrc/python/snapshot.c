@@ -51,14 +51,15 @@ op_histograms(const struct slam_op_record *op)
 
 #define PUT(name) || slam_py_put_u64(d, #name, from->name)
 
-static PyObject *
-op_dict(const struct slam_engine *engine, const struct slam_op_record *from,
-        size_t index, int measured)
+int
+slam_py_append_op(PyObject *list, const struct slam_op_record *from, size_t stream,
+                  size_t operation, int measured)
 {
-    PyObject *d = PyDict_New();
-    size_t stream, operation;
+    PyObject *d;
 
-    slam_engine_locate(engine, index, &stream, &operation);
+    if (slam_op_record_is_empty(from))
+        return 0;
+    d = PyDict_New();
     if (d && (slam_py_put_u64(d, "stream", stream) ||
               slam_py_put_u64(d, "operation", operation) ||
               slam_py_put(d, "measured", PyBool_FromLong(measured)) ||
@@ -66,14 +67,14 @@ op_dict(const struct slam_engine *engine, const struct slam_op_record *from,
               slam_py_put(d, "histograms", op_histograms(from))
                   SLAM_OPERATION_COUNTERS(PUT)))
         Py_CLEAR(d);
-    return d;
+    return slam_py_append(list, d);
 }
 
 #define PUT_TIME(constant, name)                                                       \
     || slam_py_put(d, #name, slam_py_pack_histogram(&from->set_up[SLAM_##constant]))
 
-static PyObject *
-stream_dict(const struct slam_stream_record *from, size_t index)
+PyObject *
+slam_py_stream_dict(const struct slam_stream_record *from, size_t index)
 {
     PyObject *d = PyDict_New();
 
@@ -107,11 +108,14 @@ slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s
     PyObject *workers = PyList_New(0);
     int rc = d && ops && streams && workers ? 0 : -1;
 
-    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++)
-        if (!slam_op_record_is_empty(&s->ops[i]))
-            rc = slam_py_append(ops, op_dict(engine, &s->ops[i], i / 2, i % 2 == 1));
+    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
+        size_t stream, operation;
+
+        slam_engine_locate(engine, i / 2, &stream, &operation);
+        rc = slam_py_append_op(ops, &s->ops[i], stream, operation, i % 2 == 1);
+    }
     for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
-        rc = slam_py_append(streams, stream_dict(&s->streams[i], i));
+        rc = slam_py_append(streams, slam_py_stream_dict(&s->streams[i], i));
     for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
         rc = slam_py_append(workers, worker_dict(&s->workers[i]));
     if (rc == 0 && (slam_py_put_u64(d, "index", index) ||
