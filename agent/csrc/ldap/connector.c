@@ -21,13 +21,14 @@
 
 struct slam_connector {
     pthread_mutex_t lock;
-    pthread_cond_t due;      /* for the leader: something may be due earlier */
-    pthread_cond_t follow;   /* for the others: the leader has gone to work */
-    pthread_cond_t settled;  /* for slam_connector_wait */
-    struct slam_link **heap; /* protected by lock: by queue_ns, earliest first */
-    size_t heap_len;         /* protected by lock */
-    size_t under_way;        /* protected by lock */
-    size_t failures;         /* protected by lock */
+    pthread_cond_t due;     /* for the leader: something may be due earlier */
+    pthread_cond_t follow;  /* for the others: the leader has gone to work */
+    pthread_cond_t settled; /* for slam_connector_wait */
+    struct slam_connect_request *
+        *heap;        /* protected by lock: by queue_ns, earliest first */
+    size_t heap_len;  /* protected by lock */
+    size_t under_way; /* protected by lock */
+    size_t failures;  /* protected by lock */
     struct slam_conn_error first_error; /* protected by lock */
     bool led;                           /* protected by lock: a thread waits on `due` */
     bool stopping;                      /* protected by lock */
@@ -56,10 +57,10 @@ slam_inbox_destroy(struct slam_inbox *inbox)
     pthread_mutex_destroy(&inbox->lock);
 }
 
-struct slam_link *
+struct slam_connect_request *
 slam_inbox_take(struct slam_inbox *inbox)
 {
-    struct slam_link *head;
+    struct slam_connect_request *head;
 
     pthread_mutex_lock(&inbox->lock);
     head = inbox->head;
@@ -75,41 +76,41 @@ slam_inbox_wake(struct slam_inbox *inbox)
 }
 
 static void
-deliver(struct slam_link *link)
+deliver(struct slam_connect_request *request)
 {
-    struct slam_inbox *inbox = link->inbox;
+    struct slam_inbox *inbox = request->inbox;
 
     pthread_mutex_lock(&inbox->lock);
-    link->next = inbox->head;
-    inbox->head = link;
+    request->next = inbox->head;
+    inbox->head = request;
     pthread_mutex_unlock(&inbox->lock);
     slam_inbox_wake(inbox);
 }
 
-/* An old wire is closed at once, whenever the new one is due. */
+/* An old transport is closed at once, whenever the new one is due. */
 static uint64_t
-queue_ns(const struct slam_link *link)
+queue_ns(const struct slam_connect_request *request)
 {
-    return link->wire ? 0 : link->due_ns;
+    return request->transport ? 0 : request->due_ns;
 }
 
 static void
-heap_push(struct slam_connector *c, struct slam_link *link)
+heap_push(struct slam_connector *c, struct slam_connect_request *request)
 {
     size_t i = c->heap_len++;
 
-    while (i > 0 && queue_ns(c->heap[(i - 1) / 2]) > queue_ns(link)) {
+    while (i > 0 && queue_ns(c->heap[(i - 1) / 2]) > queue_ns(request)) {
         c->heap[i] = c->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
-    c->heap[i] = link;
+    c->heap[i] = request;
 }
 
-static struct slam_link *
+static struct slam_connect_request *
 heap_pop(struct slam_connector *c)
 {
-    struct slam_link *top = c->heap[0];
-    struct slam_link *last = c->heap[--c->heap_len];
+    struct slam_connect_request *top = c->heap[0];
+    struct slam_connect_request *last = c->heap[--c->heap_len];
     size_t i = 0;
 
     for (;;) {
@@ -130,10 +131,11 @@ heap_pop(struct slam_connector *c)
     return top;
 }
 
-/* Waits for a link that is due. One thread, the leader, waits for the time; the others
- * wait for the leader to go to work. Called and returns with the lock held; NULL: stop.
+/* Waits for a request that is due. One thread, the leader, waits for the time; the
+ * others wait for the leader to go to work. Called and returns with the lock held;
+ * NULL: stop.
  */
-static struct slam_link *
+static struct slam_connect_request *
 next_due(struct slam_connector *c)
 {
     while (!c->stopping) {
@@ -172,15 +174,15 @@ start_thread(struct slam_connector *c)
 }
 
 static int
-set_up(struct slam_link *link, struct slam_conn_error *error)
+set_up(struct slam_connect_request *request, struct slam_conn_error *error)
 {
-    struct slam_wire *wire = NULL;
+    struct slam_transport *transport = NULL;
     int rc;
 
-    rc = slam_wire_open(link->config, link->uri_index, link->storage, &wire,
-                        &link->setup, error);
-    link->wire = wire;
-    deliver(link);
+    rc = slam_transport_open(request->config, request->uri_index, request->storage,
+                             &transport, &request->setup, error);
+    request->transport = transport;
+    deliver(request);
     return rc;
 }
 
@@ -188,7 +190,7 @@ static void *
 connector_main(void *arg)
 {
     struct slam_connector *c = arg;
-    struct slam_link *link;
+    struct slam_connect_request *request;
     sigset_t all;
 
     /* Signals are for the process's own threads; and libldap writes to sockets that may
@@ -196,9 +198,9 @@ connector_main(void *arg)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     pthread_mutex_lock(&c->lock);
-    while ((link = next_due(c)) != NULL) {
+    while ((request = next_due(c)) != NULL) {
         struct slam_conn_error error = {0};
-        bool closes = link->wire != NULL;
+        bool closes = request->transport != NULL;
         int rc = SLAM_OK;
 
         c->under_way++;
@@ -210,20 +212,20 @@ connector_main(void *arg)
             start_thread(c);
         pthread_mutex_unlock(&c->lock);
         if (closes) {
-            slam_wire_close(link->wire);
-            link->wire = NULL;
+            slam_transport_close(request->transport);
+            request->transport = NULL;
         }
-        if (link->due_ns <= slam_clock_mono_ns()) {
-            rc = set_up(link, &error);
-            link = NULL;
+        if (request->due_ns <= slam_clock_mono_ns()) {
+            rc = set_up(request, &error);
+            request = NULL;
         }
         pthread_mutex_lock(&c->lock);
-        if (link)
-            heap_push(c, link);
+        if (request)
+            heap_push(c, request);
         c->under_way--;
         c->idle++;
-        /* who leads by now may be waiting for a link that is due later */
-        if (link || !c->waited)
+        /* who leads by now may be waiting for a request that is due later */
+        if (request || !c->waited)
             pthread_cond_signal(&c->due);
         if (rc != SLAM_OK && c->failures++ == 0)
             c->first_error = error;
@@ -234,7 +236,7 @@ connector_main(void *arg)
 }
 
 int
-slam_connector_create(size_t threads, size_t max_links, struct slam_connector **out)
+slam_connector_create(size_t threads, size_t max_requests, struct slam_connector **out)
 {
     struct slam_connector *c = calloc(1, sizeof(*c));
     pthread_condattr_t attr;
@@ -252,7 +254,8 @@ slam_connector_create(size_t threads, size_t max_links, struct slam_connector **
     pthread_attr_init(&c->attributes);
     pthread_attr_setstacksize(&c->attributes, STACK_BYTES);
     c->thread_limit = threads;
-    c->heap = calloc(max_links ? max_links : 1, sizeof(struct slam_link *));
+    c->heap =
+        calloc(max_requests ? max_requests : 1, sizeof(struct slam_connect_request *));
     c->threads = calloc(threads, sizeof(*c->threads));
     if (!c->heap || !c->threads) {
         slam_connector_destroy(c);
@@ -293,12 +296,13 @@ slam_connector_destroy(struct slam_connector *c)
 }
 
 void
-slam_connector_submit(struct slam_connector *c, struct slam_link *link, uint64_t due_ns)
+slam_connector_submit(struct slam_connector *c, struct slam_connect_request *request,
+                      uint64_t due_ns)
 {
     pthread_mutex_lock(&c->lock);
-    link->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
-    heap_push(c, link);
-    if (c->heap[0] == link)
+    request->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
+    heap_push(c, request);
+    if (c->heap[0] == request)
         pthread_cond_signal(&c->due);
     pthread_mutex_unlock(&c->lock);
 }

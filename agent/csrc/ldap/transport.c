@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldap/conn_internal.h"
+#include "ldap/transport_internal.h"
 
 #include "core/clock.h"
 
@@ -50,9 +50,9 @@ layer_ctrl(Sockbuf_IO_Desc *sbiod, int opt, void *arg)
 static int
 provider_close(Sockbuf_IO_Desc *sbiod)
 {
-    const struct slam_wire *wire = sbiod->sbiod_pvt;
+    const struct slam_transport *transport = sbiod->sbiod_pvt;
 
-    return close(wire->fd);
+    return close(transport->fd);
 }
 
 static int
@@ -78,7 +78,7 @@ stamp_of(struct msghdr *msg)
 }
 
 static ber_slen_t
-socket_read(struct slam_wire *wire, void *buf, ber_len_t len)
+socket_read(struct slam_transport *transport, void *buf, ber_len_t len)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(struct scm_timestamping))];
@@ -88,61 +88,61 @@ socket_read(struct slam_wire *wire, void *buf, ber_len_t len)
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     ssize_t n;
 
-    if (wire->drained) {
+    if (transport->drained) {
         errno = EAGAIN;
         return -1;
     }
-    if (wire->has_stamps) {
+    if (transport->has_stamps) {
         msg.msg_control = control.bytes;
         msg.msg_controllen = sizeof(control.bytes);
     }
     do
-        n = recvmsg(wire->fd, &msg, 0);
+        n = recvmsg(transport->fd, &msg, 0);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -1;
     if (n == 0) {
-        wire->at_eof = true;
+        transport->at_eof = true;
         return 0;
     }
-    wire->stamp_ns = wire->has_stamps ? stamp_of(&msg) : 0;
+    transport->stamp_ns = transport->has_stamps ? stamp_of(&msg) : 0;
     /* a short read emptied the socket: what comes later is another edge for epoll */
-    wire->drained =
-        ++wire->reads == READS_PER_TURN || ((size_t)n < len && !wire->hung_up);
+    transport->drained = ++transport->reads == READS_PER_TURN ||
+                         ((size_t)n < len && !transport->hung_up);
     return n;
 }
 
 static ber_slen_t
 provider_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
 {
-    struct slam_wire *wire = sbiod->sbiod_pvt;
+    struct slam_transport *transport = sbiod->sbiod_pvt;
     size_t n;
 
-    if (!wire->ahead)
-        return socket_read(wire, buf, len);
-    if (wire->ahead_pos == wire->ahead_len) {
-        ber_slen_t got = socket_read(wire, wire->ahead, READ_AHEAD_BYTES);
+    if (!transport->ahead)
+        return socket_read(transport, buf, len);
+    if (transport->ahead_pos == transport->ahead_len) {
+        ber_slen_t got = socket_read(transport, transport->ahead, READ_AHEAD_BYTES);
 
         if (got <= 0)
             return got;
-        wire->ahead_pos = 0;
-        wire->ahead_len = (uint32_t)got;
+        transport->ahead_pos = 0;
+        transport->ahead_len = (uint32_t)got;
     }
-    n = wire->ahead_len - wire->ahead_pos;
+    n = transport->ahead_len - transport->ahead_pos;
     n = n < len ? n : len;
-    memcpy(buf, wire->ahead + wire->ahead_pos, n);
-    wire->ahead_pos += (uint32_t)n;
-    wire->ahead_taken += n;
+    memcpy(buf, transport->ahead + transport->ahead_pos, n);
+    transport->ahead_pos += (uint32_t)n;
+    transport->ahead_taken += n;
     return (ber_slen_t)n;
 }
 
 static ber_slen_t
-socket_write(const struct slam_wire *wire, const void *buf, ber_len_t len)
+socket_write(const struct slam_transport *transport, const void *buf, ber_len_t len)
 {
     ssize_t n;
 
     do
-        n = send(wire->fd, buf, len, MSG_NOSIGNAL);
+        n = send(transport->fd, buf, len, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     return n;
 }
@@ -173,10 +173,10 @@ tap_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
 static int
 tap_setup(Sockbuf_IO_Desc *sbiod, void *arg)
 {
-    struct slam_wire *wire = arg;
+    struct slam_transport *transport = arg;
 
-    sbiod->sbiod_pvt = wire;
-    wire->tap = sbiod;
+    sbiod->sbiod_pvt = transport;
+    transport->tap = sbiod;
     return 0;
 }
 
@@ -189,19 +189,19 @@ static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
 #define SETUP_RESPONSE_BYTES ((ber_len_t)1 << 20)
 
 int
-slam_wire_limit(struct slam_wire *wire)
+slam_transport_limit(struct slam_transport *transport)
 {
     ber_len_t most = SETUP_RESPONSE_BYTES;
     Sockbuf *sb = NULL;
 
-    if (ldap_get_option(wire->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS || !sb ||
-        ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) < 0)
+    if (ldap_get_option(transport->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS ||
+        !sb || ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) < 0)
         return LDAP_LOCAL_ERROR;
     return LDAP_SUCCESS;
 }
 
 int
-slam_wire_take_over(struct slam_wire *wire)
+slam_transport_take_over(struct slam_transport *transport)
 {
     const int on = 1;
     const unsigned int stamping =
@@ -210,30 +210,33 @@ slam_wire_take_over(struct slam_wire *wire)
     struct sockaddr_storage address;
     socklen_t address_len = sizeof(address);
     int flags;
-    bool tls = ldap_tls_inplace(wire->ld) == 1;
+    bool tls = ldap_tls_inplace(transport->ld) == 1;
 
-    if (ldap_get_option(wire->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS || !sb ||
-        ldap_get_option(wire->ld, LDAP_OPT_DESC, &wire->fd) != LDAP_OPT_SUCCESS)
+    if (ldap_get_option(transport->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS ||
+        !sb ||
+        ldap_get_option(transport->ld, LDAP_OPT_DESC, &transport->fd) !=
+            LDAP_OPT_SUCCESS)
         return LDAP_LOCAL_ERROR;
     ber_sockbuf_remove_io(sb, &ber_sockbuf_io_tcp, LBER_SBIOD_LEVEL_PROVIDER);
     ber_sockbuf_remove_io(sb, &ber_sockbuf_io_fd, LBER_SBIOD_LEVEL_PROVIDER);
-    if (ber_sockbuf_add_io(sb, &provider_io, LBER_SBIOD_LEVEL_PROVIDER, wire) != 0 ||
-        ber_sockbuf_add_io(sb, &tap_io, LEVEL_TAP, wire) != 0)
+    if (ber_sockbuf_add_io(sb, &provider_io, LBER_SBIOD_LEVEL_PROVIDER, transport) !=
+            0 ||
+        ber_sockbuf_add_io(sb, &tap_io, LEVEL_TAP, transport) != 0)
         return LDAP_NO_MEMORY;
-    wire->plain = !tls;
+    transport->plain = !tls;
     if (tls) {
-        wire->ahead = malloc(READ_AHEAD_BYTES);
-        if (!wire->ahead)
+        transport->ahead = malloc(READ_AHEAD_BYTES);
+        if (!transport->ahead)
             return LDAP_NO_MEMORY;
     }
-    if (getsockname(wire->fd, (struct sockaddr *)&address, &address_len) == 0 &&
+    if (getsockname(transport->fd, (struct sockaddr *)&address, &address_len) == 0 &&
         address.ss_family != AF_UNIX) {
-        setsockopt(wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        wire->has_stamps = setsockopt(wire->fd, SOL_SOCKET, SO_TIMESTAMPING, &stamping,
-                                      sizeof(stamping)) == 0;
+        setsockopt(transport->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        transport->has_stamps = setsockopt(transport->fd, SOL_SOCKET, SO_TIMESTAMPING,
+                                           &stamping, sizeof(stamping)) == 0;
     }
-    flags = fcntl(wire->fd, F_GETFL);
-    if (flags < 0 || fcntl(wire->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+    flags = fcntl(transport->fd, F_GETFL);
+    if (flags < 0 || fcntl(transport->fd, F_SETFL, flags | O_NONBLOCK) < 0)
         return LDAP_LOCAL_ERROR;
     return LDAP_SUCCESS;
 }
@@ -241,40 +244,41 @@ slam_wire_take_over(struct slam_wire *wire)
 /* -- carrying -- */
 
 int
-slam_wire_fd(const struct slam_wire *wire)
+slam_transport_fd(const struct slam_transport *transport)
 {
-    return wire->fd;
+    return transport->fd;
 }
 
 bool
-slam_wire_has_stamps(const struct slam_wire *wire)
+slam_transport_has_stamps(const struct slam_transport *transport)
 {
-    return wire->has_stamps;
+    return transport->has_stamps;
 }
 
 void
-slam_wire_readable(struct slam_wire *wire, bool hung_up)
+slam_transport_readable(struct slam_transport *transport, bool hung_up)
 {
-    wire->drained = false;
-    wire->hung_up = hung_up;
-    wire->reads = 0;
+    transport->drained = false;
+    transport->hung_up = hung_up;
+    transport->reads = 0;
 }
 
 bool
-slam_wire_was_cut(const struct slam_wire *wire)
+slam_transport_was_cut(const struct slam_transport *transport)
 {
-    return wire->reads == READS_PER_TURN;
+    return transport->reads == READS_PER_TURN;
 }
 
 /* TLS layers return 0 or -1 with EWOULDBLOCK set for "not yet". */
 static bool
-would_block(const struct slam_wire *wire)
+would_block(const struct slam_transport *transport)
 {
-    return !wire->at_eof && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    return !transport->at_eof &&
+           (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
 ssize_t
-slam_wire_read(struct slam_wire *wire, uint8_t *buf, size_t len)
+slam_transport_read(struct slam_transport *transport, uint8_t *buf, size_t len)
 {
     ber_slen_t n;
     uint64_t taken;
@@ -282,25 +286,26 @@ slam_wire_read(struct slam_wire *wire, uint8_t *buf, size_t len)
     /* A TLS library says "not yet" after a record that holds no data, such as a session
      * ticket. What it left of the bytes read ahead will not wake epoll: ask again. */
     do {
-        taken = wire->ahead_taken;
+        taken = transport->ahead_taken;
         errno = 0;
-        n = wire->plain ? socket_read(wire, buf, len)
-                        : LBER_SBIOD_READ_NEXT(wire->tap, buf, len);
-    } while (n <= 0 && would_block(wire) && wire->ahead_pos < wire->ahead_len &&
-             wire->ahead_taken != taken);
+        n = transport->plain ? socket_read(transport, buf, len)
+                             : LBER_SBIOD_READ_NEXT(transport->tap, buf, len);
+    } while (n <= 0 && would_block(transport) &&
+             transport->ahead_pos < transport->ahead_len &&
+             transport->ahead_taken != taken);
     if (n > 0)
         return n;
-    return would_block(wire) ? 0 : -1;
+    return would_block(transport) ? 0 : -1;
 }
 
 uint64_t
-slam_wire_stamp_ns(const struct slam_wire *wire)
+slam_transport_stamp_ns(const struct slam_transport *transport)
 {
-    return wire->stamp_ns;
+    return transport->stamp_ns;
 }
 
 ssize_t
-slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len)
+slam_transport_write(struct slam_transport *transport, const uint8_t *buf, size_t len)
 {
     /* sbi_write takes a pointer to non-const, and does not write through it */
     union {
@@ -310,8 +315,8 @@ slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len)
     ber_slen_t n;
 
     errno = 0;
-    n = wire->plain ? socket_write(wire, buf, len)
-                    : LBER_SBIOD_WRITE_NEXT(wire->tap, bytes.out, len);
+    n = transport->plain ? socket_write(transport, buf, len)
+                         : LBER_SBIOD_WRITE_NEXT(transport->tap, bytes.out, len);
     if (n > 0)
         return n;
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
@@ -322,32 +327,32 @@ slam_wire_write(struct slam_wire *wire, const uint8_t *buf, size_t len)
 /* -- end -- */
 
 void
-slam_wire_close(struct slam_wire *wire)
+slam_transport_close(struct slam_transport *transport)
 {
-    if (!wire)
+    if (!transport)
         return;
-    if (wire->ld) {
+    if (transport->ld) {
         int fd = -1;
 
         /* libldap would send an unbind whenever the socket still takes it */
-        if (ldap_get_option(wire->ld, LDAP_OPT_DESC, &fd) == LDAP_OPT_SUCCESS &&
+        if (ldap_get_option(transport->ld, LDAP_OPT_DESC, &fd) == LDAP_OPT_SUCCESS &&
             fd >= 0)
             shutdown(fd, SHUT_RDWR);
-        ldap_unbind_ext(wire->ld, NULL, NULL);
+        ldap_unbind_ext(transport->ld, NULL, NULL);
     }
-    free(wire->ahead);
+    free(transport->ahead);
 }
 
 /* -- facts -- */
 
 size_t
-slam_wire_size(void)
+slam_transport_size(void)
 {
-    return sizeof(struct slam_wire);
+    return sizeof(struct slam_transport);
 }
 
 void
-slam_wire_library(char *version, size_t version_len, char *tls, size_t tls_len)
+slam_transport_library(char *version, size_t version_len, char *tls, size_t tls_len)
 {
     LDAPAPIInfo info = {.ldapai_info_version = LDAP_API_INFO_VERSION};
     char *package = NULL;

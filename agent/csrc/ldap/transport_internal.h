@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What conn_setup.c (libldap's part of a connection's life) and conn.c (ours) share;
- * nobody else includes it, nor ldap.h. */
-#ifndef SLAM_CONN_INTERNAL_H
-#define SLAM_CONN_INTERNAL_H
+/* What transport_setup.c (libldap's part of a connection's life) and transport.c (ours)
+ * share; nobody else includes it, nor ldap.h. */
+#ifndef SLAM_TRANSPORT_INTERNAL_H
+#define SLAM_TRANSPORT_INTERNAL_H
 
-#include "ldap/conn.h"
 #include "ldap/deadline.h"
+#include "ldap/transport.h"
 
 #include <ldap.h>
 #include <openldap.h>
 
 /* The first cache line is all that a request touches. */
-struct slam_wire {
+struct slam_transport {
     _Alignas(SLAM_CACHE_LINE) Sockbuf_IO_Desc *tap;
     int fd;
     bool plain; /* nothing between tap and provider: the way through them is saved */
@@ -34,10 +34,10 @@ struct slam_wire {
 
 /* Has libldap refuse what is too long for a set-up's response. Returns an LDAP result
  * code. */
-int slam_wire_limit(struct slam_wire *wire);
+int slam_transport_limit(struct slam_transport *transport);
 
 /* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top.
  * Returns an LDAP result code. */
-int slam_wire_take_over(struct slam_wire *wire);
+int slam_transport_take_over(struct slam_transport *transport);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/clock.h"
 #include "core/slam_err.h"
-#include "ldap/conn_internal.h"
 #include "ldap/dial.h"
+#include "ldap/transport_internal.h"
 
 #include <errno.h>
 #include <sasl/sasl.h>
@@ -64,7 +64,7 @@ fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
 /* -- what a stream's connections share -- */
 
 void
-slam_wire_init(void)
+slam_transport_init(void)
 {
     int version;
 
@@ -212,17 +212,17 @@ static int
 on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
            struct ldap_conncb *callback)
 {
-    struct slam_wire *wire = callback->lc_arg;
+    struct slam_transport *transport = callback->lc_arg;
 
     (void)ld, (void)url, (void)address;
-    if (wire->connected_ns != 0)
+    if (transport->connected_ns != 0)
         return -1;
-    wire->connected_ns = slam_clock_mono_ns();
-    if (wire->handshake) {
+    transport->connected_ns = slam_clock_mono_ns();
+    if (transport->handshake) {
         int fd = -1;
 
         ber_sockbuf_ctrl(sb, LBER_SB_OPT_GET_FD, &fd);
-        slam_deadline_begin(wire->handshake, fd, wire->handshake_limit_ns);
+        slam_deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
     }
     return 0;
 }
@@ -238,15 +238,15 @@ on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
 #define SECURITY_PROPERTIES "none,maxssf=0"
 
 static int
-set_options(struct slam_wire *wire, const struct slam_conn_config *config)
+set_options(struct slam_transport *transport, const struct slam_conn_config *config)
 {
-    LDAP *ld = wire->ld;
+    LDAP *ld = transport->ld;
     struct timeval limit = time_limit(config->connect_timeout_ns);
     int version = LDAP_VERSION3;
     int demand = demand_of(config);
     int rc;
 
-    wire->on_connect = (ldap_conncb){on_connect, on_close, wire};
+    transport->on_connect = (ldap_conncb){on_connect, on_close, transport};
     rc = ldap_set_option(ld, LDAP_OPT_PROTOCOL_VERSION, &version);
     if (rc == LDAP_SUCCESS)
         rc = ldap_set_option(ld, LDAP_OPT_NETWORK_TIMEOUT, &limit);
@@ -255,7 +255,7 @@ set_options(struct slam_wire *wire, const struct slam_conn_config *config)
     if (rc == LDAP_SUCCESS)
         rc = ldap_set_option(ld, LDAP_OPT_REFERRALS, LDAP_OPT_OFF);
     if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_CONNECT_CB, &wire->on_connect);
+        rc = ldap_set_option(ld, LDAP_OPT_CONNECT_CB, &transport->on_connect);
     if (rc == LDAP_SUCCESS)
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
     if (rc == LDAP_SUCCESS && config->tls_context)
@@ -378,54 +378,56 @@ bind_connection(LDAP *ld, const struct slam_conn_config *config, uint32_t *binds
     return bind_simple(ld, config, deadline_ns, binds);
 }
 
-/* Makes wire->ld over a socket of ours; the host that TLS and SASL know is the URI's.
- * Returns an LDAP result code. */
+/* Makes transport->ld over a socket of ours; the host that TLS and SASL know is the
+ * URI's. Returns an LDAP result code. */
 static int
-attach(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri_index)
+attach(struct slam_transport *transport, const struct slam_conn_config *config,
+       size_t uri_index)
 {
     int rc;
     int fd = slam_dial(config->addresses[uri_index], config->connect_timeout_ns);
 
     if (fd < 0)
         return LDAP_SERVER_DOWN;
-    wire->connected_ns = slam_clock_mono_ns();
-    rc = ldap_init_fd(fd, LDAP_PROTO_TCP, config->uris[uri_index], &wire->ld);
+    transport->connected_ns = slam_clock_mono_ns();
+    rc = ldap_init_fd(fd, LDAP_PROTO_TCP, config->uris[uri_index], &transport->ld);
     if (rc != LDAP_SUCCESS) {
         close(fd);
         return rc;
     }
-    if (wire->handshake)
-        slam_deadline_begin(wire->handshake, fd, wire->handshake_limit_ns);
-    return set_options(wire, config);
+    if (transport->handshake)
+        slam_deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
+    return set_options(transport, config);
 }
 
 /* Connects, and for ldaps shakes hands. Returns an LDAP result code. */
 static int
-connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
-             size_t uri_index)
+connect_transport(struct slam_transport *transport,
+                  const struct slam_conn_config *config, size_t uri_index)
 {
     const char *uri = config->uris[uri_index];
     int rc;
 
     if (config->addresses && *config->addresses[uri_index]) {
-        rc = attach(wire, config, uri_index);
+        rc = attach(transport, config, uri_index);
         if (rc == LDAP_SUCCESS && is_ldaps(uri))
-            rc = ldap_install_tls(wire->ld);
-        return rc == LDAP_SUCCESS ? slam_wire_limit(wire) : rc;
+            rc = ldap_install_tls(transport->ld);
+        return rc == LDAP_SUCCESS ? slam_transport_limit(transport) : rc;
     }
     errno = 0;
-    rc = ldap_initialize(&wire->ld, uri);
+    rc = ldap_initialize(&transport->ld, uri);
     if (rc == LDAP_SUCCESS)
-        rc = set_options(wire, config);
+        rc = set_options(transport, config);
     if (rc == LDAP_SUCCESS)
-        rc = ldap_connect(wire->ld);
-    return rc == LDAP_SUCCESS ? slam_wire_limit(wire) : rc;
+        rc = ldap_connect(transport->ld);
+    return rc == LDAP_SUCCESS ? slam_transport_limit(transport) : rc;
 }
 
 /* The steps of a set-up, each timed from the end of the one before. */
 static int
-set_up(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri_index,
-       enum slam_conn_stage *stage, struct slam_wire_setup *setup)
+set_up(struct slam_transport *transport, const struct slam_conn_config *config,
+       size_t uri_index, enum slam_conn_stage *stage,
+       struct slam_transport_setup *setup)
 {
     uint64_t started_ns = slam_clock_mono_ns();
     uint64_t before_ns = started_ns;
@@ -433,67 +435,67 @@ set_up(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri
     int rc;
 
     *stage = SLAM_STAGE_CONNECT;
-    rc = connect_wire(wire, config, uri_index);
+    rc = connect_transport(transport, config, uri_index);
     now_ns = slam_clock_mono_ns();
-    if (wire->connected_ns == 0)
-        wire->connected_ns = now_ns;
+    if (transport->connected_ns == 0)
+        transport->connected_ns = now_ns;
     else if (rc != LDAP_SUCCESS)
         *stage = SLAM_STAGE_TLS; /* of ldaps, after the socket was connected */
-    setup->connect_ns = wire->connected_ns - before_ns;
+    setup->connect_ns = transport->connected_ns - before_ns;
     if (rc != LDAP_SUCCESS)
         return rc;
-    before_ns = wire->connected_ns;
+    before_ns = transport->connected_ns;
     if (config->start_tls) {
         *stage = SLAM_STAGE_TLS;
         setup->extended = 1;
-        rc = ldap_start_tls_s(wire->ld, NULL, NULL);
+        rc = ldap_start_tls_s(transport->ld, NULL, NULL);
         if (rc != LDAP_SUCCESS)
             return rc;
         now_ns = slam_clock_mono_ns();
     }
-    if (wire->handshake && slam_deadline_end(wire->handshake))
+    if (transport->handshake && slam_deadline_end(transport->handshake))
         return LDAP_TIMEOUT;
-    if (ldap_tls_inplace(wire->ld))
+    if (ldap_tls_inplace(transport->ld))
         setup->tls_ns = now_ns - before_ns;
     if (config->mechanism || config->bind_dn) {
         *stage = SLAM_STAGE_BIND;
         before_ns = slam_clock_mono_ns();
-        rc = bind_connection(wire->ld, config, &setup->binds);
+        rc = bind_connection(transport->ld, config, &setup->binds);
         if (rc != LDAP_SUCCESS)
             return rc;
         setup->bind_ns = slam_clock_mono_ns() - before_ns;
     }
     *stage = SLAM_STAGE_HANDOVER;
-    rc = slam_wire_take_over(wire);
+    rc = slam_transport_take_over(transport);
     setup->total_ns = slam_clock_mono_ns() - started_ns;
     return rc;
 }
 
 int
-slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *storage,
-               struct slam_wire **out, struct slam_wire_setup *setup,
-               struct slam_conn_error *error)
+slam_transport_open(const struct slam_conn_config *config, size_t uri_index,
+                    void *storage, struct slam_transport **out,
+                    struct slam_transport_setup *setup, struct slam_conn_error *error)
 {
     const char *uri = config->uris[uri_index];
     enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
     struct slam_deadline handshake = {0};
-    struct slam_wire *wire = storage;
+    struct slam_transport *transport = storage;
     int rc;
 
-    memset(wire, 0, sizeof(*wire));
+    memset(transport, 0, sizeof(*transport));
     if (config->start_tls || is_ldaps(uri))
-        wire->handshake = &handshake;
-    wire->handshake_limit_ns = config->connect_timeout_ns;
+        transport->handshake = &handshake;
+    transport->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));
-    rc = set_up(wire, config, uri_index, &stage, setup);
+    rc = set_up(transport, config, uri_index, &stage, setup);
     if (slam_deadline_end(&handshake) && rc != LDAP_SUCCESS)
         rc = LDAP_TIMEOUT;
-    wire->handshake = NULL;
+    transport->handshake = NULL;
     if (rc != LDAP_SUCCESS) {
-        rc = fail(error, wire->ld, uri, stage, rc);
-        slam_wire_close(wire);
+        rc = fail(error, transport->ld, uri, stage, rc);
+        slam_transport_close(transport);
         return rc;
     }
-    *out = wire;
+    *out = transport;
     return SLAM_OK;
 }
