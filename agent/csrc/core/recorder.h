@@ -95,7 +95,7 @@ void slam_stream_record_merge(struct slam_stream_record *to,
 struct slam_interval_record {
     uint64_t start_ns; /* CLOCK_MONOTONIC */
     uint64_t end_ns;
-    uint64_t wait_ns;      /* blocked in epoll_pwait2 */
+    uint64_t wait_ns;      /* blocked in epoll_wait */
     uint64_t spin_ns;      /* polling for a deadline closer than the spin limit */
     uint64_t cpu_ns;       /* of the thread */
     uint64_t run_queue_ns; /* runnable but not running */

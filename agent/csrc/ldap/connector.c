@@ -2,6 +2,7 @@
 #include "ldap/connector.h"
 
 #include "core/clock.h"
+#include "core/heap.h"
 #include "core/slam_err.h"
 
 #include <signal.h>
@@ -24,11 +25,9 @@ struct slam_connector {
     pthread_cond_t due;     /* for the leader: something may be due earlier */
     pthread_cond_t follow;  /* for the others: the leader has gone to work */
     pthread_cond_t settled; /* for slam_connector_wait */
-    struct slam_connect_request *
-        *heap;        /* protected by lock: by queue_ns, earliest first */
-    size_t heap_len;  /* protected by lock */
-    size_t under_way; /* protected by lock */
-    size_t failures;  /* protected by lock */
+    struct slam_heap heap;  /* protected by lock: of struct queued */
+    size_t under_way;       /* protected by lock */
+    size_t failures;        /* protected by lock */
     struct slam_conn_error first_error; /* protected by lock */
     bool led;                           /* protected by lock: a thread waits on `due` */
     bool stopping;                      /* protected by lock */
@@ -87,48 +86,20 @@ deliver(struct slam_connect_request *request)
     slam_inbox_wake(inbox);
 }
 
-/* An old transport is closed at once, whenever the new one is due. */
-static uint64_t
-queue_ns(const struct slam_connect_request *request)
-{
-    return request->transport ? 0 : request->due_ns;
-}
+/* An element of the connector's heap. */
+struct queued {
+    uint64_t due_ns;
+    struct slam_connect_request *request;
+};
 
+/* Called with the lock held. An old transport is closed at once, whenever the new one
+ * is due. The heap has room for all requests. */
 static void
-heap_push(struct slam_connector *c, struct slam_connect_request *request)
+queue(struct slam_connector *c, struct slam_connect_request *request)
 {
-    size_t i = c->heap_len++;
+    const struct queued queued = {request->transport ? 0 : request->due_ns, request};
 
-    while (i > 0 && queue_ns(c->heap[(i - 1) / 2]) > queue_ns(request)) {
-        c->heap[i] = c->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    c->heap[i] = request;
-}
-
-static struct slam_connect_request *
-heap_pop(struct slam_connector *c)
-{
-    struct slam_connect_request *top = c->heap[0];
-    struct slam_connect_request *last = c->heap[--c->heap_len];
-    size_t i = 0;
-
-    for (;;) {
-        size_t child = 2 * i + 1;
-
-        if (child >= c->heap_len)
-            break;
-        if (child + 1 < c->heap_len &&
-            queue_ns(c->heap[child + 1]) < queue_ns(c->heap[child]))
-            child++;
-        if (queue_ns(c->heap[child]) >= queue_ns(last))
-            break;
-        c->heap[i] = c->heap[child];
-        i = child;
-    }
-    if (c->heap_len > 0)
-        c->heap[i] = last;
-    return top;
+    slam_heap_push(&c->heap, &queued);
 }
 
 /* Waits for a request that is due. One thread, the leader, waits for the time; the
@@ -139,10 +110,15 @@ static struct slam_connect_request *
 next_due(struct slam_connector *c)
 {
     while (!c->stopping) {
-        bool may_begin = c->heap_len > 0 && (c->waited || c->under_way < FIRST_AT_ONCE);
+        const struct queued *first = slam_heap_first(&c->heap);
+        bool may_begin = first && (c->waited || c->under_way < FIRST_AT_ONCE);
 
-        if (may_begin && queue_ns(c->heap[0]) <= slam_clock_mono_ns())
-            return heap_pop(c);
+        if (may_begin && first->due_ns <= slam_clock_mono_ns()) {
+            struct queued taken;
+
+            slam_heap_pop(&c->heap, &taken);
+            return taken.request;
+        }
         if (c->led) {
             pthread_cond_wait(&c->follow, &c->lock);
             continue;
@@ -151,7 +127,7 @@ next_due(struct slam_connector *c)
         if (!may_begin) {
             pthread_cond_wait(&c->due, &c->lock);
         } else {
-            struct timespec due = slam_clock_timespec(queue_ns(c->heap[0]));
+            struct timespec due = slam_clock_timespec(first->due_ns);
 
             pthread_cond_timedwait(&c->due, &c->lock, &due);
         }
@@ -221,7 +197,7 @@ connector_main(void *arg)
         }
         pthread_mutex_lock(&c->lock);
         if (request)
-            heap_push(c, request);
+            queue(c, request);
         c->under_way--;
         c->idle++;
         /* who leads by now may be waiting for a request that is due later */
@@ -255,9 +231,12 @@ slam_connector_create(size_t threads, size_t max_requests, struct slam_connector
     pthread_attr_setstacksize(&c->attributes, STACK_BYTES);
     c->thread_limit = threads;
     c->heap =
-        calloc(max_requests ? max_requests : 1, sizeof(struct slam_connect_request *));
+        (struct slam_heap){.element_bytes = sizeof(struct queued),
+                           .max_len = max_requests,
+                           .capacity = max_requests,
+                           .elements = calloc(max_requests + 1, sizeof(struct queued))};
     c->threads = calloc(threads, sizeof(*c->threads));
-    if (!c->heap || !c->threads) {
+    if (!c->heap.elements || !c->threads) {
         slam_connector_destroy(c);
         return SLAM_ENOMEM;
     }
@@ -291,7 +270,7 @@ slam_connector_destroy(struct slam_connector *c)
     pthread_cond_destroy(&c->settled);
     pthread_mutex_destroy(&c->lock);
     free(c->threads);
-    free(c->heap);
+    slam_heap_destroy(&c->heap);
     free(c);
 }
 
@@ -301,8 +280,8 @@ slam_connector_submit(struct slam_connector *c, struct slam_connect_request *req
 {
     pthread_mutex_lock(&c->lock);
     request->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
-    heap_push(c, request);
-    if (c->heap[0] == request)
+    queue(c, request);
+    if (((const struct queued *)slam_heap_first(&c->heap))->request == request)
         pthread_cond_signal(&c->due);
     pthread_mutex_unlock(&c->lock);
 }
@@ -313,11 +292,11 @@ slam_connector_wait(struct slam_connector *c, struct slam_conn_error *error)
     int rc = SLAM_OK;
 
     pthread_mutex_lock(&c->lock);
-    while (c->failures == 0 && (c->heap_len > 0 || c->under_way > 0))
+    while (c->failures == 0 && (c->heap.len > 0 || c->under_way > 0))
         pthread_cond_wait(&c->settled, &c->lock);
     if (c->failures > 0) {
         *error = c->first_error;
-        c->heap_len = 0;
+        c->heap.len = 0;
         rc = SLAM_ECONNECT;
     }
     c->waited = true;

@@ -4,9 +4,8 @@
  *
  * Two Sockbuf_IO layers of our own take the place of libldap's: `provider` reads the
  * socket with recvmsg and keeps the kernel's receive stamp; `tap`, above TLS, gives the
- * engine raw reads and writes of the plain text. transport_setup.c talks to libldap,
- * transport.c carries; nothing of ldap.h shows here. A connection belongs to one thread
- * at a time.
+ * engine raw reads and writes of the plain text. Nothing of ldap.h shows here. A
+ * connection belongs to one thread at a time.
  *
  * Every TLS handshake is a full one. libldap hands a session out for resumption only
  * where it is built on OpenSSL (LDAP_OPT_X_TLS_SSL_CTX is an SSL * there, and a private
