@@ -14,7 +14,7 @@
 /* -- states -- */
 
 void
-slam_conn_move(struct slam_conn *conn, enum slam_conn_event event, uint64_t now_ns)
+slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
 {
     struct slam_flow *flow = conn->flow;
     enum slam_conn_state from = conn->state;
@@ -23,7 +23,7 @@ slam_conn_move(struct slam_conn *conn, enum slam_conn_event event, uint64_t now_
     if (to == SLAM_CONN_STATES)
         abort();
     if (from == SLAM_CONN_BACKOFF || to == SLAM_CONN_BACKOFF) {
-        slam_flow_tally_down(flow, now_ns);
+        slam_flow_tally_down(flow, slam_clock_mono_ns());
         flow->down_count -= from == SLAM_CONN_BACKOFF;
         flow->down_count += to == SLAM_CONN_BACKOFF;
     }
@@ -134,7 +134,7 @@ reconnect(struct slam_conn *conn, uint64_t now_ns)
     struct slam_worker *worker = conn->flow->worker;
 
     if (worker->draining) {
-        slam_conn_move(conn, SLAM_CONN_CLOSE, now_ns);
+        slam_conn_move(conn, SLAM_CONN_CLOSE);
         return;
     }
     slam_connector_submit(worker->config.connector, &conn->request,
@@ -182,14 +182,14 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
         record->connect_failures++;
         if (conn->state != SLAM_CONN_BACKOFF) /* the attempt's time counts too */
             record->down_ns += setup->total_ns;
-        slam_conn_move(conn, SLAM_CONN_FAILED, now_ns);
+        slam_conn_move(conn, SLAM_CONN_FAILED);
         reconnect(conn, now_ns);
         return;
     }
     count_set_up(record, setup);
     if (!slam_transport_has_stamps(transport))
         atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
-    slam_conn_move(conn, SLAM_CONN_CONNECTED, now_ns);
+    slam_conn_move(conn, SLAM_CONN_CONNECTED);
     slam_pdu_parser_init(&conn->parser, flow->worker->config.max_pdu_bytes);
     conn->has_abandoned = false;
     conn->requests = 0;
@@ -206,7 +206,7 @@ slam_conn_break(struct slam_conn *conn)
 {
     if (conn->state == SLAM_CONN_BROKEN)
         return;
-    slam_conn_move(conn, SLAM_CONN_BREAK, 0);
+    slam_conn_move(conn, SLAM_CONN_BREAK);
     slam_conn_make_ready(conn);
 }
 
@@ -243,7 +243,7 @@ lose(struct slam_conn *conn)
     if (conn->client == SLAM_CLIENT_BUSY)
         slam_conn_move_client(conn, SLAM_CLIENT_FREE);
     slam_flow_stream_record(conn->flow)->disconnects++;
-    slam_conn_move(conn, SLAM_CONN_LOSE, now_ns);
+    slam_conn_move(conn, SLAM_CONN_LOSE);
     reconnect(conn, now_ns);
 }
 
@@ -287,10 +287,10 @@ replace(struct slam_conn *conn, uint64_t now_ns)
         send_unbind(conn);
     take_down(conn);
     if (connect_ns == UINT64_MAX) {
-        slam_conn_move(conn, SLAM_CONN_CLOSE, now_ns);
+        slam_conn_move(conn, SLAM_CONN_CLOSE);
         return;
     }
-    slam_conn_move(conn, SLAM_CONN_REPLACE, now_ns);
+    slam_conn_move(conn, SLAM_CONN_REPLACE);
     slam_connector_submit(conn->flow->worker->config.connector, &conn->request,
                           connect_ns);
 }
@@ -318,7 +318,7 @@ slam_conn_next_ready(struct slam_worker *worker)
     limit_ns = conn->flow->stream->reconnect_ns;
     if (conn->state == SLAM_CONN_UP && limit_ns > 0 &&
         conn->done_ns - conn->up_since_ns >= limit_ns)
-        slam_conn_move(conn, SLAM_CONN_DRAIN, conn->done_ns);
+        slam_conn_move(conn, SLAM_CONN_DRAIN);
     if (conn->state == SLAM_CONN_BROKEN)
         lose(conn);
     else if (conn->state != SLAM_CONN_UP && slam_conn_is_open(conn) && is_idle(conn))
@@ -364,6 +364,6 @@ slam_conn_close_all(struct slam_flow *flow)
         if (conn->state == SLAM_CONN_UP || conn->state == SLAM_CONN_DRAINING)
             send_unbind(conn);
         if (conn->state != SLAM_CONN_CLOSED)
-            slam_conn_move(conn, SLAM_CONN_CLOSE, now_ns);
+            slam_conn_move(conn, SLAM_CONN_CLOSE);
     }
 }

@@ -14,8 +14,7 @@
 
 /* Takes the connection, or its client, from state to state. An event that the state
  * does not allow is a fault of the engine and ends the process. */
-void slam_conn_move(struct slam_conn *conn, enum slam_conn_event event,
-                    uint64_t now_ns);
+void slam_conn_move(struct slam_conn *conn, enum slam_conn_event event);
 void slam_conn_move_client(struct slam_conn *conn, enum slam_client_event event);
 
 /* Whether requests and responses can pass. */

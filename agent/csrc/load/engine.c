@@ -359,8 +359,8 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
     for (size_t i = 0; i < e->worker_count; i++) {
         bool finished;
 
-        records[i] = slam_recorder_wait(slam_worker_recorder(e->workers[i]), index,
-                                        deadline_ns, &finished);
+        records[i] =
+            slam_recorder_wait(&e->workers[i]->recorder, index, deadline_ns, &finished);
         if (!records[i] && !finished)
             return 0;
         final = final && (finished || records[i]->final);
@@ -370,8 +370,8 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
     for (size_t i = 0; i < e->worker_count; i++) {
         if (!records[i])
             continue;
-        merge_worker(e, (uint32_t)i, slam_worker_is_open(e->workers[i]), records[i]);
-        slam_recorder_release(slam_worker_recorder(e->workers[i]), index);
+        merge_worker(e, (uint32_t)i, e->workers[i]->config.open, records[i]);
+        slam_recorder_release(&e->workers[i]->recorder, index);
     }
     for (size_t i = 0; i < e->stream_count; i++)
         e->merged_streams[i].last_completion_ns =
@@ -406,17 +406,15 @@ slam_engine_facts(const struct slam_engine *e, struct slam_engine_facts *facts)
     slam_transport_library(facts->libldap, sizeof(facts->libldap), facts->tls,
                            sizeof(facts->tls));
     for (size_t i = 0; i < e->worker_count; i++) {
-        facts->connections += slam_worker_connections(e->workers[i]);
-        facts->kernel_stamps =
-            facts->kernel_stamps && slam_worker_stamps(e->workers[i]);
-        open_workers += slam_worker_is_open(e->workers[i]);
-        realtime_workers += slam_worker_realtime(e->workers[i]);
-    }
-    for (size_t i = 0; i < e->worker_count; i++) {
-        uint64_t error_ns = slam_worker_start_error_ns(e->workers[i]);
+        struct slam_worker *worker = e->workers[i];
+        uint64_t error_ns = worker->start_error_ns;
 
-        facts->start_error_ns =
-            error_ns > facts->start_error_ns ? error_ns : facts->start_error_ns;
+        facts->connections += slam_worker_connections(worker);
+        facts->kernel_stamps = facts->kernel_stamps && worker->stamps;
+        if (error_ns > facts->start_error_ns)
+            facts->start_error_ns = error_ns;
+        open_workers += worker->config.open;
+        realtime_workers += worker->realtime;
     }
     facts->realtime = open_workers > 0 && realtime_workers == open_workers;
 }

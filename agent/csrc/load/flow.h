@@ -208,9 +208,10 @@ struct slam_worker {
     uint64_t run_queue_ns;
     pthread_t pthread;
     bool started;
-    atomic_bool realtime; /* the thread holds SCHED_FIFO */
-    atomic_bool stamps;
-    _Atomic uint64_t start_error_ns;
+    /* for any thread: */
+    atomic_bool realtime; /* the thread holds SCHED_FIFO; from the first interval on */
+    atomic_bool stamps;   /* every connection so far has kernel receive stamps */
+    _Atomic uint64_t start_error_ns; /* after T0; UINT64_MAX: it has not begun */
 };
 
 /* Gives the worker its part of the stream, but for the load model's. Returns 0 or a

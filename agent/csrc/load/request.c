@@ -19,16 +19,28 @@ next_message_id(const struct slam_slot *slot)
     return id;
 }
 
+static struct slam_draw
+draw_of(const struct slam_slot *slot)
+{
+    struct slam_flow *flow = slot->conn->flow;
+    const struct slam_session *session = slam_flow_session(flow, slot);
+
+    return (struct slam_draw){.rng = &flow->values_rng,
+                              .share = &flow->share,
+                              .variables = session ? session->variables : NULL,
+                              .message_id_of_previous = slot->message_id};
+}
+
 /* Hands a request to the socket. */
 static void
-transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len, uint64_t now_ns)
+transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 {
     uint64_t limit = conn->flow->stream->reconnect_operations;
     ssize_t written = slam_transport_write(conn->request.transport, pdu, len);
 
     /* at its limit, it gets no new session: it is replaced when the last one is over */
     if (++conn->requests == limit && conn->state == SLAM_CONN_UP) {
-        slam_conn_move(conn, SLAM_CONN_DRAIN, now_ns);
+        slam_conn_move(conn, SLAM_CONN_DRAIN);
         slam_conn_make_ready(conn);
     }
     if (written < 0) {
@@ -61,19 +73,13 @@ slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns
     slam_request_send(slot);
 }
 
-/* Before the request is encoded, where its stream has sessions. False: it is not to be
- * sent. */
+/* False: the request is not to be sent. */
 static bool
 prepare(struct slam_slot *slot, struct slam_draw *draw,
         struct slam_value_state **states)
 {
-    struct slam_flow *flow = slot->conn->flow;
-    enum slam_prepared prepared = SLAM_PREPARED;
+    enum slam_prepared prepared = slam_session_prepare(slot, draw, states);
 
-    draw->variables = slam_flow_session(flow, slot)->variables;
-    draw->message_id_of_previous = slot->message_id;
-    if (flow->stream->ops[slot->op].spec)
-        prepared = slam_session_prepare(slot, draw, states);
     if (prepared == SLAM_PREPARED_FAILED) {
         /* not for ever again at once: the connection's loss has a wait before the next
          */
@@ -93,7 +99,7 @@ unbound(struct slam_slot *slot)
     slam_slot_answered(slot);
     record->completed++;
     record->succeeded++;
-    slam_conn_move(slot->conn, SLAM_CONN_UNBIND, slot->sent_ns);
+    slam_conn_move(slot->conn, SLAM_CONN_UNBIND);
     slam_session_no_response(slot, slot->sent_ns);
 }
 
@@ -112,10 +118,10 @@ slam_request_send(struct slam_slot *slot)
     struct slam_conn *conn = slot->conn;
     struct slam_flow *flow = conn->flow;
     struct slam_worker *worker = flow->worker;
-    struct slam_draw draw = {.rng = &flow->values_rng, .share = &flow->share};
+    struct slam_draw draw = draw_of(slot);
     struct slam_value_state *states = flow->value_states + flow->first_state[slot->op];
     uint8_t *end = worker->pdu + worker->pdu_len;
-    const struct slam_stream_op *op;
+    const struct slam_stream_op *op = &flow->stream->ops[slot->op];
     struct slam_op_record *record;
     size_t len;
 
@@ -124,9 +130,9 @@ slam_request_send(struct slam_slot *slot)
         slot->state = SLAM_SLOT_BLOCKED;
         return;
     }
-    if (flow->sessions && !prepare(slot, &draw, &states))
+    if (op->spec && !prepare(slot, &draw, &states))
         return;
-    op = &flow->stream->ops[slot->op];
+    op = &flow->stream->ops[slot->op]; /* it may be another one now */
     record = slam_flow_op_record(flow, slot->op, slot->measured);
     record->sent++;
     record->requests++;
@@ -139,7 +145,7 @@ slam_request_send(struct slam_slot *slot)
      * after that is the network's and the directory's time. */
     slot->sent_ns = slam_clock_mono_ns();
     slam_slot_sent(slot);
-    transmit(conn, end - len, len, slot->sent_ns);
+    transmit(conn, end - len, len);
     if (conn->state == SLAM_CONN_BROKEN)
         return;
     if (op->action == SLAM_ACTION_UNBIND)
@@ -148,62 +154,53 @@ slam_request_send(struct slam_slot *slot)
         pause_before_next(slot);
 }
 
+/* Sends a request that is not a step of the slot's session. Returns its messageID. */
+static int32_t
+send_beside(struct slam_slot *slot, uint32_t op)
+{
+    struct slam_flow *flow = slot->conn->flow;
+    struct slam_worker *worker = flow->worker;
+    const struct slam_draw draw = draw_of(slot);
+    uint8_t *end = worker->pdu + worker->pdu_len;
+    int32_t message_id = next_message_id(slot);
+    size_t len = slam_op_encode(flow->stream->ops[op].op, slam_session_states(flow, op),
+                                &draw, worker->scratch, message_id, end);
+
+    slam_flow_op_record(flow, op, slot->measured)->requests++;
+    transmit(slot->conn, end - len, len);
+    return message_id;
+}
+
 void
 slam_request_send_again(struct slam_slot *slot)
 {
     struct slam_conn *conn = slot->conn;
-    struct slam_flow *flow = conn->flow;
-    struct slam_worker *worker = flow->worker;
-    const struct slam_stream_op *op = &flow->stream->ops[slot->op];
-    const struct slam_draw draw = {.rng = &flow->values_rng,
-                                   .share = &flow->share,
-                                   .variables =
-                                       slam_flow_session(flow, slot)->variables};
-    uint8_t *end = worker->pdu + worker->pdu_len;
-    size_t len;
 
     if (conn->tx_len > 0) {
         /* answered before the directory had all of the request */
-        slam_flow_stream_record(flow)->protocol_errors++;
+        slam_flow_stream_record(conn->flow)->protocol_errors++;
         slam_conn_break(conn);
         return;
     }
-    slot->message_id = next_message_id(slot);
-    len = slam_op_encode(op->op, slam_session_states(flow, slot->op), &draw,
-                         worker->scratch, slot->message_id, end);
-    slam_flow_op_record(flow, slot->op, slot->measured)->requests++;
-    transmit(conn, end - len, len, slam_clock_mono_ns());
+    slot->message_id = send_beside(slot, slot->op);
 }
 
 void
 slam_request_abandon(struct slam_slot *slot, uint32_t op)
 {
-    struct slam_conn *conn = slot->conn;
-    struct slam_flow *flow = conn->flow;
-    struct slam_worker *worker = flow->worker;
-    const struct slam_draw draw = {.rng = &flow->values_rng,
-                                   .share = &flow->share,
-                                   .variables =
-                                       slam_flow_session(flow, slot)->variables,
-                                   .message_id_of_previous = slot->message_id};
-    uint8_t *end = worker->pdu + worker->pdu_len;
-    struct slam_op_record *record;
-    size_t len;
+    struct slam_flow *flow = slot->conn->flow;
+    struct slam_op_record *record = slam_flow_op_record(flow, op, slot->measured);
 
-    record = slam_flow_op_record(flow, op, slot->measured);
     record->scheduled++;
     record->sent++;
-    record->requests++;
     record->completed++;
     record->succeeded++;
     slam_slot_answered(slot);
     slam_flow_op_record(flow, slot->op, slot->measured)->abandoned++;
     slot->state = SLAM_SLOT_PAUSED;
     slot->sent_ns = slam_clock_mono_ns();
-    conn->has_abandoned = true;
-    len = slam_op_encode(flow->stream->ops[op].op, slam_session_states(flow, op), &draw,
-                         worker->scratch, next_message_id(slot), end);
-    transmit(conn, end - len, len, slot->sent_ns);
+    slot->conn->has_abandoned = true;
+    send_beside(slot, op);
 }
 
 void

@@ -523,12 +523,6 @@ slam_worker_connect(struct slam_worker *worker)
     }
 }
 
-bool
-slam_worker_is_open(const struct slam_worker *worker)
-{
-    return worker->config.open;
-}
-
 size_t
 slam_worker_connections(const struct slam_worker *worker)
 {
@@ -560,28 +554,4 @@ slam_worker_join(struct slam_worker *worker)
     if (worker->started)
         pthread_join(worker->pthread, NULL);
     worker->started = false;
-}
-
-struct slam_recorder *
-slam_worker_recorder(struct slam_worker *worker)
-{
-    return &worker->recorder;
-}
-
-uint64_t
-slam_worker_start_error_ns(const struct slam_worker *worker)
-{
-    return worker->start_error_ns;
-}
-
-bool
-slam_worker_realtime(const struct slam_worker *worker)
-{
-    return worker->realtime;
-}
-
-bool
-slam_worker_stamps(const struct slam_worker *worker)
-{
-    return worker->stamps;
 }

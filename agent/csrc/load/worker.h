@@ -15,21 +15,11 @@ void slam_worker_destroy(struct slam_worker *worker);
 
 /* Hands every connection to the connector; before slam_worker_start. */
 void slam_worker_connect(struct slam_worker *worker);
-bool slam_worker_is_open(const struct slam_worker *worker);
-size_t slam_worker_connections(const struct slam_worker *worker);
 
 int slam_worker_start(struct slam_worker *worker);
 void slam_worker_wake(struct slam_worker *worker);
 void slam_worker_join(struct slam_worker *worker);
 
-struct slam_recorder *slam_worker_recorder(struct slam_worker *worker);
-
-/* How long after T0 the worker began; UINT64_MAX: it has not yet. Any thread. */
-uint64_t slam_worker_start_error_ns(const struct slam_worker *worker);
-
-/* What the thread was granted; valid once its first interval is closed. */
-bool slam_worker_realtime(const struct slam_worker *worker);
-/* True when every connection set up so far has kernel receive stamps. */
-bool slam_worker_stamps(const struct slam_worker *worker);
+size_t slam_worker_connections(const struct slam_worker *worker);
 
 #endif
