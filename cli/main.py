@@ -21,6 +21,8 @@ from typing import NoReturn
 
 import click
 
+from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
+from ldapslam.base.log_format import is_json
 from ldapslam.cli.console import (
     Invocation,
     complain,
@@ -30,8 +32,6 @@ from ldapslam.cli.console import (
     without_passwords,
 )
 from ldapslam.cli.logs import announce, log_error
-from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
-from ldapslam.jobs.log_format import is_json
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about whoever fails in a handshake among others.
@@ -39,36 +39,36 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 # Command -> module of cli/ that has it, in the order of `ldapslam --help`.
 _COMMANDS = {
-    "demo": "demo",
-    "run": "run",
-    "check": "check",
-    "search": "one_line",
-    "add": "one_line",
-    "modify": "one_line",
-    "delete": "one_line",
-    "bind": "one_line",
-    "compare": "compare",
-    "mix": "one_line",
-    "replay": "replay",
-    "data": "data",
-    "lab": "lab",
-    "selfcheck": "selfcheck",
-    "coordinator": "serve",
-    "agent": "serve",
-    "submit": "submit",
-    "list": "operate",
-    "show": "operate",
-    "watch": "operate",
-    "cancel": "operate",
-    "agents": "agents",
-    "schedule": "schedule",
-    "maintenance": "schedule",
-    "audit": "schedule",
-    "pki": "pki",
-    "report": "report",
-    "store": "store",
-    "health": "health",
-    "job": "job",
+    "demo": "measure.demo",
+    "run": "measure.run",
+    "check": "measure.check",
+    "search": "measure.one_line",
+    "add": "measure.one_line",
+    "modify": "measure.one_line",
+    "delete": "measure.one_line",
+    "bind": "measure.one_line",
+    "compare": "results.compare",
+    "mix": "measure.one_line",
+    "replay": "measure.replay",
+    "data": "data.data",
+    "lab": "data.lab",
+    "selfcheck": "measure.selfcheck",
+    "coordinator": "serve.serve",
+    "agent": "serve.serve",
+    "submit": "fleet.submit",
+    "list": "fleet.operate",
+    "show": "fleet.operate",
+    "watch": "fleet.operate",
+    "cancel": "fleet.operate",
+    "agents": "fleet.agents",
+    "schedule": "fleet.schedule",
+    "maintenance": "fleet.schedule",
+    "audit": "fleet.schedule",
+    "pki": "serve.pki",
+    "report": "results.report",
+    "store": "results.store",
+    "health": "fleet.health",
+    "job": "measure.job",
     "completion": "completion",
 }
 
