@@ -56,8 +56,8 @@ int slam_connector_create(size_t threads, size_t max_requests,
 void slam_connector_destroy(struct slam_connector *connector);
 
 /* Queues a request; its old transport, if any, is closed without waiting for due_ns (0:
- * now). Links that are due are served in the order of their due_ns. Any thread; never
- * blocks for long. */
+ * now). Requests that are due are served in the order of their due_ns. Any thread;
+ * never blocks for long. */
 void slam_connector_submit(struct slam_connector *connector,
                            struct slam_connect_request *request, uint64_t due_ns);
 

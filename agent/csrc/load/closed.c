@@ -120,15 +120,5 @@ ready(struct slam_conn *conn)
         begin_session(conn, conn->done_ns);
 }
 
-static void
-end(struct slam_flow *flow)
-{
-    (void)flow; /* clients wait for nothing that was scheduled */
-}
-
-const struct slam_load_model slam_closed_model = {.init = init,
-                                                  .begin = begin,
-                                                  .due_ns = due_ns,
-                                                  .run = run,
-                                                  .ready = ready,
-                                                  .end = end};
+const struct slam_load_model slam_closed_model = {
+    .init = init, .begin = begin, .due_ns = due_ns, .run = run, .ready = ready};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's C interface: one engine carries one agent's share of one run.
+/* The engine's C interface: one engine carries one agent's part of one run.
  *
  *     create, add streams and operations, prepare, start, snapshot…, destroy
  *

@@ -37,8 +37,8 @@ struct slam_load_model {
      * is no longer available. */
     void (*ready)(struct slam_conn *conn);
 
-    /* No session begins any more: counts what waits as dropped. `due_ns` and `run` are
-     * not called again. */
+    /* No session begins any more: counts what waits as dropped. NULL: nothing waits.
+     * `due_ns` and `run` are not called again. */
     void (*end)(struct slam_flow *flow);
 };
 

@@ -233,15 +233,8 @@ ready_closed(struct slam_conn *conn)
     send_when_free(conn, conn->done_ns);
 }
 
-static void
-end_closed(struct slam_flow *flow)
-{
-    (void)flow; /* what was scheduled was sent */
-}
-
 const struct slam_load_model slam_replay_closed_model = {.init = init,
                                                          .begin = begin_closed,
                                                          .due_ns = due_ns,
                                                          .run = run_closed,
-                                                         .ready = ready_closed,
-                                                         .end = end_closed};
+                                                         .ready = ready_closed};

@@ -84,7 +84,7 @@ struct slam_stream {
     uint64_t request_timeout_ns;
     bool open; /* open loop; else closed */
 
-    /* This agent's share: its j-th connection has the number first_connection +
+    /* This agent's part: its j-th connection has the number first_connection +
      * j * connection_stride in the run and goes to uris[number mod uri_count]. */
     uint32_t connections;
     uint32_t first_connection;

@@ -86,7 +86,8 @@ end_flow(struct slam_flow *flow)
 {
     if (flow->ended)
         return;
-    flow->model->end(flow);
+    if (flow->model->end)
+        flow->model->end(flow);
     slam_flow_tally_down(flow, slam_clock_mono_ns());
     flow->ended = true;
     if (flow->sessions_left != UINT64_MAX)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One engine thread: an epoll loop over its connections, the schedules of its streams
+/* One engine thread: an epoll loop over its connections, the load models of its streams
  * and its recorder. The same loop serves open and closed streams; a worker carries
  * streams of one kind only, so that real-time pacing never meets a busy closed loop. */
 #ifndef SLAM_WORKER_H
@@ -7,7 +7,7 @@
 
 #include "load/flow.h"
 
-/* Allocates the worker with its share of every stream of its kind. */
+/* Allocates the worker with its part of every stream of its kind. */
 int slam_worker_create(const struct slam_worker_config *config,
                        struct slam_worker **worker, char *err, size_t err_len);
 /* The thread must have ended or never been started. */
