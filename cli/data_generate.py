@@ -13,7 +13,7 @@ from ldapslam.cli.console import json_option, put_json, say
 from ldapslam.cli.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.jobs.errors import ConfigError, ExitCode
 from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.population_settings import FilterLine, parse_filter_types
+from ldapslam.jobs.population_program import FilterLine, parse_filter_types
 from ldapslam.lab.data.generate import STDOUT, Generated, Generation, generate
 from ldapslam.lab.data.templates import ready_templates
 

@@ -18,7 +18,6 @@ from ldapslam.jobs.errors import ConfigError
 from ldapslam.jobs.fault import did_you_mean
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.pattern import NOTATION as PATTERN_NOTATION
-from ldapslam.jobs.population_tags import NOTATION as POPULATION_NOTATION
 from ldapslam.jobs.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.sections import (
     Kind,
@@ -41,7 +40,6 @@ TYPES = "types"
 NOTATIONS = {
     "patterns": PATTERN_NOTATION,
     "templates": TEMPLATE_NOTATION,
-    "populations": POPULATION_NOTATION,
     "results": RESULT_NOTATION,
     "thresholds": THRESHOLD_NOTATION,
 }

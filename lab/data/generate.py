@@ -21,10 +21,15 @@ from pathlib import Path
 from ldapslam.agent._engine import Ldif
 from ldapslam.jobs.errors import ConfigError, ConfigErrors
 from ldapslam.jobs.fault import Fault, Faults
-from ldapslam.jobs.ldif_code import NO_PARENT
 from ldapslam.jobs.population import Population, build_population
-from ldapslam.jobs.population_program import PopulationProgram, compile_population
-from ldapslam.jobs.population_settings import FilterLine, ProgramSettings, SideFiles
+from ldapslam.jobs.population_program import (
+    NO_PARENT,
+    FilterLine,
+    PopulationProgram,
+    ProgramSettings,
+    SideFiles,
+    compile_population,
+)
 from ldapslam.jobs.template import FILE_RANDOM, FILE_SEQUENCE
 from ldapslam.jobs.template_file import parse_file
 from ldapslam.lab.data.csv_columns import CsvColumns, split_columns

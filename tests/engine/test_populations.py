@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.population_settings import FilterLine
+from ldapslam.jobs.population_program import FilterLine
 from ldapslam.lab.data.generate import Generation, generate
 from ldapslam.lab.data.templates import ready_templates
 from support.generated import (

@@ -214,9 +214,9 @@ slam_replay_is_over(const struct slam_flow *flow)
 }
 
 size_t
-slam_replay_encode(const struct slam_conn *conn, int32_t message_id, uint8_t *end)
+slam_replay_encode(const struct slam_conn *conn, int32_t message_id, uint8_t *out)
 {
-    return slam_trace_encode(replayed_of(conn)->current, message_id, end);
+    return slam_trace_encode(replayed_of(conn)->current, message_id, out);
 }
 
 uint64_t

@@ -40,9 +40,9 @@ bool slam_replay_is_over(const struct slam_flow *flow);
  * be down on return. */
 void slam_replay_free(struct slam_conn *conn, uint64_t since_ns);
 
-/* Writes the request of a connection's slot, as slam_op_encode does. */
+/* Writes the request of a connection's slot, as slam_template_encode does. */
 size_t slam_replay_encode(const struct slam_conn *conn, int32_t message_id,
-                          uint8_t *end);
+                          uint8_t *out);
 
 /* When a connection that has said unbind is to be set up again; UINT64_MAX: never. */
 uint64_t slam_replay_connect_ns(const struct slam_conn *conn, uint64_t now_ns);

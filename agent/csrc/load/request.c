@@ -101,7 +101,6 @@ slam_request_send(struct slam_slot *slot)
     const struct slam_stream_op *op = &flow->stream->ops[slot->op];
     struct slam_draw draw = {.rng = &flow->values_rng, .share = &flow->share};
     struct slam_value_state *states = flow->value_states + flow->first_state[slot->op];
-    uint8_t *end = worker->pdu + worker->pdu_len;
     struct slam_op_record *record;
     size_t len;
 
@@ -124,14 +123,14 @@ slam_request_send(struct slam_slot *slot)
     record->requests++;
     slot->state = SLAM_SLOT_SENT;
     slot->message_id = next_message_id(conn, (uint32_t)(slot - conn->slots));
-    len = flow->replayed ? slam_replay_encode(conn, slot->message_id, end)
-                         : slam_op_encode(op->op, states, &draw, worker->scratch,
-                                          slot->message_id, end);
+    len = flow->replayed ? slam_replay_encode(conn, slot->message_id, worker->pdu)
+                         : slam_template_encode(op->template, states, &draw,
+                                                slot->message_id, worker->pdu);
     /* sent: just before the kernel is offered the first byte. What a full socket delays
      * after that is the network's and the directory's time. */
     slot->sent_ns = slam_clock_mono_ns();
     slam_channel_sent(flow, slot);
-    if (!transmit(conn, end - len, len))
+    if (!transmit(conn, worker->pdu, len))
         return;
     slam_channel_offer(conn, slot->sent_ns);
     if (op->action == SLAM_ACTION_UNBIND)
@@ -152,7 +151,6 @@ slam_request_send_again(struct slam_slot *slot)
                                    .share = &flow->share,
                                    .variables =
                                        slam_flow_session(flow, slot)->variables};
-    uint8_t *end = worker->pdu + worker->pdu_len;
     size_t len;
 
     if (conn->waits_for_write) {
@@ -162,10 +160,10 @@ slam_request_send_again(struct slam_slot *slot)
         return;
     }
     slot->message_id = next_message_id(conn, (uint32_t)(slot - conn->slots));
-    len = slam_op_encode(op->op, slam_session_states(flow, slot->op), &draw,
-                         worker->scratch, slot->message_id, end);
+    len = slam_template_encode(op->template, slam_session_states(flow, slot->op), &draw,
+                               slot->message_id, worker->pdu);
     slam_flow_op_record(flow, slot->op, slot->measured)->requests++;
-    transmit(conn, end - len, len);
+    transmit(conn, worker->pdu, len);
 }
 
 bool
@@ -179,7 +177,6 @@ slam_request_abandon(struct slam_slot *slot, uint32_t op)
                                    .variables =
                                        slam_flow_session(flow, slot)->variables,
                                    .message_id_of_previous = slot->message_id};
-    uint8_t *end = worker->pdu + worker->pdu_len;
     struct slam_op_record *record;
     size_t len;
 
@@ -194,10 +191,10 @@ slam_request_abandon(struct slam_slot *slot, uint32_t op)
     slot->state = SLAM_SLOT_PAUSED;
     slot->sent_ns = slam_clock_mono_ns();
     conn->abandons = true;
-    len = slam_op_encode(flow->stream->ops[op].op, slam_session_states(flow, op), &draw,
-                         worker->scratch,
-                         next_message_id(conn, (uint32_t)(slot - conn->slots)), end);
-    if (!transmit(conn, end - len, len))
+    len = slam_template_encode(
+        flow->stream->ops[op].template, slam_session_states(flow, op), &draw,
+        next_message_id(conn, (uint32_t)(slot - conn->slots)), worker->pdu);
+    if (!transmit(conn, worker->pdu, len))
         return false;
     slam_channel_offer(conn, slot->sent_ns);
     return true;

@@ -177,7 +177,7 @@ slam_session_states(const struct slam_flow *flow, uint32_t op)
     struct slam_value_state *states = flow->value_states + flow->first_state[op];
 
     for (size_t i = 0; extras && i < extras->let_count; i++)
-        states += slam_op_source_count(extras->lets[i].text);
+        states += slam_template_source_count(extras->lets[i].text);
     return states;
 }
 
@@ -239,7 +239,7 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
         /* RFC 2696: but for the cookie, the next page's request is the one before; what
          * was drawn and captured for the first page stays */
         for (size_t i = 0; i < extras->let_count; i++)
-            *states += slam_op_source_count(extras->lets[i].text);
+            *states += slam_template_source_count(extras->lets[i].text);
         return true;
     }
     session->captured = 0;
@@ -257,9 +257,8 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
         struct slam_variable *v = &session->variables[let->variable];
 
         /* its length was checked against the variable's when it was compiled */
-        v->len = (uint32_t)slam_op_text(let->text, *states, draw, flow->worker->scratch,
-                                        v->text, sizeof(v->text));
-        *states += slam_op_source_count(let->text);
+        v->len = (uint32_t)slam_template_text(let->text, *states, draw, v->text);
+        *states += slam_template_source_count(let->text);
     }
     if ((extras->ledger_put != SLAM_NO_VARIABLE &&
          !intend_entry(flow, session, extras)) ||

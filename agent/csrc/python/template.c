@@ -54,9 +54,9 @@ slam_py_template_read(struct slam_py_template *t, const char *program,
         if (read_source(item, &t->sources[i]) != 0)
             return -1;
     }
-    t->template = (struct slam_template){.program = (const uint8_t *)program,
-                                         .program_len = (size_t)program_len,
-                                         .sources = t->sources,
-                                         .source_count = (size_t)count};
+    t->template = (struct slam_template_config){.program = (const uint8_t *)program,
+                                                .program_len = (size_t)program_len,
+                                                .sources = t->sources,
+                                                .source_count = (size_t)count};
     return 0;
 }

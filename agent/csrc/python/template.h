@@ -7,7 +7,7 @@
 
 /* A template as the engine takes it; its texts belong to the Python objects. */
 struct slam_py_template {
-    struct slam_template template;
+    struct slam_template_config template;
     struct slam_value_source *sources;
     PyObject *keep; /* a tuple of the sources' tuples */
 };
