@@ -128,7 +128,7 @@ class Responder:
     def counts(self) -> dict[str, int]: ...
 
 class Ldif:
-    """A population's entries, written by threads: see ldif.h and
+    """A population's entries, written by threads: see ldif/ldif.h and
     jobs/population_program.py."""
 
     entries: int
@@ -150,3 +150,18 @@ class Ldif:
         """Entries and bytes of LDIF written so far."""
     def stop(self) -> None: ...
     def close(self) -> None: ...
+
+class Text:
+    """The texts of a template without TLVs and variables: see template.h. Client
+    `number` of `total` draws; values in turn are dealt to all of them."""
+
+    def __init__(
+        self,
+        *,
+        program: bytes,
+        values: Sequence[_Value],
+        seed: int,
+        number: int,
+        total: int,
+    ) -> None: ...
+    def next(self) -> bytes: ...

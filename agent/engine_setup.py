@@ -86,6 +86,4 @@ def _operation_settings(operation: OperationPlan) -> dict[str, Any]:
 
 def _template(template: Template) -> tuple[bytes, list[tuple[Any, ...]]]:
     """Program and values as the engine takes them."""
-    return template.program, [
-        (v.kind, v.lo, v.hi, v.step, v.width, v.data, v.a, v.b) for v in template.values
-    ]
+    return template.program, [dataclasses.astuple(value) for value in template.values]

@@ -265,10 +265,7 @@ def _ldif(wanted: Generation, program: PopulationProgram, fds: list[int]) -> Ldi
         return Ldif(
             seed=program.seed,
             nodes=[dataclasses.astuple(node) for node in program.nodes],
-            values=[
-                (one.kind, one.lo, one.hi, one.step, one.width, one.data, one.a, one.b)
-                for one in program.sources
-            ],
+            values=[dataclasses.astuple(source) for source in program.sources],
             first_names=program.first_names,
             last_names=program.last_names,
             threads=wanted.threads,

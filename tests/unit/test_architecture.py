@@ -102,6 +102,7 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
     users = {name(path) for path in PYTHON if pattern.search(path.read_text())}
     assert users <= {
         "agent/engine_process.py",
+        "agent/fork_client.py",
         "agent/python_client.py",
         "cli/fitness.py",
         "cli/responder_process.py",

@@ -77,14 +77,16 @@ module_exec(PyObject *module)
     state->histogram_type =
         PyType_FromModuleAndSpec(module, &slam_py_histogram_spec, NULL);
     state->ldif_type = PyType_FromModuleAndSpec(module, &slam_py_ldif_spec, NULL);
+    state->text_type = PyType_FromModuleAndSpec(module, &slam_py_text_spec, NULL);
     if (!state->connect_error || !state->engine_type || !state->responder_type ||
-        !state->histogram_type || !state->ldif_type)
+        !state->histogram_type || !state->ldif_type || !state->text_type)
         return -1;
     if (PyModule_AddObjectRef(module, "ConnectError", state->connect_error) ||
         PyModule_AddObjectRef(module, "Engine", state->engine_type) ||
         PyModule_AddObjectRef(module, "Responder", state->responder_type) ||
         PyModule_AddObjectRef(module, "Histogram", state->histogram_type) ||
-        PyModule_AddObjectRef(module, "Ldif", state->ldif_type))
+        PyModule_AddObjectRef(module, "Ldif", state->ldif_type) ||
+        PyModule_AddObjectRef(module, "Text", state->text_type))
         return -1;
     return 0;
 }
@@ -99,6 +101,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->responder_type);
     Py_VISIT(state->histogram_type);
     Py_VISIT(state->ldif_type);
+    Py_VISIT(state->text_type);
     return 0;
 }
 
@@ -112,6 +115,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->responder_type);
     Py_CLEAR(state->histogram_type);
     Py_CLEAR(state->ldif_type);
+    Py_CLEAR(state->text_type);
     return 0;
 }
 
