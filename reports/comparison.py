@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from ldapslam.reports.document import Cell, Column, Table
-from ldapslam.reports.flat_facts import flattened
-from ldapslam.reports.imports import compared, made_by
 from ldapslam.reports.result import manifest_of
+from ldapslam.reports.sections.flat_facts import flattened
+from ldapslam.reports.sections.imports import compared, made_by
 from ldapslam.reports.summary import Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal, milliseconds, percent
 

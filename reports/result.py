@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ldapslam.jobs.result_codes import code_name
-from ldapslam.reports.imports import imports_of
-from ldapslam.reports.probes import probes_of
-from ldapslam.reports.telemetry import monitors_of
-from ldapslam.reports.totals import COUNTERS
+from ldapslam.jobs.fields.result_codes import code_name
+from ldapslam.reports.collect.probes import probes_of
+from ldapslam.reports.collect.telemetry import monitors_of
+from ldapslam.reports.collect.totals import COUNTERS
+from ldapslam.reports.sections.imports import imports_of
 
 if TYPE_CHECKING:
-    from ldapslam.reports.clocks import Clock
+    from ldapslam.reports.collect.clocks import Clock
     from ldapslam.reports.distribution import Distribution
     from ldapslam.reports.summary import (
         AgentSummary,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ldapslam.jobs.thresholds import (
+from ldapslam.jobs.fields.thresholds import (
     KINDS_WITHOUT_RESPONSE,
     Threshold,
     error_share,
@@ -24,38 +24,14 @@ from ldapslam.jobs.thresholds import (
     parse_threshold,
     times_lacking,
 )
-from ldapslam.jobs.validity import Validity
-from ldapslam.reports import verdict
-from ldapslam.reports.balance import Account
-from ldapslam.reports.books import Books, keep_books
-from ldapslam.reports.clocks import Clock, clocks_of
-from ldapslam.reports.completeness import Completeness, Gap
-from ldapslam.reports.distribution import (
-    Curve,
-    Distribution,
-    curve,
-    distribution,
-    why_missing,
-)
-from ldapslam.reports.evidence import Evidence
-from ldapslam.reports.parts import collect_run
-from ldapslam.reports.replication import Replication
-from ldapslam.reports.result import figures_of, result_of
-from ldapslam.reports.results.columns import extent
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.monitor_rows import monitor_series
-from ldapslam.reports.results.records import (
-    METRICS,
-    OUTCOMES,
-    SET_UP_TIMES,
-    EventRecord,
-    RunRecord,
-)
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.rule import Rule
-from ldapslam.reports.telemetry import MonitorSummary, telemetry, with_restarts
-from ldapslam.reports.timeline import NS_PER_S, Plan, Timeline, wanted_outcome
-from ldapslam.reports.totals import (
+from ldapslam.jobs.fields.validity import Validity
+from ldapslam.reports.collect.clocks import Clock, clocks_of
+from ldapslam.reports.collect.completeness import Completeness, Gap
+from ldapslam.reports.collect.parts import collect_run
+from ldapslam.reports.collect.replication import Replication
+from ldapslam.reports.collect.telemetry import MonitorSummary, telemetry, with_restarts
+from ldapslam.reports.collect.timeline import NS_PER_S, Plan, Timeline, wanted_outcome
+from ldapslam.reports.collect.totals import (
     CONNECTION_COUNTERS,
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
@@ -63,7 +39,31 @@ from ldapslam.reports.totals import (
     OperationTotals,
     unanswered,
 )
-from ldapslam.reports.windows import Window, measured_s
+from ldapslam.reports.collect.windows import Window, measured_s
+from ldapslam.reports.distribution import (
+    Curve,
+    Distribution,
+    curve,
+    distribution,
+    why_missing,
+)
+from ldapslam.reports.result import figures_of, result_of
+from ldapslam.reports.rules import verdict
+from ldapslam.reports.rules.balance import Account
+from ldapslam.reports.rules.books import Books, keep_books
+from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.reports.rules.rule import Rule
+from ldapslam.results.columns import extent
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.records import (
+    METRICS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    EventRecord,
+    RunRecord,
+)
+from ldapslam.results.store import Store
 
 
 @dataclass(frozen=True, slots=True)

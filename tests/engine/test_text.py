@@ -10,9 +10,14 @@ from dataclasses import astuple
 import pytest
 
 from ldapslam.agent._engine import Text
-from ldapslam.jobs import ber
-from ldapslam.jobs.pattern import parse_pattern
-from ldapslam.jobs.template import VARIABLE, Node, ValueSource, compile_template
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.template import (
+    VARIABLE,
+    Node,
+    ValueSource,
+    compile_template,
+)
 
 
 def text_of(*nodes: Node, number: int = 0, total: int = 1) -> Text:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.agent import _engine
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 
 MS = 1_000_000
 S = 1_000_000_000

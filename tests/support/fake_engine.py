@@ -17,10 +17,10 @@ import threading
 import time
 from typing import Any
 
-from ldapslam.agent.engine_process import Engine, Pipe, RunProcess, main
+from ldapslam.agent.engine.process import Engine, Pipe, RunProcess, main
 from ldapslam.proto.engine_pb2 import PrepareEngine
-from ldapslam.proto.messages import OPERATION_COUNTERS, STREAM_COUNTERS
-from ldapslam.reports.results.records import SET_UP_TIMES
+from ldapslam.results.records import SET_UP_TIMES
+from ldapslam.transport.messages import OPERATION_COUNTERS, STREAM_COUNTERS
 
 PER_INTERVAL = 100
 

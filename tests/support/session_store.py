@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import (
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import (
     SET_UP_TIMES,
     HostInterval,
     IntervalRecord,
@@ -25,7 +25,7 @@ from ldapslam.reports.results.records import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.reports.results.store import Store
+from ldapslam.results.store import Store
 from support.store import NS_PER_S, Scenario, agent_facts, run_record
 
 AGENTS = ("load1", "load2")

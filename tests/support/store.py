@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import (
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import (
     HostInterval,
     IntervalRecord,
     OperationInterval,
@@ -24,7 +24,7 @@ from ldapslam.reports.results.records import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.reports.results.store import Store
+from ldapslam.results.store import Store
 
 NS_PER_S = 1_000_000_000
 RUN_ID = "20260301-120000-demo-7f3a"

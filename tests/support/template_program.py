@@ -7,8 +7,8 @@ import base64
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.template import (
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.template import (
     BASE64,
     CHANCE,
     END,

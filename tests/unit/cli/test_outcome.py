@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.cli.outcome import show_outcome
-from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import Summary, summarise
+from ldapslam.results.store import Store
 from support.store import Scenario, fill
 
 

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from ldapslam.coordinator.ingest import interval_record
+from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.proto.messages import ProtocolError
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import (
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import (
     HostInterval,
     IntervalRecord,
     OperationInterval,
     StreamInterval,
     WorkerInterval,
 )
+from ldapslam.transport.messages import ProtocolError
 
 PACKED = Histogram.of_values([1_000, 2_000]).packed()
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.fault import Fault, Faults
-from ldapslam.jobs.population import Population, build_population, rdn_values
-from ldapslam.jobs.population_program import (
+from ldapslam.base.fault import Fault, Faults
+from ldapslam.jobs.entries.population import Population, build_population, rdn_values
+from ldapslam.jobs.entries.population_program import (
     NO_NAMES,
     NO_PARENT,
     FilterLine,
@@ -19,7 +19,7 @@ from ldapslam.jobs.population_program import (
     compile_population,
     parse_filter_types,
 )
-from ldapslam.jobs.template_file import parse_file
+from ldapslam.jobs.entries.template_file import parse_file
 
 HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
 PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from ldapslam.reports.balance import unread
-from ldapslam.reports.content import document
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.result import result_schema
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.rules.balance import unread
+from ldapslam.reports.sections.content import document
 from ldapslam.reports.summary import Summary, summarise
-from ldapslam.reports.text import render_text
+from ldapslam.results.store import Store
 from support.store import Scenario, fill, run_record
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"

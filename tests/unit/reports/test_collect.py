@@ -14,14 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldapslam.jobs.errors import StoreError
-from ldapslam.reports import parts
-from ldapslam.reports import timeline as timeline_module
-from ldapslam.reports.parts import collect_run
-from ldapslam.reports.results import columns
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.packed import block_of
-from ldapslam.reports.results.records import (
+from ldapslam.base.errors import StoreError
+from ldapslam.reports.collect import parts
+from ldapslam.reports.collect import timeline as timeline_module
+from ldapslam.reports.collect.parts import collect_run
+from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.totals import COUNTERS, Collected
+from ldapslam.results import columns
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.packed import block_of
+from ldapslam.results.records import (
     METRICS,
     OUTCOMES,
     SET_UP_TIMES,
@@ -31,9 +33,7 @@ from ldapslam.reports.results.records import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.timeline import Plan
-from ldapslam.reports.totals import COUNTERS, Collected
+from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, point_of
 from support.store import NS_PER_S, Scenario, run_record
 

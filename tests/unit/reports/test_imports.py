@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ldapslam.reports.document import Table
-from ldapslam.reports.imports import imports, imports_of
-from ldapslam.reports.rules import _histogram_overflow
+from ldapslam.reports.rules.rules import _histogram_overflow
+from ldapslam.reports.sections.imports import imports, imports_of
 
 NOTE: dict[str, Any] = {
     "stream": "load",

@@ -9,16 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from ldapslam.reports import timeline as timeline_module
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import (
-    IntervalRecord,
-    OperationInterval,
-    RunRecord,
-)
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.collect import timeline as timeline_module
+from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.summary import OperationSummary, Summary, summarise
-from ldapslam.reports.timeline import Plan
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, OperationInterval, RunRecord
+from ldapslam.results.store import Store
 from support.store import (
     NS_PER_S,
     RUN_ID,

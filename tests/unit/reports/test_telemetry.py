@@ -14,29 +14,29 @@ import jsonschema
 import numpy as np
 import pytest
 
-from ldapslam.reports import charts
-from ldapslam.reports.content import document
-from ldapslam.reports.monitor_panels import chart_name, monitor_number, panels_of
-from ldapslam.reports.monitors_csv import COLUMNS, write_monitors
-from ldapslam.reports.render import MONITORS_FILE, render
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.results.monitor_records import (
-    STARTED,
-    Metric,
-    MonitorDescription,
-    MonitorSeries,
-)
-from ldapslam.reports.results.monitor_rows import monitor_series
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
-from ldapslam.reports.telemetry import (
+from ldapslam.reports.charts import charts
+from ldapslam.reports.charts.monitor_panels import chart_name, monitor_number, panels_of
+from ldapslam.reports.collect.telemetry import (
     MetricSummary,
     MonitorSummary,
     monitors_of,
     telemetry,
 )
-from ldapslam.reports.text import render_text
-from ldapslam.reports.timeline import DISPLAY_POINTS, NS_PER_S
+from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
+from ldapslam.reports.formats.monitors_csv import COLUMNS, write_monitors
+from ldapslam.reports.formats.render import MONITORS_FILE, render
+from ldapslam.reports.formats.text import render_text
+from ldapslam.reports.result import result_schema
+from ldapslam.reports.sections.content import document
+from ldapslam.reports.summary import Summary, summarise
+from ldapslam.results.monitor_records import (
+    STARTED,
+    Metric,
+    MonitorDescription,
+    MonitorSeries,
+)
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.store import Store
 from support.monitors import (
     CORES,
     MODIFIES_PER_S,

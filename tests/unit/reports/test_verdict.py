@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import IntervalRecord, OperationInterval
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.rules import RULES
+from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summary import Summary, summarise
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, OperationInterval
+from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
 HOUR_NS = 3_600_000_000_000

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from ldapslam.reports.books import keep_books
-from ldapslam.reports.charts import draw
-from ldapslam.reports.collect import collect
-from ldapslam.reports.content import document
-from ldapslam.reports.parts import collect_run
+from ldapslam.reports.charts.charts import draw
+from ldapslam.reports.collect.collect import collect
+from ldapslam.reports.collect.parts import collect_run
+from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.totals import StreamTotals
+from ldapslam.reports.collect.windows import Window, window_of
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.result import result_schema
-from ldapslam.reports.results.columns import extent
-from ldapslam.reports.results.records import IntervalRecord, RunRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.rules.books import keep_books
+from ldapslam.reports.sections.content import document
 from ldapslam.reports.summary import (
     OperationSummary,
     StreamSummary,
     Summary,
     summarise,
 )
-from ldapslam.reports.text import render_text
-from ldapslam.reports.timeline import Plan
-from ldapslam.reports.totals import StreamTotals
-from ldapslam.reports.windows import Window, window_of
+from ldapslam.results.columns import extent
+from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.store import Store
 from support.golden import Compare
 from support.session_store import ENDS, fill_workload, workload_intervals
 from support.store import (

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of the results store, in portable types.
+
+Keys are natural: a report of an agent is (run, agent, epoch, sequence), which makes a
+second delivery a key conflict and a copy of a run a copy of rows. `interval_index` is
+repeated in the child tables so that a window of intervals is one range scan. Packed
+histograms are one column for each metric and outcome, NULL when empty. The seed is
+text because it is an unsigned 64-bit number.
+
+The tables are created by `migrations`; a test holds both equal.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+from ldapslam.results.records import METRICS, OUTCOMES, SET_UP_TIMES
+
+#: Revision of the newest migration.
+SCHEMA_REVISION = "0005"
+
+metadata = MetaData()
+
+run = Table(
+    "run",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("job_name", Text, nullable=False),
+    Column("job_text", Text, nullable=False),
+    Column("job_hash", Text, nullable=False),
+    Column("seed", String(20), nullable=False),
+    Column("submitted_utc", String(32), nullable=False),
+    Column("submitted_by", Text, nullable=False),
+    Column("agents", JSON, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("manifest", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("state_detail", Text, nullable=False),
+    Column("t0_utc", String(32)),
+    Column("started_utc", String(32)),
+    Column("finished_utc", String(32)),
+    # PASS, FAIL or INVALID, once judged
+    Column("verdict", String(8)),
+    Column("priority", Integer, nullable=False, server_default="0"),
+    # of a run that a schedule made
+    Column("schedule_id", String(64)),
+    # lists are in this order, and do not read what is long
+    Index("run_by_submission", "submitted_utc", "run_id"),
+)
+
+run_agent = Table(
+    "run_agent",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("agent", String(255), primary_key=True),
+    Column("facts", JSON, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+run_event = Table(
+    "run_event",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("at_utc", String(32), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("text", Text, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+#: Exchanges with an agent's clock, some of them, all through the run.
+run_clock = Table(
+    "run_clock",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("agent", String(255), primary_key=True),
+    # since T0, in the coordinator's clock
+    Column("at_ns", BigInteger, primary_key=True, autoincrement=False),
+    Column("offset_ns", BigInteger, nullable=False),
+    Column("bound_ns", BigInteger, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+
+def _monitor_key() -> list[Column[str]]:
+    columns: list[Column[str]] = [
+        Column("run_id", String(64), primary_key=True),
+        Column("agent", String(255), primary_key=True),
+        Column("monitor", Text, primary_key=True),
+    ]
+    return columns
+
+
+monitor_description = Table(
+    "monitor_description",
+    metadata,
+    *_monitor_key(),
+    # [[name, unit, kind]], in the order of the values
+    Column("metrics", JSON, nullable=False),
+    Column("facts", JSON, nullable=False),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+#: A reading of a monitor.
+monitor_sample = Table(
+    "monitor_sample",
+    metadata,
+    *_monitor_key(),
+    # since T0
+    Column("at_ns", BigInteger, primary_key=True, autoincrement=False),
+    Column("took_ns", BigInteger, nullable=False),
+    # doubles, little-endian; NaN is missing, empty when there is nothing
+    Column("packed_values", LargeBinary, nullable=False),
+    Column("failure", Text),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+
+def _interval_key() -> list[Column[object]]:
+    columns: list[Column[object]] = [
+        Column("run_id", String(64), primary_key=True),
+        Column("agent", String(255), primary_key=True),
+        Column("epoch", Integer, primary_key=True, autoincrement=False),
+        Column("sequence", Integer, primary_key=True, autoincrement=False),
+    ]
+    return columns
+
+
+def _of_interval() -> ForeignKeyConstraint:
+    key = ["run_id", "agent", "epoch", "sequence"]
+    return ForeignKeyConstraint(
+        key, [f"interval.{name}" for name in key], ondelete="CASCADE"
+    )
+
+
+interval = Table(
+    "interval",
+    metadata,
+    *_interval_key(),
+    Column("interval_index", Integer, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("start_ns", BigInteger, nullable=False),
+    Column("end_ns", BigInteger, nullable=False),
+    Column("final", Boolean, nullable=False),
+    Column("clock_step_ns", BigInteger, nullable=False),
+    Column("has_host", Boolean, nullable=False),
+    Column("cpu_utilisation", Float),
+    Column("steal_share", Float),
+    Column("throttled_ns", BigInteger),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+    Index("interval_by_index", "run_id", "interval_index"),
+)
+
+_LATER_COUNTERS = (
+    "expected",
+    "abandoned",
+    "substituted",
+    "captures_missing",
+    "requests",
+)
+
+
+def _added_counter(name: str) -> Column[int]:
+    """Added by a migration: older rows count zero."""
+    return Column(name, BigInteger, nullable=False, server_default="0")
+
+
+#: (metric, outcome) -> column of operation_interval.
+HISTOGRAM_COLUMNS = {
+    (metric, outcome): f"{metric}_{outcome}"
+    for metric in METRICS
+    for outcome in OUTCOMES
+}
+
+operation_interval = Table(
+    "operation_interval",
+    metadata,
+    *_interval_key(),
+    Column("stream", String(255), primary_key=True),
+    Column("operation", String(255), primary_key=True),
+    Column("measured", Boolean, primary_key=True),
+    Column("interval_index", Integer, nullable=False),
+    Column("scheduled", BigInteger, nullable=False),
+    Column("sent", BigInteger, nullable=False),
+    Column("completed", BigInteger, nullable=False),
+    Column("succeeded", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("unresolved", BigInteger, nullable=False),
+    Column("timed_out", BigInteger, nullable=False),
+    Column("entries", BigInteger, nullable=False),
+    Column("references", BigInteger, nullable=False),
+    *(_added_counter(name) for name in _LATER_COUNTERS),
+    Column("result_codes", JSON, nullable=False),
+    *(Column(name, LargeBinary) for name in HISTOGRAM_COLUMNS.values()),
+    _of_interval(),
+    Index("operation_interval_by_index", "run_id", "interval_index"),
+)
+
+stream_interval = Table(
+    "stream_interval",
+    metadata,
+    *_interval_key(),
+    Column("stream", String(255), primary_key=True),
+    Column("interval_index", Integer, nullable=False),
+    Column("connects", BigInteger, nullable=False),
+    Column("connect_failures", BigInteger, nullable=False),
+    Column("disconnects", BigInteger, nullable=False),
+    Column("protocol_errors", BigInteger, nullable=False),
+    Column("late_responses", BigInteger, nullable=False),
+    Column("unexpected_messages", BigInteger, nullable=False),
+    Column("notices", BigInteger, nullable=False),
+    Column("stamps_missing", BigInteger, nullable=False),
+    Column("in_flight", BigInteger, nullable=False),
+    Column("backlog", BigInteger, nullable=False),
+    *(_added_counter(name) for name in ("binds", "extended", "unbinds", "down_ns")),
+    Column("last_done_ns", BigInteger),
+    *(Column(name, LargeBinary) for name in SET_UP_TIMES),
+    _of_interval(),
+    Index("stream_interval_by_index", "run_id", "interval_index"),
+)
+
+worker_interval = Table(
+    "worker_interval",
+    metadata,
+    *_interval_key(),
+    Column("worker", Integer, primary_key=True, autoincrement=False),
+    Column("model", String(16), primary_key=True),
+    Column("interval_index", Integer, nullable=False),
+    Column("wall_ns", BigInteger, nullable=False),
+    Column("busy_ns", BigInteger, nullable=False),
+    Column("spin_ns", BigInteger, nullable=False),
+    Column("cpu_ns", BigInteger, nullable=False),
+    Column("run_queue_ns", BigInteger, nullable=False),
+    Column("loops", BigInteger, nullable=False),
+    _of_interval(),
+    Index("worker_interval_by_index", "run_id", "interval_index"),
+)
+
+#: What a restarted coordinator needs to take a run up again.
+submission = Table(
+    "submission",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    # a serialised SubmitJobRequest
+    Column("request", LargeBinary, nullable=False),
+    Column("not_before_utc", String(32)),
+    Column("after_run", String(64)),
+    Column("after_if", String(8)),
+    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
+)
+
+schedule = Table(
+    "schedule",
+    metadata,
+    Column("schedule_id", String(64), primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    # a serialised CreateScheduleRequest
+    Column("request", LargeBinary, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("created_utc", String(32), nullable=False),
+    Column("created_by", Text, nullable=False),
+    # every time up to here has its row in schedule_fire, or was not due
+    Column("settled_utc", String(32), nullable=False),
+)
+
+#: What became of a schedule's times: the key makes each of them happen once.
+schedule_fire = Table(
+    "schedule_fire",
+    metadata,
+    Column("schedule_id", String(64), primary_key=True),
+    Column("due_utc", String(32), primary_key=True),
+    Column("at_utc", String(32), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("run_ids", JSON, nullable=False),
+    Column("detail", Text, nullable=False),
+    ForeignKeyConstraint(["schedule_id"], ["schedule.schedule_id"], ondelete="CASCADE"),
+)
+
+maintenance = Table(
+    "maintenance",
+    metadata,
+    Column("window_id", String(64), primary_key=True),
+    # a serialised MaintenanceWindow
+    Column("request", LargeBinary, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at_utc", String(32), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("peer", Text, nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+
+#: The coordinator's own: no part of a run's archive.
+COORDINATOR_TABLES = (submission, schedule, schedule_fire, maintenance, audit)
+
+#: Parents before children: the order in which a run is copied.
+TABLES = (
+    run,
+    run_agent,
+    run_event,
+    run_clock,
+    monitor_description,
+    monitor_sample,
+    interval,
+    operation_interval,
+    stream_interval,
+    worker_interval,
+)
