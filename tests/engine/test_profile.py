@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan's arithmetic of rates over time is the engine's own (agent/csrc/load/pacer.c)."""
+"""The plan's arithmetic of rates over time is the engine's (csrc/load/pacer.c)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import astuple
 
 import pytest
 
@@ -21,11 +20,7 @@ from ldapslam.jobs.requests.template import (
 
 
 def text_of(*nodes: Node, number: int = 0, total: int = 1) -> Text:
-    template = compile_template(*nodes)
-    values = [astuple(value) for value in template.values]
-    return Text(
-        program=template.program, values=values, seed=7, number=number, total=total
-    )
+    return Text(compile_template(*nodes), seed=7, number=number, total=total)
 
 
 def texts(pattern: str, count: int, *, number: int = 0, total: int = 1) -> list[str]:

@@ -3,7 +3,6 @@
 #include "core/slam_err.h"
 #include "load/engine.h"
 #include "python/module.h"
-#include "python/operation.h"
 #include "python/settings.h"
 #include "python/snapshot.h"
 
@@ -11,7 +10,8 @@
 
 struct engine_object {
     PyObject_HEAD struct slam_engine *engine;
-    int calls; /* under way without the GIL; changed with the GIL held */
+    PyObject *keep; /* a list: what the engine's settings point to */
+    int calls;      /* under way without the GIL; changed with the GIL held */
 };
 
 static int
@@ -26,19 +26,13 @@ is_open(struct engine_object *self)
 static int
 engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "seed",       "workers",  "boundaries_ns", "measure_start_ns", "measure_end_ns",
-        "ramp_up_ns", "grace_ns", "realtime",      "spin_ns",          "max_pdu_bytes",
-        NULL};
+    static char *names[] = {"plan",    "workers",       "realtime",
+                            "spin_ns", "max_pdu_bytes", NULL};
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_engine_config config = {0};
-    unsigned long long seed, measure_start, measure_end, ramp_up, grace;
     unsigned long long spin = 20000, max_pdu = 16u << 20;
-    unsigned int workers;
     int realtime = 1;
-    PyObject *boundaries;
-    Py_ssize_t boundary_count = 0;
-    uint64_t *boundaries_ns;
+    PyObject *plan;
     char err[SLAM_PY_ERR_LEN];
     int rc;
 
@@ -46,26 +40,17 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "the engine is initialised");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "KIOKKKK|pKK", names, &seed, &workers, &boundaries,
-            &measure_start, &measure_end, &ramp_up, &grace, &realtime, &spin, &max_pdu))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$IpKK", names, &plan,
+                                     &config.workers, &realtime, &spin, &max_pdu))
         return -1;
-    boundaries_ns = slam_py_u64_array(boundaries, &boundary_count);
-    if (!boundaries_ns)
+    if (!self->keep)
+        self->keep = PyList_New(0);
+    if (!self->keep || slam_py_read(slam_py_run_rows, plan, &config, self->keep) != 0)
         return -1;
-    config.workers = workers;
-    config.seed = seed;
-    config.boundaries_ns = boundaries_ns;
-    config.boundary_count = (size_t)boundary_count;
-    config.measure_start_ns = measure_start;
-    config.measure_end_ns = measure_end;
-    config.ramp_up_ns = ramp_up;
-    config.grace_ns = grace;
     config.realtime = realtime;
     config.spin_ns = spin;
     config.max_pdu_bytes = (size_t)max_pdu;
     rc = slam_engine_create(&config, &self->engine, err, sizeof(err));
-    PyMem_Free(boundaries_ns);
     if (rc != SLAM_OK) {
         slam_py_raise(rc, err);
         return -1;
@@ -90,6 +75,7 @@ engine_dealloc(PyObject *self)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
     engine_close_now((struct engine_object *)self);
+    Py_CLEAR(((struct engine_object *)self)->keep);
     release(self);
     Py_DECREF(type);
 }
@@ -108,161 +94,36 @@ engine_close(PyObject *self_object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *
-engine_add_stream(PyObject *self_object, PyObject *args, PyObject *kwargs)
+/* The stream's index, or a negative slam_err. */
+static int
+add_stream(struct slam_engine *engine, const struct slam_py_stream *stream, char *err)
 {
-    static char *names[] = {"name",
-                            "uris",
-                            "start_tls",
-                            "ca_file",
-                            "verify",
-                            "bind_dn",
-                            "bind_password",
-                            "connect_timeout_ns",
-                            "request_timeout_ns",
-                            "model",
-                            "connections",
-                            "first_connection",
-                            "connection_stride",
-                            "total_connections",
-                            "in_flight",
-                            "think_time_ns",
-                            "profile",
-                            "arrivals",
-                            "max_backlog",
-                            "cert_file",
-                            "key_file",
-                            "mechanism",
-                            "authcid",
-                            "authzid",
-                            "realm",
-                            "total_operations",
-                            "start_ns",
-                            "end_ns",
-                            "reconnect_operations",
-                            "reconnect_ns",
-                            "connect_spacing_ns",
-                            "variables",
-                            "ledgers",
-                            "ledger_folder",
-                            "trace",
-                            "addresses",
-                            NULL};
-    static const char *const models[] = {"closed", "open", NULL};
-    static const char *const processes[] = {"constant", "poisson", "uniform", NULL};
-    struct engine_object *self = (struct engine_object *)self_object;
-    struct slam_stream_config c = {0};
-    PyObject *uris;
-    PyObject *addresses = NULL;
-    PyObject *profile = NULL;
-    PyObject *keep = NULL;
-    PyObject *keep_addresses = NULL;
-    size_t address_count = 0;
-    int start_tls, verify, model, arrivals;
-    const char *model_name;
-    const char *arrivals_name = "constant";
-    Py_ssize_t password_len = 0;
-    unsigned long long connect_timeout, request_timeout, think = 0, backlog = 0;
-    unsigned long long total = 0, start = 0, end = 0;
-    unsigned long long operations = 0, life = 0, spacing = 0;
-    const char **texts = NULL;
-    const char **places = NULL;
-    struct slam_rate_segment *segments = NULL;
-    char err[SLAM_PY_ERR_LEN];
-    int rc = -1;
+    int index = slam_engine_add_stream(engine, &stream->settings, err, SLAM_PY_ERR_LEN);
+    int rc = index;
 
-    if (!is_open(self) ||
-        !PyArg_ParseTupleAndKeywords(
-            args, kwargs, "sOpzpzz#KKsIIIII|$KOsKzzzzzzKKKKKKIIzzO", names, &c.name,
-            &uris, &start_tls, &c.ca_file, &verify, &c.bind_dn, &c.bind_password,
-            &password_len, &connect_timeout, &request_timeout, &model_name,
-            &c.connections, &c.first_connection, &c.connection_stride,
-            &c.total_connections, &c.in_flight, &think, &profile, &arrivals_name,
-            &backlog, &c.cert_file, &c.key_file, &c.mechanism, &c.authcid, &c.authzid,
-            &c.realm, &total, &start, &end, &operations, &life, &spacing, &c.variables,
-            &c.ledgers, &c.ledger_folder, &c.trace, &addresses))
-        return NULL;
-    model = slam_py_choice("load model", model_name, models);
-    arrivals =
-        model < 0 ? -1 : slam_py_choice("arrival process", arrivals_name, processes);
-    if (arrivals < 0)
-        return NULL;
-    texts = slam_py_text_array(uris, &c.uri_count, &keep);
-    if (texts && addresses)
-        places = slam_py_text_array(addresses, &address_count, &keep_addresses);
-    if (address_count > 0 && address_count != c.uri_count) {
-        PyErr_SetString(PyExc_ValueError, "addresses must be as many as uris");
-        goto out;
-    }
-    if (texts && profile)
-        segments = slam_py_segment_array(profile, &c.segment_count);
-    if (texts && (places || !addresses) && (segments || !profile)) {
-        c.uris = texts;
-        c.addresses = address_count > 0 ? places : NULL;
-        c.segments = segments;
-        c.start_tls = start_tls;
-        c.verify = verify;
-        c.bind_password_len = (size_t)password_len;
-        c.connect_timeout_ns = connect_timeout;
-        c.request_timeout_ns = request_timeout;
-        c.open = model == 1;
-        c.arrivals = (enum slam_arrivals)arrivals;
-        c.think_time_ns = think;
-        c.max_backlog = backlog;
-        c.total_operations = total;
-        c.start_ns = start;
-        c.end_ns = end;
-        c.reconnect_operations = operations;
-        c.reconnect_ns = life;
-        c.connect_spacing_ns = spacing;
-        rc = slam_engine_add_stream(self->engine, &c, err, sizeof(err));
-        if (rc < 0)
-            slam_py_raise(rc, err);
-    }
-out:
-    PyMem_Free(texts);
-    PyMem_Free(places);
-    PyMem_Free(segments);
-    Py_XDECREF(keep);
-    Py_XDECREF(keep_addresses);
-    return rc < 0 ? NULL : PyLong_FromLong(rc);
+    for (size_t i = 0; rc >= 0 && i < stream->operation_count; i++)
+        rc = slam_engine_add_operation(engine, (size_t)index, &stream->operations[i],
+                                       err, SLAM_PY_ERR_LEN);
+    for (size_t i = 0; rc >= 0 && i < stream->script_count; i++)
+        rc = slam_engine_add_script(
+            engine, (size_t)index, stream->scripts[i].weight, stream->scripts[i].steps,
+            stream->scripts[i].step_count, err, SLAM_PY_ERR_LEN);
+    return rc < 0 ? rc : index;
 }
 
 static PyObject *
-engine_add_script(PyObject *self_object, PyObject *args, PyObject *kwargs)
+engine_add_stream(PyObject *self_object, PyObject *plan)
 {
-    static char *names[] = {"stream", "weight", "steps", NULL};
     struct engine_object *self = (struct engine_object *)self_object;
-    unsigned int stream, weight;
-    PyObject *sequence;
-    PyObject *keep = NULL;
-    struct slam_step_config *steps;
-    size_t count = 0;
+    struct slam_py_stream stream = {0};
     char err[SLAM_PY_ERR_LEN];
-    int rc = 0;
+    int rc;
 
-    if (!is_open(self) || !PyArg_ParseTupleAndKeywords(args, kwargs, "I$IO", names,
-                                                       &stream, &weight, &sequence))
+    if (!is_open(self) ||
+        slam_py_read(slam_py_stream_rows, plan, &stream, self->keep) != 0)
         return NULL;
-    steps = slam_py_table(sequence, sizeof(*steps), &keep, &count);
-    for (size_t i = 0; steps && rc == 0 && i < count; i++) {
-        unsigned long long pause;
-
-        if (!PyArg_ParseTuple(PyTuple_GetItem(keep, (Py_ssize_t)i), "IK;a step",
-                              &steps[i].operation, &pause))
-            rc = -1;
-        else
-            steps[i].pause_ns = pause;
-    }
-    if (steps && rc == 0) {
-        rc = slam_engine_add_script(self->engine, stream, weight, steps, count, err,
-                                    sizeof(err));
-        if (rc < 0)
-            slam_py_raise(rc, err);
-    }
-    PyMem_Free(steps);
-    Py_XDECREF(keep);
-    return PyErr_Occurred() ? NULL : PyLong_FromLong(rc);
+    rc = add_stream(self->engine, &stream, err);
+    return rc < 0 ? slam_py_raise(rc, err) : PyLong_FromLong(rc);
 }
 
 /* A directory's own words, in whatever encoding they are. */
@@ -276,25 +137,19 @@ static PyObject *
 raise_connect_error(PyObject *self, const struct slam_conn_error *error)
 {
     static const char *const stages[] = {"connect", "tls", "bind", "handover"};
+    static const char *const names[] = {"uri", "stage", "code", "detail"};
     PyObject *type = slam_py_state_of(self)->connect_error;
-    PyObject *uri = text(error->uri);
-    PyObject *stage = text(stages[error->stage]);
-    PyObject *code = PyLong_FromLong(error->code);
-    PyObject *detail = text(error->detail);
-    PyObject *instance = NULL;
+    PyObject *args = Py_BuildValue("(NsiN)", text(error->uri), stages[error->stage],
+                                   error->code, text(error->detail));
+    PyObject *instance = args ? PyObject_CallObject(type, args) : NULL;
+    int rc = instance ? 0 : -1;
 
-    if (uri && stage && code && detail)
-        instance = PyObject_CallFunctionObjArgs(type, uri, stage, code, detail, NULL);
-    if (instance && PyObject_SetAttrString(instance, "uri", uri) == 0 &&
-        PyObject_SetAttrString(instance, "stage", stage) == 0 &&
-        PyObject_SetAttrString(instance, "code", code) == 0 &&
-        PyObject_SetAttrString(instance, "detail", detail) == 0)
+    for (Py_ssize_t i = 0; rc == 0 && i < 4; i++)
+        rc = PyObject_SetAttrString(instance, names[i], PyTuple_GetItem(args, i));
+    if (rc == 0)
         PyErr_SetObject(type, instance);
-    Py_XDECREF(uri);
-    Py_XDECREF(stage);
-    Py_XDECREF(code);
-    Py_XDECREF(detail);
     Py_XDECREF(instance);
+    Py_XDECREF(args);
     return NULL;
 }
 
@@ -400,21 +255,8 @@ engine_facts(PyObject *self_object, PyObject *unused)
     return d;
 }
 
-static PyObject *
-engine_add_operation(PyObject *self_object, PyObject *args, PyObject *kwargs)
-{
-    struct engine_object *self = (struct engine_object *)self_object;
-
-    return is_open(self) ? slam_py_add_operation(self->engine, args, kwargs) : NULL;
-}
-
 static PyMethodDef engine_methods[] = {
-    {"add_stream", (PyCFunction)(void (*)(void))engine_add_stream,
-     METH_VARARGS | METH_KEYWORDS, NULL},
-    {"add_operation", (PyCFunction)(void (*)(void))engine_add_operation,
-     METH_VARARGS | METH_KEYWORDS, NULL},
-    {"add_script", (PyCFunction)(void (*)(void))engine_add_script,
-     METH_VARARGS | METH_KEYWORDS, NULL},
+    {"add_stream", engine_add_stream, METH_O, NULL},
     {"prepare", engine_prepare, METH_NOARGS, NULL},
     {"start", engine_start, METH_O, NULL},
     {"snapshot", engine_snapshot, METH_VARARGS, NULL},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ldapslam.agent._engine: arguments in, results out, nothing else. Python.h (stable
- * ABI) is included in this folder only. The GIL is released around every call that
- * blocks; the engine's threads never see a Python object. */
+/* ldapslam.agent._engine: arguments in, results out, and the recorder that processes
+ * share. Python.h (stable ABI) is included in this folder only. The GIL is released
+ * around every call that blocks; the engine's threads never see a Python object. */
 #ifndef SLAM_PYTHON_MODULE_H
 #define SLAM_PYTHON_MODULE_H
 
@@ -16,15 +16,10 @@
 
 struct slam_py_state {
     PyObject *connect_error;
-    PyObject *engine_type;
-    PyObject *responder_type;
-    PyObject *histogram_type;
-    PyObject *ldif_type;
-    PyObject *text_type;
 };
 
 extern PyType_Spec slam_py_engine_spec;
-extern PyType_Spec slam_py_histogram_spec;
+extern PyType_Spec slam_py_shared_recorder_spec;
 extern PyType_Spec slam_py_ldif_spec;
 extern PyType_Spec slam_py_responder_spec;
 extern PyType_Spec slam_py_text_spec;

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python's sequences as arrays of C, which the caller frees with PyMem_Free. NULL
- * stands for a failure, with an exception set. */
+/* The tables of what the engine reads of a plan (jobs/plan.py, jobs/scripts.py). A
+ * row's name is that of the plan's attribute and, but for a few, of the member. */
 #ifndef SLAM_PYTHON_SETTINGS_H
 #define SLAM_PYTHON_SETTINGS_H
 
-#include "load/pacer.h"
-#include "python/module.h"
+#include "load/engine.h"
+#include "python/reader.h"
 
-#include <stddef.h>
-#include <stdint.h>
+struct slam_py_script {
+    uint32_t weight;
+    const struct slam_step_config *steps;
+    size_t step_count;
+};
 
-/* The index of a name in a table that ends with NULL; -1 with ValueError set. */
-int slam_py_choice(const char *what, const char *name, const char *const *names);
+/* A stream with what it sends. */
+struct slam_py_stream {
+    struct slam_stream_settings settings;
+    const struct slam_operation_config *operations;
+    size_t operation_count;
+    const struct slam_py_script *scripts;
+    size_t script_count;
+};
 
-uint64_t *slam_py_u64_array(PyObject *sequence, Py_ssize_t *count);
-
-/* Texts, borrowed from `keep`, a list that the caller releases after use. */
-const char **slam_py_text_array(PyObject *sequence, size_t *count, PyObject **keep);
-
-/* A rate profile. */
-struct slam_rate_segment *slam_py_segment_array(PyObject *sequence, size_t *count);
-
-/* The sequence as a tuple in *keep and a zeroed table of as many elements. An absent
- * sequence is an empty one. */
-void *slam_py_table(PyObject *sequence, size_t size, PyObject **keep, size_t *count);
+extern const struct slam_py_row slam_py_run_rows[];      /* struct slam_engine_config */
+extern const struct slam_py_row slam_py_stream_rows[];   /* struct slam_py_stream */
+extern const struct slam_py_row slam_py_value_row[];     /* an element of an array */
+extern const struct slam_py_row slam_py_template_rows[]; /* slam_template_config */
 
 #endif

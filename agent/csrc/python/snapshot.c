@@ -49,91 +49,51 @@ op_histograms(const struct slam_op_record *op)
     return list;
 }
 
-static int
-op_is_empty(const struct slam_op_record *op)
-{
-    return op->scheduled == 0 && op->sent == 0 && op->completed == 0 &&
-           op->dropped == 0 && op->unresolved == 0 && op->timed_out == 0 &&
-           op->abandoned == 0 && op->substituted == 0 && op->requests == 0 &&
-           op->entries == 0 && op->references == 0;
-}
+#define PUT(name) || slam_py_put_u64(d, #name, from->name)
 
-static PyObject *
-op_dict(const struct slam_engine *engine, const struct slam_op_record *op, size_t index,
-        int measured)
+int
+slam_py_append_op(PyObject *list, const struct slam_op_record *from, size_t stream,
+                  size_t operation, int measured)
 {
-    PyObject *d = PyDict_New();
-    size_t stream, operation;
+    PyObject *d;
 
-    slam_engine_locate(engine, index, &stream, &operation);
+    if (slam_op_record_is_empty(from))
+        return 0;
+    d = PyDict_New();
     if (d && (slam_py_put_u64(d, "stream", stream) ||
               slam_py_put_u64(d, "operation", operation) ||
               slam_py_put(d, "measured", PyBool_FromLong(measured)) ||
-              slam_py_put_u64(d, "scheduled", op->scheduled) ||
-              slam_py_put_u64(d, "sent", op->sent) ||
-              slam_py_put_u64(d, "completed", op->completed) ||
-              slam_py_put_u64(d, "succeeded", op->succeeded) ||
-              slam_py_put_u64(d, "expected", op->expected) ||
-              slam_py_put_u64(d, "failed", op->failed) ||
-              slam_py_put_u64(d, "dropped", op->dropped) ||
-              slam_py_put_u64(d, "abandoned", op->abandoned) ||
-              slam_py_put_u64(d, "substituted", op->substituted) ||
-              slam_py_put_u64(d, "captures_missing", op->captures_missing) ||
-              slam_py_put_u64(d, "requests", op->requests) ||
-              slam_py_put_u64(d, "unresolved", op->unresolved) ||
-              slam_py_put_u64(d, "timed_out", op->timed_out) ||
-              slam_py_put_u64(d, "entries", op->entries) ||
-              slam_py_put_u64(d, "references", op->references) ||
-              slam_py_put(d, "result_codes", result_codes(op)) ||
-              slam_py_put(d, "histograms", op_histograms(op))))
+              slam_py_put(d, "result_codes", result_codes(from)) ||
+              slam_py_put(d, "histograms", op_histograms(from))
+                  SLAM_OPERATION_COUNTERS(PUT)))
         Py_CLEAR(d);
-    return d;
+    return slam_py_append(list, d);
 }
 
-static PyObject *
-stream_dict(const struct slam_stream_record *s, size_t index)
+#define PUT_TIME(constant, name)                                                       \
+    || slam_py_put(d, #name, slam_py_pack_histogram(&from->set_up[SLAM_##constant]))
+
+PyObject *
+slam_py_stream_dict(const struct slam_stream_record *from, size_t index)
 {
-    static const char *const times[SLAM_SET_UP_TIMES] = {"connect_time", "tcp_time",
-                                                         "tls_time", "bind_time"};
     PyObject *d = PyDict_New();
 
     if (d && (slam_py_put_u64(d, "stream", index) ||
-              slam_py_put_u64(d, "connects", s->connects) ||
-              slam_py_put_u64(d, "binds", s->binds) ||
-              slam_py_put_u64(d, "extended", s->extended) ||
-              slam_py_put_u64(d, "unbinds", s->unbinds) ||
-              slam_py_put_u64(d, "connect_failures", s->connect_failures) ||
-              slam_py_put_u64(d, "disconnects", s->disconnects) ||
-              slam_py_put_u64(d, "down_ns", s->down_ns) ||
-              slam_py_put_u64(d, "protocol_errors", s->protocol_errors) ||
-              slam_py_put_u64(d, "late_responses", s->late_responses) ||
-              slam_py_put_u64(d, "unexpected_messages", s->unexpected_messages) ||
-              slam_py_put_u64(d, "notices", s->notices) ||
-              slam_py_put_u64(d, "stamps_missing", s->stamps_missing) ||
-              slam_py_put_u64(d, "in_flight", s->in_flight) ||
-              slam_py_put_u64(d, "backlog", s->backlog) ||
-              slam_py_put_u64(d, "last_done_ns", s->last_completion_ns)))
+              slam_py_put_u64(d, "last_done_ns", from->last_done_ns)
+                  SLAM_STREAM_COUNTERS(PUT) SLAM_SET_UP_TIME_LIST(PUT_TIME)))
         Py_CLEAR(d);
-    for (size_t i = 0; d && i < SLAM_SET_UP_TIMES; i++)
-        if (slam_py_put(d, times[i], slam_py_pack_histogram(&s->set_up[i])))
-            Py_CLEAR(d);
     return d;
 }
 
 static PyObject *
-worker_dict(const struct slam_worker_figures *w)
+worker_dict(const struct slam_worker_figures *from)
 {
     PyObject *d = PyDict_New();
 
     if (d &&
-        (slam_py_put_u64(d, "worker", w->index) ||
-         slam_py_put(d, "model", PyUnicode_FromString(w->open ? "open" : "closed")) ||
-         slam_py_put_u64(d, "wall_ns", w->wall_ns) ||
-         slam_py_put_u64(d, "busy_ns", w->busy_ns) ||
-         slam_py_put_u64(d, "spin_ns", w->spin_ns) ||
-         slam_py_put_u64(d, "cpu_ns", w->cpu_ns) ||
-         slam_py_put_u64(d, "run_queue_ns", w->run_queue_ns) ||
-         slam_py_put_u64(d, "loops", w->loops)))
+        (slam_py_put_u64(d, "worker", from->index) ||
+         slam_py_put(d, "model", PyUnicode_FromString(from->open ? "open" : "closed"))
+             SLAM_WORKER_COUNTERS(PUT)))
         Py_CLEAR(d);
     return d;
 }
@@ -148,11 +108,14 @@ slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s
     PyObject *workers = PyList_New(0);
     int rc = d && ops && streams && workers ? 0 : -1;
 
-    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++)
-        if (!op_is_empty(&s->ops[i]))
-            rc = slam_py_append(ops, op_dict(engine, &s->ops[i], i / 2, i % 2 == 1));
+    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
+        size_t stream, operation;
+
+        slam_engine_locate(engine, i / 2, &stream, &operation);
+        rc = slam_py_append_op(ops, &s->ops[i], stream, operation, i % 2 == 1);
+    }
     for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
-        rc = slam_py_append(streams, stream_dict(&s->streams[i], i));
+        rc = slam_py_append(streams, slam_py_stream_dict(&s->streams[i], i));
     for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
         rc = slam_py_append(workers, worker_dict(&s->workers[i]));
     if (rc == 0 && (slam_py_put_u64(d, "index", index) ||
@@ -170,4 +133,44 @@ slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s
     if (rc != 0)
         Py_CLEAR(d);
     return d;
+}
+
+/* Sets module.name to the tuple of these texts. Returns 0, or -1 with an exception. */
+static int
+add_tuple(PyObject *module, const char *name, const char *const *texts, size_t count)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    int rc = tuple ? 0 : -1;
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        PyObject *text = PyUnicode_FromString(texts[i]);
+
+        rc = text ? PyTuple_SetItem(tuple, (Py_ssize_t)i, text) : -1;
+    }
+    if (rc == 0)
+        rc = PyModule_AddObjectRef(module, name, tuple);
+    Py_XDECREF(tuple);
+    return rc;
+}
+
+#define NAME(name) #name,
+#define SECOND_NAME(constant, name) #name,
+#define ADD_TUPLE(name, list, text)                                                    \
+    do {                                                                               \
+        static const char *const texts[] = {list(text)};                               \
+                                                                                       \
+        if (add_tuple(module, name, texts, sizeof(texts) / sizeof(*texts)) != 0)       \
+            return -1;                                                                 \
+    } while (0)
+
+int
+slam_py_add_names(PyObject *module)
+{
+    ADD_TUPLE("OPERATION_COUNTERS", SLAM_OPERATION_COUNTERS, NAME);
+    ADD_TUPLE("STREAM_COUNTERS", SLAM_STREAM_COUNTERS, NAME);
+    ADD_TUPLE("SET_UP_TIMES", SLAM_SET_UP_TIME_LIST, SECOND_NAME);
+    ADD_TUPLE("WORKER_COUNTERS", SLAM_WORKER_COUNTERS, NAME);
+    ADD_TUPLE("METRICS", SLAM_METRIC_LIST, NAME);
+    ADD_TUPLE("OUTCOMES", SLAM_OUTCOME_LIST, NAME);
+    return 0;
 }

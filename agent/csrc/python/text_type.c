@@ -2,7 +2,7 @@
 /* Text: the texts of a template, for clients that the engine does not drive. */
 #include "core/slam_err.h"
 #include "python/module.h"
-#include "python/template.h"
+#include "python/settings.h"
 
 struct text_object {
     PyObject_HEAD struct slam_template *template;
@@ -12,58 +12,58 @@ struct text_object {
     struct slam_share share;
 };
 
+/* Sets up the states of the sources, and room for a text. */
+static int
+prepare(struct text_object *self)
+{
+    const size_t count = slam_template_source_count(self->template);
+    const size_t longest = slam_template_max_text(self->template);
+
+    if (longest == SIZE_MAX || slam_template_variable_count(self->template) > 0) {
+        PyErr_SetString(PyExc_ValueError, "a text has no TLVs and no variables");
+        return -1;
+    }
+    self->states = PyMem_Calloc(count + 1, sizeof(*self->states));
+    self->out = PyMem_Malloc(longest + 1);
+    if (!self->states || !self->out) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++)
+        slam_value_state_init(slam_template_source(self->template, i),
+                              &self->states[i]);
+    return 0;
+}
+
 static int
 text_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"program", "values", "seed", "number", "total", NULL};
+    static char *names[] = {"template", "seed", "number", "total", NULL};
     struct text_object *self = (struct text_object *)self_object;
-    struct slam_py_template arguments;
-    const char *program;
-    Py_ssize_t program_len;
-    PyObject *values;
+    struct slam_template_config config = {0};
+    PyObject *template, *keep;
     unsigned long long seed, number, total;
     char err[SLAM_PY_ERR_LEN];
-    size_t count;
     int rc = -1;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y#OKKK", names, &program,
-                                     &program_len, &values, &seed, &number, &total))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKKK", names, &template, &seed,
+                                     &number, &total))
         return -1;
     if (self->template || number >= total) {
         PyErr_SetString(PyExc_ValueError, "a text is initialised once, for a client");
         return -1;
     }
-    if (slam_py_template_read(&arguments, program, program_len, values) != 0)
-        goto out;
-    rc = slam_template_create(&arguments.template, NULL, &self->template, err,
-                              sizeof(err));
-    if (rc == SLAM_OK && (slam_template_max_text(self->template) == SIZE_MAX ||
-                          slam_template_variable_count(self->template) > 0)) {
-        rc = SLAM_EINVAL;
-        snprintf(err, sizeof(err), "a text has no TLVs and no variables");
+    keep = PyList_New(0);
+    if (keep && slam_py_read(slam_py_template_rows, template, &config, keep) == 0) {
+        rc = slam_template_create(&config, NULL, &self->template, err, sizeof(err));
+        if (rc != SLAM_OK)
+            slam_py_raise(rc, err);
     }
-    if (rc != SLAM_OK) {
-        slam_py_raise(rc, err);
-        rc = -1;
-        goto out;
-    }
-    count = slam_template_source_count(self->template);
-    self->states = PyMem_Calloc(count + 1, sizeof(*self->states));
-    self->out = PyMem_Malloc(slam_template_max_text(self->template) + 1);
-    if (!self->states || !self->out) {
-        PyErr_NoMemory();
-        rc = -1;
-        goto out;
-    }
-    for (size_t i = 0; i < count; i++)
-        slam_value_state_init(slam_template_source(self->template, i),
-                              &self->states[i]);
+    Py_XDECREF(keep);
     slam_rng_seed(&self->rng, seed, 0);
     self->share =
         (struct slam_share){.first = number, .step = 1, .count = 1, .total = total};
-out:
-    slam_py_template_release(&arguments);
-    return rc;
+    return rc == SLAM_OK ? prepare(self) : -1;
 }
 
 static void
