@@ -18,46 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
+
 #: Numbers of the engine's metrics and outcomes (agent/csrc/recorder.h).
 RESPONSE_TIME, SERVICE_TIME, SEND_LAG, RECEIVE_LAG, BACKLOG_WAIT = range(5)
 SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 
 _COMPLETED = {SUCCEEDED: "succeeded", FAILED: "failed", EXPECTED: "expected"}
 _GIVEN_UP = {TIMED_OUT: "timed_out", UNRESOLVED: "unresolved"}
-
-OPERATION_COUNTERS = (
-    "scheduled",
-    "sent",
-    "completed",
-    "succeeded",
-    "expected",
-    "failed",
-    "dropped",
-    "unresolved",
-    "timed_out",
-    "abandoned",
-    "substituted",
-    "captures_missing",
-    "requests",
-    "entries",
-    "references",
-)
-STREAM_COUNTERS = (
-    "connects",
-    "connect_failures",
-    "disconnects",
-    "down_ns",
-    "protocol_errors",
-    "late_responses",
-    "unexpected_messages",
-    "notices",
-    "stamps_missing",
-    "binds",
-    "extended",
-    "unbinds",
-    "in_flight",
-    "backlog",
-)
 
 
 class Histogram(Protocol):
@@ -341,10 +309,8 @@ def stream_row(stream: int, figures: IntervalFigures, t0_ns: int) -> dict[str, A
     return {
         "stream": stream,
         **{name: figures.stream[name] for name in STREAM_COUNTERS},
+        **dict.fromkeys(SET_UP_TIMES, b""),
         "connect_time": figures.connect_time,
-        "tcp_time": b"",
-        "tls_time": b"",
-        "bind_time": b"",
         "last_done_ns": None if last_done_ns is None else last_done_ns - t0_ns,
     }
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import TextIO
 
+from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import IntervalRecord
 
@@ -44,8 +45,9 @@ def _lines(interval: list[IntervalRecord]) -> Iterator[str]:
     merged: dict[str, Histogram] = {}
     for record in interval:
         for operation in record.operations:
+            histograms = histograms_of(operation)
             for metric in _METRICS:
-                packed = operation.histograms.get((metric, "succeeded"))
+                packed = histograms.get((metric, "succeeded"))
                 if packed is not None:
                     tag = f"{operation.stream}.{operation.operation}.{metric}"
                     merged.setdefault(tag, Histogram()).add_packed(packed)

@@ -12,9 +12,11 @@ import csv
 from collections.abc import Iterable
 from typing import TextIO
 
+from ldapslam.proto.common_pb2 import OperationInterval
+from ldapslam.proto.fields import OPERATION_COUNTERS, histograms_of
 from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import IntervalRecord, OperationInterval
-from ldapslam.reports.totals import COUNTERS, UNANSWERED_METRICS
+from ldapslam.reports.results.records import IntervalRecord
+from ldapslam.reports.totals import UNANSWERED_METRICS
 
 _KEY = ("agent", "index", "phase", "start_s", "end_s", "stream", "operation")
 #: Metric -> percentiles shown, of successes.
@@ -36,7 +38,7 @@ def columns() -> tuple[str, ...]:
             f"{metric}_max_us",
         )
     )
-    return (*_KEY, "measured", *COUNTERS, *times)
+    return (*_KEY, "measured", *OPERATION_COUNTERS, *times)
 
 
 def write_intervals(records: Iterable[IntervalRecord], out: TextIO) -> None:
@@ -58,7 +60,7 @@ def write_intervals(records: Iterable[IntervalRecord], out: TextIO) -> None:
                     operation.stream,
                     operation.operation,
                     int(operation.measured),
-                    *(getattr(operation, name) for name in COUNTERS),
+                    *(getattr(operation, name) for name in OPERATION_COUNTERS),
                     *_times(operation),
                 )
             )
@@ -66,8 +68,9 @@ def write_intervals(records: Iterable[IntervalRecord], out: TextIO) -> None:
 
 def _times(operation: OperationInterval) -> list[str]:
     values: list[str] = []
+    histograms = histograms_of(operation)
     for metric, percentiles in _TIMES.items():
-        packed = operation.histograms.get((metric, "succeeded"))
+        packed = histograms.get((metric, "succeeded"))
         histogram = Histogram() if packed is None else Histogram.from_packed(packed)
         if metric in UNANSWERED_METRICS:
             histogram.unanswered = operation.timed_out + operation.unresolved

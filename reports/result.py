@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ldapslam.jobs.result_codes import code_name
+from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.imports import imports_of
 from ldapslam.reports.probes import probes_of
 from ldapslam.reports.telemetry import monitors_of
-from ldapslam.reports.totals import COUNTERS
 
 if TYPE_CHECKING:
     from ldapslam.reports.clocks import Clock
@@ -32,7 +32,9 @@ SCHEMA = "ldapslam.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result_schema.json")
 
 #: What became of requests; the others count what came with them.
-TOTALS = tuple(name for name in COUNTERS if name not in ("entries", "references"))
+TOTALS = tuple(
+    name for name in OPERATION_COUNTERS if name not in ("entries", "references")
+)
 
 
 def result_of(summary: Summary) -> dict[str, Any]:

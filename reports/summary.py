@@ -25,6 +25,12 @@ from ldapslam.jobs.thresholds import (
     times_lacking,
 )
 from ldapslam.jobs.validity import Validity
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    METRICS,
+    OUTCOMES,
+    SET_UP_TIMES,
+)
 from ldapslam.reports import verdict
 from ldapslam.reports.balance import Account
 from ldapslam.reports.books import Books, keep_books
@@ -44,19 +50,12 @@ from ldapslam.reports.result import figures_of, result_of
 from ldapslam.reports.results.columns import extent
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.monitor_rows import monitor_series
-from ldapslam.reports.results.records import (
-    METRICS,
-    OUTCOMES,
-    SET_UP_TIMES,
-    EventRecord,
-    RunRecord,
-)
+from ldapslam.reports.results.records import EventRecord, RunRecord
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rule import Rule
 from ldapslam.reports.telemetry import MonitorSummary, telemetry, with_restarts
 from ldapslam.reports.timeline import NS_PER_S, Plan, Timeline, wanted_outcome
 from ldapslam.reports.totals import (
-    CONNECTION_COUNTERS,
     GENERATOR_LAGS,
     UNANSWERED_METRICS,
     AgentTotals,

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from ldapslam.coordinator.ingest import interval_record
+from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import IntervalRecord, RunRecord
 from support.chaos_fleet import INTERVAL_S, ChaosFleet
@@ -152,7 +153,7 @@ def _check_sent(books: Books, agent: str, *, is_killed: bool) -> None:
 def _check_histograms(record: IntervalRecord) -> None:
     for row in record.operations:
         values: Counter[str] = Counter()
-        for (metric, outcome), packed in row.histograms.items():
+        for (metric, outcome), packed in histograms_of(row).items():
             if outcome in _ANSWERED:
                 histogram = Histogram.from_packed(packed)
                 values[metric] += histogram.total + histogram.overflow

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.agent import _engine
+from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.reports.results.histogram import Histogram
 
 MS = 1_000_000
@@ -31,23 +32,6 @@ Source = tuple[int, int, int, int, int, bytes, float, float]
 #: Long enough for a slow machine, short enough to end a test that hangs.
 _SNAPSHOT_TIMEOUT_NS = 30 * S
 _START_AHEAD_NS = 30 * MS
-
-COUNTERS = (
-    "scheduled",
-    "sent",
-    "completed",
-    "succeeded",
-    "expected",
-    "failed",
-    "dropped",
-    "unresolved",
-    "timed_out",
-    "abandoned",
-    "substituted",
-    "requests",
-    "entries",
-    "references",
-)
 
 
 def literal(data: bytes) -> bytes:
@@ -224,7 +208,7 @@ class Result:
         for stream, operation in keys:
             n = {
                 name: self.count(name, stream=stream, operation=operation)
-                for name in COUNTERS
+                for name in OPERATION_COUNTERS
             }
             assert n["scheduled"] == n["sent"] + n["dropped"] + n["substituted"], n
             ended = n["completed"] + n["timed_out"] + n["unresolved"] + n["abandoned"]

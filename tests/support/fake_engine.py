@@ -19,8 +19,7 @@ from typing import Any
 
 from ldapslam.agent.engine_process import Engine, Pipe, RunProcess, main
 from ldapslam.proto.engine_pb2 import PrepareEngine
-from ldapslam.proto.messages import OPERATION_COUNTERS, STREAM_COUNTERS
-from ldapslam.reports.results.records import SET_UP_TIMES
+from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
 
 PER_INTERVAL = 100
 

@@ -9,13 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from ldapslam.proto.common_pb2 import OperationInterval
+from ldapslam.proto.fields import histogram_messages, histograms_of
 from ldapslam.reports import timeline as timeline_module
 from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import (
-    IntervalRecord,
-    OperationInterval,
-    RunRecord,
-)
+from ldapslam.reports.results.records import IntervalRecord, RunRecord
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.summary import OperationSummary, Summary, summarise
 from ldapslam.reports.timeline import Plan
@@ -49,7 +47,7 @@ def test_percentiles_are_those_of_all_agents_measured_requests(
 ) -> None:
     scenario = Scenario()
     union = Histogram.merge(
-        one.histograms["response_time", "succeeded"]
+        histograms_of(one)["response_time", "succeeded"]
         for record in intervals(scenario)
         for one in record.operations
         if one.stream == "readers" and one.measured
@@ -145,15 +143,15 @@ def _record(index: int, phase: str, *operations: OperationInterval) -> IntervalR
 def _completed(count: int, *, measured: bool) -> OperationInterval:
     packed = Histogram.of_values([1_000_000] * count).packed()
     return OperationInterval(
-        "readers",
-        "search",
-        measured,
+        stream="readers",
+        operation="search",
+        measured=measured,
         scheduled=count,
         sent=count,
         completed=count,
         succeeded=count,
         result_codes={0: count},
-        histograms={("response_time", "succeeded"): packed},
+        histograms=histogram_messages({("response_time", "succeeded"): packed}),
     )
 
 

@@ -35,6 +35,7 @@ from support.store import (
     RUN_ID,
     Scenario,
     agent_facts,
+    changed,
     fill,
     intervals,
     run_record,
@@ -131,7 +132,7 @@ def test_an_agent_may_only_end_early_when_its_streams_have_counts(
 ) -> None:
     # load1 drives the writers only
     full = next(workload_intervals())
-    drove = tuple(replace(one, stream="writers") for one in full.streams[:1])
+    drove = tuple(changed(one, stream="writers") for one in full.streams[:1])
     cut = replace(_through(0), streams=drove, final=False)
     streams = {name: {"count": 1} for name in counted}
     summary = _run_with(cut, _through(1), streams=streams)
@@ -340,7 +341,7 @@ def test_books_have_all_that_a_server_was_sent(summary: Summary) -> None:
 def test_books_count_requests_where_an_operation_takes_several() -> None:
     summary = _books_of(
         [
-            replace(one, requests=3 * one.sent)
+            changed(one, requests=3 * one.sent)
             for one in next(workload_intervals()).operations
             if one.operation == "login-bind"
         ]
