@@ -11,7 +11,7 @@ from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 from ldapslam.jobs.types.replication_probe import PROBE_CLASS
-from ldapslam.reports.probes import method_text
+from ldapslam.reports.job_notes import method_text
 
 if TYPE_CHECKING:
     from ldapslam.agent.observed_servers import ObservedServers

@@ -16,7 +16,7 @@ from ldapslam.cli.report import store_of
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.reports.comparison import comparison_tables, differences_of
 from ldapslam.reports.result import result_of
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.reports.text import render_table
 
 _SCHEMES = ("ldap://", "ldaps://", "ldapi://")

@@ -113,7 +113,7 @@ class JudgeProcess:
 
 def judge(store_url: str, run_id: str) -> dict[str, Any]:
     """The answer: `verdict` and `reasons`; no verdict of a run that never began."""
-    from ldapslam.reports.summary import summarise
+    from ldapslam.reports.summarise import summarise
 
     with Store.open(store_url, read_only=True) as store:
         if not has_begun(store.run(run_id)):

@@ -13,11 +13,13 @@ from ldapslam.cli.console import put, put_json, say
 from ldapslam.jobs.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import error_of
-from ldapslam.reports.content import document
 from ldapslam.reports.document import Table
+from ldapslam.reports.model import Summary
 from ldapslam.reports.render import render
+from ldapslam.reports.report_document import document
+from ldapslam.reports.result import result_of
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.reports.text import headline, render_table
 
 _EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
@@ -64,7 +66,7 @@ def report(
 def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
     """Print the result of a run on stdout; the verdict's exit code."""
     if as_json:
-        put_json(summary.result())
+        put_json(result_of(summary))
         say(headline(document(summary)))  # stdout may have gone to a file
     else:
         put(_digest(summary))

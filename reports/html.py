@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ldapslam.reports.chart_style import GRID, INK, MUTED, PAPER, SHADE
+from ldapslam.reports.chart_axes import GRID, INK, MUTED, PAPER, SHADE
 from ldapslam.reports.document import ChartPlace, Document, Listing, Paragraph, Table
 
 _VARIABLES = {

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TextIO
 
 from ldapslam.jobs.errors import ReportError
-from ldapslam.reports.content import document
-from ldapslam.reports.hlog import write_hlog
-from ldapslam.reports.intervals_csv import write_intervals
-from ldapslam.reports.monitors_csv import write_monitors
+from ldapslam.reports.exports import write_hlog, write_intervals, write_monitors
+from ldapslam.reports.model import Summary
+from ldapslam.reports.report_document import document
+from ldapslam.reports.result import result_of
 from ldapslam.reports.results.monitor_rows import monitor_series
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary
 from ldapslam.reports.text import render_text
 
 #: Format -> file name, in the order in which they are written.
@@ -71,7 +70,7 @@ def render(
 
 def result_json(summary: Summary) -> str:
     """The text of result.json."""
-    content = summary.result()
+    content = result_of(summary)
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ldapslam.reports.evidence import Evidence
-from ldapslam.reports.rule import Rule
-from ldapslam.reports.rules import RULES
+from ldapslam.reports.rules import RULES, Rule
 from ldapslam.reports.totals import unanswered
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
@@ -193,7 +192,7 @@ def _notes_of_replays(evidence: Evidence) -> list[str]:
 def _notes_of_books(evidence: Evidence) -> list[str]:
     """What servers counted beside the run's requests, and what they do not count."""
     lines = []
-    for account, book in evidence.balances.items():
+    for account, book in evidence.reconciliations.items():
         if book.unknown:
             lines.append(f"the books of {account} cannot be balanced: {book.unknown}")
         others = {kind: one.others for kind, one in book.lines.items() if one.others}

@@ -15,7 +15,7 @@ import pytest
 
 from ldapslam.cli.judge import COMMAND, JudgeProcess
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from support.store import RUN_ID, Scenario, fill, run_record
 
 

@@ -164,7 +164,7 @@ def _check_histograms(record: IntervalRecord) -> None:
 
 def _check_gaps(fleet: ChaosFleet, books: Books) -> None:
     # every test loads this module, as a plugin; the report is for those who check books
-    from ldapslam.reports.summary import summarise
+    from ldapslam.reports.summarise import summarise
 
     with fleet.opened_store() as store:
         summary = summarise(store, books.run.run_id)

@@ -27,10 +27,11 @@ from ldapslam.proto import common_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.credentials import aio_channel
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.reports.model import Summary
 from ldapslam.reports.render import render
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.summarise import summarise
 from support.fleet import FleetOfProcesses
 
 NS_PER_S = 1_000_000_000

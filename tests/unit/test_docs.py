@@ -20,7 +20,7 @@ from ldapslam.jobs.sections import Section, field_of, sections_in
 from ldapslam.jobs.types import job_types
 from ldapslam.reports.results.store import Store
 from ldapslam.reports.rules import RULES
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from support.store import Scenario, fill
 
 ROOT = Path(__file__).resolve().parents[2]

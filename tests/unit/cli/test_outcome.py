@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.cli.outcome import show_outcome
+from ldapslam.reports.model import Summary
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.summarise import summarise
 from support.store import Scenario, fill
 
 

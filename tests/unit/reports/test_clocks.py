@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from ldapslam.reports import charts
 from ldapslam.reports.chart_data import event_marks
 from ldapslam.reports.clocks import DRIFT_LIMIT, clock_of, clocks_of
-from ldapslam.reports.content import document
-from ldapslam.reports.result import result_schema
+from ldapslam.reports.model import Summary
+from ldapslam.reports.report_document import document
+from ldapslam.reports.result import result_of, result_schema
 from ldapslam.reports.results.records import ClockSample
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.reports.text import render_text
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
@@ -191,7 +192,7 @@ def test_the_report_shows_clocks_over_the_run_and_their_steps() -> None:
     assert "load1 wall 2.500 5.0 2026-03-01 12:00:07" in lines
     assert any("coordinator's: 1, the first by 5.000 ms" in n for n in summary.notes)
     assert "clocks" in charts.draw(summary, content.charts())
-    result = summary.result()
+    result = result_of(summary)
     jsonschema.validate(json.loads(json.dumps(result)), result_schema())
     clock = result["agents"]["load1"]["clock"]
     assert (clock["samples"], clock["steps"]) == (5, 1)
@@ -223,7 +224,7 @@ def test_restarts_and_silences_are_on_the_axis_and_in_the_log() -> None:
         ("2", 4.5),
         ("3–4", 7.0),
     ]
-    result = summary.result()
+    result = result_of(summary)
     jsonschema.validate(result, result_schema())
     assert [(one["kind"], one["at_s"]) for one in result["events"]] == [
         ("started", 0.0),

@@ -28,9 +28,9 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     histogram_messages,
 )
-from ldapslam.reports import parts
+from ldapslam.reports import parallel
 from ldapslam.reports import timeline as timeline_module
-from ldapslam.reports.parts import collect_run
+from ldapslam.reports.parallel import collect_run
 from ldapslam.reports.results import columns
 from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.packed import block_of
@@ -296,12 +296,12 @@ def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 6)
     plan, indexes = Plan(run_record(SCENARIO).plan), list(range(21))
     for wanted in range(1, 9):
-        chunks = parts._chunks(indexes, plan, wanted)
+        chunks = parallel._chunks(indexes, plan, wanted)
         assert [index for chunk in chunks for index in chunk] == indexes
         assert len(chunks) <= wanted
         for before, after in pairwise(chunks):
             assert plan.point(before[-1]) != plan.point(after[0])
-    assert parts._chunks([], plan, 2) == []
+    assert parallel._chunks([], plan, 2) == []
 
 
 @settings(max_examples=40, deadline=None)

@@ -19,15 +19,16 @@ from hdrh.log import HistogramLogReader
 from ldapslam.jobs.errors import ReportError
 from ldapslam.reports import charts
 from ldapslam.reports.chart_data import gap_spans, lonely, middles, steps, too_few
-from ldapslam.reports.content import document
+from ldapslam.reports.exports import interval_columns
 from ldapslam.reports.html import render_html
-from ldapslam.reports.intervals_csv import columns
+from ldapslam.reports.model import Summary
 from ldapslam.reports.pdf import render_pdf
 from ldapslam.reports.render import FILES, render, result_json
-from ldapslam.reports.result import result_schema
+from ldapslam.reports.report_document import document
+from ldapslam.reports.result import result_of, result_schema
 from ldapslam.reports.results.histogram import MAX_US
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.reports.text import headline, render_text
 from ldapslam.reports.timeline import Series, Timeline
 from support.golden import Compare, without_drawings
@@ -97,7 +98,7 @@ def test_the_result_of_a_run_without_data_follows_the_schema() -> None:
     scenario = Scenario(run={"state": "failed", "t0_utc": None, "agents": ()})
     with Store.open("sqlite://") as store:
         fill(store, replace(scenario, agents=()))
-        result = summarise(store, RUN_ID).result()
+        result = result_of(summarise(store, RUN_ID))
     jsonschema.validate(result, result_schema())
     figures = result["streams"]["readers"]["search"]
     assert figures["response_time_us"]["p50"] is None
@@ -313,7 +314,7 @@ def test_csv_has_each_interval_of_each_agent_and_operation(
     (path,) = render(summary, tmp_path, ["csv"], store=store)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == columns()
+    assert tuple(rows[0]) == interval_columns()
     expected = [
         (record.agent, str(record.index), one.operation, str(one.completed))
         for record in intervals(Scenario())

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ldapslam.reports.bulk_imports import imports
 from ldapslam.reports.document import Table
-from ldapslam.reports.imports import imports, imports_of
+from ldapslam.reports.job_notes import imports_of
 from ldapslam.reports.rules import _histogram_overflow
 
 NOTE: dict[str, Any] = {
