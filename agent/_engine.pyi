@@ -2,7 +2,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-#: kind, lo, hi, step, width, data, a, b: see values.h and jobs/template.py
+#: kind, lo, hi, step, width, data, a, b: see values.h and jobs/requests/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
 
 class ConnectError(Exception):
@@ -129,7 +129,7 @@ class Responder:
 
 class Ldif:
     """A population's entries, written by threads: see ldif.h and
-    jobs/population_program.py."""
+    jobs/entries/population_program.py."""
 
     entries: int
     def __init__(

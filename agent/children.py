@@ -22,23 +22,23 @@ from google.protobuf.message import Message
 
 from ldapslam.agent.assignment import store_files
 from ldapslam.agent.spool import private
-from ldapslam.jobs.errors import EngineError
+from ldapslam.base.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.proto.frames import encode_frame, read_frame_async
 from ldapslam.proto.observation_pb2 import (
     ObserverEvent,
     ObserverRequest,
     PrepareObserver,
 )
+from ldapslam.transport.frames import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
 
 #: Of child processes, in an agent's folder of logs.
 _MOST_LOGS = 200
 #: -P: the current folder is not a place to import from.
-ENGINE_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.engine_process")
-OBSERVER_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.observer_process")
+ENGINE_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.engine.process")
+OBSERVER_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.monitoring.process")
 
 
 E = TypeVar("E", bound=Message)

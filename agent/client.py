@@ -19,7 +19,6 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 
-from ldapslam.agent.enrolment import keep_renewed
 from ldapslam.agent.host import HostMeter, host_facts, host_id
 from ldapslam.agent.run import (
     CoordinatorHeard,
@@ -29,7 +28,9 @@ from ldapslam.agent.run import (
 from ldapslam.agent.session import AgentSession
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
-from ldapslam.jobs.errors import (
+from ldapslam.base.address import check_plaintext
+from ldapslam.base.clock_id import clock_id
+from ldapslam.base.errors import (
     AgentVersionMismatch,
     CoordinatorUnreachable,
     FleetError,
@@ -37,13 +38,12 @@ from ldapslam.jobs.errors import (
     StoreError,
 )
 from ldapslam.proto import agent_pb2 as pb
-from ldapslam.proto.address import check_plaintext
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.proto.clock_id import clock_id
-from ldapslam.proto.codec import readable, rpc_errors
-from ldapslam.proto.credentials import TlsFiles, aio_channel
-from ldapslam.proto.diagnosis import explained
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, facts_json
+from ldapslam.transport.codec import readable, rpc_errors
+from ldapslam.transport.credentials import TlsFiles, aio_channel
+from ldapslam.transport.diagnosis import explained
+from ldapslam.transport.enrolment import keep_renewed
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, facts_json
 
 _log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ import ldap
 import psutil
 
 from ldapslam.agent.spool import Spool
+from ldapslam.base.clock_id import boot_id
 from ldapslam.proto.agent_pb2 import HostLoad
-from ldapslam.proto.clock_id import boot_id
 from ldapslam.proto.common_pb2 import HostInterval
 
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")

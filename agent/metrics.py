@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from ldapslam.agent.host import HostMeter
 from ldapslam.agent.session import AgentSession
-from ldapslam.proto.messages import build_version
+from ldapslam.transport.messages import build_version
 
 
 def agent_registry(

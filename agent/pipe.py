@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, Generic, NoReturn, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from ldapslam.jobs.errors import EngineError, LdapSlamError
-from ldapslam.jobs.log_format import format_of_parent, set_up_log
-from ldapslam.proto.frames import encode_frame, read_frame
-from ldapslam.proto.messages import failure_message
+from ldapslam.base.errors import EngineError, LdapSlamError
+from ldapslam.base.log_format import format_of_parent, set_up_log
+from ldapslam.transport.frames import encode_frame, read_frame
+from ldapslam.transport.messages import failure_message
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted
+from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted
 
 #: Heartbeats come every second: silence that is shorter says nothing.
 LEAST_ORPHAN_GRACE_NS = 3_000_000_000

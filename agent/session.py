@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from ldapslam.agent import run as machine
 from ldapslam.agent.children import remove_left_over
-from ldapslam.agent.ledger_folder import folders_left
-from ldapslam.agent.observation import Observations
+from ldapslam.agent.ledgers.folder import folders_left
+from ldapslam.agent.monitoring.observation import Observations
 from ldapslam.agent.run import AgentRunEvent
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.slot import Slot, work_folder

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.children import ENGINE_COMMAND
-from ldapslam.agent.limits import AgentLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,15 @@ from typing import Protocol
 from ldapslam.agent import run as machine
 from ldapslam.agent.assignment import trim_heap
 from ldapslam.agent.children import EngineChild
-from ldapslam.agent.ledger_folder import run_folder, run_name
+from ldapslam.agent.ledgers.folder import run_folder, run_name
+from ldapslam.agent.ledgers.run import clean_up_aside
 from ldapslam.agent.run import AgentRun, AgentRunEvent
-from ldapslam.agent.run_ledgers import clean_up_aside
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
-from ldapslam.jobs.errors import LdapSlamError, RunAborted
+from ldapslam.base.errors import LdapSlamError, RunAborted
 from ldapslam.proto import agent_pb2, engine_pb2
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.proto.messages import (
+from ldapslam.transport.messages import (
     decode_facts,
     error_of,
     facts_json,

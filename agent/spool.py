@@ -26,8 +26,8 @@ from types import TracebackType
 
 from google.protobuf.message import DecodeError
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.units import format_size
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.units import format_size
 from ldapslam.proto.agent_pb2 import SpoolEntry
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from bench_jobs import search_template
 from processes import Figures, Server, cost, raise_descriptor_limit, server_process
 
 from ldapslam.agent import _engine
-from ldapslam.jobs.template import Template
+from ldapslam.jobs.requests.template import Template
 from ldapslam.lab.certificates import Authority
 
 _HERE = Path(__file__).resolve().parent

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
-from ldapslam.jobs.template import Template
+from ldapslam.jobs.requests.template import Template
 
 BASE = "ou=people,dc=example,dc=com"
 FILTER = "(uid=user.[100000-999999])"

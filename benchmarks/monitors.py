@@ -28,13 +28,13 @@ from pathlib import Path
 import psutil
 
 from ldapslam.agent.host import host_facts
-from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.monitors.base import TargetAccess
-from ldapslam.agent.monitors.choose import monitors_for
-from ldapslam.agent.monitors.log import LogMonitor
-from ldapslam.agent.sampling import Sampling
+from ldapslam.agent.monitoring.base import TargetAccess
+from ldapslam.agent.monitoring.choose import monitors_for
+from ldapslam.agent.monitoring.log import LogMonitor
+from ldapslam.agent.monitoring.sampling import Sampling
+from ldapslam.base.units import NS_PER_S
+from ldapslam.directory.access import LdapAccess
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.units import NS_PER_S
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.lab import ServerKind
 

@@ -24,8 +24,8 @@ from urllib.parse import unquote
 from bench_jobs import plan_of
 
 from ldapslam.agent import _engine
-from ldapslam.agent.engine_setup import add_streams
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.agent.engine.setup import add_streams
+from ldapslam.results.histogram import Histogram
 
 Figures = dict[str, float]
 

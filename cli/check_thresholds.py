@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ldapslam.jobs.model import Job, Stream
-from ldapslam.jobs.phases import measure_span
-from ldapslam.jobs.plan import planned_arrivals
-from ldapslam.jobs.sequence import Request, sessions_of
-from ldapslam.jobs.thresholds import (
+from ldapslam.jobs.fields.thresholds import (
     KINDS_WITHOUT_RESPONSE,
     TIME_METRICS,
     Threshold,
     parse_threshold,
 )
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.sequence import Request, sessions_of
+from ldapslam.jobs.phases import measure_span
+from ldapslam.jobs.plan import planned_arrivals
 from ldapslam.reports.distribution import PERCENTILES
-from ldapslam.reports.results.histogram import samples_needed
+from ldapslam.results.histogram import samples_needed
 
 
 def unsupported_thresholds(job: Job) -> Iterator[str]:

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from ldapslam.base.address import DEFAULT_PORT
+from ldapslam.base.errors import RunNotFound
 from ldapslam.cli.security import operator_files
-from ldapslam.jobs.errors import RunNotFound
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.address import DEFAULT_PORT
-from ldapslam.proto.credentials import channel
-from ldapslam.proto.diagnosis import explained_errors
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+from ldapslam.transport.credentials import channel
+from ldapslam.transport.diagnosis import explained_errors
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
 DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from ldapslam.jobs.errors import ConfigErrors, JobErrors, LdapSlamError
-from ldapslam.jobs.masking import without_passwords as without_passwords
+from ldapslam.base.errors import ConfigErrors, JobErrors, LdapSlamError
+from ldapslam.base.masking import without_passwords as without_passwords
 
 
 @dataclass

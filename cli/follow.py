@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
 
+from ldapslam.base.errors import CoordinatorUnreachable, LdapSlamError
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import say
 from ldapslam.cli.progress import Progress
-from ldapslam.jobs.errors import CoordinatorUnreachable, LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
 
 

@@ -8,9 +8,9 @@ import os
 
 import click
 
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.base.log_format import FORMAT_VARIABLE, FORMATS, is_json, set_up_log
 from ldapslam.cli.console import say
-from ldapslam.jobs.errors import LdapSlamError
-from ldapslam.jobs.log_format import FORMAT_VARIABLE, FORMATS, is_json, set_up_log
 
 _log = logging.getLogger("ldapslam")
 

@@ -21,6 +21,8 @@ from typing import NoReturn
 
 import click
 
+from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
+from ldapslam.base.log_format import is_json
 from ldapslam.cli.console import (
     Invocation,
     complain,
@@ -30,8 +32,6 @@ from ldapslam.cli.console import (
     without_passwords,
 )
 from ldapslam.cli.logs import announce, log_error
-from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode, LdapSlamError
-from ldapslam.jobs.log_format import is_json
 
 # Read when gRPC is loaded, with the first command that needs it: its core would print
 # lines of its own, about whoever fails in a handshake among others.

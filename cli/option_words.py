@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ldapslam.jobs.errors import LdapSlamError
+from ldapslam.base.errors import LdapSlamError
 
 _WORDS = (
     ("the password that `bind.password` names", "the password of -y or --password-env"),

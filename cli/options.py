@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.cli.client import (
     COORDINATOR_VARIABLE,
     DEFAULT_COORDINATOR,
@@ -16,7 +17,6 @@ from ldapslam.cli.client import (
     default_coordinator,
 )
 from ldapslam.cli.security import security_options
-from ldapslam.jobs.errors import ConfigError, LdapSlamError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

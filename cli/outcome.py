@@ -8,19 +8,19 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ldapslam.base.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import put, put_json, say
-from ldapslam.jobs.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.messages import error_of
 from ldapslam.reports.document import Table
+from ldapslam.reports.formats.render import render
+from ldapslam.reports.formats.text import headline, render_table
 from ldapslam.reports.model import Summary
-from ldapslam.reports.render import render
-from ldapslam.reports.report_document import document
 from ldapslam.reports.result import result_of
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.text import headline, render_table
+from ldapslam.results.store import Store
+from ldapslam.transport.messages import error_of
 
 _EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
     "PASS": ExitCode.PASS,

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 import click
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.proto.address import check_plaintext, is_unix
-from ldapslam.proto.credentials import TlsFiles, check_client
-from ldapslam.proto.pki.authority import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
-from ldapslam.proto.pki.certificate import Role
+from ldapslam.base.address import check_plaintext, is_unix
+from ldapslam.base.errors import ConfigError
+from ldapslam.transport.credentials import TlsFiles, check_client
+from ldapslam.transport.pki.authority import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
+from ldapslam.transport.pki.certificate import Role
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli.check_thresholds import unsupported_thresholds
 from ldapslam.cli.client import Client, operator_name
 from ldapslam.cli.console import say
 from ldapslam.cli.job_source import JobSource
-from ldapslam.jobs.errors import ConfigError
 from ldapslam.jobs.model import Job
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.messages import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import (
+    MAX_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
+    build_version,
+)
 
 #: What a message may hold, and room for the job.
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)

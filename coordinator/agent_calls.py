@@ -8,33 +8,30 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from ldapslam.coordinator import fleet as fleet_machine
-from ldapslam.coordinator import run as run_machine
-from ldapslam.coordinator.clock import ClockSample
-from ldapslam.coordinator.conduct import ActiveRun
-from ldapslam.coordinator.core import Core
-from ldapslam.coordinator.facts import agent_facts
-from ldapslam.coordinator.fleet import AgentState
-from ldapslam.coordinator.ingest import interval_record
-from ldapslam.coordinator.link import AgentIdentity, AgentLink
-from ldapslam.coordinator.names import MAX_NAME, is_usable
-from ldapslam.coordinator.observing import observed
-from ldapslam.coordinator.submission import check_version
-from ldapslam.jobs.errors import (
+from ldapslam.base.clock_id import clock_id
+from ldapslam.base.errors import (
     FleetError,
     LdapSlamError,
     RunNotFound,
     StoreBusy,
     StoreError,
 )
+from ldapslam.coordinator.core import Core
+from ldapslam.coordinator.fleet import fleet as fleet_machine
+from ldapslam.coordinator.fleet.clock import ClockSample
+from ldapslam.coordinator.fleet.fleet import AgentState
+from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.facts import agent_facts
+from ldapslam.coordinator.runs.ingest import interval_record
+from ldapslam.coordinator.runs.observing import observed
+from ldapslam.coordinator.runs.submission import check_version
+from ldapslam.coordinator.schedules.names import MAX_NAME, is_usable
 from ldapslam.proto import agent_pb2, observation_pb2
-from ldapslam.proto.clock_id import clock_id
-from ldapslam.proto.messages import ProtocolError, decode_facts, error_of
-from ldapslam.reports.results.monitor_rows import (
-    add_monitor_samples,
-    describe_monitors,
-)
-from ldapslam.reports.results.records import RunRecord
+from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
+from ldapslam.results.records import RunRecord
+from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
 _log = logging.getLogger(__name__)
 

@@ -13,19 +13,19 @@ import logging
 import time
 from datetime import UTC, datetime
 
-from ldapslam.coordinator import fleet as fleet_machine
-from ldapslam.coordinator import run as run_machine
-from ldapslam.coordinator.adoption import Close, Resume, adoption_of
+from ldapslam.base.clock_id import boot_id
+from ldapslam.base.errors import LdapSlamError, RunAborted, StoreFull
 from ldapslam.coordinator.agent_calls import AgentCalls
+from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.operator_calls import OperatorCalls
-from ldapslam.coordinator.submission import reload_submission
-from ldapslam.jobs.errors import LdapSlamError, RunAborted, StoreFull
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.crash_recovery import Close, Resume, adoption_of
+from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.clock_id import boot_id
-from ldapslam.reports.results import submissions
-from ldapslam.reports.results.listing import brief_runs
-from ldapslam.reports.results.records import FINAL_STATES
-from ldapslam.reports.results.submissions import OpenRun
+from ldapslam.results import submissions
+from ldapslam.results.listing import brief_runs
+from ldapslam.results.records import FINAL_STATES
+from ldapslam.results.submissions import OpenRun
 
 _log = logging.getLogger(__name__)
 

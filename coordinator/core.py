@@ -16,17 +16,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from ldapslam.coordinator import fleet as fleet_machine
-from ldapslam.coordinator import run as run_machine
-from ldapslam.coordinator.conduct import ActiveRun
-from ldapslam.coordinator.fleet import Fleet
+from ldapslam.base.errors import LdapSlamError, NotEnoughAgents
+from ldapslam.coordinator.fleet import fleet as fleet_machine
+from ldapslam.coordinator.fleet.fleet import Fleet
+from ldapslam.coordinator.fleet.link import AgentLink
 from ldapslam.coordinator.hooks import Hooks, WaitingRun
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.link import AgentLink
-from ldapslam.jobs.errors import LdapSlamError, NotEnoughAgents
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.proto import agent_pb2
-from ldapslam.reports.results import submissions
-from ldapslam.reports.results.records import RunRecord, utc_text
+from ldapslam.results import submissions
+from ldapslam.results.records import RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
 

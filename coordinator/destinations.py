@@ -22,9 +22,9 @@ from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.secrets import SecretRef
-from ldapslam.proto.address import is_local
+from ldapslam.base.address import is_local
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.secrets import SecretRef
 
 #: Variables that a submission may name begin so.
 SUBMITTED_PREFIX = "LDAPSLAM_NOTIFY_"

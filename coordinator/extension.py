@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.security.audit_log import AuditLog
 
 
 @dataclass(frozen=True, slots=True)

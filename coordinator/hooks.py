@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.results.records import RunRecord
+from ldapslam.results.records import RunRecord
 
 #: Run id -> PASS, FAIL or INVALID; None when it cannot be judged. Takes its time.
 Judge = Callable[[str], Awaitable[str | None]]

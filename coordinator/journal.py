@@ -19,9 +19,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from ldapslam.jobs.errors import StoreFull
-from ldapslam.reports.results.records import IntervalRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.base.errors import StoreFull
+from ldapslam.results.records import IntervalRecord
+from ldapslam.results.store import Store
 
 _log = logging.getLogger(__name__)
 

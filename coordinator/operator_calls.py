@@ -8,26 +8,21 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime
 
-from ldapslam.coordinator import fleet as fleet_machine
-from ldapslam.coordinator import run as run_machine
-from ldapslam.coordinator.conduct import ActiveRun
+from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreFull
 from ldapslam.coordinator.core import Core
+from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.hooks import WaitingRun
-from ldapslam.coordinator.run import RunState
-from ldapslam.coordinator.status import status_message
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.run import RunState
+from ldapslam.coordinator.runs.status import status_message
+from ldapslam.coordinator.runs.submission import Submission, load_submission
 from ldapslam.coordinator.store_room import check_store_room, need_of
-from ldapslam.coordinator.submission import Submission, load_submission
-from ldapslam.jobs.errors import (
-    FleetError,
-    LdapSlamError,
-    NotEnoughAgents,
-    StoreFull,
-)
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.messages import facts_json
-from ldapslam.reports.results.listing import brief_runs
-from ldapslam.reports.results.records import RunRecord, SubmissionRecord
-from ldapslam.reports.results.upkeep import room_bytes
+from ldapslam.results.listing import brief_runs
+from ldapslam.results.records import RunRecord, SubmissionRecord
+from ldapslam.results.upkeep import room_bytes
+from ldapslam.transport.messages import facts_json
 
 #: A run that begins by itself waits so long for agents that are just coming back.
 _LEAST_WAIT_NS = 60_000_000_000

@@ -23,31 +23,30 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from ldapslam.coordinator.audit_log import AuditLog
+from ldapslam.base.address import check_plaintext, grpc_target, is_unix, split_host_port
+from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.enrolment import Enrolment, EnrolmentService, RenewalService
 from ldapslam.coordinator.extension import Extension, Parts
-from ldapslam.coordinator.guard import Guard
 from ldapslam.coordinator.hooks import Hooks
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.ownership import owned_socket, owned_store
-from ldapslam.coordinator.services import AgentService, OperatorService
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.proto.address import (
-    check_plaintext,
-    grpc_target,
-    is_unix,
-    split_host_port,
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.enrolment import (
+    Enrolment,
+    EnrolmentService,
+    RenewalService,
 )
+from ldapslam.coordinator.security.guard import Guard
+from ldapslam.coordinator.security.ownership import owned_socket, owned_store
+from ldapslam.coordinator.services import AgentService, OperatorService
 from ldapslam.proto.agent_pb2_grpc import add_AgentServiceServicer_to_server
-from ldapslam.proto.codec import CHANNEL_OPTIONS
-from ldapslam.proto.credentials import TlsFiles, check_server, server_credentials
 from ldapslam.proto.enrolment_pb2_grpc import (
     add_CertificateServiceServicer_to_server,
     add_EnrolmentServiceServicer_to_server,
 )
 from ldapslam.proto.operator_pb2_grpc import add_OperatorServiceServicer_to_server
-from ldapslam.proto.pki.revocation import Revocations
+from ldapslam.transport.codec import CHANNEL_OPTIONS
+from ldapslam.transport.credentials import TlsFiles, check_server, server_credentials
+from ldapslam.transport.pki.revocation import Revocations
 
 _log = logging.getLogger(__name__)
 

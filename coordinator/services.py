@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from ldapslam.coordinator.access import caller, caller_name
-from ldapslam.coordinator.audit_log import AuditLog
+from ldapslam.base.errors import AccessRefused
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.rpc import Context, errors_to
-from ldapslam.jobs.errors import AccessRefused
+from ldapslam.coordinator.security.access import caller, caller_name
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.rpc import Context, errors_to
 from ldapslam.proto import agent_pb2, observation_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.jobs.errors import FleetError
-from ldapslam.jobs.units import format_size
+from ldapslam.base.errors import FleetError
+from ldapslam.base.units import format_size
 
 #: An operation's counters and histograms.
 OPERATION_BYTES = 5_000

@@ -13,14 +13,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from ldapslam.jobs.entry_tags import NOTATION as TEMPLATE_NOTATION
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.fault import did_you_mean
-from ldapslam.jobs.model import Job
-from ldapslam.jobs.pattern import NOTATION as PATTERN_NOTATION
-from ldapslam.jobs.population_tags import NOTATION as POPULATION_NOTATION
-from ldapslam.jobs.result_codes import NOTATION as RESULT_NOTATION
-from ldapslam.jobs.sections import (
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import did_you_mean
+from ldapslam.jobs.entries.population_tags import NOTATION as POPULATION_NOTATION
+from ldapslam.jobs.entries.tags import NOTATION as TEMPLATE_NOTATION
+from ldapslam.jobs.fields.result_codes import NOTATION as RESULT_NOTATION
+from ldapslam.jobs.fields.sections import (
     Kind,
     Section,
     default_in_file,
@@ -29,7 +27,9 @@ from ldapslam.jobs.sections import (
     section_in,
     sections_in,
 )
-from ldapslam.jobs.thresholds import NOTATION as THRESHOLD_NOTATION
+from ldapslam.jobs.fields.thresholds import NOTATION as THRESHOLD_NOTATION
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.requests.pattern import NOTATION as PATTERN_NOTATION
 from ldapslam.jobs.types import job_types
 
 _WIDTH = 80

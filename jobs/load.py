@@ -14,18 +14,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ldapslam.jobs.errors import JobError, JobErrors
-from ldapslam.jobs.explain import explain, field_hint
-from ldapslam.jobs.fault import Fault, did_you_mean, expected, got
-from ldapslam.jobs.files import JobFiles, available
+from ldapslam.base.errors import JobError, JobErrors
+from ldapslam.base.fault import Fault, did_you_mean, expected, got
+from ldapslam.jobs.fields.files import JobFiles, available
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.named_files import named_files
-from ldapslam.jobs.overrides import apply_overrides, path_text
-from ldapslam.jobs.references import check_references
+from ldapslam.jobs.reading.expansion import expand_types
+from ldapslam.jobs.reading.explain import explain, field_hint
+from ldapslam.jobs.reading.named_files import named_files
+from ldapslam.jobs.reading.overrides import apply_overrides, path_text
+from ldapslam.jobs.reading.references import check_references
+from ldapslam.jobs.reading.tree import MAX_BYTES, Finding, Position, Tree, read_tree
+from ldapslam.jobs.reading.tree import Path as FieldPath
 from ldapslam.jobs.scripts import compile_streams
-from ldapslam.jobs.tree import MAX_BYTES, Finding, Position, Tree, read_tree
-from ldapslam.jobs.tree import Path as FieldPath
-from ldapslam.jobs.types.expansion import expand_types
 
 
 def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:

@@ -25,16 +25,16 @@ from pydantic import (
     field_validator,
 )
 
-from ldapslam.jobs import units
-from ldapslam.jobs.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
-from ldapslam.jobs.bind import Bind, Sasl, Secret
-from ldapslam.jobs.connection import Connection, Tls
-from ldapslam.jobs.fault import Fault, expected
-from ldapslam.jobs.files import read_file
-from ldapslam.jobs.monitors import Monitor, ReplicationCheck, Verify
-from ldapslam.jobs.population_record import PopulationRecord, parse_record
-from ldapslam.jobs.replay.options import KINDS, Replay
-from ldapslam.jobs.sections import (
+from ldapslam.base import units
+from ldapslam.base.fault import Fault, expected
+from ldapslam.base.units import NS_PER_S
+from ldapslam.base.uri import check_uri
+from ldapslam.jobs.fields.bind import Bind, Sasl, Secret
+from ldapslam.jobs.fields.connection import Connection, Tls
+from ldapslam.jobs.fields.files import read_file
+from ldapslam.jobs.fields.monitors import Monitor, ReplicationCheck, Verify
+from ldapslam.jobs.fields.population import PopulationRecord, parse_record
+from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
     FileName,
@@ -47,11 +47,11 @@ from ldapslam.jobs.sections import (
     checked,
     one_or_more,
 )
-from ldapslam.jobs.sequence import Operation, needs_connection, sessions_of
-from ldapslam.jobs.thresholds import parse_threshold
-from ldapslam.jobs.units import NS_PER_S
-from ldapslam.jobs.uri import check_uri
-from ldapslam.jobs.validity import Validity
+from ldapslam.jobs.fields.thresholds import parse_threshold
+from ldapslam.jobs.fields.validity import Validity
+from ldapslam.jobs.operations.sequence import Operation, needs_connection, sessions_of
+from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
+from ldapslam.jobs.replay.options import KINDS, Replay
 
 #: Kind, in reports, of what a Python class records.
 PYTHON_KIND = "python"

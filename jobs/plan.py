@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ldapslam.jobs.arrivals import Open
+from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.model import Job, Run, Stream
 from ldapslam.jobs.partition import participants, share
 from ldapslam.jobs.phases import (
@@ -23,11 +24,10 @@ from ldapslam.jobs.phases import (
     phase_spans,
     planned_end_ns,
 )
-from ldapslam.jobs.population_record import PopulationRecord
-from ldapslam.jobs.profile import Profile, arrivals_by, profile_of
+from ldapslam.jobs.rates.arrivals import Open
+from ldapslam.jobs.rates.profile import Profile, arrivals_by, profile_of
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.scripts import OperationPlan, ScriptPlan, Scripts, compile_streams
-from ldapslam.jobs.secrets import SecretRef
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ldapslam.jobs.fields.result_codes import outcome_codes
 from ldapslam.jobs.model import Stream
 from ldapslam.jobs.operations.add import Add
-from ldapslam.jobs.pattern import parse_pattern
+from ldapslam.jobs.operations.sequence import ENTRY_DN, Request, Session, sessions_of
 from ldapslam.jobs.replay.options import KINDS, UNBIND
-from ldapslam.jobs.result_codes import outcome_codes
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.sequence import ENTRY_DN, Request, Session, sessions_of
-from ldapslam.jobs.template import (
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
     Template,
@@ -26,7 +26,7 @@ from ldapslam.jobs.template import (
     compile_template,
     number_uniques,
 )
-from ldapslam.jobs.variable_texts import with_bounds
+from ldapslam.jobs.requests.variable_texts import with_bounds
 
 #: Number of a variable that is not there.
 NO_VARIABLE = -1

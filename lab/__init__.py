@@ -7,11 +7,11 @@ ends; `standing` has the labs that stay. It may assume Linux, OpenLDAP 2.5 or la
 389-DS 2.0 or later; it knows nothing of agents, runs or reports.
 """
 
-from ldapslam.lab.ds389_configuration import Ds389Settings
+from ldapslam.lab.ds389.configuration import Ds389Settings
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.lab import Lab
 from ldapslam.lab.product import Choices
 from ldapslam.lab.server import Server
-from ldapslam.lab.slapd import SlapdSettings
+from ldapslam.lab.slapd.slapd import SlapdSettings
 
 __all__ = ["Choices", "Ds389Settings", "Lab", "LabError", "Server", "SlapdSettings"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import ldap
 
-from ldapslam.agent.ldap_access import unbind_and_wait
+from ldapslam.directory.access import unbind_and_wait
 from ldapslam.lab.server import Server
 
 Found = dict[str, dict[str, list[bytes]]]

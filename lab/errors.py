@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ldapslam.jobs.errors import TargetError
+from ldapslam.base.errors import TargetError
 
 
 class LabError(TargetError):

@@ -23,17 +23,16 @@ from typing import Literal, Self
 
 import ldap
 
+from ldapslam.dataset.ldif import entry_count
+from ldapslam.dataset.offline import IsStopping, OfflineResult
 from ldapslam.lab import people
 from ldapslam.lab.access import Access, Found
 from ldapslam.lab.certificates import Authority, KeyPair
-from ldapslam.lab.data.ldif import entry_count
-from ldapslam.lab.data.offline import IsStopping, OfflineResult
-from ldapslam.lab.ds389 import Ds389Servers
-from ldapslam.lab.ds389_configuration import Ds389Settings
+from ldapslam.lab.ds389.configuration import Ds389Settings
+from ldapslam.lab.ds389.ds389 import Ds389Servers
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.ldif_lines import suffix_of
-from ldapslam.lab.openldap import OpenLdap
 from ldapslam.lab.product import Choices, Product, Site, Tree, last_lines
 from ldapslam.lab.server import (
     Server,
@@ -42,7 +41,8 @@ from ldapslam.lab.server import (
     reserve_ports,
     server_at,
 )
-from ldapslam.lab.slapd import SlapdSettings
+from ldapslam.lab.slapd.openldap import OpenLdap
+from ldapslam.lab.slapd.slapd import SlapdSettings
 
 ServerKind = Literal["slapd", "389ds"]
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.lab.data.ldif import ldif_entries, open_ldif, unfolded_records
+from ldapslam.base.errors import ConfigError
+from ldapslam.dataset.ldif import ldif_entries, open_ldif, unfolded_records
 
 
 def suffix_of(ldif: Path) -> str:

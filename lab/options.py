@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.fault import Fault, did_you_mean
-from ldapslam.jobs.units import parse_size
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import Fault, did_you_mean
+from ldapslam.base.units import parse_size
 
 #: Names and values in the order given; a name may occur more than once.
 Options = Sequence[tuple[str, str]]

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from ldapslam.dataset.offline import IsStopping, OfflineResult
 from ldapslam.lab.access import Access, Connection
 from ldapslam.lab.certificates import KeyPair
-from ldapslam.lab.data.offline import IsStopping, OfflineResult
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import Keeper
 from ldapslam.lab.options import Options

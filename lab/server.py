@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 from ldapslam.lab.errors import LabError
 
 Role = Literal["supplier", "hub", "replica"]

@@ -28,16 +28,16 @@ from typing import Any
 
 import ldap
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.fault import did_you_mean
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import did_you_mean
 from ldapslam.lab.access import Access
-from ldapslam.lab.ds389 import Ds389Servers
+from ldapslam.lab.ds389.ds389 import Ds389Servers
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.keeper import ask_detached
 from ldapslam.lab.lab import Lab, is_there
-from ldapslam.lab.openldap import OpenLdap
 from ldapslam.lab.product import Product
 from ldapslam.lab.server import Server
+from ldapslam.lab.slapd.openldap import OpenLdap
 
 #: A lab as JSON: what `lab up --json` prints.
 Description = dict[str, Any]

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from ldapslam.reports.bulk_imports import compared, made_by
 from ldapslam.reports.document import Cell, Column, Table, number, table
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.result import manifest_of
+from ldapslam.reports.sections.bulk_imports import compared, made_by
 from ldapslam.reports.typeset import (
     NOTHING,
     count,

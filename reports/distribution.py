@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldapslam.reports.results.histogram import Histogram, samples_needed
+from ldapslam.results.histogram import Histogram, samples_needed
 
 #: Name -> percentile, in the order of every table.
 PERCENTILES = {

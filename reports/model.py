@@ -16,22 +16,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ldapslam.jobs.thresholds import (
-    KINDS_WITHOUT_RESPONSE,
-)
-from ldapslam.reports.clocks import Clock
-from ldapslam.reports.completeness import Completeness, Gap
+from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+from ldapslam.reports.collect.clocks import Clock
+from ldapslam.reports.collect.completeness import Completeness, Gap
+from ldapslam.reports.collect.replication import Replication
+from ldapslam.reports.collect.telemetry import MonitorSummary
+from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.reports.distribution import (
     Curve,
     Distribution,
 )
-from ldapslam.reports.evidence import Window
-from ldapslam.reports.reconciliation import Reconciliation, SentRequests
-from ldapslam.reports.replication import Replication
-from ldapslam.reports.results.records import EventRecord, RunRecord
-from ldapslam.reports.rules import Rule
-from ldapslam.reports.telemetry import MonitorSummary
-from ldapslam.reports.timeline import Timeline
+from ldapslam.reports.rules.evidence import Window
+from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
+from ldapslam.reports.rules.rules import Rule
+from ldapslam.results.records import EventRecord, RunRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ldapslam.jobs.result_codes import code_name
+from ldapslam.jobs.fields.result_codes import code_name
 from ldapslam.proto.fields import OPERATION_COUNTERS
-from ldapslam.reports.clocks import Clock
+from ldapslam.reports.collect.clocks import Clock
+from ldapslam.reports.collect.job_notes import imports_of, probes_of
+from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.job_notes import imports_of, probes_of
 from ldapslam.reports.model import (
     AgentSummary,
     OperationSummary,
     StreamSummary,
     Summary,
 )
-from ldapslam.reports.telemetry import MonitorSummary
 
 SCHEMA = "ldapslam.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result_schema.json")

@@ -7,29 +7,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.jobs.thresholds import (
+from ldapslam.jobs.fields.thresholds import (
     Threshold,
     error_share,
     evaluate,
     parse_threshold,
     times_lacking,
 )
-from ldapslam.jobs.validity import Validity
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     METRICS,
     OUTCOMES,
     SET_UP_TIMES,
 )
-from ldapslam.reports import verdict
-from ldapslam.reports.clocks import clocks_of
+from ldapslam.reports.collect.clocks import clocks_of
+from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.telemetry import telemetry, with_restarts
+from ldapslam.reports.collect.timeline import NS_PER_S, Plan, wanted_outcome
+from ldapslam.reports.collect.totals import (
+    GENERATOR_LAGS,
+    UNANSWERED_METRICS,
+    AgentTotals,
+    OperationTotals,
+    unanswered,
+)
 from ldapslam.reports.distribution import (
     Distribution,
     curve,
     distribution,
     why_missing,
 )
-from ldapslam.reports.evidence import Evidence, measured_s
 from ldapslam.reports.model import (
     AgentSummary,
     OperationSummary,
@@ -37,23 +45,15 @@ from ldapslam.reports.model import (
     Summary,
     ThresholdResult,
 )
-from ldapslam.reports.parallel import collect_run
-from ldapslam.reports.reconciliation import sent_requests
 from ldapslam.reports.result import figures_of
-from ldapslam.reports.results.columns import extent
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.monitor_rows import monitor_series
-from ldapslam.reports.results.records import RunRecord
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.telemetry import telemetry, with_restarts
-from ldapslam.reports.timeline import NS_PER_S, Plan, wanted_outcome
-from ldapslam.reports.totals import (
-    GENERATOR_LAGS,
-    UNANSWERED_METRICS,
-    AgentTotals,
-    OperationTotals,
-    unanswered,
-)
+from ldapslam.reports.rules import verdict
+from ldapslam.reports.rules.evidence import Evidence, measured_s
+from ldapslam.reports.rules.reconciliation import sent_requests
+from ldapslam.results.columns import extent
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.records import RunRecord
+from ldapslam.results.store import Store
 
 
 def summarise(store: Store, run_id: str) -> Summary:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ldapslam.reports.distribution import PERCENTILES, Distribution
 from ldapslam.reports.document import MUTED, Cell, Column, number
-from ldapslam.reports.results.histogram import samples_needed
+from ldapslam.results.histogram import samples_needed
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"

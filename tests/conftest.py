@@ -95,7 +95,7 @@ def _libldap_version() -> str:
 
 def _slapd_version() -> str:
     from ldapslam.lab import LabError
-    from ldapslam.lab.slapd import find_programs
+    from ldapslam.lab.slapd.slapd import find_programs
 
     try:
         program = find_programs().slapd

@@ -13,7 +13,7 @@ from typing import Any
 
 import ldap
 
-from ldapslam.agent.python_job import Client, PythonJob
+from ldapslam.agent.python_jobs.job import Client, PythonJob
 
 #: Another client was quicker.
 _OVERTAKEN = {ldap.NO_SUCH_ATTRIBUTE.errnum, ldap.TYPE_OR_VALUE_EXISTS.errnum}

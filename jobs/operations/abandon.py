@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from ldapslam.jobs import ber
+from ldapslam.jobs.fields.sections import Duration, Name
 from ldapslam.jobs.operations.body import Compiled, OperationBody
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.sections import Duration, Name
-from ldapslam.jobs.template import MESSAGE_ID, Node, ValueSource
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import MESSAGE_ID, Node, ValueSource
 
 _ABANDON_REQUEST = 0x50
 

@@ -9,17 +9,16 @@ from typing import ClassVar
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.dn import parse_dn, split_rdn
-from ldapslam.jobs.entry_template import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.entries.entry_template import (
     ComposedEntry,
     choose,
     compose,
     parse_templates,
 )
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.fields import AttributeName, BaseDn, EntryDn, SomeValues
-from ldapslam.jobs.files import read_file
+from ldapslam.jobs.fields.files import read_file
+from ldapslam.jobs.fields.sections import FileName, Flag, Text, checked
+from ldapslam.jobs.fields.texts import AttributeName, BaseDn, EntryDn, SomeValues
 from ldapslam.jobs.operations.body import (
     Compiled,
     OperationBody,
@@ -28,10 +27,11 @@ from ldapslam.jobs.operations.body import (
     nodes,
     variable,
 )
-from ldapslam.jobs.pattern import MASK_CLASS
-from ldapslam.jobs.scope import Let, Scope, current_scope
-from ldapslam.jobs.sections import FileName, Flag, Text, checked
-from ldapslam.jobs.template import VARIABLE, Node, Ref, ValueSource
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.dn import parse_dn, split_rdn
+from ldapslam.jobs.requests.pattern import MASK_CLASS
+from ldapslam.jobs.requests.scope import Let, Scope, current_scope
+from ldapslam.jobs.requests.template import VARIABLE, Node, Ref, ValueSource
 
 _ADD_REQUEST = 0x68
 _HOLE = re.compile(f"[{MASK_CLASS}]")

@@ -2,7 +2,7 @@
 """The bind operation as the load (RFC 4511 section 4.2, RFC 4513).
 
 Its passwords stand in the job file, with patterns: they belong to a test population.
-How connections are set up is another matter: see jobs/bind.py.
+How connections are set up is another matter: see jobs/fields/bind.py.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.fields import EntryDn, PatternText
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.sasl import (
+    SINGLE_STEP,
+    Mechanism,
+    check_authzid,
+    check_properties,
+)
+from ldapslam.jobs.fields.sections import Kind, Section, checked
+from ldapslam.jobs.fields.texts import EntryDn, PatternText
 from ldapslam.jobs.operations.body import (
     Compiled,
     OperationBody,
@@ -24,10 +30,9 @@ from ldapslam.jobs.operations.body import (
     nodes,
     variable,
 )
-from ldapslam.jobs.sasl import SINGLE_STEP, Mechanism, check_authzid, check_properties
-from ldapslam.jobs.scope import Let, Scope
-from ldapslam.jobs.sections import Kind, Section, checked
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Let, Scope
+from ldapslam.jobs.requests.template import Node
 
 _BIND_REQUEST = 0x60
 _SIMPLE, _SASL = 0x80, 0xA3

@@ -17,13 +17,13 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.dn import parse_dn
-from ldapslam.jobs.fields import EntryDn
-from ldapslam.jobs.pattern import parse_pattern
-from ldapslam.jobs.scope import Let, Scope, current_scope
-from ldapslam.jobs.sections import Name, Section
-from ldapslam.jobs.template import (
+from ldapslam.jobs.fields.sections import Name, Section
+from ldapslam.jobs.fields.texts import EntryDn
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.dn import parse_dn
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.scope import Let, Scope, current_scope
+from ldapslam.jobs.requests.template import (
     VARIABLE,
     Node,
     Template,

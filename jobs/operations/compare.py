@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.fields import AttributeName, OneValue
+from ldapslam.jobs.fields.texts import AttributeName, OneValue
 from ldapslam.jobs.operations.body import EntryBody, nodes
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import Node
 
 _COMPARE_REQUEST = 0x6E
 _COMPARE_FALSE, _COMPARE_TRUE = 5, 6

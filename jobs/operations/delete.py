@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ldapslam.jobs import ber
 from ldapslam.jobs.operations.body import EntryBody
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import Node
 
 _DEL_REQUEST = 0x4A
 

@@ -7,14 +7,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.fields import Oid, PatternText
-from ldapslam.jobs.octets import Octets, parse_octets
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.sections import Kind, Section, checked
+from ldapslam.jobs.fields.texts import Oid, PatternText
 from ldapslam.jobs.operations.body import OperationBody, nodes
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.sections import Kind, Section, checked
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.operations.octets import Octets, parse_octets
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import Node
 
 _EXTENDED_REQUEST = 0x77
 _REQUEST_NAME, _REQUEST_VALUE = 0x80, 0x81

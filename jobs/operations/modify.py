@@ -13,11 +13,11 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.fields import AttributeName, SomeValues, Values
+from ldapslam.jobs.fields.texts import AttributeName, SomeValues, Values
 from ldapslam.jobs.operations.body import EntryBody, nodes
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import Node
 
 _MODIFY_REQUEST = 0x66
 _CHANGES = {"add": 0, "delete": 1, "replace": 2, "increment": 3}

@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.dn import parse_dn, split_rdn
-from ldapslam.jobs.fault import expected
-from ldapslam.jobs.fields import BaseDn, EntryDn
+from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.sections import Flag
+from ldapslam.jobs.fields.texts import BaseDn, EntryDn
 from ldapslam.jobs.operations.body import (
     Compiled,
     EntryBody,
@@ -20,9 +19,10 @@ from ldapslam.jobs.operations.body import (
     message,
     variable,
 )
-from ldapslam.jobs.scope import Scope, current_scope
-from ldapslam.jobs.sections import Flag
-from ldapslam.jobs.template import PARENT, Node, ValueSource
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.dn import parse_dn, split_rdn
+from ldapslam.jobs.requests.scope import Scope, current_scope
+from ldapslam.jobs.requests.template import PARENT, Node, ValueSource
 
 _MOD_DN_REQUEST = 0x6C
 _NEW_SUPERIOR = 0x80

@@ -8,11 +8,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from ldapslam.jobs import ber, units
-from ldapslam.jobs.controls import paged_results
-from ldapslam.jobs.fault import expected
-from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.filter import compile_filter
+from ldapslam.base import units
+from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.sections import Duration, Flag
+from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.operations.body import (
     Compiled,
     OperationBody,
@@ -20,9 +19,11 @@ from ldapslam.jobs.operations.body import (
     message,
     variable,
 )
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.sections import Duration, Flag
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.operations.controls import paged_results
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.filter import compile_filter
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import Node
 
 _SEARCH_REQUEST = 0x63
 _SCOPES = {"base": 0, "one": 1, "sub": 2, "children": 3}

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ldapslam.jobs.operations.body import Compiled, OperationBody
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import Node
 
 _UNBIND_REQUEST = b"\x42\x00"
 

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ldapslam.jobs.filter import ATTRIBUTE
 from ldapslam.jobs.replay.log import NS_PER_S, START_TLS, Log, Operation
 from ldapslam.jobs.replay.requests import WHO_AM_I
 from ldapslam.jobs.replay.shapes import Hole, dn_shape, filter_shape
+from ldapslam.jobs.requests.filter import ATTRIBUTE
 
 _ATTRIBUTE = re.compile(rf"@?{ATTRIBUTE}|\*|\+|1\.1", re.ASCII)
 

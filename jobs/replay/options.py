@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fields import AttributeName
-from ldapslam.jobs.sections import (
+from ldapslam.jobs.fields.sections import (
     Count,
     Duration,
     FileName,
@@ -21,6 +20,7 @@ from ldapslam.jobs.sections import (
     Section,
     Text,
 )
+from ldapslam.jobs.fields.texts import AttributeName
 
 #: What a replay can send: the tag of the response, and result codes that are success.
 #: The order is that of the engine's numbers.

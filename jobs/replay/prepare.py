@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.fault import Fault
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.options import Replay
 from ldapslam.jobs.replay.read import read_log

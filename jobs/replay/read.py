@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from ldapslam.jobs.fault import Fault, expected
+from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.replay import ds389, openldap
 from ldapslam.jobs.replay.log import (
     NS_PER_S,

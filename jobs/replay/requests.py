@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.filter import compile_filter
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.replay.log import START_TLS, Operation
 from ldapslam.jobs.replay.options import Replay
-from ldapslam.jobs.template import Node
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.filter import compile_filter
+from ldapslam.jobs.requests.template import Node
 
 WHO_AM_I = "1.3.6.1.4.1.4203.1.11.3"
 

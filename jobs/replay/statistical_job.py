@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldapslam.jobs.dn import parse_dn
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.filter import compile_filter
+from ldapslam.base.fault import Fault
+from ldapslam.base.yaml_text import comment_lines, tree_lines
 from ldapslam.jobs.replay.analysis import Analysis, Group
 from ldapslam.jobs.replay.log import NS_PER_S
 from ldapslam.jobs.replay.options import KINDS
@@ -26,7 +25,8 @@ from ldapslam.jobs.replay.shapes import (
     find,
     literal,
 )
-from ldapslam.jobs.yaml_text import comment_lines, tree_lines
+from ldapslam.jobs.requests.dn import parse_dn
+from ldapslam.jobs.requests.filter import compile_filter
 
 #: Shapes beyond these are left out, and counted.
 _MOST_SHAPES = 40

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
 
-from ldapslam.jobs.sections import Section
+from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.types.auth import Auth
 from ldapslam.jobs.types.base import JobType
 from ldapslam.jobs.types.bulk_load import BulkLoad

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.result_codes import NAMES, ResultCode
-from ldapslam.jobs.sections import Flag, Section, Text
+from ldapslam.jobs.fields.result_codes import NAMES, ResultCode
+from ldapslam.jobs.fields.sections import Flag, Section, Text
+from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.types.base import JobType, without_nothing
 
 

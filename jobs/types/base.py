@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ldapslam.jobs.sections import Section
+from ldapslam.jobs.fields.sections import Section
 
 OptionsT = TypeVar("OptionsT", bound=Section)
 

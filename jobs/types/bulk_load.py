@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ldapslam.jobs.connection import HostFile, absolute
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.files import read_file
-from ldapslam.jobs.sections import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.connection import HostFile, absolute
+from ldapslam.jobs.fields.files import read_file
+from ldapslam.jobs.fields.sections import (
     Count,
     FileName,
     Flag,
@@ -22,7 +22,7 @@ from ldapslam.jobs.sections import (
 )
 from ldapslam.jobs.types.base import JobType, without_nothing
 
-BULK_LOAD_CLASS = "ldapslam.lab.bulk_load:BulkLoad"
+BULK_LOAD_CLASS = "ldapslam.lab.bulk_load.job:BulkLoad"
 OPERATION = "import"
 #: Settings of slapd whose values are paths on the agent's host.
 PATH_SETTINGS = ("include", "moduleload")

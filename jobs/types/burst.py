@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fields import AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.sections import Flag, Section
+from ldapslam.jobs.fields.sections import Flag, Section
+from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.types.base import JobType
 
 #: Drives `client: process`: it forks a client for each operation.
-PROCESS_CLASS = "ldapslam.agent.fork_client:ForkedSearch"
+PROCESS_CLASS = "ldapslam.agent.python_jobs.fork_client:ForkedSearch"
 
 
 class BurstOptions(Section):

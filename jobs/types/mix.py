@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ldapslam.jobs.sections import Section
+from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.types.base import JobType
 
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.fields import AttributeSelector, BaseDn
-from ldapslam.jobs.sections import Section, Text, checked
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.sections import Section, Text, checked
+from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn
 from ldapslam.jobs.types.base import JobType
 
 _HOLE = "[key]"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
-from ldapslam.jobs.sections import Name, Section, Text
+from ldapslam.jobs.fields.sections import Name, Section, Text
 from ldapslam.jobs.types.base import JobType
 
 CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.replay import options as replay_options
-from ldapslam.jobs.sections import Section
 from ldapslam.jobs.types.base import JobType
 
 

@@ -8,11 +8,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ldapslam.jobs import units
-from ldapslam.jobs.dn import check_dn
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.fields import AttributeName
-from ldapslam.jobs.sections import (
+from ldapslam.base import units
+from ldapslam.base.fault import Fault
+from ldapslam.base.units import Rate
+from ldapslam.jobs.fields.sections import (
     Kind,
     Name,
     PositiveDuration,
@@ -21,10 +20,11 @@ from ldapslam.jobs.sections import (
     Text,
     one_or_more,
 )
+from ldapslam.jobs.fields.texts import AttributeName
+from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.jobs.types.base import JobType
-from ldapslam.jobs.units import Rate
 
-PROBE_CLASS = "ldapslam.agent.replication_probe:ReplicationProbe"
+PROBE_CLASS = "ldapslam.agent.replication.probe:ReplicationProbe"
 _DEFAULT_RATE = units.parse_rate("5/s")
 
 

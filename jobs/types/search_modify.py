@@ -8,9 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ldapslam.jobs.fields import AttributeName, AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.fields import Values as AttributeValues
-from ldapslam.jobs.sections import Count, Section
+from ldapslam.jobs.fields.sections import Count, Section
+from ldapslam.jobs.fields.texts import (
+    AttributeName,
+    AttributeSelector,
+    BaseDn,
+    FilterText,
+)
+from ldapslam.jobs.fields.texts import Values as AttributeValues
 from ldapslam.jobs.types.base import JobType
 
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.sections import PositiveDuration, Section, Text
+from ldapslam.base.fault import Fault
+from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.fields.sections import PositiveDuration, Section, Text
 from ldapslam.jobs.types.base import JobType
-from ldapslam.jobs.units import NS_PER_S
 
-WAIT_CLASS = "ldapslam.agent.wait_for_directory:WaitForDirectory"
+WAIT_CLASS = "ldapslam.agent.python_jobs.wait_for_directory:WaitForDirectory"
 
 
 class WaitOptions(Section):

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from ldapslam.agent._engine import Responder
-from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.python_recorder import (
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.python_jobs.recorder import (
     BACKLOG_WAIT,
     RESPONSE_TIME,
     SERVICE_TIME,
     SUCCEEDED,
 )
-from ldapslam.agent.python_streams import PythonStreams
+from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 
 pytestmark = pytest.mark.accuracy
 

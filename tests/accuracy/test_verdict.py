@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from ldapslam.agent._engine import Responder
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.base.errors import ExitCode
 from support.command_line import COMMAND, environment
 
 pytestmark = pytest.mark.accuracy
@@ -40,7 +40,7 @@ def engine_process(parent: psutil.Process) -> psutil.Process:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for process in parent.children(recursive=True):
-            if "ldapslam.agent.engine_process" in process.cmdline():
+            if "ldapslam.agent.engine.process" in process.cmdline():
                 return process
         time.sleep(0.01)
     raise AssertionError("there is no engine process")

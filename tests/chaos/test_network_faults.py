@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from ldapslam.proto.fields import histograms_of
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.counting_ldap import CountingLdap

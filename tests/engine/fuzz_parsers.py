@@ -27,13 +27,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ldapslam.jobs.dn import parse_dn
-from ldapslam.jobs.entry_template import choose, compose, parse_templates
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.filter import compile_filter
-from ldapslam.jobs.pattern import parse_pattern
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.template import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.entries.entry_template import choose, compose, parse_templates
+from ldapslam.jobs.requests.dn import parse_dn
+from ldapslam.jobs.requests.filter import compile_filter
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
     Template,

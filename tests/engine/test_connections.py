@@ -16,7 +16,7 @@ import pytest
 from ldapslam.agent import _engine
 from ldapslam.agent._engine import ConnectError, Responder
 from ldapslam.lab.certificates import Authority
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 from support.engine import (
     MS,
     RECEIVE_LAG,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ldapslam.jobs.operations.search import Search
-from ldapslam.jobs.template import Template
+from ldapslam.jobs.requests.template import Template
 from support.engine import MS, run, searched_value, stream
 from support.fake_ldap import (
     FakeLdap,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.jobs.population_settings import FilterLine
-from ldapslam.lab.data.generate import Generation, generate
-from ldapslam.lab.data.templates import ready_templates
+from ldapslam.base.errors import ConfigError
+from ldapslam.dataset.generate import Generation, generate
+from ldapslam.dataset.templates import ready_templates
+from ldapslam.jobs.entries.population_settings import FilterLine
 from support.generated import (
     BRANCH,
     PERSON,

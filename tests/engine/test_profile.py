@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.profile import Profile, Segment, arrivals_by, hold, ramp, sine
-from ldapslam.jobs.units import NS_PER_S
+from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.rates.profile import Profile, Segment, arrivals_by, hold, ramp, sine
 
 SOURCES = Path(__file__).parents[2] / "agent" / "csrc"
 PER_S = 1 / NS_PER_S

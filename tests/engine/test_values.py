@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ldapslam.jobs.filter import compile_filter
-from ldapslam.jobs.pattern import parse_pattern
-from ldapslam.jobs.template import (
+from ldapslam.jobs.requests.filter import compile_filter
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.template import (
     FILE_SEQUENCE,
     SEQUENCE,
     Chance,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import ldap
 
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.base.errors import ExitCode
 from ldapslam.lab import Lab
 from support.command_line import ldapslam
 from support.replication import silent, supplier_of

@@ -13,10 +13,10 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.cleanup import LATE_ADDS_S, CleanUpReport, clean_up
-from ldapslam.agent.ledger_file import LedgerFile, State
-from ldapslam.agent.ledger_folder import locked
-from ldapslam.agent.run_ledgers import clean_up_aside
+from ldapslam.agent.ledgers.cleanup import LATE_ADDS_S, CleanUpReport, clean_up
+from ldapslam.agent.ledgers.file import LedgerFile, State
+from ldapslam.agent.ledgers.folder import locked
+from ldapslam.agent.ledgers.run import clean_up_aside
 from ldapslam.lab import Lab
 from support.ds389 import Ds389
 from support.ledger import ledger_bytes, write_clean_up_plan
@@ -143,7 +143,7 @@ def test_a_clean_up_that_comes_late_removes_what_is_the_runs(
     lab: Lab, admin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree(lab)
-    monkeypatch.setattr("ldapslam.agent.cleanup.LATE_ADDS_S", -BEFORE_S)
+    monkeypatch.setattr("ldapslam.agent.ledgers.cleanup.LATE_ADDS_S", -BEFORE_S)
     own = [f"ou=own.{n},{lab.people_dn}" for n in range(3)]
     for name in own:
         add(admin, name)
@@ -156,7 +156,7 @@ def test_a_clean_up_that_comes_late_removes_what_is_the_runs(
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldapslam.agent.cleanup._PAUSE_S", 0.01)
+    monkeypatch.setattr("ldapslam.agent.ledgers.cleanup._PAUSE_S", 0.01)
 
 
 def test_an_entry_that_got_children_of_others_is_left_and_named(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.base.errors import ExitCode
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 from support.command_line import Running, ldapslam

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.cli.deliver import (
+from ldapslam.base.secrets import SecretRef
+from ldapslam.coordinator.outputs.deliver import (
     Cutoff,
     DeliveryFailed,
     MailServer,
@@ -22,8 +23,7 @@ from ldapslam.cli.deliver import (
     post,
     send_mail,
 )
-from ldapslam.cli.notification import mail, notification
-from ldapslam.jobs.secrets import SecretRef
+from ldapslam.coordinator.outputs.notification import mail, notification
 from ldapslam.lab.certificates import Authority
 from support import receivers
 from support.receivers import Silence, Webhook

@@ -15,11 +15,11 @@ import ldap
 import numpy as np
 import pytest
 
-from ldapslam.agent.monitors import base
-from ldapslam.agent.monitors.base import STARTED, Monitor
-from ldapslam.jobs.errors import BindRejected, TargetError
+from ldapslam.agent.monitoring import base
+from ldapslam.agent.monitoring.base import STARTED, Monitor
+from ldapslam.base.errors import BindRejected, TargetError
 from ldapslam.lab import Lab, SlapdSettings
-from ldapslam.reports.telemetry import restarted_at
+from ldapslam.reports.collect.telemetry import restarted_at
 from support.ds389 import Ds389
 from support.monitored import monitors, opened, sampled, target
 

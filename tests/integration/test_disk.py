@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.spool_room import room_for
-from ldapslam.jobs.errors import FleetError
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.admission.spool_room import room_for
+from ldapslam.base.errors import FleetError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from support.fake_ldap import FakeLdap, answer

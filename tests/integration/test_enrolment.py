@@ -11,23 +11,23 @@ from pathlib import Path
 import grpc
 import pytest
 
-from ldapslam.agent import enrolment
-from ldapslam.agent.enrolment import identity_files, join, keep_renewed
-from ldapslam.jobs.errors import (
+from ldapslam.base.errors import (
     AccessRefused,
     ConfigError,
     CoordinatorUnreachable,
     LdapSlamError,
 )
 from ldapslam.proto import enrolment_pb2, operator_pb2
-from ldapslam.proto.codec import error_of_rpc
-from ldapslam.proto.credentials import aio_channel, trusting_channel
 from ldapslam.proto.enrolment_pb2_grpc import EnrolmentServiceStub
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
-from ldapslam.proto.pki.authority import JOINED_LIFETIME, Authority
-from ldapslam.proto.pki.certificate import Role, build_request, new_key
-from ldapslam.reports.results import audit
-from ldapslam.reports.results.store import Store
+from ldapslam.results import audit
+from ldapslam.results.store import Store
+from ldapslam.transport import enrolment
+from ldapslam.transport.codec import error_of_rpc
+from ldapslam.transport.credentials import aio_channel, trusting_channel
+from ldapslam.transport.enrolment import identity_files, join, keep_renewed
+from ldapslam.transport.pki.authority import JOINED_LIFETIME, Authority
+from ldapslam.transport.pki.certificate import Role, build_request, new_key
 from support.secure_coordinator import SecureCoordinator
 
 HOUR = timedelta(hours=1)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import (
+from ldapslam.base.errors import (
     AgentLost,
     ExitCode,
     JobErrors,
@@ -23,7 +23,7 @@ from ldapslam.jobs.errors import (
     RunNotFound,
     TargetUnreachable,
 )
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, error_of
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
 from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 

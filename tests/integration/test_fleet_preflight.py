@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.preflight import Probe, control_operations, preflight
-from ldapslam.jobs.errors import (
+from ldapslam.agent.admission.preflight import Probe, control_operations, preflight
+from ldapslam.base.errors import (
     BindRejected,
     ConfigError,
     TargetError,
     TargetUnreachable,
     TlsHandshakeFailed,
 )
-from ldapslam.jobs.secrets import SecretRef
+from ldapslam.base.secrets import SecretRef
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 

@@ -7,8 +7,8 @@ import json
 import signal
 from pathlib import Path
 
-from ldapslam.jobs.errors import AgentLost
-from ldapslam.proto.messages import error_of
+from ldapslam.base.errors import AgentLost
+from ldapslam.transport.messages import error_of
 from support.command_line import Running
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from ldapslam.jobs.errors import NotEnoughAgents
+from ldapslam.base.errors import NotEnoughAgents
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version, error_of
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
 SHORT = "400ms"

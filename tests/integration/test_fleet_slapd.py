@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import BindRejected, ExitCode, TlsHandshakeFailed
+from ldapslam.base.errors import BindRejected, ExitCode, TlsHandshakeFailed
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
-from ldapslam.proto.messages import error_of
+from ldapslam.transport.messages import error_of
 from support.fleet import FINAL, FleetOfProcesses, job_text
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.server import run_coordinator
-from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
@@ -19,8 +19,8 @@ from ldapslam.proto.agent_pb2 import (
     ReportReply,
 )
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.proto.codec import CHANNEL_OPTIONS
 from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.transport.codec import CHANNEL_OPTIONS
 from support.fleet import FINAL, FleetOfProcesses, job_text
 
 COMMITTED = ReportReply.STATUS_COMMITTED

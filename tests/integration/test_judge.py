@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.cli.judge import COMMAND, JudgeProcess
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.judge import COMMAND, JudgeProcess
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill, run_record
 
 
@@ -147,7 +147,7 @@ def test_a_judge_gives_way_and_has_no_store_in_its_arguments(tmp_path: Path) -> 
     spying = program(
         "import os, sys\n"
         "sys.argv = ['judge']\n"
-        "import ldapslam.cli.judge as judge\n"
+        "import ldapslam.reports.judge as judge\n"
         "def look(store, run_id):\n"
         f"    open({str(seen)!r}, 'w').write(f'{{os.nice(0)}} {{store}}')\n"
         "    return {'verdict': 'PASS', 'reasons': []}\n"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from ldapslam.reports.results.monitor_records import MonitorSeries
-from ldapslam.reports.results.monitor_rows import monitor_series
+from ldapslam.results.monitor_records import MonitorSeries
+from ldapslam.results.monitor_rows import monitor_series
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
 HOST = [{"host": "replica", "every": "100ms"}]
@@ -25,7 +25,7 @@ def observers(fleet: FleetOfProcesses, agent: str) -> list[int]:
     return [
         child.pid
         for child in children
-        if "ldapslam.agent.observer_process" in child.cmdline()
+        if "ldapslam.agent.monitoring.process" in child.cmdline()
     ]
 
 

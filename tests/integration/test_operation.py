@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
-from ldapslam.reports.results.store import Store
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.store import Store
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.command_line import Running, ldapslam
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 from support.receivers import MailServer, Silence, Webhook

@@ -12,7 +12,7 @@ import pytest
 
 from ldapslam.lab import Lab
 from ldapslam.lab.people import PEOPLE_DN, PERSON_PASSWORD, SUFFIX
-from ldapslam.lab.slapd import SlapdSettings
+from ldapslam.lab.slapd.slapd import SlapdSettings
 from support.ds389 import Ds389
 from support.operations import run_operations
 

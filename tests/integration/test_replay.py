@@ -21,7 +21,7 @@ from ldapslam.jobs.load import load_job
 from ldapslam.jobs.replay.log import Log
 from ldapslam.jobs.replay.read import read_log
 from ldapslam.lab import Lab
-from ldapslam.lab.slapd import SlapdSettings
+from ldapslam.lab.slapd.slapd import SlapdSettings
 from support.command_line import ldapslam
 from support.ds389 import Ds389
 

@@ -10,9 +10,9 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.replication import verify_replication
-from ldapslam.jobs.errors import TargetError
-from ldapslam.jobs.monitors import ReplicationCheck
+from ldapslam.base.errors import TargetError
+from ldapslam.directory.replication import verify_replication
+from ldapslam.jobs.fields.monitors import ReplicationCheck
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.product import Choices
 from support.replication import access_of, mend_entry, servers_of, supplier_of

@@ -13,10 +13,10 @@ import ldap
 import pytest
 from ldap.syncrepl import SyncInfoMessage, SyncRequestControl
 
-from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.python_job import Observation
-from ldapslam.agent.replication_watch import Watch
-from ldapslam.jobs.errors import TargetError
+from ldapslam.agent.python_jobs.job import Observation
+from ldapslam.agent.replication.watch import Watch
+from ldapslam.base.errors import TargetError
+from ldapslam.directory.access import LdapAccess
 from ldapslam.lab import Lab, SlapdSettings
 from support.fake_ldap import (
     INTERMEDIATE,

@@ -14,7 +14,7 @@ import ldap
 import pytest
 
 from ldapslam.agent import _engine
-from ldapslam.agent.engine_setup import add_streams
+from ldapslam.agent.engine.setup import add_streams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.lab import Lab

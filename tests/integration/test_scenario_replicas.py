@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.base.errors import ExitCode
 from ldapslam.lab import Lab
 from support.submitting import SubmittingFleet
 

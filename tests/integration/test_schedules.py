@@ -20,12 +20,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from ldapslam.base.errors import ExitCode, RunNotFound
+from ldapslam.base.time_zone import parse_utc
 from ldapslam.cli.main import run
-from ldapslam.coordinator.time_zone import parse_utc
-from ldapslam.jobs.errors import ExitCode, RunNotFound
 from ldapslam.proto import schedule_pb2
-from ldapslam.reports.results import agenda
-from ldapslam.reports.results.agenda import FireRecord
+from ldapslam.results import agenda
+from ldapslam.results.agenda import FireRecord
 from support.cron_oracle import oracle_times, readings
 from support.fake_queue import Crash, FakeQueue, create, moment, schedule_request
 from support.fleet import FleetOfProcesses, fake_engine, job_text

@@ -314,9 +314,9 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
     }
     # the secrets were used
     assert server.connections > 5
-    engines = [line for line in watch.seen if b"ldapslam.agent.engine_process" in line]
+    engines = [line for line in watch.seen if b"ldapslam.agent.engine.process" in line]
     assert engines
-    assert any(b"ldapslam.agent.observer_process" in line for line in watch.seen)
+    assert any(b"ldapslam.agent.monitoring.process" in line for line in watch.seen)
     if "program" in more:
         assert any(b"ldapsearch" in line for line in watch.seen)
     suffixes = {path.suffix for path in (tmp_path / "reports").rglob("*")}

@@ -12,9 +12,9 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.control_connection import ControlConnection
-from ldapslam.agent.server_counts import KINDS, ServerKind, detect, read_counts
-from ldapslam.agent.server_facts import server_facts
+from ldapslam.directory.control_connection import ControlConnection
+from ldapslam.directory.counts import KINDS, ServerKind, detect, read_counts
+from ldapslam.directory.facts import server_facts
 from ldapslam.lab import Lab
 from support.replication import access_of
 

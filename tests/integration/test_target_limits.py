@@ -15,12 +15,12 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.addresses import Place
-from ldapslam.agent.ldap_access import LdapAccess, connect
-from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.preflight import Probe, preflight
-from ldapslam.agent.target_rules import parse_rules
-from ldapslam.jobs.errors import BindRejected, TargetUnreachable
+from ldapslam.agent.admission.addresses import Place
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.admission.preflight import Probe, preflight
+from ldapslam.agent.admission.target_rules import parse_rules
+from ldapslam.base.errors import BindRejected, TargetUnreachable
+from ldapslam.directory.access import LdapAccess, connect
 from ldapslam.lab import Lab
 from support.fake_ldap import (
     SEARCH_REFERENCE,

@@ -10,8 +10,8 @@ from pathlib import Path
 import ldap
 import pytest
 
-from ldapslam.agent.server_counts import KINDS
-from ldapslam.jobs.errors import ExitCode
+from ldapslam.base.errors import ExitCode
+from ldapslam.directory.counts import KINDS
 from ldapslam.lab import Lab
 from support.command_line import ldapslam
 from support.replication import mend_entry, silent, supplier_of

@@ -24,16 +24,16 @@ import grpc.aio
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
-from ldapslam.coordinator.enrolment import Attempts
+from ldapslam.coordinator.security.enrolment import Attempts
 from ldapslam.proto import agent_pb2, operator_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.proto.codec import CHANNEL_OPTIONS, FAILURE_KEY
-from ldapslam.proto.credentials import trusting_channel
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
-from ldapslam.proto.pki.authority import Authority
-from ldapslam.proto.pki.certificate import Role, build_request, new_key
-from ldapslam.reports.results.store import Store
+from ldapslam.results.store import Store
+from ldapslam.transport.codec import CHANNEL_OPTIONS, FAILURE_KEY
+from ldapslam.transport.credentials import trusting_channel
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role, build_request, new_key
 from support.command_line import Running
 from support.fleet import job_text
 from support.message_fuzz import MessageFuzzer

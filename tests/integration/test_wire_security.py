@@ -19,22 +19,22 @@ from cryptography.hazmat.primitives import hashes
 from google.protobuf.descriptor import MethodDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from ldapslam.coordinator import access
-from ldapslam.jobs.errors import AccessRefused, ConfigError, CoordinatorUnreachable
+from ldapslam.base.errors import AccessRefused, ConfigError, CoordinatorUnreachable
+from ldapslam.coordinator.security import access
 from ldapslam.proto import agent_pb2, operator_pb2
-from ldapslam.proto.codec import error_of_rpc
-from ldapslam.proto.credentials import TlsFiles, check_server, trusting_channel
-from ldapslam.proto.diagnosis import explained
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
-from ldapslam.proto.pki.authority import Authority
-from ldapslam.proto.pki.certificate import (
+from ldapslam.results import audit
+from ldapslam.results.store import Store
+from ldapslam.transport.codec import error_of_rpc
+from ldapslam.transport.credentials import TlsFiles, check_server, trusting_channel
+from ldapslam.transport.diagnosis import explained
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import (
     Role,
     certificate_pem,
     read_certificate,
     read_key,
 )
-from ldapslam.reports.results import audit
-from ldapslam.reports.results.store import Store
 from support.fleet import job_text
 from support.secure_coordinator import (
     DAY,

@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from ldapslam.coordinator.ingest import interval_record
+from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.proto.fields import histograms_of
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import IntervalRecord, RunRecord
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, RunRecord
 from support.chaos_fleet import INTERVAL_S, ChaosFleet
 from support.tallied_engine import read_tally
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report adds up, record by record and as plainly as it can be said.
 
-Slow, and the oracle for reports/collect.py, which does it by columns: everything it
+Slow, and the oracle for reports/collect/collect.py, which does it by columns: everything it
 collects must be equal to this, not nearly so.
 """
 
@@ -19,9 +19,9 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     histograms_of,
 )
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.packed import header_of
-from ldapslam.reports.results.records import IntervalRecord
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.packed import header_of
+from ldapslam.results.records import IntervalRecord
 
 Key = tuple[str, str]
 Figures = dict[str, float | None]

@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
+from ldapslam.base.errors import LdapSlamError
 from ldapslam.cli.client import Client
-from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.results.store import Store
+from ldapslam.results.store import Store
 from support.counting_ldap import CountingLdap
 from support.fleet import FleetOfProcesses
 from support.relay import Relay

@@ -6,9 +6,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldapslam.jobs.dn import split_rdn
 from ldapslam.jobs.operations.body import Compiled
-from ldapslam.jobs.template import (
+from ldapslam.jobs.requests.dn import split_rdn
+from ldapslam.jobs.requests.template import (
     LIT,
     PARENT,
     REF,

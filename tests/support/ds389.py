@@ -12,7 +12,7 @@ from types import TracebackType
 import pytest
 
 from ldapslam.lab import Ds389Settings, Lab, LabError
-from ldapslam.lab.ds389_programs import find_programs
+from ldapslam.lab.ds389.programs import find_programs
 
 DS389_ENTRIES = 1_000
 

@@ -25,13 +25,13 @@ import numpy as np
 from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto import common_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
-from ldapslam.proto.credentials import aio_channel
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.reports.formats.render import render
 from ldapslam.reports.model import Summary
-from ldapslam.reports.render import render
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.store import Store
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.store import Store
+from ldapslam.transport.credentials import aio_channel
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import FleetOfProcesses
 
 NS_PER_S = 1_000_000_000

@@ -14,7 +14,7 @@ from typing import Any
 
 from ldapslam.agent import _engine
 from ldapslam.proto.fields import OPERATION_COUNTERS
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 
 MS = 1_000_000
 S = 1_000_000_000

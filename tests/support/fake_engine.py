@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any
 
-from ldapslam.agent.engine_process import Engine, Pipe, RunProcess, main
+from ldapslam.agent.engine.process import Engine, Pipe, RunProcess, main
 from ldapslam.proto.engine_pb2 import PrepareEngine
 from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
 

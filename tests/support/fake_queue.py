@@ -18,15 +18,15 @@ from typing import Any, ParamSpec, TypeVar
 
 from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.scheduler import Scheduler
-from ldapslam.coordinator.submission import load_submission, new_run_id
+from ldapslam.coordinator.runs.submission import load_submission, new_run_id
+from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
-from ldapslam.reports.results import agenda
-from ldapslam.reports.results.agenda import FireRecord
-from ldapslam.reports.results.records import RunRecord, utc_text
-from ldapslam.reports.results.store import Store
+from ldapslam.results import agenda
+from ldapslam.results.agenda import FireRecord
+from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.store import Store
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text
 
 P = ParamSpec("P")

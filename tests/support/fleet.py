@@ -22,7 +22,7 @@ import pytest
 
 from ldapslam.cli.client import Client
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.results.store import Store
+from ldapslam.results.store import Store
 
 _HERE = Path(__file__).parent
 _PROGRAM = _HERE / "fleet_program.py"

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.agent import client
+from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.children import ENGINE_COMMAND
-from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.settings import AgentSettings
+from ldapslam.base.errors import StoreError
 from ldapslam.coordinator.agent_calls import AgentCalls
-from ldapslam.coordinator.schedule_service import Schedules
+from ldapslam.coordinator.schedules.service import Schedules
 from ldapslam.coordinator.server import run_coordinator
-from ldapslam.jobs.errors import StoreError
 from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
 
 

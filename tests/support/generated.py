@@ -10,7 +10,7 @@ from typing import Any
 
 from ldif import LDIFRecordList  # type: ignore[import-untyped]
 
-from ldapslam.lab.data.generate import Generation, generate
+from ldapslam.dataset.generate import Generation, generate
 
 Entries = list[tuple[str, dict[str, list[str]]]]
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ldapslam.agent.ledger_file import SEGMENT_BYTES, State
+from ldapslam.agent.ledgers.file import SEGMENT_BYTES, State
 
 
 def ledger_bytes(records: Iterable[tuple[State, str]]) -> bytes:

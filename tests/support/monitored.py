@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.monitors.base import Monitor, TargetAccess
-from ldapslam.agent.monitors.choose import monitors_for
+from ldapslam.agent.monitoring.base import Monitor, TargetAccess
+from ldapslam.agent.monitoring.choose import monitors_for
+from ldapslam.directory.access import LdapAccess
 from ldapslam.jobs.load import load_job_text
 
 JOB = """\

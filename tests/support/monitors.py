@@ -10,17 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ldapslam.reports.results.monitor_records import (
+from ldapslam.results.monitor_records import (
     STARTED,
     Metric,
     MonitorDescription,
     MonitorSample,
 )
-from ldapslam.reports.results.monitor_rows import (
-    add_monitor_samples,
-    describe_monitors,
-)
-from ldapslam.reports.results.store import Store
+from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
+from ldapslam.results.store import Store
 
 NS_PER_S = 1_000_000_000
 SERVER = "supplier ldap://ds1.example.com"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ldapslam.agent import _engine
-from ldapslam.agent.engine_setup import add_streams
+from ldapslam.agent.engine.setup import add_streams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from support.engine import Result, collect, start

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import ldap
 
-from ldapslam.agent.ldap_access import LdapAccess, connect
 from ldapslam.cli.main import run
+from ldapslam.directory.access import LdapAccess, connect
 from ldapslam.lab.people import SUFFIX
 from support.directory import Directory
 

@@ -9,7 +9,7 @@ import time
 
 import ldap
 
-from ldapslam.agent.python_job import Client, PythonJob, RunStopped
+from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
 
 #: Attributes that the searches below ask for.
 _ATTRIBUTES = ["cn"]

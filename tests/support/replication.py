@@ -10,8 +10,8 @@ from typing import Any
 
 import ldap
 
-from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.replication import ReplicationServer
+from ldapslam.directory.access import LdapAccess
+from ldapslam.directory.replication import ReplicationServer
 from ldapslam.lab import Lab, Server
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from ldapslam.jobs.partition import share
-from ldapslam.jobs.template import Node, Template, compile_template
+from ldapslam.jobs.requests.template import Node, Template, compile_template
 
 CSRC = Path(__file__).parents[2] / "agent" / "csrc"
 _SOURCES = (

@@ -26,7 +26,7 @@ import pytest
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority, KeyPair
 from ldapslam.lab.people import ADMIN_DN, PEOPLE_DN
-from ldapslam.lab.slapd import SlapdSettings
+from ldapslam.lab.slapd.slapd import SlapdSettings
 
 REALM = "LDAPSLAM.TEST"
 PASSWORDS = {"user.0": b"one ring", "user.1": b"mellon, friend"}

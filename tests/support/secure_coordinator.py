@@ -21,14 +21,14 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 
-from ldapslam.coordinator.enrolment import Attempts, Enrolment
-from ldapslam.coordinator.health import Health
-from ldapslam.coordinator.schedule_service import Schedules
+from ldapslam.coordinator.outputs.health import Health
+from ldapslam.coordinator.schedules.service import Schedules
+from ldapslam.coordinator.security.enrolment import Attempts, Enrolment
 from ldapslam.coordinator.server import serve
 from ldapslam.proto import agent_pb2, enrolment_pb2, operator_pb2, schedule_pb2
-from ldapslam.proto.credentials import TlsFiles, channel
-from ldapslam.proto.pki.authority import Authority
-from ldapslam.proto.pki.certificate import (
+from ldapslam.transport.credentials import TlsFiles, channel
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import (
     Role,
     build_leaf,
     certificate_pem,

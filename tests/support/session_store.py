@@ -22,9 +22,9 @@ from ldapslam.proto.common_pb2 import (
     WorkerInterval,
 )
 from ldapslam.proto.fields import SET_UP_TIMES, histogram_messages
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import IntervalRecord, RunRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.store import Store
 from support.store import NS_PER_S, Scenario, agent_facts, run_record
 
 AGENTS = ("load1", "load2")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ldapslam.lab import Lab, LabError
-from ldapslam.lab.slapd import find_programs
+from ldapslam.lab.slapd.slapd import find_programs
 
 LAB_ENTRIES = 1_000
 

@@ -23,9 +23,9 @@ from ldapslam.proto.common_pb2 import (
     WorkerInterval,
 )
 from ldapslam.proto.fields import histogram_messages
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import IntervalRecord, RunRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.store import Store
 
 NS_PER_S = 1_000_000_000
 RUN_ID = "20260301-120000-demo-7f3a"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ldapslam.agent.engine_process import Pipe, RunProcess, main
+from ldapslam.agent.engine.process import Pipe, RunProcess, main
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.engine_pb2 import PrepareEngine
 

@@ -6,8 +6,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.template import CHANCE, CLOSE, END, LIT, OPEN, REF, VAL, Template
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.template import (
+    CHANCE,
+    CLOSE,
+    END,
+    LIT,
+    OPEN,
+    REF,
+    VAL,
+    Template,
+)
 
 
 def encode_message(

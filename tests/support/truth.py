@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.agent._engine import Responder
-from ldapslam.reports.results.histogram import Histogram, samples_needed
+from ldapslam.results.histogram import Histogram, samples_needed
 
 PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 

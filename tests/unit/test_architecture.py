@@ -21,8 +21,8 @@ MAX_LINES = 500
 
 GRPC_MODULES = {
     "coordinator/server.py",
-    "proto/codec.py",
-    "proto/credentials.py",
+    "transport/codec.py",
+    "transport/credentials.py",
 }
 
 
@@ -92,18 +92,18 @@ def test_grpc_is_imported_by_the_server_and_what_both_ends_share() -> None:
 
 
 def test_matplotlib_is_imported_by_the_charts_alone() -> None:
-    assert importing("matplotlib") == {"reports/charts.py"}
+    assert importing("matplotlib") == {"reports/charts/charts.py"}
 
 
 def test_the_engines_process_is_all_that_imports_the_engine() -> None:
     pattern = re.compile(r"(import|from) ldapslam\.agent\._engine|agent\._engine\"")
     users = {name(path) for path in PYTHON if pattern.search(path.read_text())}
     assert users <= {
-        "agent/engine_process.py",
-        "agent/python_client.py",
-        "cli/fitness.py",
-        "cli/responder_process.py",
-        "lab/data/generate.py",
+        "agent/engine/process.py",
+        "agent/python_jobs/client.py",
+        "cli/measure/fitness.py",
+        "cli/measure/responder_process.py",
+        "dataset/generate.py",
     }
 
 
@@ -164,7 +164,7 @@ def test_only_the_command_line_prints_or_exits() -> None:
     programs = (
         "cli/",
         "lab/keeper_process.py",
-        "lab/place_process.py",
+        "lab/bulk_load/place_process.py",
         "proto/generate.py",
     )
     found = [

@@ -15,9 +15,9 @@ import click
 import pytest
 import yaml
 
-from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.target_rules import parse_rules
-from ldapslam.cli.serve import agent_command, coordinator_command
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.admission.target_rules import parse_rules
+from ldapslam.cli.serve.serve import agent_command, coordinator_command
 
 DEPLOY = Path(__file__).resolve().parents[2] / "configs" / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

@@ -12,15 +12,15 @@ import click
 import pytest
 import yaml
 
+from ldapslam.base.errors import EXIT_CODE_MEANING, ExitCode
 from ldapslam.cli.main import cli, run
-from ldapslam.jobs.errors import EXIT_CODE_MEANING, ExitCode
+from ldapslam.jobs.fields.sections import Section, field_of, sections_in
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.sections import Section, field_of, sections_in
 from ldapslam.jobs.types import job_types
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.rules import RULES
+from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.store import Store
 from support.store import Scenario, fill
 
 ROOT = Path(__file__).resolve().parents[2]

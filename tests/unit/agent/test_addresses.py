@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from ldapslam.agent.addresses import reach, with_places
-from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.target_rules import parse_rules
-from ldapslam.jobs.errors import TargetNotAllowed, TargetUnreachable
+from ldapslam.agent.admission.addresses import reach, with_places
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.admission.target_rules import parse_rules
+from ldapslam.base.errors import TargetNotAllowed, TargetUnreachable
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.admission import check_open_files, raise_open_files
+from ldapslam.agent.admission.admit import check_open_files, raise_open_files
 from ldapslam.agent.assignment import load_assignment, store_files
-from ldapslam.agent.engine_process import (
-    stop_on_request,
-    typed_error,
-)
-from ldapslam.jobs.errors import (
+from ldapslam.agent.engine.process import stop_on_request, typed_error
+from ldapslam.base.errors import (
     BindRejected,
     FleetError,
     TargetUnreachable,

@@ -8,7 +8,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ldapslam.agent.engine_setup import add_streams
+from ldapslam.agent.engine.setup import add_streams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, agent_plan
 from support.fleet import job_text

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.cleanup import depth, same_dn
-from ldapslam.agent.ldap_access import parse_time
-from ldapslam.agent.ledger_file import LedgerFile, State
-from ldapslam.agent.ledger_folder import (
+from ldapslam.agent.ledgers.cleanup import depth, same_dn
+from ldapslam.agent.ledgers.file import LedgerFile, State
+from ldapslam.agent.ledgers.folder import (
     entries_left,
     folders_left,
     locked,
@@ -20,7 +19,8 @@ from ldapslam.agent.ledger_folder import (
     read_plan,
     run_folder,
 )
-from ldapslam.jobs.errors import ConfigError, StoreError
+from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.directory.access import parse_time
 from support.ledger import ledger_bytes, write_clean_up_plan
 
 RECORDS = [

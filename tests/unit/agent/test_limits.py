@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from ldapslam.agent.limits import (
+from ldapslam.agent.admission.limits import (
     AgentLimits,
     Share,
     check_share,
     describe_limits,
     share_of,
 )
-from ldapslam.agent.target_rules import parse_rules
-from ldapslam.jobs.errors import AgentLimitExceeded
+from ldapslam.agent.admission.target_rules import parse_rules
+from ldapslam.base.errors import AgentLimitExceeded
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 

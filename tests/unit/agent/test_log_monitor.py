@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.monitors.log import Follower, LogMonitor
-from ldapslam.jobs.errors import TargetError
+from ldapslam.agent.monitoring.log import Follower, LogMonitor
+from ldapslam.base.errors import TargetError
 from ldapslam.jobs.replay import ds389, openldap
 from ldapslam.jobs.replay.log import REQUESTS
 

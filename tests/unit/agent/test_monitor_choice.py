@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.monitors.base import Monitor, TargetAccess
-from ldapslam.agent.monitors.choose import monitors_for
-from ldapslam.agent.monitors.host import host_name
-from ldapslam.jobs.errors import ConfigError, FleetError
+from ldapslam.agent.monitoring.base import Monitor, TargetAccess
+from ldapslam.agent.monitoring.choose import monitors_for
+from ldapslam.agent.monitoring.host import host_name
+from ldapslam.base.errors import ConfigError, FleetError
+from ldapslam.base.units import NS_PER_S
+from ldapslam.directory.access import LdapAccess
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.units import NS_PER_S
 
 JOB = """\
 job: monitored

@@ -11,9 +11,9 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent.monitors.base import STARTED, TargetAccess
-from ldapslam.agent.monitors.choose import directory_table
-from ldapslam.agent.monitors.reading import (
+from ldapslam.agent.monitoring.base import STARTED, TargetAccess
+from ldapslam.agent.monitoring.choose import directory_table
+from ldapslam.agent.monitoring.reading import (
     EntriesMonitor,
     Table,
     entry_table,
@@ -22,7 +22,7 @@ from ldapslam.agent.monitors.reading import (
     number,
     time_s,
 )
-from ldapslam.jobs.errors import TargetError
+from ldapslam.base.errors import TargetError
 
 Entry = dict[str, list[bytes]]
 

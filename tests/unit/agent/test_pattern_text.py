@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from ldapslam.agent.pattern_text import PatternText
+from ldapslam.agent.python_jobs.pattern_text import PatternText
 
 
 def texts(pattern: str, count: int, *, number: int = 0, total: int = 1) -> list[str]:

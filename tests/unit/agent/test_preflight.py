@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.addresses import host_and_port
-from ldapslam.agent.preflight import Probe, probes
-from ldapslam.agent.tls_diagnosis import START_TLS_REQUEST
+from ldapslam.agent.admission.addresses import host_and_port
+from ldapslam.agent.admission.preflight import Probe, probes
+from ldapslam.directory.tls_diagnosis import START_TLS_REQUEST
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from support.fleet import job_text

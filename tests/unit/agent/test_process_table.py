@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
-from ldapslam.agent.monitors.host import ProcessMonitor
-from ldapslam.agent.monitors.process_table import (
+from ldapslam.agent.monitoring.host import ProcessMonitor
+from ldapslam.agent.monitoring.process_table import (
     ProcessId,
     boot_s,
     command_line,
@@ -23,7 +23,7 @@ from ldapslam.agent.monitors.process_table import (
     listening_at,
     processes_of,
 )
-from ldapslam.jobs.errors import TargetError
+from ldapslam.base.errors import TargetError
 
 #: A name with a space and a bracket, as the kernel may have it.
 _NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, b'a) b (c', 0, 0, 0); "

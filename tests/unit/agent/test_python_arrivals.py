@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 
-from ldapslam.agent.python_arrivals import (
+from ldapslam.agent.python_jobs.arrivals import (
     NEVER_NS,
     ArrivalSettings,
     DueTimes,
     SharedArrivals,
 )
-from ldapslam.jobs.profile import FOREVER_NS, Profile, arrivals_by, hold, ramp, sine
+from ldapslam.jobs.rates.profile import (
+    FOREVER_NS,
+    Profile,
+    arrivals_by,
+    hold,
+    ramp,
+    sine,
+)
 
 S = 1_000_000_000
 STEADY = (hold(100 / S, FOREVER_NS),)

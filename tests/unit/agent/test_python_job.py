@@ -8,16 +8,10 @@ import contextlib
 import ldap
 import pytest
 
-from ldapslam.agent.fork_client import ForkedSearch
-from ldapslam.agent.ldap_access import LdapAccess
-from ldapslam.agent.python_job import (
-    LOST,
-    MAX_NOTES,
-    TIME_OUT,
-    ClassFault,
-    Client,
-)
-from ldapslam.agent.python_recorder import Recorder
+from ldapslam.agent.python_jobs.fork_client import ForkedSearch
+from ldapslam.agent.python_jobs.job import LOST, MAX_NOTES, TIME_OUT, ClassFault, Client
+from ldapslam.agent.python_jobs.recorder import Recorder
+from ldapslam.directory.access import LdapAccess
 
 NOBODY = LdapAccess(
     start_tls=False,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ldapslam.agent.composite import Composite
-from ldapslam.agent.packed_histogram import add_packed
-from ldapslam.agent.python_host import add_figures
-from ldapslam.agent.python_recorder import (
+from ldapslam.agent.engine.composite import Composite
+from ldapslam.agent.python_jobs.host import add_figures
+from ldapslam.agent.python_jobs.packed_histogram import add_packed
+from ldapslam.agent.python_jobs.recorder import (
     BACKLOG_WAIT,
     EXPECTED,
     FAILED,
@@ -27,7 +27,7 @@ from ldapslam.agent.python_recorder import (
     Recorder,
     Request,
 )
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 
 MS = 1_000_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.agent.replays import with_traces
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.agent.engine.replays import with_traces
+from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 

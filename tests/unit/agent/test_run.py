@@ -42,7 +42,7 @@ from ldapslam.agent.run import (
     TerminateRequested,
     TimePassed,
 )
-from ldapslam.jobs.errors import FleetError, LdapSlamError, RunAborted
+from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted
 
 S = 1_000_000_000
 GRACE_NS = 10 * S

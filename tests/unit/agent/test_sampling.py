@@ -7,9 +7,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ldapslam.agent.sampling import Sampling
-from ldapslam.jobs.errors import TargetError
-from ldapslam.reports.results.monitor_records import Metric
+from ldapslam.agent.monitoring.sampling import Sampling
+from ldapslam.base.errors import TargetError
+from ldapslam.results.monitor_records import Metric
 
 #: Until all of them are there.
 LIMIT_S = 10.0

@@ -12,14 +12,14 @@ from typing import Any
 import ldap
 import pytest
 
-from ldapslam.agent import server_readings
-from ldapslam.agent.control_connection import ControlConnection, Entry
-from ldapslam.agent.monitors.base import Monitor
-from ldapslam.agent.sampling import Sampling
-from ldapslam.agent.server_counts import KINDS, ServerCounts, ServerKind, read_counts
-from ldapslam.agent.server_facts import server_facts
-from ldapslam.agent.server_readings import ServerReadings
-from ldapslam.jobs.errors import TargetUnreachable
+from ldapslam.agent.monitoring import server_readings
+from ldapslam.agent.monitoring.base import Monitor
+from ldapslam.agent.monitoring.sampling import Sampling
+from ldapslam.agent.monitoring.server_readings import ServerReadings
+from ldapslam.base.errors import TargetUnreachable
+from ldapslam.directory.control_connection import ControlConnection, Entry
+from ldapslam.directory.counts import KINDS, ServerCounts, ServerKind, read_counts
+from ldapslam.directory.facts import server_facts
 
 GOOD, BAD = "ldap://good", "ldap://bad"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.agent.spool import Spool
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 from ldapslam.proto.agent_pb2 import IntervalReport, ProgressReport, SpoolEntry
 
 

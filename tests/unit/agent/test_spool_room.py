@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.spool_room import (
+from ldapslam.agent.admission.spool_room import (
     OPERATION_BYTES,
     REPORT_BYTES,
     RESERVE_BYTES,
@@ -15,7 +15,7 @@ from ldapslam.agent.spool_room import (
     check_room,
     room_for,
 )
-from ldapslam.jobs.errors import FleetError
+from ldapslam.base.errors import FleetError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 from support.fleet import job_text

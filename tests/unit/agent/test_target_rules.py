@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.target_rules import DEFAULT_RULES, parse_rule, parse_rules
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.agent.admission.target_rules import DEFAULT_RULES, parse_rule, parse_rules
+from ldapslam.base.errors import ConfigError
 
 
 @pytest.mark.parametrize(

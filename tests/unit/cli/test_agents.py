@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ldapslam.cli import agents as command
-from ldapslam.jobs.errors import FleetError
+from ldapslam.base.errors import FleetError
+from ldapslam.cli.fleet import agents as command
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.agent_pb2 import HostLoad
 

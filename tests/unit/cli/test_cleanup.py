@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.cli.cleanup import clean_up_run
-from ldapslam.jobs.errors import ConfigError, ExitCode
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.cli.measure.cleanup import clean_up_run
 
 
 @pytest.mark.parametrize("run", ["latest", "20261121-1424", "results/nowhere"])

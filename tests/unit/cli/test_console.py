@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from ldapslam.base.errors import ConfigError, ExitCode, JobError, JobErrors
 from ldapslam.cli.console import (
     complain,
     error_document,
@@ -12,8 +13,7 @@ from ldapslam.cli.console import (
     without_passwords,
 )
 from ldapslam.cli.options import FORMATS, parse_formats
-from ldapslam.jobs.errors import ConfigError, ExitCode, JobError, JobErrors
-from ldapslam.reports.render import FILES
+from ldapslam.reports.formats.render import FILES
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from ldapslam.agent.run import DRAIN_SLACK_NS
 from ldapslam.agent.settings import AgentSettings
-from ldapslam.cli import local_fleet
-from ldapslam.cli.local_fleet import LocalFleet
+from ldapslam.cli.measure import local_fleet
+from ldapslam.cli.measure.local_fleet import LocalFleet
 from ldapslam.coordinator import server
 from ldapslam.jobs.model import Run
 

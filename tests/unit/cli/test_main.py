@@ -18,9 +18,7 @@ from typing import Any
 import click
 import pytest
 
-from ldapslam.cli import main
-from ldapslam.cli.console import json_option
-from ldapslam.jobs.errors import (
+from ldapslam.base.errors import (
     ConfigError,
     ExitCode,
     JobErrors,
@@ -29,6 +27,8 @@ from ldapslam.jobs.errors import (
     RunAborted,
     TargetUnreachable,
 )
+from ldapslam.cli import main
+from ldapslam.cli.console import json_option
 
 End = Callable[[], Any]
 

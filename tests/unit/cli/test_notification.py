@@ -8,9 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ldapslam.cli.deliver import parse_allowed
-from ldapslam.cli.notification import content, headline, mail, notification
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
+from ldapslam.coordinator.outputs.deliver import parse_allowed
+from ldapslam.coordinator.outputs.notification import (
+    content,
+    headline,
+    mail,
+    notification,
+)
 from support.store import RUN_ID, Scenario, run_record
 
 NOW = datetime(2026, 3, 1, 12, 2, tzinfo=UTC)

@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from ldapslam.cli import notifier as module
-from ldapslam.cli.deliver import Cutoff, DeliveryFailed
-from ldapslam.cli.notifier import Notifier, NotifySettings
 from ldapslam.coordinator.destinations import Destination, parse_destination
 from ldapslam.coordinator.extension import Parts
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.outputs import notifier as module
+from ldapslam.coordinator.outputs.deliver import Cutoff, DeliveryFailed
+from ldapslam.coordinator.outputs.notifier import Notifier, NotifySettings
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.results.records import RunRecord, SubmissionRecord, utc_text
+from ldapslam.results.records import RunRecord, SubmissionRecord, utc_text
 from support.store import RUN_ID, Scenario, run_record
 
 HOOK = "https://hooks.example.com/x"

@@ -7,8 +7,8 @@ import pytest
 
 from ldapslam.cli.outcome import show_outcome
 from ldapslam.reports.model import Summary
-from ldapslam.reports.results.store import Store
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.store import Store
 from support.store import Scenario, fill
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.base.errors import ExitCode
 from ldapslam.cli import main
-from ldapslam.jobs.errors import ExitCode
 from ldapslam.jobs.load import load_job, load_job_text
 
 LOGS = Path(__file__).parents[1] / "jobs" / "replay_logs"

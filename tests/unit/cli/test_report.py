@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ldapslam.cli.report import report_command
-from ldapslam.jobs.errors import CoordinatorUnreachable, RunNotFound
-from ldapslam.reports.results.store import FOLDER_STORE, Store
+from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
+from ldapslam.cli.results.report import report_command
+from ldapslam.results.store import FOLDER_STORE, Store
 from support.store import Scenario, fill, run_record
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with two runs of `ldapslam run`, one of which was killed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LDAPSLAM_COORDINATOR", raising=False)
-    monkeypatch.setattr("ldapslam.cli.report.Client.run", unreachable)
+    monkeypatch.setattr("ldapslam.cli.results.report.Client.run", unreachable)
     for run_id, state in ((FIRST, "finished"), (SECOND, "running")):
         path = tmp_path / "ldapslam-runs" / run_id / FOLDER_STORE
         scenario = replace(SMALL, run={"state": state, "run_id": run_id})

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ldapslam.agent.enrolment import identity_files
+from ldapslam.base.errors import ConfigError
 from ldapslam.cli.main import run
 from ldapslam.cli.security import (
     Security,
@@ -19,11 +19,11 @@ from ldapslam.cli.security import (
     folder_files,
     operator_files,
 )
-from ldapslam.cli.server_security import AgentPlace, agent_place
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.proto.credentials import TlsFiles
-from ldapslam.proto.pki.authority import Authority
-from ldapslam.proto.pki.certificate import Role
+from ldapslam.cli.serve.server_security import AgentPlace, agent_place
+from ldapslam.transport.credentials import TlsFiles
+from ldapslam.transport.enrolment import identity_files
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role
 
 #: An address of nobody's (RFC 5737): what is refused is refused before it is dialled.
 FAR = "192.0.2.1:7400"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ldapslam.cli.serve import agent_command, coordinator_command
+from ldapslam.base.errors import ConfigError
+from ldapslam.cli.serve.serve import agent_command, coordinator_command
 from ldapslam.coordinator import server
-from ldapslam.jobs.errors import ConfigError
 
 URL = "postgresql://u:hunter2@db/x"
 

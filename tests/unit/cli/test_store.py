@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ldapslam.cli.store import size_text, store_command
-from ldapslam.coordinator.ownership import owned_store
-from ldapslam.jobs.errors import ConfigError, NoStore, StoreError
-from ldapslam.reports.results import audit
-from ldapslam.reports.results.audit import AuditRecord
-from ldapslam.reports.results.records import utc_text
-from ldapslam.reports.results.store import Store
+from ldapslam.base.errors import ConfigError, NoStore, StoreError
+from ldapslam.cli.results.store import size_text, store_command
+from ldapslam.coordinator.security.ownership import owned_store
+from ldapslam.results import audit
+from ldapslam.results.audit import AuditRecord
+from ldapslam.results.records import utc_text
+from ldapslam.results.store import Store
 from support.store import Scenario, run_record
 
 

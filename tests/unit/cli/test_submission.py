@@ -10,10 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ldapslam.cli.check import check_command
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.cli.fleet.submit import submit_command
+from ldapslam.cli.measure.check import check_command
 from ldapslam.cli.submission import check_size_of_files
-from ldapslam.cli.submit import submit_command
-from ldapslam.jobs.errors import ConfigError, ExitCode
 from ldapslam.jobs.load import load_job
 
 JOB = """\

@@ -9,9 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ldapslam.cli.schedule import maintenance_command
-from ldapslam.cli.submit import submit_command
-from ldapslam.jobs.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
+from ldapslam.cli.fleet.schedule import maintenance_command
+from ldapslam.cli.fleet.submit import submit_command
 
 #: Nobody is there: whoever asks would fail with an error of the fleet.
 NOBODY = ("--coordinator", "127.0.0.1:1")

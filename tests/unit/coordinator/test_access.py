@@ -10,7 +10,8 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from ldapslam import proto
-from ldapslam.coordinator.access import (
+from ldapslam.base.errors import AccessRefused
+from ldapslam.coordinator.security.access import (
     LOCAL,
     NOBODY,
     ROLES,
@@ -22,11 +23,10 @@ from ldapslam.coordinator.access import (
     check_role,
     enter,
 )
-from ldapslam.coordinator.audit_log import Allowance
-from ldapslam.coordinator.enrolment import Attempts
-from ldapslam.jobs.errors import AccessRefused
+from ldapslam.coordinator.security.audit_log import Allowance
+from ldapslam.coordinator.security.enrolment import Attempts
 from ldapslam.proto.agent_pb2 import IntervalReport, RegisterRequest
-from ldapslam.proto.pki.certificate import Role
+from ldapslam.transport.pki.certificate import Role
 
 PROTO = Path(next(iter(proto.__path__)))
 AGENT = Caller("a1", Role.AGENT, "ipv4:192.0.2.7:1")

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator.adoption import (
+from ldapslam.base.errors import AgentLost
+from ldapslam.coordinator.runs.crash_recovery import (
     Close,
     Requeue,
     Resume,
     adoption_of,
     ending_document,
 )
-from ldapslam.coordinator.run import Ending, Part, RunState
-from ldapslam.jobs.errors import AgentLost
-from ldapslam.reports.results.records import RunRecord, SubmissionRecord
-from ldapslam.reports.results.submissions import OpenRun
+from ldapslam.coordinator.runs.run import Ending, Part, RunState
+from ldapslam.results.records import RunRecord, SubmissionRecord
+from ldapslam.results.submissions import OpenRun
 
 T0 = {"mono_ns": 7, "boot_id": "boot"}
 FACTS = {"a": {"epoch": 3}, "b": {"epoch": 1, "part": "ended"}}

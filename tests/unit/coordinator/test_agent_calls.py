@@ -16,7 +16,7 @@ from ldapslam.proto.agent_pb2 import (
     ReportReply,
     RunPart,
 )
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 
 def registration(epoch: int) -> RegisterRequest:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.access import NOBODY, STRANGER, Caller, enter
-from ldapslam.coordinator.audit_log import AuditLog
 from ldapslam.coordinator.journal import Journal
-from ldapslam.proto.pki.certificate import Role
-from ldapslam.reports.results import audit
-from ldapslam.reports.results.audit import AuditRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.coordinator.security.access import NOBODY, STRANGER, Caller, enter
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.results import audit
+from ldapslam.results.audit import AuditRecord
+from ldapslam.results.store import Store
+from ldapslam.transport.pki.certificate import Role
 
 OLGA = Caller("olga", Role.OPERATOR, "ipv4:192.0.2.7:4711")
 SOMEBODY = Caller("", STRANGER, "ipv4:198.51.100.9:1")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.coordinator.clock import (
+from ldapslam.coordinator.fleet.clock import (
     DRIFT_LIMIT,
     WINDOW,
     ClockOffset,

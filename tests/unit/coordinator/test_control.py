@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator import conduct, operator_calls
+from ldapslam.base.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
+from ldapslam.coordinator import operator_calls
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
+from ldapslam.coordinator.runs import controller as conduct
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
-from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2 import RunStatus, SubmitJobRequest
-from ldapslam.reports.results.store import Store
+from ldapslam.results.store import Store
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text
 
 S = 1_000_000_000

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.destinations import (
     MAX_SUBMITTED,
     parse_destination,
@@ -15,7 +16,6 @@ from ldapslam.coordinator.destinations import (
     shown_url,
     submitted_destinations,
 )
-from ldapslam.jobs.errors import ConfigError
 
 SECRET = "T0K3N-geheim"
 

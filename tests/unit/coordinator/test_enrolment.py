@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ldapslam.coordinator.access import Caller, enter
-from ldapslam.coordinator.audit_log import AuditLog
-from ldapslam.coordinator.enrolment import Enrolment, RenewalService
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.security.access import Caller, enter
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.enrolment import Enrolment, RenewalService
 from ldapslam.proto import enrolment_pb2 as pb
-from ldapslam.proto.pki.authority import Authority
-from ldapslam.proto.pki.certificate import Role, build_request, new_key
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role, build_request, new_key
 
 
 class Refused(Exception):

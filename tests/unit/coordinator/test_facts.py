@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from ldapslam.coordinator.facts import COORDINATOR_FACTS, agent_facts
-from ldapslam.proto.messages import ProtocolError
+from ldapslam.coordinator.runs.facts import COORDINATOR_FACTS, agent_facts
+from ldapslam.transport.messages import ProtocolError
 
 FACTS = {
     "host": {"cores": 4},

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator.fleet import (
+from ldapslam.coordinator.fleet.fleet import (
     LEASE_SLACK_NS,
     LOST_AFTER_NS,
     PATIENCE_NS,
@@ -41,7 +41,7 @@ from ldapslam.coordinator.fleet import (
     StopStray,
     TimePassed,
 )
-from ldapslam.coordinator.selection import Selection
+from ldapslam.coordinator.fleet.selection import Selection
 
 S = 1_000_000_000
 ONE = Selection(count=1)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator import guard
-from ldapslam.coordinator.audit_log import AuditLog
-from ldapslam.coordinator.guard import Guard
 from ldapslam.coordinator.journal import Journal
-from ldapslam.proto.pki.revocation import Revocations
+from ldapslam.coordinator.security import guard
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.guard import Guard
+from ldapslam.transport.pki.revocation import Revocations
 
 
 class Unreadable(Revocations):

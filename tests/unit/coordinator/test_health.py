@@ -12,11 +12,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from ldapslam.coordinator import health as module
-from ldapslam.coordinator.health import SERVICES, Health, HealthService
+from ldapslam.base.errors import StoreError
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import StoreError
-from ldapslam.reports.results.store import Store
+from ldapslam.coordinator.outputs import health as module
+from ldapslam.coordinator.outputs.health import SERVICES, Health, HealthService
+from ldapslam.results.store import Store
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from ldapslam.coordinator.ingest import interval_record
+from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.proto.messages import ProtocolError
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.store import Store
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.store import Store
+from ldapslam.transport.messages import ProtocolError
 from support.store import Scenario, run_record
 
 PACKED = Histogram.of_values([1_000, 2_000]).packed()

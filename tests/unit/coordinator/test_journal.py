@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.base.errors import RunNotFound, StoreError, StoreFull
 from ldapslam.coordinator.journal import Journal
-from ldapslam.jobs.errors import RunNotFound, StoreError, StoreFull
-from ldapslam.reports.results.records import IntervalRecord
+from ldapslam.results.records import IntervalRecord
 from support.store import RUN_ID, Scenario, run_record
 
 

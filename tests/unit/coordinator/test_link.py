@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from ldapslam.coordinator.clock import ClockOffset, ClockSample
-from ldapslam.coordinator.link import AgentIdentity, AgentLink
+from ldapslam.coordinator.fleet.clock import ClockOffset, ClockSample
+from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
 from ldapslam.proto.agent_pb2 import Command, StopRun
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.coordinator.live import LiveFigures
+from ldapslam.coordinator.runs.live import LiveFigures
 from ldapslam.proto import common_pb2 as pb
-from ldapslam.reports.results.histogram import Histogram
+from ldapslam.results.histogram import Histogram
 
 S = 1_000_000_000
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from ldapslam.coordinator.maintenance import (
+from ldapslam.base.errors import ConfigError
+from ldapslam.coordinator.schedules.maintenance import (
     PREPARATION,
     Hold,
     Window,
@@ -16,7 +17,6 @@ from ldapslam.coordinator.maintenance import (
     hold_of,
     window_of,
 )
-from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb
 from support.fake_queue import moment
 

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator.link import AgentIdentity, AgentLink
-from ldapslam.coordinator.observing import Observing, merged, observed
-from ldapslam.coordinator.run import (
+from ldapslam.base.errors import FleetError, RunAborted
+from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
+from ldapslam.coordinator.runs.observing import Observing, merged, observed
+from ldapslam.coordinator.runs.run import (
     ObserverEnded,
     ObserverPrepared,
     ObserverProgressed,
     Run,
     RunLimits,
 )
-from ldapslam.jobs.errors import FleetError, RunAborted
 from ldapslam.proto import observation_pb2 as pb
 from ldapslam.proto.agent_pb2 import Command
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.proto.messages import ProtocolError, failure_message
-from ldapslam.reports.results.monitor_records import Metric, MonitorSample
+from ldapslam.results.monitor_records import Metric, MonitorSample
+from ldapslam.transport.messages import ProtocolError, failure_message
 
 URI = "ldap://ds1"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.ownership import owned_socket, owned_store
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.reports.results.store import Store
+from ldapslam.base.errors import ConfigError
+from ldapslam.coordinator.security.ownership import owned_socket, owned_store
+from ldapslam.results.store import Store
 
 
 def test_a_store_has_one_coordinator(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ldapslam.coordinator.recurrence import Rule, check_cron, next_time, times
-from ldapslam.coordinator.time_zone import first_instant, parse_utc, zone_named
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.time_zone import first_instant, parse_utc, zone_named
+from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time, times
 from support.cron_oracle import changes, oracle_times, readings, utc
 
 BERLIN = ZoneInfo(

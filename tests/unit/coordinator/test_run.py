@@ -11,7 +11,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ldapslam.coordinator.run import (
+from ldapslam.base.errors import (
+    AgentLost,
+    AgentUnreachable,
+    BindRejected,
+    FleetError,
+    NotEnoughAgents,
+    RunAborted,
+    StoreError,
+)
+from ldapslam.coordinator.runs.run import (
     AgentFailed,
     AgentFinished,
     AgentPrepared,
@@ -45,15 +54,6 @@ from ldapslam.coordinator.run import (
     StopAgents,
     StoreFailed,
     TimePassed,
-)
-from ldapslam.jobs.errors import (
-    AgentLost,
-    AgentUnreachable,
-    BindRejected,
-    FleetError,
-    NotEnoughAgents,
-    RunAborted,
-    StoreError,
 )
 
 S = 1_000_000_000

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ldapslam.coordinator import run_figures
-from ldapslam.coordinator.run_figures import KEPT_S, Watchlist
+from ldapslam.coordinator.outputs import run_figures
+from ldapslam.coordinator.outputs.run_figures import KEPT_S, Watchlist
 from ldapslam.proto import operator_pb2 as pb
 from support.store import Scenario, run_record
 

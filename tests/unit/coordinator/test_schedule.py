@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.hooks import WaitingRun
-from ldapslam.coordinator.maintenance import Hold
-from ldapslam.coordinator.schedule import (
+from ldapslam.coordinator.schedules.maintenance import Hold
+from ldapslam.coordinator.schedules.schedule import (
     MOST_MADE_UP,
     Drop,
     Ending,
@@ -24,7 +25,6 @@ from ldapslam.coordinator.schedule import (
     next_step,
     plan_of,
 )
-from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto import schedule_pb2 as pb
 from support.fake_queue import moment
 

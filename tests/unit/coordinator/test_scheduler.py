@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.schedule import State
-from ldapslam.jobs.errors import ConfigError, JobErrors, StoreBusy, TargetError
+from ldapslam.base.errors import ConfigError, JobErrors, StoreBusy, TargetError
+from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
-from ldapslam.reports.results import agenda
-from ldapslam.reports.results.agenda import ScheduleRecord
+from ldapslam.results import agenda
+from ldapslam.results.agenda import ScheduleRecord
 from support.fake_queue import (
     FakeQueue,
     create,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from support.fake_queue import (

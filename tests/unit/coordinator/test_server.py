@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from ldapslam.coordinator.rpc import errors_to
-from ldapslam.jobs.errors import ExitCode
-from ldapslam.proto.codec import FAILURE_KEY
+from ldapslam.base.errors import ExitCode
+from ldapslam.coordinator.security.rpc import errors_to
 from ldapslam.proto.common_pb2 import Failure
-from ldapslam.proto.messages import error_of
+from ldapslam.transport.codec import FAILURE_KEY
+from ldapslam.transport.messages import error_of
 
 
 class Aborted(Exception):

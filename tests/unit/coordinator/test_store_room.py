@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.report_plan import report_plan
+from ldapslam.base.errors import FleetError
+from ldapslam.coordinator.runs.report_plan import report_plan
 from ldapslam.coordinator.store_room import (
     COUNTED_INTERVALS,
     OPERATION_BYTES,
@@ -18,10 +19,9 @@ from ldapslam.coordinator.store_room import (
     check_store_room,
     need_of,
 )
-from ldapslam.jobs.errors import FleetError
 from ldapslam.jobs.load import load_job, load_job_text
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.results.upkeep import file_bytes, room_bytes
+from ldapslam.results.store import Store
+from ldapslam.results.upkeep import file_bytes, room_bytes
 from support.fleet import job_text
 from support.store import Scenario, fill, run_record
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ldapslam.coordinator.run import RunLimits
-from ldapslam.coordinator.selection import Selection
-from ldapslam.coordinator.submission import check_version, load_submission
-from ldapslam.jobs.errors import AgentVersionMismatch, ConfigError, JobErrors
-from ldapslam.jobs.validity import Validity
-from ldapslam.proto.messages import PROTOCOL_VERSION, ProtocolError, build_version
+from ldapslam.base.errors import AgentVersionMismatch, ConfigError, JobErrors
+from ldapslam.coordinator.fleet.selection import Selection
+from ldapslam.coordinator.runs.run import RunLimits
+from ldapslam.coordinator.runs.submission import check_version, load_submission
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.operator_pb2 import SubmitJobRequest
+from ldapslam.transport.messages import PROTOCOL_VERSION, ProtocolError, build_version
 from support.fleet import job_text
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

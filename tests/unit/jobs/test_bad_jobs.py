@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ExitCode, JobErrors
+from ldapslam.base.errors import ExitCode, JobErrors
 from ldapslam.jobs.load import load_job, load_job_text
 
 FOLDER = Path(__file__).with_name("bad_jobs")

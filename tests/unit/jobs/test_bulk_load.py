@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ldapslam.agent.preflight import probes
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.agent.admission.preflight import probes
+from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 

@@ -17,9 +17,9 @@ from ldap.controls.simple import (
 from ldap.controls.sss import SSSRequestControl
 from ldap.controls.vlv import VLVRequestControl
 
-from ldapslam.jobs.controls import CONTROLS, Control, misplaced_controls
+from ldapslam.jobs.operations.controls import CONTROLS, Control, misplaced_controls
 from ldapslam.jobs.operations.search import Search
-from ldapslam.jobs.scope import Scope, known
+from ldapslam.jobs.requests.scope import Scope, known
 from support.compiled import filled
 from support.libldap import LibLdap
 

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.dn import check_dn, parse_dn
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.template import FILE_RANDOM, PARENT, VARIABLE, Ref, ValueSource
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests.dn import check_dn, parse_dn
+from ldapslam.jobs.requests.template import (
+    FILE_RANDOM,
+    PARENT,
+    VARIABLE,
+    Ref,
+    ValueSource,
+)
 
 NAMES = [
     "",

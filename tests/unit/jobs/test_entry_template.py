@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs import ber
-from ldapslam.jobs.entry_template import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.entries.entry_template import (
     ComposedEntry,
     choose,
     compose,
     parse_templates,
 )
-from ldapslam.jobs.fault import Fault
 from ldapslam.jobs.operations.body import Compiled
-from ldapslam.jobs.scope import Scope
-from ldapslam.jobs.template import (
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
     LIST,

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+from ldapslam.base.errors import JobErrors
+from ldapslam.base.fault import Fault
 from ldapslam.jobs import types
-from ldapslam.jobs.errors import JobErrors
-from ldapslam.jobs.fault import Fault
+from ldapslam.jobs.fields.sections import FileName, Section
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.sections import FileName, Section
-from ldapslam.jobs.template import SEQUENCE
+from ldapslam.jobs.requests.template import SEQUENCE
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
 
@@ -325,7 +325,7 @@ def test_defect_of_a_type_is_a_fault_of_the_job(
 ) -> None:
     monkeypatch.setattr(Defective, "makes", makes)
     monkeypatch.setattr(
-        "ldapslam.jobs.types.expansion.job_types", lambda: {"defective": Defective}
+        "ldapslam.jobs.reading.expansion.job_types", lambda: {"defective": Defective}
     )
     (fault,) = faults_of("defective", {})
     assert fault.startswith("streams[0].type: the job type 'defective' failed: ")

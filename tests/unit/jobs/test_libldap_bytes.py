@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.fault import Fault
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody
 from support.libldap import LibLdap

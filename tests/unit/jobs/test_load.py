@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.base.errors import JobErrors
+from ldapslam.base.units import NS_PER_S, Rate
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.units import NS_PER_S, Rate
 
 MINIMAL = """\
 job: minimal

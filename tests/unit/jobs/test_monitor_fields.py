@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.base.errors import JobErrors
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.units import NS_PER_S
 
 JOB = """\
 job: monitored

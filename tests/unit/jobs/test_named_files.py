@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.template import FILE_RANDOM
+from ldapslam.jobs.requests.template import FILE_RANDOM
 
 
 def text_of(operations: list[Any], **stream: Any) -> str:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ldap.extop import ExtendedRequest
 
-from ldapslam.jobs.fault import Fault
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody, Take
-from ldapslam.jobs.scope import Scope, known
-from ldapslam.jobs.template import UNIFORM, UUID, VARIABLE
+from ldapslam.jobs.requests.scope import Scope, known
+from ldapslam.jobs.requests.template import UNIFORM, UUID, VARIABLE
 from support.compiled import filled, filled_variables
 from support.libldap import LibLdap
 

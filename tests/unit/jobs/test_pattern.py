@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.pattern import parse_pattern
-from ldapslam.jobs.template import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     FILE_SEQUENCE,
     FORMATTED,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.model import Run
 from ldapslam.jobs.phases import (
     PhaseSpan,
@@ -17,7 +18,6 @@ from ldapslam.jobs.phases import (
     phase_at,
     phase_spans,
 )
-from ldapslam.jobs.units import NS_PER_S
 
 S, MS = NS_PER_S, NS_PER_S // 1000
 

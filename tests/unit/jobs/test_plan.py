@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldapslam.base.secrets import SecretRef
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import StreamPlan, agent_plan
-from ldapslam.jobs.profile import FOREVER_NS, hold, ramp
-from ldapslam.jobs.secrets import SecretRef
-from ldapslam.jobs.units import NS_PER_S
+from ldapslam.jobs.rates.profile import FOREVER_NS, hold, ramp
 
 TEXT = """\
 job: mix

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.fault import Fault, Faults
-from ldapslam.jobs.ldif_code import NO_NAMES, NO_PARENT
-from ldapslam.jobs.population import Population, build_population, rdn_values
-from ldapslam.jobs.population_program import (
+from ldapslam.base.fault import Fault, Faults
+from ldapslam.jobs.entries.ldif_code import NO_NAMES, NO_PARENT
+from ldapslam.jobs.entries.population import Population, build_population, rdn_values
+from ldapslam.jobs.entries.population_program import (
     PopulationProgram,
     compile_population,
 )
-from ldapslam.jobs.population_settings import (
+from ldapslam.jobs.entries.population_settings import (
     FilterLine,
     ProgramSettings,
     SideFiles,
     parse_filter_types,
 )
-from ldapslam.jobs.template_file import parse_file
+from ldapslam.jobs.entries.template_file import parse_file
 
 HEAD = "branch: ou=people,dc=com\nsubordinateTemplate: person:5\n\n"
 PERSON = "template: person\nrdnAttr: uid\nuid: u<sequential>\n"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ldapslam.agent.preflight import probes
-from ldapslam.jobs.errors import ConfigError, JobErrors
-from ldapslam.jobs.fault import Fault
+from ldapslam.agent.admission.preflight import probes
+from ldapslam.base.errors import ConfigError, JobErrors
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan
-from ldapslam.jobs.population_record import PopulationRecord, parse_record
 
 RECORD = PopulationRecord(
     base="dc=example,dc=com",

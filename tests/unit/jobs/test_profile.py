@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.profile import (
+from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.rates.profile import (
     FOREVER_NS,
     Profile,
     Segment,
@@ -24,7 +25,6 @@ from ldapslam.jobs.profile import (
     rate_at,
     sine,
 )
-from ldapslam.jobs.units import NS_PER_S
 
 PER_S = 1 / NS_PER_S
 

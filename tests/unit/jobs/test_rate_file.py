@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.rate_file import (
+from ldapslam.base.fault import Fault
+from ldapslam.base.units import NS_PER_S, Rate
+from ldapslam.jobs.rates.rate_file import (
     RateStep,
     StageRate,
     format_stage_rate,
     parse_rate_file,
     parse_stage_rate,
 )
-from ldapslam.jobs.units import NS_PER_S, Rate
 
 HEADER = "format = rate-and-duration\nEND HEADER\n"
 SEARCHRATE = """\

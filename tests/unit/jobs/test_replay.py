@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan

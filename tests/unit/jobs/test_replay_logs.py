@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.jobs.fault import Fault
+from ldapslam.base.fault import Fault
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import NS_PER_S, Log

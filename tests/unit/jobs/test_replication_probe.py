@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.coordinator.report_plan import report_plan
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.base.errors import JobErrors
+from ldapslam.coordinator.runs.report_plan import report_plan
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan

@@ -9,7 +9,7 @@ import ldap
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from ldapslam.jobs.result_codes import (
+from ldapslam.jobs.fields.result_codes import (
     NAMES,
     ResultCode,
     code_name,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import StreamPlan, agent_plan
+from ldapslam.jobs.requests.template import UNIQUE, VARIABLE
 from ldapslam.jobs.scripts import ScriptPlan
-from ldapslam.jobs.template import UNIQUE, VARIABLE
 
 BASE = {"base": "dc=com"}
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.base.errors import JobErrors
+from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
-from ldapslam.jobs.profile import (
+from ldapslam.jobs.rates.profile import (
     FOREVER_NS,
     Profile,
     arrivals_by,
@@ -24,7 +25,6 @@ from ldapslam.jobs.profile import (
     rate_at,
     sine,
 )
-from ldapslam.jobs.units import NS_PER_S
 
 S = NS_PER_S
 

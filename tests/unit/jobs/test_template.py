@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs import ber, template
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.template import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests import ber, template
+from ldapslam.jobs.requests.template import (
     UNIQUE,
     Chance,
     Node,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.thresholds import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.thresholds import (
     error_share,
     evaluate,
     parse_threshold,

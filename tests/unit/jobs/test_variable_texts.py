@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.jobs.fault import Fault
-from ldapslam.jobs.template import (
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
     LIT,
     MAX_VARIABLE_BYTES,
@@ -23,7 +23,7 @@ from ldapslam.jobs.template import (
     ValueSource,
     compile_template,
 )
-from ldapslam.jobs.variable_texts import with_bounds
+from ldapslam.jobs.requests.variable_texts import with_bounds
 
 
 def letters(count: int) -> ValueSource:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.preflight import probes
-from ldapslam.jobs.errors import JobErrors
+from ldapslam.agent.admission.preflight import probes
+from ldapslam.base.errors import JobErrors
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import AgentPlan, agent_plan
 

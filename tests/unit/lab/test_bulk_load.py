@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ldapslam.agent.limits import AgentLimits
-from ldapslam.jobs.errors import ConfigError, FleetError
-from ldapslam.lab.bulk_load import BulkLoad, _file_system, _given
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.base.errors import ConfigError, FleetError
+from ldapslam.lab.bulk_load.job import BulkLoad, _file_system, _given
 
 SECRET = """\
 branch: dc=example,dc=com

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.lab.ds389_data import write_broken, write_replicated
+from ldapslam.base.errors import ConfigError
+from ldapslam.lab.ds389.data import write_broken, write_replicated
 from ldapslam.lab.errors import LabError
 from ldapslam.lab.ldif_lines import suffix_of, write_plain
 

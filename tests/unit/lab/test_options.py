@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ConfigError
+from ldapslam.base.errors import ConfigError
 from ldapslam.lab.options import DS389, SLAPD, Option, placed
 
 

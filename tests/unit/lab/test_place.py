@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.lab.data.offline import ImportStopped
-from ldapslam.lab.place import prepared_place
+from ldapslam.base.errors import ConfigError
+from ldapslam.dataset.offline import ImportStopped
+from ldapslam.lab.bulk_load.place import prepared_place
 
 _LIMIT_MS = 30_000
 
@@ -30,7 +30,7 @@ esac
 """
 USER = """\
 import os, sys
-from ldapslam.lab.place import prepared_place
+from ldapslam.lab.bulk_load.place import prepared_place
 with prepared_place([sys.argv[1], "xfs"], lambda: False) as place:
     os.kill(os.getpid(), 9)
 """

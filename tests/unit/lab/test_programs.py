@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.jobs.errors import ConfigError
-from ldapslam.lab import Choices, Lab, LabError, ds389_programs, slapd
+from ldapslam.base.errors import ConfigError
+from ldapslam.lab import Choices, Lab, LabError
+from ldapslam.lab.ds389 import programs as ds389_programs
+from ldapslam.lab.slapd import slapd
 
 
 def program(path: Path, script: str) -> Path:

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldapslam.reports import charts
-from ldapslam.reports.chart_data import event_marks
-from ldapslam.reports.clocks import DRIFT_LIMIT, clock_of, clocks_of
+from ldapslam.reports.charts import charts
+from ldapslam.reports.charts.chart_data import event_marks
+from ldapslam.reports.collect.clocks import DRIFT_LIMIT, clock_of, clocks_of
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.report_document import document
 from ldapslam.reports.result import result_of, result_schema
-from ldapslam.reports.results.records import ClockSample
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.text import render_text
+from ldapslam.results.records import ClockSample
+from ldapslam.results.store import Store
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
 
 #: Monotonic clocks start when their hosts do: days apart.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldapslam.jobs.errors import StoreError
+from ldapslam.base.errors import StoreError
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
@@ -28,16 +28,16 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     histogram_messages,
 )
-from ldapslam.reports import parallel
-from ldapslam.reports import timeline as timeline_module
-from ldapslam.reports.parallel import collect_run
-from ldapslam.reports.results import columns
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.packed import block_of
-from ldapslam.reports.results.records import IntervalRecord
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.timeline import Plan
-from ldapslam.reports.totals import Collected
+from ldapslam.reports.collect import parallel
+from ldapslam.reports.collect import timeline as timeline_module
+from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.totals import Collected
+from ldapslam.results import columns
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.packed import block_of
+from ldapslam.results.records import IntervalRecord
+from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, point_of
 from support.store import NS_PER_S, Scenario, run_record
 

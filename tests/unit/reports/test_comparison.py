@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ldapslam.reports.comparison import comparison_tables, differences_of
+from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.model import Summary
-from ldapslam.reports.results.store import Store
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.text import render_table
+from ldapslam.results.store import Store
 from support.store import JOB_TEXT, RUN_ID, Scenario, fill
 
 

@@ -16,21 +16,27 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from ldapslam.jobs.errors import ReportError
-from ldapslam.reports import charts
-from ldapslam.reports.chart_data import gap_spans, lonely, middles, steps, too_few
-from ldapslam.reports.exports import interval_columns
-from ldapslam.reports.html import render_html
+from ldapslam.base.errors import ReportError
+from ldapslam.reports.charts import charts
+from ldapslam.reports.charts.chart_data import (
+    gap_spans,
+    lonely,
+    middles,
+    steps,
+    too_few,
+)
+from ldapslam.reports.collect.timeline import Series, Timeline
+from ldapslam.reports.formats.exports import interval_columns
+from ldapslam.reports.formats.html import render_html
+from ldapslam.reports.formats.pdf import render_pdf
+from ldapslam.reports.formats.render import FILES, render, result_json
+from ldapslam.reports.formats.text import headline, render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.pdf import render_pdf
-from ldapslam.reports.render import FILES, render, result_json
-from ldapslam.reports.report_document import document
 from ldapslam.reports.result import result_of, result_schema
-from ldapslam.reports.results.histogram import MAX_US
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.text import headline, render_text
-from ldapslam.reports.timeline import Series, Timeline
+from ldapslam.results.histogram import MAX_US
+from ldapslam.results.store import Store
 from support.golden import Compare, without_drawings
 from support.store import RUN_ID, Scenario, fill, intervals
 

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ldapslam.reports import charts
-from ldapslam.reports.html import render_html
+from ldapslam.reports.charts import charts
+from ldapslam.reports.formats.html import render_html
+from ldapslam.reports.formats.render import FILES, render
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.render import FILES, render
-from ldapslam.reports.report_document import document
 from ldapslam.reports.result import result_of, result_schema
-from ldapslam.reports.results.records import FINAL_STATES, IntervalRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.text import render_text
+from ldapslam.results.records import FINAL_STATES, IntervalRecord
+from ldapslam.results.store import Store
 from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
 
 SCENARIO = Scenario(

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.reconciliation import unread
-from ldapslam.reports.report_document import document
 from ldapslam.reports.result import result_of, result_schema
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.rules.reconciliation import unread
+from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.text import render_text
+from ldapslam.results.store import Store
 from support.store import Scenario, fill, run_record
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"

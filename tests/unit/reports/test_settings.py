@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ldapslam.reports import appendix
 from ldapslam.reports.document import Table
-from ldapslam.reports.pdf import kept_together
+from ldapslam.reports.formats.pdf import kept_together
+from ldapslam.reports.sections import appendix
 
 LONG = "a text that is longer than what stands in a pair of settings"
 

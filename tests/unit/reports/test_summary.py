@@ -11,13 +11,13 @@ import pytest
 
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import histogram_messages, histograms_of
-from ldapslam.reports import timeline as timeline_module
+from ldapslam.reports.collect import timeline as timeline_module
+from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.model import OperationSummary, Summary
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import IntervalRecord, RunRecord
-from ldapslam.reports.results.store import Store
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.timeline import Plan
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.store import Store
 from support.store import (
     NS_PER_S,
     RUN_ID,

@@ -14,29 +14,25 @@ import jsonschema
 import numpy as np
 import pytest
 
-from ldapslam.reports import charts
-from ldapslam.reports.exports import MONITOR_COLUMNS, write_monitors
+from ldapslam.reports.charts import charts
+from ldapslam.reports.charts.monitor_panels import chart_name, monitor_number, panels_of
+from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary, telemetry
+from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
+from ldapslam.reports.formats.exports import MONITOR_COLUMNS, write_monitors
+from ldapslam.reports.formats.render import MONITORS_FILE, render
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
-from ldapslam.reports.monitor_panels import chart_name, monitor_number, panels_of
-from ldapslam.reports.render import MONITORS_FILE, render
-from ldapslam.reports.report_document import document
 from ldapslam.reports.result import monitor_results, result_of, result_schema
-from ldapslam.reports.results.monitor_records import (
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
+from ldapslam.results.monitor_records import (
     STARTED,
     Metric,
     MonitorDescription,
     MonitorSeries,
 )
-from ldapslam.reports.results.monitor_rows import monitor_series
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.summarise import summarise
-from ldapslam.reports.telemetry import (
-    MetricSummary,
-    MonitorSummary,
-    telemetry,
-)
-from ldapslam.reports.text import render_text
-from ldapslam.reports.timeline import DISPLAY_POINTS, NS_PER_S
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.store import Store
 from support.monitors import (
     CORES,
     MODIFIES_PER_S,

@@ -12,11 +12,11 @@ import pytest
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import histogram_messages, histograms_of
 from ldapslam.reports.model import Summary
-from ldapslam.reports.results.histogram import Histogram
-from ldapslam.reports.results.records import IntervalRecord
-from ldapslam.reports.results.store import Store
-from ldapslam.reports.rules import RULES
+from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summarise import summarise
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord
+from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, changed, fill, intervals, run_record
 
 HOUR_NS = 3_600_000_000_000

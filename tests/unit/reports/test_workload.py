@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from ldapslam.reports.charts import draw
-from ldapslam.reports.collect import collect
-from ldapslam.reports.evidence import Window, window_of
+from ldapslam.reports.charts.charts import draw
+from ldapslam.reports.collect.collect import collect
+from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.totals import StreamTotals
+from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
-from ldapslam.reports.parallel import collect_run
-from ldapslam.reports.reconciliation import sent_requests
-from ldapslam.reports.report_document import document
 from ldapslam.reports.result import result_of, result_schema
-from ldapslam.reports.results.columns import extent
-from ldapslam.reports.results.records import IntervalRecord, RunRecord
-from ldapslam.reports.results.store import Store
+from ldapslam.reports.rules.evidence import Window, window_of
+from ldapslam.reports.rules.reconciliation import sent_requests
+from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.reports.text import render_text
-from ldapslam.reports.timeline import Plan
-from ldapslam.reports.totals import StreamTotals
+from ldapslam.results.columns import extent
+from ldapslam.results.records import IntervalRecord, RunRecord
+from ldapslam.results.store import Store
 from support.golden import Compare
 from support.session_store import ENDS, fill_workload, workload_intervals
 from support.store import (

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a plan's servers are: each name resolved once, checked, and used as resolved.
+
+What is connected to for the rest of the run are the addresses found here, not whatever
+the name means later: between the check and a connection nothing is resolved. TLS and
+SASL still know a server by its name.
+
+python-ldap cannot do TLS from the first byte (ldaps://) over a socket that it is given,
+and a program of its own (`client: process`) resolves for itself. Both go by the name;
+the certificate then says who is there. Where it is not verified, and it is not the name
+that is allowed but its addresses, such a target is refused. It blocks.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.admission.target_rules import plain_address
+from ldapslam.base.errors import TargetNotAllowed, TargetUnreachable
+from ldapslam.base.uri import DEFAULT_PORTS, socket_path
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.types.burst import PROCESS_CLASS
+
+#: Numeric addresses of a host.
+Resolver = Callable[[str, int], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server is."""
+
+    uri: str
+    #: Numeric, in the order of the resolver; empty for a Unix socket, and for a name
+    #: that is allowed but does not resolve (yet).
+    addresses: tuple[str, ...]
+    port: int
+    #: Whether the name is allowed as such, or is an address itself.
+    is_name_safe: bool
+
+    @property
+    def text(self) -> str:
+        """For the engine (dial.h)."""
+        return " ".join(f"{address}/{self.port}" for address in self.addresses)
+
+
+def host_and_port(uri: str) -> tuple[str, int]:
+    """Of an ldap:// or ldaps:// URI that check_uri accepted."""
+    scheme, _, rest = uri.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = rest, ""
+    name = unquote(host.strip("[]")) or "localhost"
+    return name, int(port) if port else DEFAULT_PORTS[scheme]
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """Numeric addresses of the host, each once; OSError when there are none."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in found))
+
+
+def reach(uri: str, resolver: Resolver = resolve) -> Place:
+    """Where a URI's server is; TargetUnreachable when its name does not resolve."""
+    if uri.startswith("ldapi:"):
+        return Place(uri, (), 0, is_name_safe=True)
+    host, port = host_and_port(uri)
+    try:
+        addresses = resolver(host, port)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TargetUnreachable(
+            uri,
+            f"name {host!r} does not resolve: {reason}",
+            hint="check the host name in `targets`, and DNS or /etc/hosts on the "
+            "agent's host",
+        ) from error
+    return Place(uri, tuple(addresses), port, is_name_safe=_is_numeric(host))
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        plain_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Place:
+    """Where the server is, as far as the rules allow it; TargetNotAllowed."""
+    rules = limits.targets
+    if uri.startswith("ldapi:"):
+        path = socket_path(uri)
+        if not any(rule.allows_socket(path) for rule in rules):
+            raise _refusal(uri, agent, limits, f"ldapi:{path}" if path else "ldapi")
+        return reach(uri)
+    host, port = host_and_port(uri)
+    if any(rule.allows_name(host, port) for rule in rules):
+        return replace(reach(uri, resolver), is_name_safe=True)
+    place = reach(uri, resolver)
+    found = [
+        address
+        for address in place.addresses
+        if any(rule.allows_address(address, port) for rule in rules)
+    ]
+    if not found:
+        raise _refusal(uri, agent, limits, f"{host}:{port}", place.addresses)
+    return replace(place, addresses=tuple(found))
+
+
+def _refusal(
+    uri: str,
+    agent: str,
+    limits: AgentLimits,
+    remedy: str,
+    addresses: Iterable[str] = (),
+) -> TargetNotAllowed:
+    shown = ", ".join(addresses)
+    where = f"it is at {shown}; " if shown else ""
+    rules = " ".join(rule.text for rule in limits.targets)
+    return TargetNotAllowed(
+        uri,
+        agent,
+        f"{where}allowed are {rules}",
+        hint=f"if the agent's operator agrees: `--allow-target {remedy}` (in its "
+        "settings `allow-target`), beside those that stay allowed",
+    )
+
+
+def with_places(
+    plan: AgentPlan, limits: AgentLimits, agent: str, resolver: Resolver = resolve
+) -> tuple[AgentPlan, dict[str, Place]]:
+    """The plan with the addresses of all its servers, and these by URI.
+
+    TargetNotAllowed when one is not allowed, TargetUnreachable when one that must be
+    there does not resolve.
+    """
+    places: dict[str, Place] = {}
+    streams: list[StreamPlan] = []
+    # those first whose servers must be there
+    for stream in sorted(plan.streams, key=_may_be_absent):
+        for uri in stream.uris:
+            if uri not in places:
+                places[uri] = _place(stream, uri, limits, agent, resolver)
+            _check_name(stream, places[uri], agent)
+    for stream in plan.streams:
+        texts = tuple(places[uri].text for uri in stream.uris)
+        streams.append(replace(stream, addresses=texts))
+    return replace(plan, streams=tuple(streams)), places
+
+
+def _may_be_absent(stream: StreamPlan) -> bool:
+    return stream.python is not None and not stream.python.needs_target
+
+
+def _place(
+    stream: StreamPlan, uri: str, limits: AgentLimits, agent: str, resolver: Resolver
+) -> Place:
+    try:
+        return allowed(uri, limits, agent, resolver)
+    except TargetUnreachable:
+        host, port = host_and_port(uri)
+        is_allowed = any(rule.allows_name(host, port) for rule in limits.targets)
+        if not (is_allowed and _may_be_absent(stream)):
+            raise
+        return Place(uri, (), port, is_name_safe=True)
+
+
+def _check_name(stream: StreamPlan, place: Place, agent: str) -> None:
+    """Where a name is resolved again, somebody else must vouch for it."""
+    if place.is_name_safe or not goes_by_name(stream, place.uri) or stream.verify:
+        return
+    host, port = host_and_port(place.uri)
+    raise TargetNotAllowed(
+        place.uri,
+        agent,
+        "its addresses are allowed, its name is not; with `tls: {verify: false}` "
+        "nothing says that the name still stands for them when it is connected to",
+        hint=f"allow the name (`--allow-target {host}:{port}`), verify the "
+        "certificate, or write the address in `targets`",
+    )
+
+
+def goes_by_name(stream: StreamPlan, uri: str) -> bool:
+    """Whether somebody beside the engine resolves the name of this server."""
+    if uri.startswith("ldaps:"):
+        return True  # the questions before the run, at least
+    is_program = stream.python is not None and stream.python.class_path == PROCESS_CLASS
+    return is_program and stream.start_tls

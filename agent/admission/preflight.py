@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a target usable? Asked with python-ldap before any load, and explained if not.
+
+`preflight(probe)` connects, starts TLS and binds as the load will, then reads who the
+server is (root DSE, slapd's monitor). Its facts count the operations that it
+cost the server, so that the books can be balanced. It raises TargetUnreachable,
+TlsHandshakeFailed or BindRejected with a hint that fits the failure. Used by the
+engine's process before each run and by the command line's `check`; it blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ldap
+
+from ldapslam.agent.admission.addresses import Place, host_and_port, reach
+from ldapslam.base.errors import (
+    BindRejected,
+    ConfigError,
+    PopulationMismatch,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
+from ldapslam.base.secrets import SecretRef
+from ldapslam.base.uri import socket_path
+from ldapslam.directory.access import error_text, forget_name, open_connection
+from ldapslam.directory.fingerprint import differences
+from ldapslam.directory.marker import Marker
+from ldapslam.directory.tls_diagnosis import explain_tls_failure
+from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.fields.population import PopulationRecord
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+
+_ROOT_DSE_ATTRIBUTES = (
+    "vendorName",
+    "vendorVersion",
+    "namingContexts",
+    "supportedControl",
+    "supportedExtension",
+    "supportedFeatures",
+    "supportedLDAPVersion",
+    "supportedSASLMechanisms",
+    "monitorContext",
+)
+
+_BIND_HINTS = {
+    ldap.INVALID_CREDENTIALS: "check `bind.dn` and the password that `bind.password` "
+    "names; servers answer so for an unknown DN too",
+    ldap.CONFIDENTIALITY_REQUIRED: "the server wants TLS before a bind: use ldaps:// "
+    "or `tls: {start_tls: true}`",
+    ldap.STRONG_AUTH_REQUIRED: "the server wants a stronger bind, or TLS before it: "
+    "try `tls: {start_tls: true}`",
+    ldap.INAPPROPRIATE_AUTH: "the server refuses this kind of bind: without `bind` in "
+    "the job it is anonymous",
+    ldap.UNWILLING_TO_PERFORM: "the server does not allow this bind; is anonymous "
+    "access disabled, or the account locked?",
+    ldap.NO_SUCH_OBJECT: "the entry of `bind.dn` does not exist",
+    ldap.INVALID_DN_SYNTAX: "`bind.dn` is not a DN to this server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One server as the load will use it; anonymously where that binds by SASL."""
+
+    uri: str
+    bind_dn: str | None = None
+    bind_password: SecretRef | None = None
+    start_tls: bool = False
+    #: None: the system's authorities.
+    ca_file: str | None = None
+    verify: bool = True
+    timeout_ns: int = 10_000_000_000
+    #: What it must hold.
+    population: PopulationRecord | None = None
+
+
+def probes(plan: AgentPlan) -> list[Probe]:
+    """Every distinct way in which the plan's streams use a server, once; without those
+    that only wait for one. Of those of a server the first that binds with a password
+    looks for the population, else the first."""
+    found = dict.fromkeys(
+        _probe(stream, uri)
+        for stream in plan.streams
+        if stream.python is None or stream.python.needs_target
+        for uri in stream.uris
+    )
+    looking: dict[str, Probe] = {}
+    for probe in sorted(found, key=lambda one: one.bind_password is None):
+        looking.setdefault(probe.uri, probe)
+    if unseen := set(plan.population_uris) - looking.keys():
+        raise ConfigError(
+            f"the population of {min(unseen)!r} cannot be looked for: no stream of the "
+            "job connects to it before the run",
+            hint="name the roles that do: `population: {targets: […]}`",
+        )
+    return [
+        replace(probe, population=plan.population)
+        if probe.uri in plan.population_uris and looking[probe.uri] is probe
+        else probe
+        for probe in found
+    ]
+
+
+def preflight(
+    probe: Probe, place: Place | None = None, marker: Marker | None = None
+) -> dict[str, Any]:
+    """Facts of a usable target; TargetError says why it is not usable. `place` is where
+    it is; without it, it is looked for."""
+    password = probe.bind_password.resolve() if probe.bind_password else None
+    attempt = _Attempt(probe, place or reach(probe.uri))
+    addresses = attempt.reach()
+    connection = attempt.connect(password)
+    try:
+        server = attempt.identify(connection)
+        if marker is not None:
+            attempt.require(marker, connection, server.get("naming_contexts", []))
+        if probe.population is not None:
+            server |= attempt.look_for(probe.population, connection)
+    finally:
+        connection.unbind_s()
+        attempt.operations["unbind"] += 1
+    return {
+        "uri": probe.uri,
+        "addresses": addresses,
+        "bind_dn": probe.bind_dn,
+        "tls": probe.start_tls or probe.uri.startswith("ldaps:"),
+        **server,
+        "control_operations": dict(attempt.operations),
+    }
+
+
+def control_operations(facts: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """URI -> operation -> how many the preflight of these facts cost that server."""
+    totals: dict[str, Counter[str]] = {}
+    for target in facts:
+        totals.setdefault(target["uri"], Counter()).update(target["control_operations"])
+    return {uri: dict(counts) for uri, counts in totals.items()}
+
+
+def _probe(stream: StreamPlan, uri: str) -> Probe:
+    return Probe(
+        uri,
+        stream.bind_dn,
+        # that of a SASL mechanism is no simple bind's, which would show it as it is
+        stream.bind_password if stream.mechanism is None else None,
+        stream.start_tls,
+        stream.ca_file,
+        stream.verify,
+        stream.connect_timeout_ns,
+    )
+
+
+class _Attempt:
+    """The steps towards one server."""
+
+    def __init__(self, probe: Probe, place: Place) -> None:
+        self.probe = probe
+        self.place = place
+        self.timeout_s = probe.timeout_ns / 1e9
+        #: What the server was asked so far; counted when sent.
+        self.operations: Counter[str] = Counter()
+
+    def reach(self) -> list[str]:
+        """Connect by hand: libldap's errors do not tell why it could not."""
+        if self.probe.uri.startswith("ldapi:"):
+            return self._reach_socket(socket_path(self.probe.uri))
+        addresses = list(self.place.addresses)
+        self._connect_any(addresses, self.place.port)
+        return addresses
+
+    def _connect_any(self, addresses: list[str], port: int) -> None:
+        for address in addresses:
+            try:
+                socket.create_connection((address, port), self.timeout_s).close()
+            except OSError as error:
+                last, failed_at = error, address
+            else:
+                return
+        raise TargetUnreachable(
+            self.probe.uri,
+            f"connect to {failed_at} port {port}: {self._reason(last)}",
+            hint=_connect_hint(last),
+        ) from last
+
+    def _reach_socket(self, path: str) -> list[str]:
+        if path == "":
+            return []  # libldap's built-in path
+        try:
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
+                raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK))
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self.timeout_s)
+                connection.connect(path)
+        except OSError as error:
+            raise TargetUnreachable(
+                self.probe.uri,
+                f"connect to {path!r}: {self._reason(error)}",
+                hint=_connect_hint(error),
+            ) from error
+        return [path]
+
+    def _reason(self, error: OSError) -> str:
+        if isinstance(error, TimeoutError):
+            return f"no answer within {self.timeout_s:g} s"
+        return (error.strerror or str(error)).lower()
+
+    def connect(self, password: bytes | None) -> Any:
+        """A bound connection."""
+        probe, addresses = self.probe, self.place.text
+        connection = open_connection(probe.uri, addresses, self.timeout_s)
+        connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
+        connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
+        connection.set_option(ldap.OPT_NETWORK_TIMEOUT, self.timeout_s)
+        connection.set_option(ldap.OPT_TIMEOUT, self.timeout_s)
+        self._set_tls(connection)
+        try:
+            if probe.start_tls:
+                self.operations["extended"] += 1
+                connection.start_tls_s()
+        except ldap.LDAPError as error:
+            connection.unbind_s()
+            raise self._tls_failed(error) from error
+        try:
+            self.operations["bind"] += 1
+            connection.simple_bind_s(probe.bind_dn or "", password or b"")
+        except ldap.LDAPError as error:
+            connection.unbind_s()
+            raise self._bind_failed(error) from error
+        forget_name(connection, probe.uri, addresses)
+        return connection
+
+    def _set_tls(self, connection: Any) -> None:
+        probe = self.probe
+        demand = ldap.OPT_X_TLS_DEMAND if probe.verify else ldap.OPT_X_TLS_NEVER
+        try:
+            if probe.ca_file is not None:
+                connection.set_option(ldap.OPT_X_TLS_CACERTFILE, probe.ca_file)
+            connection.set_option(ldap.OPT_X_TLS_REQUIRE_CERT, demand)
+            # the options above count from the next context on
+            connection.set_option(ldap.OPT_X_TLS_NEWCTX, 0)
+        except (ldap.LDAPError, ValueError) as error:
+            raise TlsHandshakeFailed(
+                probe.uri,
+                f"the authorities in {probe.ca_file!r} cannot be used",
+                hint="`tls.ca_file` must be a PEM file of certificates",
+            ) from error
+
+    def _bind_failed(
+        self, error: ldap.LDAPError
+    ) -> BindRejected | TargetUnreachable | TlsHandshakeFailed:
+        uri = self.probe.uri
+        code, text = _result(error)
+        if code > 0:
+            hint = _BIND_HINTS.get(type(error))
+            return BindRejected(uri, self.probe.bind_dn, code, text, hint=hint)
+        if uri.startswith("ldaps:"):
+            return self._tls_failed(error)
+        if isinstance(error, ldap.TIMEOUT):
+            text = f"the bind was not answered within {self.timeout_s:g} s"
+        return TargetUnreachable(
+            uri,
+            text or "the server closed the connection during the bind",
+            hint="is it an LDAP server that listens there? ldaps:// has a port of its "
+            "own",
+        )
+
+    def _tls_failed(
+        self, error: ldap.LDAPError
+    ) -> TlsHandshakeFailed | TargetUnreachable:
+        probe = self.probe
+        code, text = _result(error)
+        if code > 0:
+            return TlsHandshakeFailed(
+                probe.uri,
+                f"StartTLS was refused with result code {code}: {text}",
+                hint="the server has no TLS set up, or offers it as ldaps:// only",
+            )
+        host, port = host_and_port(probe.uri)
+        detail, hint = explain_tls_failure(
+            host,
+            port,
+            start_tls=probe.start_tls,
+            ca_file=probe.ca_file,
+            verify=probe.verify,
+            timeout_s=self.timeout_s,
+            address=next(iter(self.place.addresses), None),
+        )
+        return TlsHandshakeFailed(probe.uri, detail or text, hint=hint)
+
+    def identify(self, connection: Any) -> dict[str, Any]:
+        """Who the server says it is; what it does not tell is missing."""
+        facts: dict[str, Any] = {}
+        entry = self._read(connection, "", _ROOT_DSE_ATTRIBUTES)
+        folded = {name.lower(): values for name, values in entry.items()}
+        for attribute in _ROOT_DSE_ATTRIBUTES:
+            if values := folded.get(attribute.lower()):
+                is_list = attribute.startswith(("naming", "supported"))
+                facts[_snake(attribute)] = values if is_list else values[0]
+        if monitor := facts.get("monitor_context"):
+            entry = self._read(connection, monitor, ("monitoredInfo",))
+            for values in entry.values():
+                facts["monitor_version"] = values[0]
+        return facts
+
+    def require(
+        self, marker: Marker, connection: Any, naming_contexts: Sequence[str]
+    ) -> None:
+        """TargetMarkerMissing when a tree that the job touches has no marker entry."""
+        uri = self.probe.uri
+        for dn in marker.entries(uri, naming_contexts):
+            self.operations["search"] += 1
+            try:
+                found = connection.search_ext_s(
+                    dn, ldap.SCOPE_BASE, "(objectClass=*)", ["1.1"]
+                )
+            except ldap.LDAPError as error:
+                raise marker.missing(uri, dn, error_text(error)) from error
+            # a reference to another server is no entry of this one
+            if not any(name is not None for name, _ in found):
+                raise marker.missing(uri, dn, "not found")
+
+    def look_for(self, population: PopulationRecord, connection: Any) -> dict[str, Any]:
+        """The fact that the server holds it; PopulationMismatch when it does not."""
+        tree = DirectoryTree(
+            connection, self.probe.uri, population.base, note_request=self._note
+        )
+        wrong = list(differences(population, tree))
+        sampled = len(population.sample)
+        if wrong:
+            dn = wrong[0][0]
+            missing = sum(not there for _, there in wrong)
+            raise PopulationMismatch(
+                self.probe.uri,
+                f"of {sampled:,} entries that were looked for, {missing:,} are missing "
+                f"and {len(wrong) - missing:,} are others, such as {dn!r}",
+            )
+        return {
+            "population": {
+                "fingerprint": population.fingerprint,
+                "entries": population.entries,
+                "base": population.base,
+                "sampled": sampled,
+            }
+        }
+
+    def _note(self, kind: str) -> None:
+        self.operations[kind] += 1
+
+    def _read(
+        self, connection: Any, dn: str, attributes: tuple[str, ...]
+    ) -> dict[str, list[str]]:
+        self.operations["search"] += 1
+        try:
+            found = connection.search_ext_s(
+                dn, ldap.SCOPE_BASE, "(objectClass=*)", attributes
+            )
+        except ldap.LDAPError:
+            return {}  # not readable for this identity: the load may still be
+        for _, entry in found:
+            return dict(_texts(entry))
+        return {}
+
+
+def _connect_hint(error: OSError) -> str:
+    hints = {
+        errno.ECONNREFUSED: "is the directory running, and is the port in `targets` "
+        "the one it listens on?",
+        errno.ENOENT: "no such socket: is slapd running with this ldapi:// URI in -h?",
+        errno.EACCES: "the agent's user may not use this socket",
+        errno.ENOTSOCK: "the path is not a socket; write / as %2F in an ldapi:// URI",
+        errno.EHOSTUNREACH: "no route from the agent's host",
+        errno.ENETUNREACH: "no route from the agent's host",
+    }
+    if isinstance(error, TimeoutError):
+        return "is a firewall between the agent's host and the directory?"
+    return hints.get(error.errno or 0, "is the host and port in `targets` right?")
+
+
+def _result(error: ldap.LDAPError) -> tuple[int, str]:
+    """Result code (0: none, libldap's own failure) and the text that came with it."""
+    details = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+    code = details.get("result", 0)
+    text = details.get("info") or (details.get("desc", "") if code <= 0 else "")
+    return max(0, code), str(text)
+
+
+def _texts(entry: dict[str, list[bytes]]) -> Iterator[tuple[str, list[str]]]:
+    for name, values in entry.items():
+        yield name, [value.decode("utf-8", "replace") for value in values]
+
+
+def _snake(attribute: str) -> str:
+    """namingContexts -> naming_contexts, supportedSASLMechanisms -> …_sasl_…"""
+    parts: list[str] = []
+    for index, letter in enumerate(attribute):
+        before = attribute[index - 1 : index]
+        after = attribute[index + 1 : index + 2]
+        if letter.isupper() and (before.islower() or after.islower()):
+            parts.append("_")
+        parts.append(letter.lower())
+    return "".join(parts)

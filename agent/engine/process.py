@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's process: one for each run, child of the agent, gone with either.
+
+    python -m ldapslam.agent.engine.process
+
+Takes EngineRequest frames from stdin and gives EngineEvent frames on stdout; whatever
+prints goes to stderr, the log. It loads the job, asks each target whether it is usable
+(preflight), has the engine connect, waits for T0, and passes the engine's snapshots on.
+A crash here costs a run, not the agent. Nothing secret is in arguments or frames: the
+references in the job are resolved here, from the environment inherited of the agent.
+When the agent dies, this process ends (pipe.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ldapslam.agent import pipe
+from ldapslam.agent.admission import preflight
+from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.assignment import load_assignment
+from ldapslam.agent.engine import setup as engine_setup
+from ldapslam.agent.engine.composite import compose
+from ldapslam.agent.engine.replays import with_traces
+from ldapslam.agent.engine.setup import add_streams
+from ldapslam.agent.host import (
+    HostSampler,
+    host_facts,
+    shares_host,
+)
+from ldapslam.agent.ledgers.run import RunLedgers, added, run_ledgers
+from ldapslam.agent.pipe import end, serve
+from ldapslam.base.errors import (
+    BindRejected,
+    FleetError,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
+from ldapslam.jobs.phases import phase_at
+from ldapslam.jobs.plan import AgentPlan, agent_plan
+from ldapslam.proto import engine_pb2 as pb
+from ldapslam.proto.common_pb2 import CleaningUp
+from ldapslam.transport.messages import facts_json, snapshot_message
+
+_log = logging.getLogger(__name__)
+
+_SNAPSHOT_WAIT_NS = 1_000_000_000
+_START_POLL_S = 0.001
+
+
+class Engine(engine_setup.Engine, Protocol):
+    """What this module uses of `_engine.Engine`."""
+
+    def prepare(self) -> None: ...
+    def start(self, t0_mono_ns: int) -> None: ...
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
+    def stop(self) -> None: ...
+    def facts(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+Pipe = pipe.Pipe[pb.EngineRequest, pb.EngineEvent]
+
+
+class RunProcess:
+    """One run, from the request to prepare to the last snapshot."""
+
+    def __init__(self, pipe: Pipe, request: pb.PrepareEngine) -> None:
+        self._pipe = pipe
+        self._run = request.run
+        self._request = request
+        self._job = load_assignment(request.run, Path(request.files_folder))
+        self._plan = agent_plan(
+            self._job, self._run.agent_index, self._run.agent_count, self._run.seed
+        )
+        self._limits = AgentLimits.from_json(request.limits_json)
+        self._workers = workers_for(request, self._limits)
+        self._facts: dict[str, Any] = {}
+
+    def execute(self) -> None:
+        targets = self._ask_targets()
+        self._plan, replays = with_traces(self._plan, Path(self._request.files_folder))
+        self._facts = {
+            "host": host_facts(),
+            "targets": targets,
+            "control_operations": preflight.control_operations(targets),
+            "shares_host_with_target": shares_host(
+                address for target in targets for address in target["addresses"]
+            ),
+            **({"replays": replays} if replays else {}),
+        }
+        run_id, folder = self._run.run_id, self._request.ledger_folder
+        with run_ledgers(folder, run_id, self._plan) as ledgers:
+            engine = compose(self._plan, self._new_engine, self._limits)
+            try:
+                add_streams(engine, self._plan, ledger_folder=ledgers.folder)
+                try:
+                    engine.prepare()
+                except Exception as error:
+                    raise typed_error(error, self._plan) from error
+                self._drive(engine, ledgers)
+            finally:
+                engine.close()
+
+    def _ask_targets(self) -> list[dict[str, Any]]:
+        """After this agent's operator: nothing is connected to without his leave."""
+        self._plan, places = admit(
+            self._plan, self._request, self._limits, self._workers
+        )
+        return ask_servers(self._plan, self._job, self._limits, places)
+
+    def _new_engine(self) -> Engine:
+        # imported late: a missing or broken module is then a failure like others
+        module = importlib.import_module("ldapslam.agent._engine")
+        plan = self._plan
+        engine: Engine = module.Engine(
+            seed=plan.seed,
+            workers=self._workers,
+            boundaries_ns=plan.boundaries_ns,
+            measure_start_ns=plan.measure_start_ns,
+            measure_end_ns=plan.measure_end_ns,
+            ramp_up_ns=plan.ramp_up_ns,
+            grace_ns=plan.grace_ns,
+            realtime=self._request.realtime,
+        )
+        return engine
+
+    def _drive(self, engine: Engine, ledgers: RunLedgers) -> None:
+        self._pipe.send(
+            ready=pb.EngineReady(
+                facts_json=self._facts_json(engine),
+                interval_count=len(self._plan.boundaries_ns),
+                grace_ns=self._plan.grace_ns,
+            )
+        )
+        request = self._pipe.next()
+        if request.WhichOneof("kind") != "start":
+            return  # a stop before the start: nothing was measured
+        t0_mono_ns = request.start.t0_mono_ns
+        ledgers.note_begin(time.time() + (t0_mono_ns - time.monotonic_ns()) / 1e9)
+        engine.start(t0_mono_ns)
+        with stop_on_request(self._pipe, engine) as lease:
+            sampler = self._wait_for_start(engine, t0_mono_ns)
+            self._pass_snapshots_on(engine, sampler, ledgers)
+        self._facts |= ledgers.clean_up(self._tell_of_clean_up)
+        self._facts["later_operations"] = added(
+            engine.facts().get("python_requests", {}), ledgers.operations
+        )
+        self._pipe.send(
+            finished=pb.EngineFinished(
+                facts_json=self._facts_json(engine), early_reason=lease.over_reason
+            )
+        )
+
+    def _tell_of_clean_up(self, entries_left: int) -> None:
+        self._pipe.send(cleaning_up=CleaningUp(entries_left=entries_left))
+
+    def _wait_for_start(self, engine: Engine, t0_mono_ns: int) -> HostSampler:
+        while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:
+            time.sleep(left_ns / 1e9)
+        sampler = HostSampler()
+        # the last worker's own; this thread may wake later than all of them
+        while (error_ns := engine.facts()["start_error_ns"]) is None:
+            time.sleep(_START_POLL_S)
+        self._pipe.send(started=pb.EngineStarted(start_error_ns=error_ns))
+        return sampler
+
+    def _pass_snapshots_on(
+        self, engine: Engine, sampler: HostSampler, ledgers: RunLedgers
+    ) -> None:
+        names = [(stream.name, stream.request_names) for stream in self._plan.streams]
+        index = 0
+        is_final = False
+        while not is_final:
+            snapshot = engine.snapshot(index, _SNAPSHOT_WAIT_NS)
+            ledgers.note_alive()
+            if snapshot is None:
+                continue
+            is_final = snapshot["final"]
+            self._pipe.send(
+                snapshot=snapshot_message(
+                    snapshot,
+                    phase=phase_at(self._plan.phases, snapshot["start_ns"]),
+                    streams=names,
+                    host=sampler.sample(),
+                )
+            )
+            index += 1
+
+    def _facts_json(self, engine: Engine) -> str:
+        granted = engine.facts()
+        del granted["start_error_ns"]  # travels by itself, in `started`
+        return facts_json({**self._facts, **granted})
+
+
+@dataclass(slots=True)
+class Lease:
+    """The agent's word that load is still wanted."""
+
+    #: Why the load was ended for want of it, or empty.
+    over_reason: str = ""
+
+
+@contextlib.contextmanager
+def stop_on_request(pipe: Pipe, engine: Engine) -> Iterator[Lease]:
+    """Within, a request stops the engine at once, not at the end of an interval; so
+    does a lease that the agent does not extend: it may hang, or be stopped."""
+    guard = threading.Lock()
+    is_over = False
+    lease = Lease()
+
+    def wait() -> None:
+        until_mono_ns: int | None = None
+        while True:
+            request = pipe.next_before(until_mono_ns)
+            if request is None or request.WhichOneof("kind") != "lease":
+                break
+            until_mono_ns = request.lease.until_mono_ns
+        with guard:
+            if is_over:
+                return
+            if request is None:
+                lease.over_reason = "its agent did not extend the lease"
+                _log.error("the load ends: %s", lease.over_reason)
+            engine.stop()
+
+    thread = threading.Thread(target=wait, name="stop", daemon=True)
+    thread.start()
+    try:
+        yield lease
+    finally:
+        with guard:
+            is_over = True
+
+
+def _has_no_file_left() -> bool:
+    """Asked after a failed connect: libldap does not hand that reason on."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
+
+
+def typed_error(error: Exception, plan: AgentPlan) -> Exception:
+    """The engine's ConnectError as the error it stands for; others unchanged."""
+    if type(error).__name__ != "ConnectError":
+        return error
+    uri: str = getattr(error, "uri", "")
+    stage: str = getattr(error, "stage", "")
+    code: int = getattr(error, "code", 0)
+    detail: str = getattr(error, "detail", "")
+    if _has_no_file_left():
+        return FleetError(
+            f"this agent's host has no open file left to connect to {uri!r}: {detail}",
+            hint="raise `ulimit -n` or systemd's LimitNOFILE, or fs.file-max",
+        )
+    if stage == "tls":
+        return TlsHandshakeFailed(uri, detail)
+    if stage == "bind" and code > 0:
+        users = [stream.bind_dn for stream in plan.streams if uri in stream.uris]
+        return BindRejected(uri, users[0] if users else None, code, detail)
+    return TargetUnreachable(uri, f"{stage}: {detail}")
+
+
+def main(make_run: Callable[[Pipe, pb.PrepareEngine], RunProcess] = RunProcess) -> int:
+    """Serve one run; the exit status. `make_run` is another one's in tests."""
+    return serve(pb.EngineRequest, pb.EngineEvent, make_run)
+
+
+if __name__ == "__main__":
+    end(main())

@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Removes the entries that a run added and did not delete itself.
+
+    report = clean_up(folder)        a folder of ledger_folder.py
+
+It works from the ledgers alone, so it can follow a run that ended as planned as well as
+one that was killed, be interrupted, and be repeated: what is known to be gone is noted
+at once. Deletes are pipelined, the deepest entries first. An entry that the run may not
+have added (the add, or another operation on it, was under way when the engine ended) is
+deleted only when the server says that the run's identity created it, and while the run
+was under way; otherwise it is left and listed. In a clean-up that comes later, others
+may have used the run's DNs again: then the server is asked of every entry when it was
+added. Clocks of servers may be off by a little: CLOCK_TOLERANCE_S.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ldap
+from ldap.dn import is_dn, str2dn
+
+from ldapslam.agent.ledgers.file import IN_DOUBT, LEFT, LedgerFile, LedgerRecord, State
+from ldapslam.agent.ledgers.folder import (
+    CleanUpPlan,
+    CleanUpStream,
+    ledgers_to_clean,
+    read_plan,
+)
+from ldapslam.base.errors import LdapSlamError, TargetUnreachable
+from ldapslam.directory.access import connect, error_text, parse_time, result_code_of
+
+_log = logging.getLogger(__name__)
+
+#: Deletes under way on the connection.
+WINDOW = 64
+CLOCK_TOLERANCE_S = 2.0
+#: A server may be so late with the last adds of a run that has ended.
+LATE_ADDS_S = 60.0
+#: DNs that a report names; the ledgers have the others.
+_NAMED = 20
+_ATTEMPTS = 5
+_PAUSE_S = 0.2
+_PROGRESS_S = 1.0
+_NO_SUCH_OBJECT = 32
+#: busy, unavailable; notAllowedOnNonLeaf: another agent may be about to delete what is
+#: below.
+_TRY_AGAIN = (51, 52, 66)
+
+
+@dataclass(slots=True)
+class CleanUpReport:
+    """What became of the entries that were left when the load was over."""
+
+    entries: int = 0
+    deleted: int = 0
+    #: Deleted by others meanwhile, or never added.
+    already_gone: int = 0
+    #: Could not be deleted, or may be somebody else's.
+    left: int = 0
+    #: Some of those left: {"dn": …, "reason": …}.
+    named: list[dict[str, str]] = field(default_factory=list)
+    seconds: float = 0.0
+    #: URI -> operation -> how many the clean-up cost that server.
+    control_operations: dict[str, Counter[str]] = field(default_factory=dict)
+    #: Why it ended early, or None.
+    error: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """For the run's manifest."""
+        return {
+            "entries": self.entries,
+            "deleted": self.deleted,
+            "already_gone": self.already_gone,
+            "left": self.left,
+            "left_entries": self.named,
+            "seconds": round(self.seconds, 3),
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry that may be there."""
+
+    ledger: LedgerFile
+    record: LedgerRecord
+    dn: str
+
+
+def clean_up(
+    folder: Path,
+    progress: Callable[[int], None] = lambda left: None,
+    *,
+    resolve_anew: bool = False,
+) -> CleanUpReport:
+    """Remove what the run left, and the folder with it when nothing is left.
+
+    The caller has the folder `locked`. `progress` hears how many entries are still to
+    do, about once a second. A server that cannot be used ends it: the report's `error`
+    says so, and its entries are left. StoreError: the folder is damaged. Servers are
+    where the run found them, unless they are to be resolved anew.
+    """
+    begun_s = time.monotonic()
+    report = CleanUpReport()
+    plan = read_plan(folder, resolve_anew=resolve_anew)
+    with contextlib.ExitStack() as stack:
+        work: list[tuple[CleanUpStream, list[_Entry]]] = []
+        for number, paths in ledgers_to_clean(folder, plan).items():
+            ledgers = [stack.enter_context(LedgerFile(path)) for path in paths]
+            entries = list(_entries(ledgers))
+            report.entries += len(entries)
+            if entries:
+                work.append((plan.streams[number], entries))
+        cleaner = _Cleaner(plan, report, progress)
+        for stream, entries in work:
+            cleaner.clean(stream, entries)
+    report.left = report.entries - report.deleted - report.already_gone
+    report.seconds = time.monotonic() - begun_s
+    if not report.left:
+        shutil.rmtree(folder)
+    return report
+
+
+def _entries(ledgers: Iterable[LedgerFile]) -> Iterator[_Entry]:
+    for ledger in ledgers:
+        for record in ledger.records():
+            if record.state in LEFT:
+                yield _Entry(ledger, record, record.dn.decode("utf-8", "replace"))
+
+
+def depth(dn: str) -> int:
+    """Number of RDNs; 0 for what is no DN."""
+    return len(str2dn(dn)) if is_dn(dn) else 0
+
+
+class _Unusable(Exception):
+    """The connection is gone."""
+
+
+class _Cleaner:
+    def __init__(
+        self, plan: CleanUpPlan, report: CleanUpReport, progress: Callable[[int], None]
+    ) -> None:
+        self._plan = plan
+        self._report = report
+        self._progress = progress
+        self._told_s = time.monotonic()
+        #: Deleted entries, by identity.
+        self._done: set[int] = set()
+
+    def clean(self, stream: CleanUpStream, entries: list[_Entry]) -> None:
+        """Each of the role's servers in turn may have what the one before has not."""
+        reasons: dict[int, str] = {}
+        for uri in stream.uris:
+            if not entries:
+                return
+            try:
+                self._clean_server(uri, stream, entries, reasons)
+            except LdapSlamError as error:
+                _log.error("clean-up: %s", error)
+                self._report.error = str(error)
+            entries = [entry for entry in entries if id(entry) not in self._done]
+        for entry in entries:
+            reason = reasons.get(id(entry), self._report.error or _GONE)
+            if reason == _GONE:
+                entry.ledger.mark_gone(entry.record)
+                self._report.already_gone += 1
+            elif len(self._report.named) < _NAMED:
+                self._report.named.append({"dn": entry.dn, "reason": reason})
+
+    def _clean_server(
+        self,
+        uri: str,
+        stream: CleanUpStream,
+        entries: list[_Entry],
+        reasons: dict[int, str],
+    ) -> None:
+        """Delete them there; `reasons` says why one was not."""
+        levels: dict[int, list[_Entry]] = {}
+        for entry in entries:
+            levels.setdefault(depth(entry.dn), []).append(entry)
+        server = _Server(uri, stream, self._plan, self._count)
+        try:
+            # children first, and all of them before their parents
+            for level in sorted(levels, reverse=True):
+                server.delete(levels[level], lambda entry: self._deleted(entry))
+        finally:
+            server.close()
+            for number, reason in server.reasons.items():
+                # where it was refused it is; that another server has none is no news
+                if reason != _GONE or number not in reasons:
+                    reasons[number] = reason
+
+    def _deleted(self, entry: _Entry) -> None:
+        entry.ledger.mark_gone(entry.record)
+        self._done.add(id(entry))
+        self._report.deleted += 1
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _PROGRESS_S:
+            self._told_s = now_s
+            done = self._report.deleted + self._report.already_gone
+            self._progress(self._report.entries - done)
+
+    def _count(self, uri: str, kind: str) -> None:
+        self._report.control_operations.setdefault(uri, Counter())[kind] += 1
+
+
+_GONE = "gone"
+
+
+class _Server:
+    """Deletes on one server, over one connection after another."""
+
+    def __init__(
+        self,
+        uri: str,
+        stream: CleanUpStream,
+        run: CleanUpPlan,
+        count: Callable[[str, str], None],
+    ) -> None:
+        self._uri = uri
+        self._access = stream.resolved()
+        self._run = run
+        self._is_later = time.time() > run.ended_s + LATE_ADDS_S
+        self._count = count
+        self._connection: Any = None
+        #: Why an entry was not deleted here, by its identity.
+        self.reasons: dict[int, str] = {}
+
+    def delete(self, entries: list[_Entry], deleted: Callable[[_Entry], None]) -> None:
+        """Of one depth; those that may be others' are looked at first."""
+        known = [entry for entry in entries if entry.record.state is State.ADDED]
+        doubtful = [entry for entry in entries if entry.record.state in IN_DOUBT]
+        if self._is_later:
+            known, doubtful = [], known + doubtful
+        doubtful = self._insist(doubtful, self._look_up)
+        self._insist(known + doubtful, lambda batch: self._delete(batch, deleted))
+
+    def _insist(
+        self,
+        entries: list[_Entry],
+        work: Callable[[list[_Entry]], list[_Entry]],
+    ) -> list[_Entry]:
+        """Do it in spite of lost connections; what `work` returned of all of them.
+
+        `work` takes out of the list it is given what it has dealt with.
+        """
+        results: list[_Entry] = []
+        trouble: str | None = None
+        for attempt in range(_ATTEMPTS):
+            if not entries:
+                return results
+            if attempt:
+                time.sleep(_PAUSE_S * 2**attempt)
+            try:
+                self._connect()
+                results += work(entries)
+            except _Unusable as error:
+                trouble = str(error)
+                _log.warning("clean-up: %s: %s", self._uri, trouble)
+                self.close()
+        if entries and trouble is not None:
+            raise TargetUnreachable(self._uri, f"{trouble}, {_ATTEMPTS} times")
+        return results
+
+    def _connect(self) -> None:
+        if self._connection is not None:
+            return
+        try:
+            self._connection = connect(
+                self._uri,
+                self._access,
+                note_request=lambda kind: self._count(self._uri, kind),
+            )
+        except TargetUnreachable as error:
+            raise _Unusable(error.detail) from error
+
+    def _delete(
+        self, entries: list[_Entry], deleted: Callable[[_Entry], None]
+    ) -> list[_Entry]:
+        def send(entry: _Entry) -> int:
+            self._count(self._uri, "delete")
+            return int(self._connection.delete_ext(entry.dn))
+
+        retried = []
+        try:
+            for entry, _, error in self._pipelined(entries, send):
+                if error is None:
+                    deleted(entry)
+                    self.reasons.pop(id(entry), None)
+                    continue
+                self.reasons[id(entry)] = _reason(error)
+                if result_code_of(error) in _TRY_AGAIN:
+                    retried.append(entry)
+        finally:
+            entries += retried
+        return []
+
+    def _look_up(self, entries: list[_Entry]) -> list[_Entry]:
+        """Of the entries those that are the run's."""
+
+        def send(entry: _Entry) -> int:
+            self._count(self._uri, "search")
+            return int(
+                self._connection.search_ext(
+                    entry.dn,
+                    ldap.SCOPE_BASE,
+                    "(objectClass=*)",
+                    ["createTimestamp", "creatorsName"],
+                )
+            )
+
+        has_doubt = any(entry.record.state in IN_DOUBT for entry in entries)
+        identity = self._identity() if has_doubt else ""
+        own: list[_Entry] = []
+        for entry, messages, error in self._pipelined(entries, send):
+            if error is not None:
+                self.reasons[id(entry)] = _reason(error)
+                continue
+            found = [attributes for dn, attributes in messages if dn is not None]
+            reason: str | None = _GONE
+            if found:
+                is_in_doubt = entry.record.state in IN_DOUBT
+                reason = self._not_ours(found[0], identity if is_in_doubt else None)
+            if reason is None:
+                own.append(entry)
+            else:
+                self.reasons[id(entry)] = reason
+        return own
+
+    def _identity(self) -> str:
+        """The DN as which the server knows us, and the run's operations."""
+        self._count(self._uri, "extended")
+        try:
+            return str(self._connection.whoami_s()).removeprefix("dn:")
+        except ldap.LDAPError as error:
+            if result_code_of(error) < 0:
+                raise _Unusable(error_text(error)) from error
+            return self._access.bind_dn or ""
+
+    def _not_ours(
+        self, attributes: dict[str, list[bytes]], identity: str | None
+    ) -> str | None:
+        """Why an entry is not the run's; None: it is. One that is not in doubt was
+        the run's when the load was over: it has no `identity` to show."""
+        values = {name.lower(): each for name, each in attributes.items()}
+        created = values.get("createtimestamp", [b""])[0].decode("ascii", "replace")
+        creator = values.get("creatorsname", [b""])[0].decode("utf-8", "replace")
+        created_s = parse_time(created)
+        if created_s is None or (identity is not None and not creator):
+            return "in doubt: the server does not say when and by whom it was added"
+        if created_s < int(self._run.begun_s) - CLOCK_TOLERANCE_S:
+            return f"in doubt: it was added before the run, at {created}"
+        if created_s > self._run.ended_s + LATE_ADDS_S:
+            return f"in doubt: it was added after the run, at {created}"
+        if identity is not None and not same_dn(identity, creator):
+            return f"in doubt: it was added by {creator!r}"
+        return None
+
+    def _pipelined(
+        self, entries: list[_Entry], send: Callable[[_Entry], int]
+    ) -> Iterator[tuple[_Entry, Any, ldap.LDAPError | None]]:
+        """Send for each entry, WINDOW at a time; entry, messages and error of each. An
+        entry leaves the list when its answer is there."""
+        pending: deque[tuple[_Entry, int]] = deque()
+        todo = deque(entries)
+        entries.clear()
+        try:
+            while todo or pending:
+                while todo and len(pending) < WINDOW:
+                    entry = todo.popleft()
+                    pending.append((entry, -1))
+                    pending[-1] = (entry, self._sent(send, entry))
+                entry, message_id = pending[0]
+                messages, error = self._result(message_id)
+                pending.popleft()
+                yield entry, messages, error
+        finally:
+            entries += [*(entry for entry, _ in pending), *todo]
+
+    def _sent(self, send: Callable[[_Entry], int], entry: _Entry) -> int:
+        try:
+            return send(entry)
+        except ldap.LDAPError as error:
+            raise _Unusable(error_text(error)) from error
+
+    def _result(self, message_id: int) -> tuple[Any, ldap.LDAPError | None]:
+        try:
+            _, messages, _, _ = self._connection.result3(
+                message_id, timeout=self._access.connect_timeout_ns / 1e9
+            )
+        except ldap.LDAPError as error:
+            if result_code_of(error) < 0:
+                raise _Unusable(error_text(error)) from error
+            return None, error
+        return messages, None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._count(self._uri, "unbind")
+            with contextlib.suppress(ldap.LDAPError):
+                self._connection.unbind_s()
+            self._connection = None
+
+
+def _reason(error: ldap.LDAPError) -> str:
+    code = result_code_of(error)
+    return _GONE if code == _NO_SUCH_OBJECT else f"{error_text(error)} ({code})"
+
+
+def same_dn(a: str, b: str) -> bool:
+    """Equal but for case and spaces: enough for identities of one server."""
+
+    def folded(dn: str) -> Any:
+        if not is_dn(dn):
+            return dn.lower()
+        return [
+            sorted(
+                (name.lower(), " ".join(value.lower().split()))
+                for name, value, _ in rdn
+            )
+            for rdn in str2dn(dn)
+        ]
+
+    return bool(folded(a) == folded(b))

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The monitors that a job asks of one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import ldap
+
+from ldapslam.agent.monitoring.base import Directory, Monitor, TargetAccess
+from ldapslam.agent.monitoring.ds389 import ds389_table
+from ldapslam.agent.monitoring.host import HostMonitor, ProcessMonitor, host_name
+from ldapslam.agent.monitoring.log import LogMonitor
+from ldapslam.agent.monitoring.process_table import listening_at, processes_of
+from ldapslam.agent.monitoring.reading import EntriesMonitor, Table, entry_table, text
+from ldapslam.agent.monitoring.slapd import slapd_table
+from ldapslam.base.errors import FleetError, TargetError
+from ldapslam.jobs.fields.monitors import Monitor as Wanted
+from ldapslam.jobs.model import Job
+
+
+def monitors_for(
+    job: Job,
+    *,
+    access: Callable[[str], TargetAccess],
+    is_local: Callable[[str], bool],
+    has_directories: bool,
+    may_read: Callable[[str], bool],
+) -> list[Monitor]:
+    """What this agent is to sample; each name once.
+
+    access: how to come to the server of a URI. is_local: whether it is on this host,
+    and this agent the one to read hosts and logs for it. has_directories: whether this
+    agent reads the directories, which one of a run's agents does. may_read: whether
+    the agent's operator allows a log. ConfigError when a monitor's password cannot be
+    had; FleetError when a log is not allowed.
+    """
+    found: list[Monitor] = []
+    for wanted in job.monitors:
+        if wanted.directory or wanted.entry:
+            if has_directories:
+                found += _of_servers(job, wanted, access)
+        elif wanted.log and any(is_local(uri) for uri in uris_of(job, wanted)):
+            found.append(_of_log(wanted, may_read))
+    local = {
+        index: [uri for uri in uris_of(job, wanted) if is_local(uri)]
+        for index, wanted in enumerate(job.monitors)
+        if wanted.host
+    }
+    found += _of_host(
+        [(job.monitors[one], uris) for one, uris in local.items() if uris]
+    )
+    unique: dict[str, Monitor] = {}
+    for monitor in found:
+        unique.setdefault(monitor.name, monitor)
+    return list(unique.values())
+
+
+def uris_of(job: Job, wanted: Wanted) -> list[str]:
+    """Of the servers that the monitor is about."""
+    if wanted.role is not None:
+        return list(job.targets[wanted.role])
+    return [uri for uris in job.targets.values() for uri in uris]
+
+
+def _of_servers(
+    job: Job, wanted: Wanted, access: Callable[[str], TargetAccess]
+) -> Iterable[Monitor]:
+    for uri in uris_of(job, wanted):
+        learn: Callable[[Directory], Table] = directory_table
+        name = f"{wanted.role} {uri}"
+        if wanted.entry is not None:
+            learn = entry_table(wanted.entry, wanted.attributes, wanted.counters)
+            name = f"{_entry_name(job, wanted)} of {name}"
+        target = access(uri).bound_as(wanted.bind)
+        yield EntriesMonitor(name, wanted.every_ns or 0, uri, target, learn)
+
+
+def _entry_name(job: Job, wanted: Wanted) -> str:
+    """Its DN; with what is read of it, counters as rates, where the role's servers
+    have another monitor of the entry that reads something else."""
+
+    def figures(one: Wanted) -> str:
+        return ", ".join([*one.attributes, *(f"{name}/s" for name in one.counters)])
+
+    kinds = {
+        figures(one)
+        for one in job.monitors
+        if (one.entry, one.role) == (wanted.entry, wanted.role)
+    }
+    return (
+        f"{wanted.entry} ({figures(wanted)})" if len(kinds) > 1 else f"{wanted.entry}"
+    )
+
+
+def directory_table(directory: Directory) -> Table:
+    """What the server is, and so what can be read of it; TargetError."""
+    attributes = ("objectClass", "vendorName", "vendorVersion", "namingContexts")
+    found = directory.read("", ldap.SCOPE_BASE, attributes)
+    root_dse = found[0][1] if found else {}
+    if b"OpenLDAProotDSE" in root_dse.get("objectclass", ()):
+        return slapd_table(directory, root_dse)
+    vendor = text(root_dse, "vendorName") or ""
+    if "389" in vendor:
+        return ds389_table(directory)
+    raise TargetError(
+        f"server {directory.uri!r} is neither slapd nor 389-DS"
+        + (f", but of {vendor!r}" if vendor else ""),
+        hint="name entries of it: {entry: DN, target: ROLE, attributes: […]}",
+    )
+
+
+def _of_host(wanted: list[tuple[Wanted, list[str]]]) -> Iterable[Monitor]:
+    """One of the host, however many roles have servers on it; one of each process. Of
+    several processes of a program, those that serve the role, if any does."""
+    if not wanted:
+        return
+    every_ns = min(one.every_ns or 0 for one, _ in wanted)
+    host = host_name()
+    yield HostMonitor(f"host {host}", every_ns)
+    for one, uris in wanted:
+        serving = listening_at(uris) if one.processes else set()
+        for program in dict.fromkeys(one.processes):
+            pids: list[int | None] = [found.pid for found in processes_of(program)]
+            pids = [pid for pid in pids if pid in serving] or pids or [None]
+            for pid in pids:
+                which = program if pid is None else f"{program}({pid})"
+                yield ProcessMonitor(f"{which} on {host}", every_ns, program, pid)
+
+
+def _of_log(wanted: Wanted, may_read: Callable[[str], bool]) -> Monitor:
+    path = wanted.log or ""
+    if not may_read(path):
+        raise FleetError(
+            f"this agent may not read the log {path!r}",
+            hint=f"if the agent's operator agrees: `--allow-log {path}`",
+        )
+    return LogMonitor(
+        f"log {wanted.log} on {host_name()}",
+        wanted.every_ns or 0,
+        Path(path),
+        wanted.format or "",
+    )

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What 389-DS says of itself: cn=monitor, its SNMP counters, its databases, what it
+replicates.
+
+BDB and LMDB have figures of their own, and versions differ in what they have: of a
+database, only what is there when the monitor is opened is read later. Several figures
+that the server calls a rate are counters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import ldap
+
+from ldapslam.agent.monitoring.base import MISSING, Directory, Metric
+from ldapslam.agent.monitoring.reading import (
+    Query,
+    Source,
+    Table,
+    age_s,
+    distinct,
+    folded,
+    is_true,
+    number,
+    started,
+    text,
+)
+from ldapslam.base.errors import TargetError
+
+_MONITOR = "cn=monitor"
+_SNMP = "cn=snmp,cn=monitor"
+_BACK_END = "cn=ldbm database,cn=plugins,cn=config"
+_MAPPING_TREE = "cn=mapping tree,cn=config"
+_RUV_FILTER = (
+    "(&(nsuniqueid=ffffffff-ffffffff-ffffffff-ffffffff)(objectClass=nsTombstone))"
+)
+
+_Kind = Literal["gauge", "counter"]
+#: Attributes, metric, unit, kind.
+_Figures = tuple[tuple[str, str, str, _Kind], ...]
+
+_SERVER: _Figures = (
+    ("opsinitiated", "operations_initiated", "operations", "counter"),
+    ("opscompleted", "operations_completed", "operations", "counter"),
+    ("currentconnections", "connections", "1", "gauge"),
+    ("totalconnections", "connects", "1", "counter"),
+    ("readwaiters", "read_waiters", "1", "gauge"),
+    ("threads", "threads_max", "1", "gauge"),
+    ("currentworkqueue", "work_queue", "1", "gauge"),
+    ("currentbusyworkers", "threads_active", "1", "gauge"),
+    ("currentconnectionsatmaxthreads", "connections_at_max_threads", "1", "gauge"),
+    ("maxthreadsperconnhits", "max_threads_per_connection_hits", "1", "counter"),
+    ("entriessent", "entries_sent", "1", "counter"),
+    ("bytessent", "bytes_sent", "bytes", "counter"),
+)
+#: Attributes that are added, by spaces; `unauthbinds` are a part of the simple ones.
+_COUNTS: _Figures = (
+    ("simpleauthbinds strongauthbinds", "bind_initiated", "operations", "counter"),
+    ("searchops", "search_initiated", "operations", "counter"),
+    ("compareops", "compare_initiated", "operations", "counter"),
+    ("modifyentryops", "modify_initiated", "operations", "counter"),
+    ("modifyrdnops", "modify_dn_initiated", "operations", "counter"),
+    ("addentryops", "add_initiated", "operations", "counter"),
+    ("removeentryops", "delete_initiated", "operations", "counter"),
+    ("errors", "errors", "1", "counter"),
+    ("bindsecurityerrors", "bind_errors", "1", "counter"),
+    ("bytesrecv", "bytes_received", "bytes", "counter"),
+    ("referralsreturned", "referrals_sent", "1", "counter"),
+)
+_CACHES: _Figures = (
+    ("dbcachehits", "db_cache_hits", "1", "counter"),
+    ("dbcachetries", "db_cache_tries", "1", "counter"),
+    ("dbcachepagein", "db_cache_pages_in", "pages", "counter"),
+    ("dbcachepageout", "db_cache_pages_out", "pages", "counter"),
+    ("dbcacheroevict", "db_cache_clean_evictions", "pages", "counter"),
+    ("dbcacherwevict", "db_cache_dirty_evictions", "pages", "counter"),
+    ("normalizeddncachehits", "normalized_dn_cache_hits", "1", "counter"),
+    ("normalizeddncachetries", "normalized_dn_cache_tries", "1", "counter"),
+    ("currentnormalizeddncachesize", "normalized_dn_cache", "bytes", "gauge"),
+)
+_DATABASE: _Figures = (
+    # BDB
+    ("nsslapd-db-active-txns", "bdb_transactions_active", "1", "gauge"),
+    ("nsslapd-db-commit-rate", "bdb_commits", "1", "counter"),
+    ("nsslapd-db-abort-rate", "bdb_aborts", "1", "counter"),
+    ("nsslapd-db-deadlock-rate", "bdb_deadlocks", "1", "counter"),
+    ("nsslapd-db-lock-conflicts", "bdb_lock_conflicts", "1", "counter"),
+    ("nsslapd-db-current-locks", "bdb_locks", "1", "gauge"),
+    ("nsslapd-db-dirty-pages", "bdb_dirty_pages", "pages", "gauge"),
+    ("nsslapd-db-page-read-rate", "bdb_pages_read", "pages", "counter"),
+    ("nsslapd-db-page-write-rate", "bdb_pages_written", "pages", "counter"),
+    ("nsslapd-db-log-write-rate", "bdb_log_written", "bytes", "counter"),
+    # LMDB
+    ("dbenvmapsize", "mdb_map", "bytes", "gauge"),
+    ("dbenvmapmaxsize", "mdb_map_max", "bytes", "gauge"),
+    ("dbenvlastpageno", "mdb_last_page", "pages", "gauge"),
+    ("dbenvnumreaders", "mdb_readers_used", "1", "gauge"),
+    ("activerwtxn", "mdb_write_transactions_active", "1", "gauge"),
+    ("waitingrwtxn", "mdb_write_transactions_waiting", "1", "gauge"),
+    ("commitrwtxn", "mdb_write_commits", "1", "counter"),
+    ("abortrwtxn", "mdb_write_aborts", "1", "counter"),
+    ("activerotxn", "mdb_read_transactions_active", "1", "gauge"),
+    ("waitingrotxn", "mdb_read_transactions_waiting", "1", "gauge"),
+)
+_BACK_END_CACHES: _Figures = (
+    ("entrycachehits", "entry_cache_hits", "1", "counter"),
+    ("entrycachetries", "entry_cache_tries", "1", "counter"),
+    ("currententrycachesize", "entry_cache", "bytes", "gauge"),
+    ("maxentrycachesize", "entry_cache_max", "bytes", "gauge"),
+    ("currententrycachecount", "entry_cache_entries", "1", "gauge"),
+    ("dncachehits", "dn_cache_hits", "1", "counter"),
+    ("dncachetries", "dn_cache_tries", "1", "counter"),
+    ("currentdncachesize", "dn_cache", "bytes", "gauge"),
+)
+
+_CHANGES = re.compile(rb"\d+:(\d{1,20})/\d+")
+_STATUS = re.compile(rb"Error \((-?\d{1,9})\)")
+#: {replica 1 ldap://…} least greatest: a CSN begins with its time in s.
+_RUV = re.compile(rb"\{replica \d+[^}]*\} [0-9a-f]+ ([0-9a-f]{8})[0-9a-f]+")
+
+
+def ds389_table(directory: Directory) -> Table:
+    """What this server can be asked for; TargetError when it has no monitor to see."""
+    monitor = directory.read(_MONITOR, attributes=("version", "startTime"))
+    if not monitor:
+        raise TargetError(
+            f"server {directory.uri!r} shows no cn=monitor",
+            hint="give the monitor a `bind` that may read it",
+        )
+    queries = [_query(_MONITOR, ("startTime",), _SERVER), _query(_SNMP, (), _COUNTS)]
+    sources = [started(_MONITOR, "startTime")]
+    sources += [_source(_MONITOR, *one) for one in _SERVER]
+    sources += [_source(_SNMP, *one) for one in _COUNTS]
+    for dn, suffix in _databases(directory):
+        known = _known(directory, dn)
+        queries.append(_query(dn, (), known))
+        sources += [_source(dn, *one, suffix) for one in known]
+    for dn, name in _agreements(directory):
+        queries.append(Query(dn, ldap.SCOPE_BASE, _AGREEMENT_ATTRIBUTES))
+        sources += _of_agreement(dn, name)
+    for suffix in _replicated(directory):
+        queries.append(_ruv_query(suffix))
+        sources.append(_newest_change(suffix))
+    facts = {
+        "server": "389-ds",
+        "version": text(monitor[0][1], "version"),
+        "started": text(monitor[0][1], "startTime"),
+    }
+    return Table(tuple(queries), distinct(sources), facts)
+
+
+def _query(dn: str, attributes: Iterable[str], figures: _Figures) -> Query:
+    names = [name for one in figures for name in one[0].split()]
+    return Query(dn, ldap.SCOPE_BASE, (*attributes, *names))
+
+
+def _source(
+    dn: str, attributes: str, name: str, unit: str, kind: _Kind, suffix: str = ""
+) -> Source:
+    metric = Metric(f"{name}[{suffix}]" if suffix else name, unit, kind)
+    return Source(metric, folded(dn), tuple(attributes.split()), number)
+
+
+def _databases(directory: Directory) -> list[tuple[str, str]]:
+    """DN of every database monitor, and the name of its back end; empty for those of
+    all back ends."""
+    found = [
+        (f"cn=monitor,{_BACK_END}", ""),
+        (f"cn=database,cn=monitor,{_BACK_END}", ""),
+    ]
+    for dn, entry in directory.read(
+        _BACK_END, ldap.SCOPE_ONELEVEL, ("cn",), "(objectClass=nsBackendInstance)"
+    ):
+        found.append((f"cn=monitor,{dn}", text(entry, "cn") or dn))
+    return found
+
+
+def _known(directory: Directory, dn: str) -> _Figures:
+    """What the entry has of all that a database is known to say."""
+    has = {name for _, entry in directory.read(dn) for name in entry}
+    figures = (*_CACHES, *_DATABASE, *_BACK_END_CACHES)
+    return tuple(one for one in figures if one[0] in has)
+
+
+_AGREEMENT_ATTRIBUTES = (
+    "nsds5replicaChangesSentSinceStartup",
+    "nsds5replicaUpdateInProgress",
+    "nsds5replicaLastUpdateStatus",
+)
+
+
+def _agreements(directory: Directory) -> list[tuple[str, str]]:
+    found = directory.read(
+        _MAPPING_TREE,
+        ldap.SCOPE_SUBTREE,
+        ("cn",),
+        "(objectClass=nsds5replicationAgreement)",
+    )
+    return [(dn, text(entry, "cn") or dn) for dn, entry in found]
+
+
+def _of_agreement(dn: str, name: str) -> list[Source]:
+    changes, is_under_way, status = (one.lower() for one in _AGREEMENT_ATTRIBUTES)
+    return [
+        Source(
+            Metric(f"changes_sent[{name}]", "changes", "counter"),
+            folded(dn),
+            (changes,),
+            _changes,
+        ),
+        Source(
+            Metric(f"update_in_progress[{name}]", "1", "gauge"),
+            folded(dn),
+            (is_under_way,),
+            is_true,
+        ),
+        Source(
+            Metric(f"update_status[{name}]", "code", "gauge"),
+            folded(dn),
+            (status,),
+            _status,
+        ),
+    ]
+
+
+def _changes(values: Sequence[bytes]) -> float:
+    """'1:42/0 2:7/0': of each replica id, changes sent and skipped."""
+    return float(sum(int(sent) for sent in _CHANGES.findall(values[0])))
+
+
+def _status(values: Sequence[bytes]) -> float:
+    """0: the last update was good."""
+    match = _STATUS.match(values[0])
+    return float(match[1]) if match else MISSING
+
+
+def _replicated(directory: Directory) -> list[str]:
+    """Suffixes that have a replica."""
+    found = directory.read(
+        _MAPPING_TREE,
+        ldap.SCOPE_SUBTREE,
+        ("nsds5replicaRoot",),
+        "(objectClass=nsds5replica)",
+    )
+    roots = (text(entry, "nsds5replicaRoot") for _, entry in found)
+    return [root for root in roots if root]
+
+
+def _ruv_query(suffix: str) -> Query:
+    """The RUV is in an entry below the suffix, which has an index to be found by."""
+    return Query(
+        suffix, ldap.SCOPE_SUBTREE, ("nsds50ruv",), _RUV_FILTER, finds_one=True
+    )
+
+
+def _newest_change(suffix: str) -> Source:
+    metric = Metric(f"newest_change_age[{suffix}]", "s", "gauge")
+    return Source(metric, folded(suffix), ("nsds50ruv",), _ruv_age_s)
+
+
+def _ruv_age_s(values: Sequence[bytes]) -> float:
+    """Since the newest change of any replica id, to a second."""
+    times = [float(int(m[1], 16)) for value in values if (m := _RUV.match(value))]
+    return age_s(times)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's side of its observers: one process for each run that it observes.
+
+What a process says goes through the spool to the coordinator. One that is gone before
+its last word is reported as failed: a run must not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from ldapslam.agent.children import ObserverChild
+from ldapslam.agent.ledgers.folder import run_name
+from ldapslam.agent.settings import AgentSettings
+from ldapslam.agent.spool import Spool
+from ldapslam.base.errors import LdapSlamError, RunAborted
+from ldapslam.proto import agent_pb2
+from ldapslam.proto import observation_pb2 as pb
+from ldapslam.proto.common_pb2 import RunAssignment
+from ldapslam.transport.messages import failure_message
+
+_log = logging.getLogger(__name__)
+
+#: Beyond the run's orphan grace: the load is over by then, and its end may be told.
+_ORPHAN_SLACK_S = 900.0
+
+Report = Callable[[pb.ObservationReport], Awaitable[None]]
+
+
+class Observation:
+    """One run's observer on this agent."""
+
+    def __init__(
+        self,
+        run: RunAssignment,
+        settings: AgentSettings,
+        spool: Spool,
+        report: Report,
+    ) -> None:
+        self.run_id = run.run_id
+        self._attempt = run.attempt
+        self._settings = settings
+        self._spool = spool
+        self._report = report
+        self._child: ObserverChild | None = None
+        self._has_ended = False
+        self._is_unwanted = False
+        self._requests: asyncio.Queue[pb.ObserverRequest] = asyncio.Queue()
+        self._orphan_grace_s = run.orphan_grace_ns / 1e9 + _ORPHAN_SLACK_S
+        self._heard_s = time.monotonic()
+
+    def start(self, t0_mono_ns: int) -> None:
+        """Samples are taken from then on."""
+        start = pb.StartObserver(t0_mono_ns=t0_mono_ns)
+        self._requests.put_nowait(pb.ObserverRequest(start=start))
+
+    def conclude(self, *, verify: bool) -> None:
+        """No load is left: it is to say what it finds, and to end."""
+        conclude = pb.ConcludeObserver(verify=verify)
+        self._requests.put_nowait(pb.ObserverRequest(conclude=conclude))
+
+    def heard(self) -> None:
+        """The coordinator is there."""
+        self._heard_s = time.monotonic()
+
+    def end_if_orphaned(self) -> None:
+        """Called now and then: nobody may be left to say that the run is over."""
+        if time.monotonic() - self._heard_s > self._orphan_grace_s:
+            self.end()
+
+    def end(self) -> None:
+        """At once; `serve` then returns."""
+        self._is_unwanted = True
+        if self._child is not None:
+            self._child.kill()
+
+    async def serve(self, run: RunAssignment) -> None:
+        """Until the process has ended; cancelled, it is killed and reaped."""
+        try:
+            self._child = await self._launch(run)
+        except (LdapSlamError, OSError) as error:
+            await self._fail(f"the observer did not start: {error}")
+            return
+        del run  # which came with its files
+        child = self._child
+        if self._is_unwanted:
+            child.kill()
+        telling = asyncio.create_task(self._tell(child))
+        try:
+            async for event in child.events():
+                self._has_ended |= event.WhichOneof("kind") in ("finished", "failed")
+                await self._say(event)
+        except LdapSlamError as error:
+            _log.error("run %s: %s", self.run_id, error)
+        finally:
+            telling.cancel()
+            child.kill()
+            how = await child.wait()
+            _log.info("observer process %d: %s", child.pid, how)
+        if not self._has_ended:
+            await self._fail(f"its process ended: {how}")
+
+    async def _launch(self, run: RunAssignment) -> ObserverChild:
+        settings = self._settings
+        prepare = pb.PrepareObserver(
+            agent=settings.name, limits_json=settings.limits_json
+        )
+        logs = settings.logs or self._spool.folder / "logs"
+        name = f"observer-{Path(settings.name).name}-{run_name(self.run_id)}.log"
+        return await ObserverChild.launch(
+            run, prepare, work=self._spool.folder / "work", log_path=logs / name
+        )
+
+    async def _tell(self, child: ObserverChild) -> None:
+        while True:
+            await child.send(await self._requests.get())
+
+    async def _fail(self, reason: str) -> None:
+        _log.error("run %s: observer: %s", self.run_id, reason)
+        await self._say(pb.ObserverEvent(failed=failure_message(RunAborted(reason))))
+
+    async def _say(self, event: pb.ObserverEvent) -> None:
+        await self._report(
+            pb.ObservationReport(
+                run_id=self.run_id,
+                agent=self._settings.name,
+                epoch=self._spool.epoch,
+                attempt=self._attempt,
+                event=event,
+            )
+        )
+
+
+class Observations:
+    """All observers of an agent."""
+
+    def __init__(
+        self, settings: AgentSettings, spool: Spool, has_reports: asyncio.Event
+    ) -> None:
+        self._settings = settings
+        self._spool = spool
+        self._has_reports = has_reports
+        self._running: dict[str, tuple[Observation, asyncio.Task[None]]] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+
+    def take_command(self, command: agent_pb2.Command) -> None:
+        """An order of the coordinator, if it is one about observers."""
+        match command.WhichOneof("kind"):
+            case "observe":
+                self._observe(command.observe.run)
+            case "start":
+                found = self._of(command.start.run_id)
+                if found is not None:
+                    found.start(command.start.t0_mono_ns)
+            case "conclude":
+                found = self._of(command.conclude.run_id)
+                if found is not None:
+                    found.conclude(verify=command.conclude.verify)
+                else:
+                    self._say_that_none_is_there(command.conclude.run_id)
+            case "end_observation":
+                found = self._of(command.end_observation.run_id)
+                if found is not None:
+                    found.end()
+
+    @property
+    def runs(self) -> list[str]:
+        """Those that are observed."""
+        return list(self._running)
+
+    def heard(self) -> None:
+        for observation, _ in self._running.values():
+            observation.heard()
+
+    def end_orphans(self) -> None:
+        for observation, _ in list(self._running.values()):
+            observation.end_if_orphaned()
+
+    async def end_all(self) -> None:
+        """When the agent leaves: what they have said is in the spool afterwards."""
+        tasks = [task for _, task in self._running.values()]
+        for observation, _ in list(self._running.values()):
+            observation.end()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Nothing of ours is left running."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _of(self, run_id: str) -> Observation | None:
+        return self._running[run_id][0] if run_id in self._running else None
+
+    def _observe(self, run: RunAssignment) -> None:
+        run_id = run.run_id
+        before = self._running.pop(run_id, None)
+        if before is not None:
+            before[1].cancel()  # of an earlier attempt
+        observation = Observation(run, self._settings, self._spool, self._keep)
+        task = asyncio.create_task(observation.serve(run))
+        self._running[run_id] = observation, task
+        task.add_done_callback(lambda done: self._forget(run_id, done))
+
+    def _forget(self, run_id: str, task: asyncio.Task[None]) -> None:
+        if run_id in self._running and self._running[run_id][1] is task:
+            del self._running[run_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("run %s: observer", run_id, exc_info=error)
+
+    def _say_that_none_is_there(self, run_id: str) -> None:
+        error = RunAborted("the agent has no observer of the run any more")
+        report = pb.ObservationReport(
+            run_id=run_id,
+            agent=self._settings.name,
+            epoch=self._spool.epoch,
+            event=pb.ObserverEvent(failed=failure_message(error)),
+        )
+        task = asyncio.create_task(self._keep(report))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _keep(self, report: pb.ObservationReport) -> None:
+        entry = agent_pb2.SpoolEntry(observation=report)
+        await asyncio.to_thread(self._spool.append, entry)
+        self._has_reports.set()

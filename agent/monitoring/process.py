@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The observer: a process of an agent that sees servers and hosts during one run.
+
+    python -m ldapslam.agent.monitoring.process
+
+Before the load, and before any other process of the run has asked a server for
+anything, it reads what the servers count and how they are set up. From T0 on it samples
+the monitors, each in a thread of its own. After the load it waits for the replicas,
+compares what they have, and reads the counts again. Frames as the engine's process has
+them (pipe.py); it is a process of its own so that its work is never on the measured
+path, and what it costs can be told.
+
+What a server does not say is missing in what is found, with the reason. It is never a
+reason to end the run: the verdict says what follows from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ldapslam.agent import pipe
+from ldapslam.agent.admission.admit import keep_to_cpus
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.assignment import load_assignment
+from ldapslam.agent.monitoring.choose import monitors_for
+from ldapslam.agent.monitoring.sampling import Sampling, Watched
+from ldapslam.agent.monitoring.server_readings import ServerReadings, failure_of
+from ldapslam.agent.monitoring.servers import ObservedServers
+from ldapslam.agent.pipe import end, serve
+from ldapslam.directory.replication import ReplicationServer, verify_replication
+from ldapslam.proto import observation_pb2 as pb
+from ldapslam.results.monitor_records import MonitorSample
+from ldapslam.transport.messages import facts_json
+
+_log = logging.getLogger(__name__)
+
+Pipe = pipe.Pipe[pb.ObserverRequest, pb.ObserverEvent]
+
+_FLUSH_NS = 1_000_000_000
+#: The coordinator gives up an observer that is not heard for 30 s.
+_SIGN_S = 5.0
+
+
+class ObserverProcess:
+    """One run, from the order to observe to the last word."""
+
+    def __init__(self, pipe: Pipe, request: pb.PrepareObserver) -> None:
+        self._pipe = pipe
+        self._run = request.run
+        self._job = load_assignment(request.run, Path(request.files_folder))
+        self._limits = limits = AgentLimits.from_json(request.limits_json)
+        keep_to_cpus(limits)
+        self._is_first = request.run.agent_index == 0
+        self._servers = ObservedServers(self._job, limits, request.agent)
+        self._begun_utc_s = time.time()
+        self._sampling = Sampling(self._job.run.interval_ns)
+        self._readings = ServerReadings(self._servers, self._read_uris())
+
+    def execute(self) -> None:
+        watched = self._watch()
+        if not watched and not self._readings.found:
+            self._finish({})
+            return
+        self._readings.before()
+        ready = pb.ObserverReady(
+            monitors=[_description(one) for one in watched],
+            facts_json=facts_json({"observations": self._readings.found}),
+        )
+        self._pipe.send(ready=ready)
+        conclude = self._serve()
+        self._sampling.stop()
+        self._flush()
+        with signs_of_life(self._pipe):
+            found = self._see_the_end(verify=conclude.verify)
+        self._finish(found)
+
+    def _see_the_end(self, *, verify: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if verify and self._is_first and self._job.verify is not None:
+            found["replication"] = self._verify()
+        self._readings.after()
+        return found
+
+    def _read_uris(self) -> list[str]:
+        """Servers whose counts are read: by the run's first agent alone."""
+        return self._servers.counted() if self._is_first else []
+
+    def _watch(self) -> list[Watched]:
+        monitors = monitors_for(
+            self._job,
+            access=self._servers.target,
+            is_local=self._servers.is_local,
+            has_directories=self._is_first,
+            may_read=self._limits.allows_log,
+        )
+        return self._sampling.open(monitors)
+
+    # The load.
+
+    def _serve(self) -> pb.ConcludeObserver:
+        """Pass samples on until the observation is to be concluded."""
+        while True:
+            request = self._pipe.next_before(time.monotonic_ns() + _FLUSH_NS)
+            if request is None:
+                self._flush()
+            elif request.HasField("start"):
+                self._sampling.start(request.start.t0_mono_ns)
+            elif request.HasField("conclude"):
+                return request.conclude
+
+    def _flush(self) -> None:
+        samples = [_sample(one) for one in self._sampling.taken()]
+        if samples:
+            self._pipe.send(samples=pb.MonitorSamples(samples=samples))
+
+    # Replication.
+
+    def _verify(self) -> dict[str, Any]:
+        assert self._job.verify is not None
+        ended_s = time.monotonic()
+        try:
+            return verify_replication(
+                [
+                    ReplicationServer(
+                        uri, self._servers.access(uri), self._servers.control(uri)
+                    )
+                    for uri in self._servers.every()
+                ],
+                self._job.verify.replication,
+                load_ended_s=ended_s,
+                seed=self._run.seed,
+                begun_utc_s=self._begun_utc_s,
+            )
+        except Exception as error:
+            return failure_of("replication", error)
+
+    def _finish(self, found: Mapping[str, Any]) -> None:
+        facts = {**found, "observations": self._readings.found}
+        if self._sampling.has_monitors:
+            used = os.times()
+            facts["observer_cost"] = {"cpu_s": used.user + used.system}
+        self._pipe.send(finished=pb.ObserverFinished(facts_json=facts_json(facts)))
+
+
+@contextlib.contextmanager
+def signs_of_life(pipe: Pipe) -> Iterator[None]:
+    """Within, the run hears that its observer is at work; nothing else is sent."""
+    is_over = threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(_SIGN_S):
+            pipe.send(samples=pb.MonitorSamples())
+
+    thread = threading.Thread(target=tell, name="signs of life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _description(one: Watched) -> pb.MonitorDescription:
+    description = one.description
+    return pb.MonitorDescription(
+        name=description.name,
+        metrics=[
+            pb.MonitorMetric(
+                name=metric.name, unit=metric.unit, is_counter=metric.kind == "counter"
+            )
+            for metric in description.metrics
+        ],
+        facts_json=facts_json(description.facts),
+    )
+
+
+def _sample(one: MonitorSample) -> pb.MonitorSample:
+    return pb.MonitorSample(
+        monitor=one.monitor,
+        at_ns=one.at_ns,
+        took_ns=one.took_ns,
+        values=one.values,
+        failure=one.failure or "",
+    )
+
+
+def main() -> int:
+    """Serve one run; the exit status."""
+    return serve(pb.ObserverRequest, pb.ObserverEvent, ObserverProcess)
+
+
+if __name__ == "__main__":
+    end(main())

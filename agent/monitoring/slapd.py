@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What slapd says of itself: cn=Monitor (`database monitor`), and its newest changes.
+
+    cn=Operations     begun and done, by kind        cn=Connections   now, and ever
+    cn=Threads        the pool and its queue         cn=Waiters       for the network
+    cn=Statistics     what was sent                  cn=Databases     mdb, syncrepl
+
+cn=Connections is never searched below its two counters: slapd would make an entry of
+every connection. The searches of a reading are in slapd's counters too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import ldap
+
+from ldapslam.agent.monitoring.base import MISSING, Directory, Metric
+from ldapslam.agent.monitoring.reading import (
+    Entry,
+    Query,
+    Source,
+    Table,
+    age_s,
+    distinct,
+    folded,
+    number,
+    started,
+    text,
+    time_s,
+)
+from ldapslam.base.errors import TargetError
+
+_BASE = "cn=Monitor"
+_START = f"cn=Start,cn=Time,{_BASE}"
+_DATABASES = f"cn=Databases,{_BASE}"
+
+#: Of RFC 4511, as slapd calls them.
+_OPERATIONS = {
+    "Bind": "bind",
+    "Unbind": "unbind",
+    "Search": "search",
+    "Compare": "compare",
+    "Modify": "modify",
+    "Modrdn": "modify_dn",
+    "Add": "add",
+    "Delete": "delete",
+    "Abandon": "abandon",
+    "Extended": "extended",
+}
+_Kind = Literal["gauge", "counter"]
+#: Entry -> attribute, metric, unit, kind.
+_FIGURES: dict[str, tuple[str, str, str, _Kind]] = {
+    "cn=Current,cn=Connections": ("monitorCounter", "connections", "1", "gauge"),
+    "cn=Total,cn=Connections": ("monitorCounter", "connects", "1", "counter"),
+    "cn=Read,cn=Waiters": ("monitorCounter", "read_waiters", "1", "gauge"),
+    "cn=Write,cn=Waiters": ("monitorCounter", "write_waiters", "1", "gauge"),
+    "cn=Active,cn=Threads": ("monitoredInfo", "threads_active", "1", "gauge"),
+    "cn=Pending,cn=Threads": ("monitoredInfo", "threads_pending", "1", "gauge"),
+    "cn=Open,cn=Threads": ("monitoredInfo", "threads_open", "1", "gauge"),
+    "cn=Max,cn=Threads": ("monitoredInfo", "threads_max", "1", "gauge"),
+    "cn=Bytes,cn=Statistics": ("monitorCounter", "bytes_sent", "bytes", "counter"),
+    "cn=PDU,cn=Statistics": ("monitorCounter", "pdus_sent", "1", "counter"),
+    "cn=Entries,cn=Statistics": ("monitorCounter", "entries_sent", "1", "counter"),
+    "cn=Referrals,cn=Statistics": ("monitorCounter", "referrals_sent", "1", "counter"),
+}
+_MDB: tuple[tuple[str, str, str, _Kind], ...] = (
+    ("olmMDBPagesUsed", "mdb_pages_used", "pages", "gauge"),
+    ("olmMDBPagesFree", "mdb_pages_free", "pages", "gauge"),
+    ("olmMDBPagesMax", "mdb_pages_max", "pages", "gauge"),
+    ("olmMDBReadersUsed", "mdb_readers_used", "1", "gauge"),
+    ("olmMDBEntries", "mdb_entries", "1", "gauge"),
+    ("olmDbNotIndexed", "not_indexed", "1", "counter"),
+)
+_DATABASE_ATTRIBUTES = (
+    "namingContexts",
+    "monitorIsShadow",
+    *(attribute for attribute, *_ in _MDB),
+    "olmSRProviderURIList",
+    "olmSRConnection",
+    "olmSRSyncPhase",
+    "olmSRLastContact",
+)
+_NOT_INDEXED = re.compile(rb"=(\d{1,20})(?!\d)")
+_CSN_TIME = re.compile(rb"(\d{14}\.\d+Z)#")
+
+
+def slapd_table(directory: Directory, root_dse: Entry) -> Table:
+    """What this slapd can be asked for; TargetError when it has no monitor to see."""
+    if not directory.read(_BASE, attributes=("cn",)):
+        raise TargetError(
+            f"server {directory.uri!r} shows no cn=Monitor",
+            hint="slapd.conf: `database monitor`, and read access to it for the "
+            "monitor's `bind`",
+        )
+    databases = directory.read(_DATABASES, ldap.SCOPE_SUBTREE, _DATABASE_ATTRIBUTES)
+    suffixes = _replicated(directory, root_dse)
+    sources = [started(_START, "monitorTimestamp"), *_operations(), *_figures()]
+    for dn, entry in databases:
+        sources += _of_database(dn, entry)
+        sources += _of_consumer(dn, entry)
+    sources += [_newest_change(suffix) for suffix in suffixes]
+    return Table(
+        (
+            *_QUERIES,
+            *(Query(one, ldap.SCOPE_BASE, ("contextCSN",)) for one in suffixes),
+        ),
+        distinct(sources),
+        _facts(directory),
+    )
+
+
+_QUERIES = (
+    Query(_START, ldap.SCOPE_BASE, ("monitorTimestamp",)),
+    Query(
+        f"cn=Operations,{_BASE}",
+        ldap.SCOPE_ONELEVEL,
+        ("monitorOpInitiated", "monitorOpCompleted"),
+    ),
+    Query(f"cn=Current,cn=Connections,{_BASE}", ldap.SCOPE_BASE, ("monitorCounter",)),
+    Query(f"cn=Total,cn=Connections,{_BASE}", ldap.SCOPE_BASE, ("monitorCounter",)),
+    Query(f"cn=Waiters,{_BASE}", ldap.SCOPE_ONELEVEL, ("monitorCounter",)),
+    Query(f"cn=Threads,{_BASE}", ldap.SCOPE_ONELEVEL, ("monitoredInfo",)),
+    Query(f"cn=Statistics,{_BASE}", ldap.SCOPE_ONELEVEL, ("monitorCounter",)),
+    Query(_DATABASES, ldap.SCOPE_SUBTREE, _DATABASE_ATTRIBUTES),
+)
+
+
+def _facts(directory: Directory) -> dict[str, Any]:
+    found = directory.read(_BASE, attributes=("monitoredInfo",))
+    start = directory.read(_START, attributes=("monitorTimestamp",))
+    return {
+        "server": "slapd",
+        "version": text(found[0][1], "monitoredInfo") if found else None,
+        "started": text(start[0][1], "monitorTimestamp") if start else None,
+    }
+
+
+def _operations() -> list[Source]:
+    return [
+        Source(
+            Metric(f"{kind}_{word}", "operations", "counter"),
+            folded(f"cn={name},cn=Operations,{_BASE}"),
+            (attribute,),
+            number,
+        )
+        for name, kind in _OPERATIONS.items()
+        for word, attribute in (
+            ("initiated", "monitoropinitiated"),
+            ("completed", "monitoropcompleted"),
+        )
+    ]
+
+
+def _figures() -> list[Source]:
+    return [
+        Source(
+            Metric(name, unit, kind),
+            folded(f"{rdns},{_BASE}"),
+            (attribute.lower(),),
+            number,
+        )
+        for rdns, (attribute, name, unit, kind) in _FIGURES.items()
+    ]
+
+
+def _of_database(dn: str, entry: Entry) -> list[Source]:
+    """Of an mdb database that holds a suffix."""
+    suffix = text(entry, "namingContexts")
+    if suffix is None or "olmmdbpagesmax" not in entry:
+        return []
+    return [
+        Source(
+            Metric(f"{name}[{suffix}]", unit, kind),
+            folded(dn),
+            (attribute.lower(),),
+            _not_indexed if attribute == "olmDbNotIndexed" else number,
+        )
+        for attribute, name, unit, kind in _MDB
+    ]
+
+
+def _not_indexed(values: Sequence[bytes]) -> float:
+    """Filters that no index served, over all attributes and kinds of index."""
+    return float(sum(int(n) for value in values for n in _NOT_INDEXED.findall(value)))
+
+
+def _of_consumer(dn: str, entry: Entry) -> list[Source]:
+    """Of a syncrepl consumer."""
+    provider = text(entry, "olmSRProviderURIList")
+    if provider is None:
+        return []
+    return [
+        Source(
+            Metric(f"{name}[{provider}]", unit, "gauge"),
+            folded(dn),
+            (attribute,),
+            convert,
+        )
+        for name, unit, attribute, convert in (
+            ("syncrepl_connected", "1", "olmsrconnection", _is_connected),
+            ("syncrepl_persist", "1", "olmsrsyncphase", _is_persist),
+            ("syncrepl_last_contact_age", "s", "olmsrlastcontact", _contact_age_s),
+        )
+    ]
+
+
+def _is_connected(values: Sequence[bytes]) -> float:
+    return float(bool(values[0].strip()))
+
+
+def _is_persist(values: Sequence[bytes]) -> float:
+    return float(values[0] == b"Persist")
+
+
+def _contact_age_s(values: Sequence[bytes]) -> float:
+    if values[0].startswith(b"0000"):
+        return MISSING  # never yet
+    return age_s([time_s(values)])
+
+
+def _replicated(directory: Directory, root_dse: Entry) -> list[str]:
+    """Suffixes that have a contextCSN to see."""
+    suffixes = [
+        value.decode("utf-8", "replace") for value in root_dse.get("namingcontexts", ())
+    ]
+    return [
+        suffix
+        for suffix in suffixes
+        if any(
+            "contextcsn" in entry
+            for _, entry in directory.read(suffix, attributes=("contextCSN",))
+        )
+    ]
+
+
+def _newest_change(suffix: str) -> Source:
+    metric = Metric(f"newest_change_age[{suffix}]", "s", "gauge")
+    return Source(metric, folded(suffix), ("contextcsn",), _csn_age_s)
+
+
+def _csn_age_s(values: Sequence[bytes]) -> float:
+    """Since the newest change of any server id."""
+    times = (match[1] for value in values if (match := _CSN_TIME.match(value)))
+    return age_s([time_s([one]) for one in times])

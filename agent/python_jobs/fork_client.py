@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python job type behind `burst` with `client: process`: a real client process,
+`ldapsearch` of the OpenLDAP tools, for each operation.
+
+What is measured is what somebody with a shell has: the fork, the loading of the
+program, connect, bind, search, unbind and the end of the process. Its CPU time and its
+wait for a CPU are counted as the client's own, so that a host which is busy with
+processes rather than with waiting for the directory is found out by the rules of
+validity.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ldapslam.agent.python_jobs.job import LOST, TIME_OUT, Client, Operation, PythonJob
+from ldapslam.agent.python_jobs.pattern_text import PatternText
+from ldapslam.base.errors import ConfigError
+
+PROGRAM = "ldapsearch"
+_INVALID_CREDENTIALS = 49
+#: From here on an exit status is no result code: -1 of libldap is 255.
+_NO_RESULT_CODE = 128
+_READ_BYTES = 1 << 16
+#: A directory that is not there is not asked in a tight loop.
+_BACK_OFF_S = 0.1
+
+
+class ForkedSearch(PythonJob):
+    """`options`: base, scope, filter, attributes; base and filter are patterns."""
+
+    operations: ClassVar[tuple[str, ...]] = ("search",)
+    connects: ClassVar[bool] = False
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        program = shutil.which(PROGRAM)
+        if program is None:
+            raise ConfigError(
+                f"{PROGRAM!r} is not installed on this agent's host",
+                hint="install the OpenLDAP clients: ldap-utils on Debian and Ubuntu, "
+                "openldap-clients on Fedora",
+            )
+        self._program = program
+        self._base = PatternText(options["base"])
+        self._filter = PatternText(options.get("filter", "(objectClass=*)"))
+        self._command: list[str] = []
+        self._environment: dict[str, str] = {}
+        self._password_file = -1
+
+    def set_up(self, client: Client) -> None:
+        access = client.access
+        if access.mechanism is not None:
+            raise ConfigError(
+                f"{PROGRAM!r} cannot bind with {access.mechanism} here",
+                hint="use a simple bind, or `client: engine`",
+            )
+        self._environment = {**os.environ, **_tls_environment(client)}
+        command = [self._program, "-x", "-LLL", "-H", _uri_for_program(client)]
+        if access.start_tls:
+            command.append("-ZZ")
+        if access.bind_dn is not None:
+            # not on the command line, which everybody on the host can read
+            self._password_file = os.memfd_create("password", os.MFD_CLOEXEC)
+            os.write(self._password_file, access.bind_password or b"")
+            command += ["-D", access.bind_dn, "-y", f"/dev/fd/{self._password_file}"]
+        command += ["-s", self.options.get("scope", "sub")]
+        self._command = command
+        self._base.begin(client.random, client.number, client.total)
+        self._filter.begin(client.random, client.number, client.total)
+
+    def run(self, client: Client) -> None:
+        # --: a filter or an attribute is never taken for an option
+        arguments = ["-b", self._base.next(), "--", self._filter.next()]
+        command = [*self._command, *arguments, *self.options.get("attributes", ())]
+        with client.operation("search") as operation:
+            self._search(client, operation, command)
+        if operation.result_code == LOST:
+            client.sleep(_BACK_OFF_S)
+
+    def _search(self, client: Client, operation: Operation, command: list[str]) -> None:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._environment,
+            pass_fds=[self._password_file] if self._password_file >= 0 else [],
+        )
+        output = _read_until(process, time.monotonic() + client.request_timeout_s)
+        if output is None:
+            process.kill()
+        status = _reap(client, process)
+        if output is None:
+            operation.result_code = TIME_OUT
+        elif 0 <= status < _NO_RESULT_CODE:
+            operation.result_code = status
+            operation.add(
+                entries=output.count(b"\ndn:") + output.startswith(b"dn:"),
+                requests=_requests(client, status),
+            )
+        else:
+            operation.result_code = LOST
+
+
+def _uri_for_program(client: Client) -> str:
+    """By address where no certificate has to name it: what was resolved and checked
+    before the run is what the program connects to."""
+    access = client.access
+    addresses = access.addresses.get(client.uri, "").split()
+    if not addresses or access.start_tls or not client.uri.startswith("ldap:"):
+        return client.uri
+    places = (text.rpartition("/") for text in addresses)
+    return " ".join(
+        f"ldap://[{host}]:{port}" if ":" in host else f"ldap://{host}:{port}"
+        for host, _, port in places
+    )
+
+
+def _tls_environment(client: Client) -> dict[str, str]:
+    access = client.access
+    files = {
+        "LDAPTLS_CACERT": access.ca_file,
+        "LDAPTLS_CERT": access.cert_file,
+        "LDAPTLS_KEY": access.key_file,
+        "LDAPTLS_REQCERT": "demand" if access.verify else "never",
+    }
+    return {name: value for name, value in files.items() if value is not None}
+
+
+def _requests(client: Client, status: int) -> list[str]:
+    """What the program asked the server, as far as its exit status tells."""
+    asked = ["extended"] if client.access.start_tls else []
+    searched = [] if status == _INVALID_CREDENTIALS else ["search"]
+    return [*asked, "bind", *searched, "unbind"]
+
+
+def _read_until(process: subprocess.Popen[bytes], deadline_s: float) -> bytes | None:
+    """All that the process writes; None when it has not ended in time."""
+    if process.stdout is None:
+        return b""
+    chunks: list[bytes] = []
+    with process.stdout as pipe:
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        while True:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not poll.poll(left_s * 1000):
+                return None
+            chunk = os.read(pipe.fileno(), _READ_BYTES)
+            if not chunk:
+                return b"".join(chunks)
+            chunks.append(chunk)
+
+
+def _reap(client: Client, process: subprocess.Popen[bytes]) -> int:
+    """The exit status; what the process took of the CPUs is the client's."""
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        # of a process that has ended but was not waited for, the kernel still knows
+        text = Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii")
+        cpu_ns, run_queue_ns = (int(word) for word in text.split()[:2])
+        client.ran_program(cpu_ns=cpu_ns, run_queue_ns=run_queue_ns)
+    except (OSError, ValueError):
+        pass
+    return process.wait()

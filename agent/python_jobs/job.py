@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Job types written in Python: the base class, and what a class is given to work with.
+
+    class Login(PythonJob):
+        operations = ("login",)
+
+        def run(self, client):
+            with client.operation("login"):
+                client.connection.simple_bind_s("uid=user.1,dc=example", "secret")
+
+Every virtual client is a process of its own with one object of the class, one
+python-ldap connection and one thread. `run` is one session: in a closed loop it is
+called again when it has returned, in an open loop once for each arrival. What it does
+within `client.operation(…)` is measured, anything else is not. See docs/python-jobs.md.
+
+The class runs on the agents and must be installed there; this module is all of
+ldapslam that it needs. It may assume nothing of other clients: they are other
+processes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import Any, ClassVar
+
+import ldap
+from ldap.ldapobject import SimpleLDAPObject
+
+from ldapslam.agent.admission.limits import AgentLimits
+from ldapslam.agent.python_jobs.recorder import (
+    EXPECTED,
+    FAILED,
+    SUCCEEDED,
+    TIMED_OUT,
+    UNRESOLVED,
+    Recorder,
+    Request,
+)
+from ldapslam.directory.access import LdapAccess, result_code_of
+
+#: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
+_SUCCESS_CODES = frozenset({0, 5, 6})
+#: libldap's own codes: nothing came in time, or the connection is gone. A class that
+#: asks by other means sets them as an operation's `result_code`.
+TIME_OUT = -5
+LOST = -1
+_LOST = frozenset({LOST, -2, -11})
+
+#: Notes travel with the agent's facts, at its end.
+MAX_NOTES = 100
+MAX_NOTE_CHARACTERS = 4_000
+MAX_NOTE_DEPTH = 4
+
+#: Functions of python-ldap that send a request, and its kind.
+_REQUESTS = {
+    "simple_bind": "bind",
+    "sasl_bind_s": "bind",
+    "sasl_interactive_bind_s": "bind",
+    "search_ext": "search",
+    "add_ext": "add",
+    "modify_ext": "modify",
+    "delete_ext": "delete",
+    "rename": "modify_dn",
+    "compare_ext": "compare",
+    "abandon_ext": "abandon",
+    "extop": "extended",
+    "passwd": "extended",
+    "whoami_s": "extended",
+    "start_tls_s": "extended",
+    "cancel": "extended",
+    "unbind_ext": "unbind",
+}
+
+
+class ClassFault(Exception):
+    """The class broke the rules of this module; ends the run."""
+
+
+class RunStopped(Exception):
+    """The run ends while the class waits: it leaves `run`, and nobody is to blame."""
+
+
+class PythonJob:
+    """Base of the classes that a job of `type: python` names."""
+
+    #: What `run` records, by the names that reports show; at least one.
+    operations: ClassVar[tuple[str, ...]] = ()
+    #: False: no connection is made, `client.connection` cannot be used.
+    connects: ClassVar[bool] = True
+    #: False: what it does is no load; its processes are not judged as a generator's.
+    is_load: ClassVar[bool] = True
+
+    @classmethod
+    def operations_of(cls, options: Mapping[str, Any]) -> Collection[str]:
+        """What `run` records with these options."""
+        return cls.operations
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        #: What the job file says below `options.options`; raise ValueError with a
+        #: sentence about what is wrong, before any load.
+        self.options = options
+
+    def set_up(self, client: Client) -> None:
+        """Called once, before the run starts; not measured."""
+
+    def run(self, client: Client) -> None:
+        """One session of one virtual client."""
+        raise NotImplementedError
+
+    def drain(self, client: Client) -> None:
+        """Called once after the last `run`: wait for observations that are under way.
+        What is still under way when the run's drain is over is unresolved."""
+
+    def tear_down(self, client: Client) -> None:
+        """Called once, after the drain; not measured."""
+
+
+class Connection(SimpleLDAPObject):  # type: ignore[misc]
+    """A python-ldap connection that tells its client of every call into libldap."""
+
+    #: None while the connection is set up and closed.
+    client: Client | None = None
+
+    def _ldap_call(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        client = self.client
+        if client is None:
+            return super()._ldap_call(func, *args, **kwargs)
+        name = func.__name__
+        client._call_begins(_REQUESTS.get(name))
+        try:
+            result = super()._ldap_call(func, *args, **kwargs)
+        except ldap.LDAPError as error:
+            client._call_ends(result_code_of(error))
+            raise
+        client._call_ends(0)
+        if name == "result4":
+            client._received(*result[:2])
+        return result
+
+
+class Operation:
+    """One measured operation, as a context manager: see Client.operation."""
+
+    def __init__(self, client: Client, number: int, expected: frozenset[int]) -> None:
+        self._client = client
+        self._number = number
+        self._expected = expected
+        self._request: Request | None = None
+        self._sent_ns = 0
+        self._received_ns = 0
+        #: The result code to record; None: that of python-ldap, or success.
+        self.result_code: int | None = None
+        self._last_code = 0
+
+    @property
+    def sent_ns(self) -> int:
+        """When its first request was handed to libldap, CLOCK_MONOTONIC; 0 before."""
+        return self._sent_ns
+
+    def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
+        """Count what others than `client.connection` received and sent: entries, and
+        requests by kind (bind, search, …)."""
+        for kind in requests:
+            self._client.count_request(kind)
+        if self._request is not None:
+            self._request.entries += entries
+            self._request.requests += len(requests)
+
+    def __enter__(self) -> Operation:
+        client = self._client
+        if client._current is not None:
+            raise ClassFault("an operation is begun within another one")
+        if not client._in_session:
+            raise ClassFault("an operation is begun outside of `run`")
+        client._current = self
+        now_ns = time.monotonic_ns()
+        self._request = Request(
+            operation=self._number,
+            measured=client._is_measured(client._due_ns),
+            intended_ns=client._due_ns,
+            slot_free_ns=client._take_slot_free(),
+            sent_ns=now_ns,
+        )
+        client._recorder.begin(self._request)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        done_ns = time.monotonic_ns()
+        client, self._client._current = self._client, None
+        client._due_ns = done_ns
+        if isinstance(error, ldap.LDAPError):
+            code = result_code_of(error)
+        elif error is not None:
+            client._recorder.give_up(UNRESOLVED, done_ns)
+            return
+        else:
+            # the class may have dealt with a result code; that nothing came it cannot
+            is_kept = self._last_code in (*_SUCCESS_CODES, TIME_OUT, *_LOST)
+            code = self._last_code if is_kept else 0
+        if self.result_code is not None:
+            code = self.result_code
+        if code < 0:
+            self._end_without_response(code, done_ns)
+            client._recorded = error
+            return
+        client._recorder.complete(
+            code,
+            self._outcome(code),
+            received_ns=self._received_ns or done_ns,
+            done_ns=done_ns,
+        )
+        client._recorded = error
+
+    def _end_without_response(self, code: int, now_ns: int) -> None:
+        outcome = TIMED_OUT if code == TIME_OUT else UNRESOLVED
+        self._client._recorder.give_up(outcome, now_ns)
+        if code != TIME_OUT and code not in _LOST:
+            raise ClassFault(f"libldap refused a request: its error {code}")
+        # as in the engine: on what does not answer any more nothing is sent either
+        self._client._is_lost = True
+
+    def _outcome(self, code: int) -> int:
+        if code in self._expected:
+            return SUCCEEDED if code in _SUCCESS_CODES else EXPECTED
+        return SUCCEEDED if code in _SUCCESS_CODES else FAILED
+
+    def _call_begins(self) -> None:
+        if self._sent_ns == 0 and self._request is not None:
+            # what the class did before was its own, and is send lag
+            self._sent_ns = self._request.sent_ns = time.monotonic_ns()
+
+    def _call_ends(self, code: int) -> None:
+        self._received_ns = time.monotonic_ns()
+        self._last_code = code
+
+
+class Observation:
+    """Something that was set off and is awaited beside `run`: see Client.observe. Any
+    thread may end it, once."""
+
+    def __init__(self, recorder: Recorder, request: Request) -> None:
+        self._recorder = recorder
+        self._request = request
+        recorder.observe(request)
+
+    @property
+    def begun_ns(self) -> int:
+        return self._request.sent_ns
+
+    def seen(self, received_ns: int) -> None:
+        """It has happened; `received_ns` is when this host had word of it."""
+        done_ns = time.monotonic_ns()
+        self._recorder.observed(self._request, received_ns=received_ns, done_ns=done_ns)
+
+    def timed_out(self) -> None:
+        self._recorder.missed(self._request, TIMED_OUT, time.monotonic_ns())
+
+    def lost(self) -> None:
+        """Nobody looks any more."""
+        self._recorder.missed(self._request, UNRESOLVED, time.monotonic_ns())
+
+
+class Client:
+    """One virtual client of a stream, as its class sees it."""
+
+    def __init__(
+        self,
+        *,
+        number: int,
+        total: int,
+        uri: str,
+        uris: tuple[str, ...],
+        access: LdapAccess,
+        request_timeout_s: float,
+        seed: str,
+        operations: Mapping[str, int],
+        recorder: Recorder,
+        is_measured: Callable[[int], bool],
+        drain_s: float = 0.0,
+        limits: AgentLimits | None = None,
+    ) -> None:
+        #: Its number among the stream's clients in the whole run, and their number.
+        self.number = number
+        self.total = total
+        #: The server it belongs to.
+        self.uri = uri
+        #: All servers of the stream's role.
+        self.uris = uris
+        #: How the stream's connections are made, secrets included.
+        self.access = access
+        #: The stream's `request_timeout`; python-ldap has it already.
+        self.request_timeout_s = request_timeout_s
+        #: Longest that the run waits, after its load, for what is under way.
+        self.drain_s = drain_s
+        #: What the agent's operator allows beside the servers.
+        self.limits = limits or AgentLimits()
+        #: Seeded by the run's seed, the stream and the number.
+        self.random = random.Random(seed)
+        self._operations = operations
+        self._recorder = recorder
+        self._is_measured = is_measured
+        self._connection: Connection | None = None
+        self._stopping = threading.Event()
+        self._current: Operation | None = None
+        #: When the next operation is due: the arrival, the end of the one before it,
+        #: or the end of a pause.
+        self._due_ns = 0
+        self._slot_free_ns = 0
+        #: The failure that is already recorded; what else leaves `run` is a defect.
+        self._recorded: BaseException | None = None
+        self._in_session = False
+        self._is_lost = False
+        #: URI -> kind -> requests, those of set-up and close apart.
+        self._requests: dict[str, dict[str, int]] = {}
+        self._notes: list[tuple[str, dict[str, Any]]] = []
+        #: CPU time and time waiting for a CPU of programs that the class ran.
+        self._child_cpu_ns = 0
+        self._child_run_queue_ns = 0
+
+    @property
+    def connection(self) -> Connection:
+        """The client's python-ldap connection, bound as the job says. It is made anew
+        after it was lost, before the next session."""
+        if self._connection is None:
+            raise ClassFault("the class has `connects = False`: there is no connection")
+        return self._connection
+
+    @property
+    def is_stopping(self) -> bool:
+        """True: the load is over; `run` should return soon."""
+        return self._stopping.is_set()
+
+    def operation(self, name: str, *, expect: Collection[int] = ()) -> Operation:
+        """Measure what follows: `with client.operation("login"): …`.
+
+        An ldap.LDAPError that leaves the block is recorded by its result code and
+        raised on; when it leaves `run` too, the session is over. Result codes in
+        `expect` are no failures.
+        """
+        return Operation(self, self._number_of(name), frozenset(expect))
+
+    def sleep(self, duration_s: float) -> None:
+        """Pause, as a user thinks; what is late after it is the generator's doing.
+
+        Raises RunStopped, which `run` should not catch, when the load ends meanwhile.
+        """
+        self._due_ns = time.monotonic_ns() + round(duration_s * 1e9)
+        if self.wait(duration_s):
+            raise RunStopped
+
+    def wait(self, duration_s: float) -> bool:
+        """Wait within an operation; True: the load ended meanwhile."""
+        return self._stopping.wait(duration_s)
+
+    def observe(self, name: str, begun_ns: int) -> Observation:
+        """Begin to wait for what was set off at `begun_ns` (CLOCK_MONOTONIC): measured
+        from then on like an operation, whatever `run` does meanwhile."""
+        request = Request(
+            operation=self._number_of(name),
+            measured=self._is_measured(begun_ns),
+            intended_ns=begun_ns,
+            slot_free_ns=0,
+            sent_ns=begun_ns,
+        )
+        return Observation(self._recorder, request)
+
+    def count_request(self, kind: str, uri: str | None = None) -> None:
+        """Count a request (bind, search, …) that did not go through `connection`: to
+        the client's own server, or another one of `uris`."""
+        counts = self._requests.setdefault(uri or self.uri, {})
+        counts[kind] = counts.get(kind, 0) + 1
+
+    def note(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Keep something beside the figures, as JSON has it: in result.json it is one
+        of the agent's `notes` of this kind. Of a client, the first MAX_NOTES are kept.
+        ClassFault: it is too long or too deep, or no JSON."""
+        try:
+            text = json.dumps(facts, ensure_ascii=False, allow_nan=False)
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ClassFault(f"a note that is no JSON: {error}") from None
+        if len(text) > MAX_NOTE_CHARACTERS or _depth(facts) > MAX_NOTE_DEPTH:
+            raise ClassFault(
+                f"a note of {len(text):,} characters, {_depth(facts)} deep; the limits "
+                f"are {MAX_NOTE_CHARACTERS:,} and {MAX_NOTE_DEPTH}"
+            )
+        if len(self._notes) < MAX_NOTES:
+            self._notes.append((kind, json.loads(text)))
+
+    def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
+        """Count a program that the class ran as work of this client."""
+        self._child_cpu_ns += cpu_ns
+        self._child_run_queue_ns += run_queue_ns
+
+    # Below: for Operation, Connection and python_client.py.
+
+    def _number_of(self, name: str) -> int:
+        try:
+            return self._operations[name]
+        except KeyError:
+            names = ", ".join(repr(known) for known in self._operations)
+            raise ClassFault(
+                f"operation {name!r} is not declared, {names} are"
+            ) from None
+
+    def _take_slot_free(self) -> int:
+        slot_free_ns, self._slot_free_ns = self._slot_free_ns, 0
+        return slot_free_ns
+
+    def _call_begins(self, kind: str | None) -> None:
+        if kind is not None:
+            self.count_request(kind)
+        operation = self._current
+        if operation is not None:
+            operation._call_begins()
+            if kind is not None and operation._request is not None:
+                operation._request.requests += 1
+
+    def _call_ends(self, code: int) -> None:
+        if self._current is not None:
+            self._current._call_ends(code)
+
+    def _received(self, kind: int | None, messages: Any) -> None:
+        """Counts the entries and references of a result."""
+        operation = self._current
+        if operation is None or operation._request is None or not messages:
+            return
+        if kind not in (
+            ldap.RES_SEARCH_ENTRY,
+            ldap.RES_SEARCH_REFERENCE,
+            ldap.RES_SEARCH_RESULT,
+        ):
+            return
+        references = sum(1 for message in messages if message[0] is None)
+        operation._request.references += references
+        operation._request.entries += len(messages) - references
+
+
+def _depth(value: Any) -> int:
+    """Of lists and mappings within each other; 0 of what is neither."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return 0
+    return 1 + max(map(_depth, value), default=0)

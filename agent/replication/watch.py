@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One server of the replication probe: when it has the marks that were written.
+
+A mark is a value of one attribute of one entry, a word and a number that only grows.
+The server tells of changes of the entry by a search that does not end, the Content
+Synchronization of RFC 4533 (slapd with syncprov) or the persistent search of 389-DS;
+where it has neither, the entry is read again and again. A server that has mark n has
+all before it: changes that came together are seen once, at the time of the last.
+
+A thread of its own waits for each server. What it sees is timed by the kernel's receive
+stamp (receive_stamp.py); what is seen before it is expected is kept until then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import ldap
+from ldap.controls import LDAPControl
+from ldap.controls.psearch import PersistentSearchControl
+from ldap.syncrepl import SyncRequestControl
+
+from ldapslam.agent.python_jobs.job import Observation
+from ldapslam.agent.replication.receive_stamp import ReceiveStamp
+from ldapslam.base.errors import LdapSlamError, TargetError
+from ldapslam.directory.access import LdapAccess, connect, error_text, target_error
+
+_log = logging.getLogger(__name__)
+
+_SYNC_OID = SyncRequestControl.controlType
+_PERSISTENT_OID = PersistentSearchControl.controlType
+#: A turn of the thread: how late it may hear of its end, and give up what is overdue.
+_TURN_S = 0.05
+_RECONNECT_S = 0.5
+#: In which a server refuses a persistent search, which says nothing until something
+#: changes; and in which it ends the refresh stage of a synchronization.
+_REFUSAL_S = 0.5
+_ANSWER_S = 20.0
+_FILTER = "(objectClass=*)"
+_NEVER_NS = 2**63
+
+#: How a server tells of changes.
+SYNC = "content_synchronization"
+PERSISTENT_SEARCH = "persistent_search"
+POLL = "poll"
+
+
+class _SearchEnded(TargetError):
+    """The search that does not end has."""
+
+
+class Watch:
+    """`open` first; `expect` and `close` are for the thread that opened it."""
+
+    def __init__(
+        self,
+        uri: str,
+        access: LdapAccess,
+        dn: str,
+        attribute: str,
+        word: str,
+        *,
+        poll_s: float | None,
+        timeout_s: float,
+        note_request: Callable[[str], None],
+    ) -> None:
+        """`poll_s` is the time between readings where the server tells nothing."""
+        self.uri = uri
+        #: Known once it is open: SYNC, PERSISTENT_SEARCH or POLL.
+        self.method = ""
+        self._access = access
+        self._dn = dn
+        self._attribute = attribute
+        self._mark = f"{word} ".encode()
+        self._poll_s = poll_s
+        self._timeout_ns = round(timeout_s * 1e9)
+        self._note_request = note_request
+        self._connection: Any = None
+        self._stamp: ReceiveStamp | None = None
+        self._message = -1
+        self._guard = threading.Lock()
+        #: Number -> what waits for it; in the order of numbers.
+        self._expected: dict[int, Observation] = {}
+        #: The last mark that was seen, and when.
+        self._seen: tuple[int, int] = (-1, 0)
+        #: Since when this connection looks: what was written before may have come
+        #: unseen.
+        self._looking_since_ns = 0
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name=uri, daemon=True)
+
+    def open(self, until_s: float) -> None:
+        """Connect, and begin to watch once the entry is there; by `until_s` on
+        time.monotonic. TargetError."""
+        self._connect()
+        try:
+            while not self._read():
+                if time.monotonic() > until_s:
+                    raise TargetError(
+                        f"{self._dn!r} did not come to {self.uri}",
+                        hint="does it replicate from the stream's target, and may the "
+                        "bind DN read the entry?",
+                    )
+                time.sleep(_TURN_S)
+            self._subscribe()
+        except ldap.LDAPError as error:
+            hint = "may the stream's bind DN read the entry there?"
+            what = f"{self._dn!r} be watched"
+            raise target_error(self.uri, what, error, hint) from error
+        self._thread.start()
+
+    def expect(self, number: int, observation: Observation) -> None:
+        """Mark `number` was written; it ends when it is seen, or the time is up. It is
+        lost when nobody looked at first: when it came is not known then."""
+        with self._guard:
+            seen, received_ns = self._seen
+            is_lost = observation.begun_ns < self._looking_since_ns
+            if number > seen and not is_lost:
+                self._expected[number] = observation
+                return
+        if is_lost:
+            observation.lost()
+        else:
+            observation.seen(received_ns)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._expected)
+
+    def give_up(self) -> None:
+        """What is expected is lost: nobody looks any more."""
+        with self._guard:
+            observations = list(self._expected.values())
+            self._expected.clear()
+        for observation in observations:
+            observation.lost()
+
+    def end(self) -> None:
+        """Have the thread end, which may take a while; `close` waits for it."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """End the search and the connection; what is expected is lost."""
+        self.end()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.give_up()
+        self._disconnect()
+
+    # The connection.
+
+    def _connect(self) -> None:
+        self._connection = connect(
+            self.uri, self._access, note_request=self._note_request
+        )
+        self._stamp = ReceiveStamp(self._connection.get_option(ldap.OPT_DESC))
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        stamp, self._stamp = self._stamp, None
+        if stamp is not None:
+            stamp.close()
+        if connection is not None:
+            self._note_request("unbind")
+            with suppress(ldap.LDAPError):
+                connection.unbind_s()
+
+    def _subscribe(self) -> None:
+        control = self._control()
+        if control is None:
+            return
+        self._note_request("search")
+        self._message = self._connection.search_ext(
+            self._dn,
+            ldap.SCOPE_BASE,
+            _FILTER,
+            [self._attribute],
+            serverctrls=[control],
+        )
+        must_answer = self.method == SYNC
+        until_s = time.monotonic() + (_ANSWER_S if must_answer else _REFUSAL_S)
+        try:
+            # what wakes us need not be a message yet: TLS has its own
+            while self._stamp and (left_s := until_s - time.monotonic()) > 0:
+                if self._closing.is_set():
+                    return
+                received_ns = self._stamp.wait(min(left_s, _TURN_S))
+                if received_ns is None:
+                    continue
+                kinds = self._take_messages(received_ns)
+                # the entry alone may be that of a common search, whose end is to come
+                if ldap.RES_INTERMEDIATE in kinds or (kinds and not must_answer):
+                    return
+            if must_answer:
+                raise self._tells_nothing()
+        except (
+            # slapd knows the control as soon as the module is loaded
+            ldap.UNAVAILABLE_CRITICAL_EXTENSION,
+            ldap.UNWILLING_TO_PERFORM,
+            _SearchEnded,
+        ):
+            raise self._tells_nothing() from None
+
+    def _tells_nothing(self) -> TargetError:
+        return TargetError(
+            f"{self.uri} does not tell of changes: neither by RFC 4533 (slapd: the "
+            "overlay syncprov on its database) nor by persistent search",
+            hint="set `poll`, such as 20ms: then the entry is read so often, and times "
+            "are known no better than that",
+        )
+
+    def _control(self) -> LDAPControl | None:
+        """What makes the server tell of changes; None: it is to be polled."""
+        if self._poll_s is not None:
+            self.method = POLL
+            return None
+        self._note_request("search")
+        found = self._connection.search_ext_s(
+            "", ldap.SCOPE_BASE, _FILTER, ["supportedControl"]
+        )
+        known = {oid.decode() for oid in found[0][1].get("supportedControl", ())}
+        if _SYNC_OID in known:
+            self.method = SYNC
+            return SyncRequestControl(criticality=True, mode="refreshAndPersist")
+        if _PERSISTENT_OID in known:
+            self.method = PERSISTENT_SEARCH
+            return PersistentSearchControl(criticality=True, changesOnly=True)
+        raise self._tells_nothing()
+
+    # The thread.
+
+    def _watch(self) -> None:
+        while not self._closing.is_set():
+            try:
+                if self._connection is None:
+                    self._connect()
+                    self._subscribe()
+                    self._looks_again()
+                if self._poll_s is None:
+                    self._take_turn()
+                else:
+                    self._poll(self._poll_s)
+            except (ldap.LDAPError, LdapSlamError) as error:
+                _log.warning("%s: %s", self.uri, _text(error))
+                self._looks_no_more()
+                self._disconnect()
+                self._closing.wait(_RECONNECT_S)
+            self._give_up_overdue()
+
+    def _looks_no_more(self) -> None:
+        """When marks come there is not known from now on."""
+        with self._guard:
+            self._looking_since_ns = _NEVER_NS
+        self.give_up()
+
+    def _looks_again(self) -> None:
+        """What was written until now may be there already."""
+        with self._guard:
+            self._looking_since_ns = time.monotonic_ns()
+
+    def _take_turn(self) -> None:
+        """Wait a while for messages of the search, and take what there is."""
+        if self._stamp is None:
+            return
+        received_ns = self._stamp.wait(_TURN_S)
+        if received_ns is not None:
+            self._take_messages(received_ns)
+
+    def _take_messages(self, received_ns: int) -> set[int]:
+        """Take all that have come; their kinds, as `ldap` names them."""
+        kinds: set[int] = set()
+        while True:
+            kind, messages, _, _ = self._connection.result3(
+                self._message, all=0, timeout=0
+            )
+            if kind is None:
+                return kinds
+            if kind == ldap.RES_SEARCH_RESULT:
+                raise _SearchEnded(f"{self.uri} ended the search for changes")
+            kinds.add(kind)
+            for message in messages or ():
+                if kind == ldap.RES_SEARCH_ENTRY:
+                    self._take(message[1], received_ns)
+
+    def _poll(self, poll_s: float) -> None:
+        begun_s = time.monotonic()
+        self._read()
+        self._closing.wait(max(0.0, begun_s + poll_s - time.monotonic()))
+
+    def _read(self) -> bool:
+        """Read the entry once; False: it is not there."""
+        self._note_request("search")
+        try:
+            found = self._connection.search_ext_s(
+                self._dn, ldap.SCOPE_BASE, _FILTER, [self._attribute]
+            )
+        except ldap.NO_SUCH_OBJECT:
+            return False
+        received_ns = time.monotonic_ns()
+        for dn, attributes in found:
+            if dn is not None:
+                self._take(attributes, received_ns)
+        return bool(found)
+
+    def _take(self, attributes: dict[str, list[bytes]], received_ns: int) -> None:
+        for name, values in attributes.items():
+            if name.lower() != self._attribute.lower():
+                continue
+            for value in values:
+                number = value.removeprefix(self._mark)
+                if number != value and number.isdigit():
+                    self._note(int(number), received_ns)
+
+    def _note(self, number: int, received_ns: int) -> None:
+        with self._guard:
+            if number <= self._seen[0]:
+                return
+            self._seen = number, received_ns
+            there = [one for one in self._expected if one <= number]
+            observations = [self._expected.pop(one) for one in there]
+        for observation in observations:
+            observation.seen(received_ns)
+
+    def _give_up_overdue(self) -> None:
+        limit_ns = time.monotonic_ns() - self._timeout_ns
+        with self._guard:
+            overdue = [
+                number
+                for number, one in self._expected.items()
+                if one.begun_ns < limit_ns
+            ]
+            observations = [self._expected.pop(number) for number in overdue]
+        for observation in observations:
+            observation.timed_out()
+
+
+def _text(error: Exception) -> str:
+    return error_text(error) if isinstance(error, ldap.LDAPError) else str(error)

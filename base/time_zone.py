@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time zones: what their clocks read, and when they change. Pure.
+
+Instants are aware datetimes in UTC; readings of a clock are naive. At a change forward
+some readings do not exist (a gap), at one backward some exist twice.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+from ldapslam.base.errors import ConfigError
+
+#: No zone changes its clock and back again within.
+_STEP = timedelta(hours=12)
+
+
+def zone_named(name: str) -> tzinfo:
+    """The zone of an IANA name, UTC for an empty one; ConfigError."""
+    if name in ("", "UTC"):
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ConfigError(
+            f"time zone {name!r} is not known",
+            hint="name it as the IANA database does, such as Europe/Berlin",
+        ) from None
+
+
+def parse_utc(text: str) -> datetime:
+    """An aware time of day in ISO 8601, in UTC; ConfigError."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError("it has no offset from UTC")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"time {text!r} cannot be read: {error}",
+            hint="write it in ISO 8601, such as 2026-03-01T22:30:00Z",
+        ) from None
+
+
+def clock_text(moment: datetime) -> str:
+    """A time of day for a line of text."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def first_instant(reading: datetime, zone: tzinfo) -> datetime:
+    """When a zone's clock first shows a reading; after the gap that it lies in."""
+    instant = reading.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading:
+        return instant
+    # PEP 495: in a gap, fold 0 reads with the offset before and fold 1 with that after
+    before = reading.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _change(zone, before, instant)
+
+
+def reading_exists(reading: datetime, zone: tzinfo) -> bool:
+    """Whether the zone's clock ever shows it."""
+    instant = first_instant(reading, zone)
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0) == reading
+
+
+def offset_of(zone: tzinfo, instant: datetime) -> timedelta:
+    offset = instant.astimezone(zone).utcoffset()
+    assert offset is not None, "the instant is aware"
+    return offset
+
+
+def next_change(zone: tzinfo, start: datetime, end: datetime) -> datetime | None:
+    """The first instant in (start, end] with another offset than at the start."""
+    offset = offset_of(zone, start)
+    while start < end:
+        step = min(start + _STEP, end)
+        if offset_of(zone, step) != offset:
+            return _change(zone, start, step)
+        start = step
+    return None
+
+
+def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
+    """The instant of the change between: the first with the later offset. Zones change
+    on whole seconds."""
+    offset = offset_of(zone, before)
+    low, high = int(before.timestamp()), -int(-after.timestamp() // 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if offset_of(zone, datetime.fromtimestamp(middle, UTC)) == offset:
+            low = middle
+        else:
+            high = middle
+    return datetime.fromtimestamp(high, UTC)

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`data load`: the entries of an LDIF file into a directory, over LDAP or offline."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ldapslam.base.errors import ExitCode
+from ldapslam.base.fault import got
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.data.directory_access import directory_access
+from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
+from ldapslam.cli.measure.one_line_options import connection_options
+from ldapslam.cli.option_words import in_words_of_options
+from ldapslam.dataset.import_task import import_task
+from ldapslam.dataset.ldif import entry_count, ldif_entries
+from ldapslam.dataset.load import (
+    ALREADY_EXISTS,
+    DEFAULT_CONNECTIONS,
+    DEFAULT_WINDOW,
+    POPULATION,
+    LoadResult,
+    LoadSettings,
+    load,
+)
+from ldapslam.dataset.load_state import Progress
+from ldapslam.dataset.offline import OfflineResult, ldif2db, slapadd
+from ldapslam.directory.entry_digest import Fingerprint, fingerprint
+
+#: Way of --offline -> whether it needs --config (else a URI).
+_OFFLINE = {"slapadd": True, "ldif2db": True, "import-task": False}
+_PARTLY = "the database may have a part of the entries"
+_BY_ITSELF = "the server goes on with an import that it has begun"
+
+
+@click.command("load")
+@click.argument("ldif", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("uri", metavar="[URI]", required=False)
+@connection_options
+@click.option(
+    "--connections",
+    metavar="N",
+    type=click.IntRange(1, 256),
+    default=DEFAULT_CONNECTIONS,
+    show_default=True,
+    help="Connections that share the adds.",
+)
+@click.option(
+    "--window",
+    metavar="N",
+    type=click.IntRange(1, 4096),
+    default=DEFAULT_WINDOW,
+    show_default=True,
+    help="Most adds under way on each.",
+)
+@click.option(
+    "--continue-on-error",
+    is_flag=True,
+    help="Go on after an entry was refused; those go to the file of --rejects.",
+)
+@click.option(
+    "--rejects",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Refused entries, as LDIF with the reasons: FILE.rejects beside FILE. The "
+    "load's state is beside it.",
+)
+@click.option(
+    "--restart", is_flag=True, help="Forget what an earlier, interrupted call did."
+)
+@click.option(
+    "--strip-operational",
+    is_flag=True,
+    help="Leave out what servers maintain themselves (entryUUID, timestamps), which "
+    "files of slapcat and db2ldif have.",
+)
+@click.option(
+    "--offline",
+    type=click.Choice(tuple(_OFFLINE)),
+    help="Not by adds: slapadd (OpenLDAP) and ldif2db (389-DS) while the server does "
+    "not run, with --config; import-task: a 389-DS that runs reads FILE itself. The "
+    "two of 389-DS replace all entries of the back end.",
+)
+@click.option(
+    "--config",
+    metavar="PATH",
+    type=click.Path(path_type=Path, exists=True),
+    help="With --offline: slapd.conf or the folder slapd.d; 389-DS: the instance's "
+    "folder with dse.ldif.",
+)
+@click.option(
+    *("-q", "--quick"),
+    is_flag=True,
+    help="With --offline slapadd: without checks; an interrupted database is lost.",
+)
+@click.option(
+    "--no-fingerprint",
+    is_flag=True,
+    help="With --offline: do not read FILE once more for its fingerprint.",
+)
+@json_option
+@in_words_of_options()
+def load_command(ldif: Path, uri: str | None, as_json: bool, **given: Any) -> ExitCode:
+    """Add the entries of FILE (LDIF, also gzipped) to a directory.
+
+    Parents first, many at a time. A load that was interrupted goes on when it is called
+    again. The fingerprint is the same for the same entries, whatever their order and
+    the server: `data verify` has it too.
+
+    \b
+      ldapslam data load people.ldif ldap://ds1 -D cn=admin,dc=example,dc=com -y pw
+      ldapslam data load people.ldif --offline slapadd --config /etc/ldap/slapd.d -q
+    """
+    how = given["offline"]
+    _check(how, uri, given)
+    if how is None:
+        assert uri is not None, "checked above"
+        return _load(ldif, uri, given, as_json=as_json)
+    return _import(how, ldif, uri, given, as_json=as_json)
+
+
+def _check(how: str | None, uri: str | None, given: dict[str, Any]) -> None:
+    needs_config = how is not None and _OFFLINE[how]
+    if needs_config:
+        if uri is not None:
+            raise click.UsageError(f"--offline {how} takes no URI: it asks no server")
+        if given["config"] is None:
+            raise click.UsageError(f"--offline {how} needs --config")
+    elif uri is None or "://" not in uri:
+        raise click.UsageError(
+            f"expected a URI such as ldap://ds1.example.com, got {got(uri)}"
+        )
+    elif given["config"] is not None:
+        raise click.UsageError("--config is for --offline slapadd and ldif2db")
+    if given["quick"] and how != "slapadd":
+        raise click.UsageError("-q is for --offline slapadd")
+    if given["continue_on_error"] and how in ("ldif2db", "import-task"):
+        raise click.UsageError(
+            f"--continue-on-error: {how} always goes on after an entry it leaves out"
+        )
+
+
+def _load(ldif: Path, uri: str, given: dict[str, Any], *, as_json: bool) -> ExitCode:
+    settings = LoadSettings(
+        connections=given["connections"],
+        window=given["window"],
+        continue_on_error=given["continue_on_error"],
+        strip_operational=given["strip_operational"],
+        restart=given["restart"],
+    )
+    rejects = given["rejects"] or ldif.with_name(ldif.name + ".rejects")
+    access = directory_access(uri, given)
+    with told_if_interrupted("the same command goes on"), EntryProgress() as bar:
+        result = load(
+            ldif,
+            uri,
+            access,
+            rejects,
+            settings,
+            lambda progress, share: bar.show(_progress_text(progress), share),
+        )
+    _put_load(result, rejects, as_json=as_json)
+    has_failed = result.stopped_by or result.progress.rejected
+    return ExitCode.FAIL if has_failed else ExitCode.PASS
+
+
+def _progress_text(progress: Progress) -> str:
+    rate = f"{_rate(progress.added, progress.seconds):,.0f}/s"
+    rejected = f", {progress.rejected:,} refused" if progress.rejected else ""
+    return f"{progress.added:,} entries added, {rate}{rejected}"
+
+
+def _way_on(result: LoadResult) -> str:
+    if result.stopped_code == ALREADY_EXISTS:
+        return (
+            "it is there already: --continue-on-error leaves such entries out; a lab "
+            "begins with data of its own by `lab up --ldif FILE`, or `data generate` "
+            "leaves out what is above the people by --skip-branches"
+        )
+    return (
+        "the same command goes on from there; --continue-on-error keeps such entries "
+        "in a file and goes on at once"
+    )
+
+
+def _put_load(result: LoadResult, rejects: Path, *, as_json: bool) -> None:
+    progress, total = result.progress, result.progress.fingerprint
+    if result.kept_rejects is not None:
+        say(f"{rejects} of an earlier load is {result.kept_rejects} now")
+    if result.stopped_by is not None:
+        say(result.stopped_by)
+        say(f"hint: {_way_on(result)}")
+    if as_json:
+        put_json(
+            {
+                "is_complete": result.stopped_by is None,
+                "is_resumed": result.is_resumed,
+                "added": result.added,
+                "present": result.present,
+                "rejected": progress.rejected,
+                "rejects": str(rejects) if progress.rejected else None,
+                "stopped_by": result.stopped_by,
+                "seconds": round(progress.seconds, 3),
+                "added_per_s": round(_rate(result.added, progress.seconds), 1),
+                **_fingerprint_document(total),
+            }
+        )
+        return
+    line = f"{result.added:,} entries added in {progress.seconds:.1f} s"
+    line += f" ({_rate(result.added, progress.seconds):,.0f}/s)"
+    if result.present:
+        line += f", {result.present:,} were there from an earlier call"
+    if progress.rejected:
+        line += f", {progress.rejected:,} refused: {rejects}"
+    put(line)
+    if result.stopped_by is None:
+        put(f"fingerprint {total} of {total.count:,} entries")
+
+
+def _import(
+    how: str, ldif: Path, uri: str | None, given: dict[str, Any], *, as_json: bool
+) -> ExitCode:
+    if how == "slapadd":
+        with told_if_interrupted(_PARTLY):
+            result = slapadd(
+                ldif,
+                given["config"],
+                is_quick=given["quick"],
+                continue_on_error=given["continue_on_error"],
+            )
+    elif how == "ldif2db":
+        with told_if_interrupted(_PARTLY):
+            result = ldif2db(ldif, given["config"])
+    else:
+        assert uri is not None, "checked above"
+        access = directory_access(uri, given)
+        with told_if_interrupted(_BY_ITSELF), EntryProgress() as bar:
+            result = import_task(ldif, uri, access, bar.show)
+    total = None
+    if not given["no_fingerprint"] and result.is_whole:
+        total = fingerprint(ldif_entries(ldif), POPULATION)
+    entries = total.count if total is not None else entry_count(ldif)
+    _put_import(result, entries, total, as_json=as_json)
+    return ExitCode.PASS if result.is_whole else ExitCode.FAIL
+
+
+def _put_import(
+    result: OfflineResult, entries: int, total: Fingerprint | None, *, as_json: bool
+) -> None:
+    if not result.is_whole:
+        for line in result.output:
+            say(line)
+    taken = entries - result.skipped if result.processed is None else result.processed
+    if as_json:
+        document = dataclasses.asdict(result)
+        document["seconds"] = round(result.seconds, 3)
+        document["entries_per_s"] = round(_rate(taken, result.seconds), 1)
+        document["entries_in_file"] = entries
+        put_json({**document, **(_fingerprint_document(total) if total else {})})
+        return
+    if not result.is_success:
+        put(f"{result.program} failed after {result.seconds:.1f} s")
+        return
+    line = f"{result.program}: {taken:,} entries in {result.seconds:.1f} s"
+    line += f" ({_rate(taken, result.seconds):,.0f}/s)"
+    put(line + (f", {result.skipped:,} left out" if result.skipped else ""))
+    if total is not None:
+        put(f"fingerprint {total} of {total.count:,} entries")
+
+
+def _fingerprint_document(total: Fingerprint) -> dict[str, Any]:
+    return {"fingerprint": {"sha256": str(total), "entries": total.count}}
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`data verify`: whether a directory has the entries that it is to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.secrets import SecretRef
+from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.data.directory_access import directory_access
+from ldapslam.cli.data.load_progress import EntryProgress
+from ldapslam.cli.data.source import connected, source_tree, template_options
+from ldapslam.cli.measure.one_line_options import connection_options
+from ldapslam.cli.option_words import in_words_of_options
+from ldapslam.directory.access import LdapAccess
+from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
+from ldapslam.directory.entry_digest import AttributeDifference, Rules
+from ldapslam.directory.tree import DirectoryTree
+
+_SHOWN_CHARACTERS = 60
+_PASSWORD = "userpassword"
+
+
+@click.command("verify")
+@click.argument("expected", metavar="EXPECTED")
+@click.argument("uri", metavar="URI")
+@connection_options
+@click.option(
+    "--expected-bind-dn",
+    metavar="DN",
+    help="Whom to bind as at EXPECTED, if that is a URI and -D is not for it too.",
+)
+@click.option(
+    "--expected-password-file", metavar="FILE", help="Its password, in a file."
+)
+@click.option(
+    *("-b", "--base"),
+    metavar="DN",
+    help="Compare what is at this DN and below: that of the first entry of a file, the "
+    "naming context of a server that has one.",
+)
+@click.option(
+    "--sample",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Compare the DNs of all entries, but the contents of only so many.",
+)
+@template_options(seed_is_also_of="--sample")
+@click.option(
+    "--passwords",
+    is_flag=True,
+    help="Compare userPassword too, as it is stored: not where a server hashes it.",
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    metavar="NAME",
+    multiple=True,
+    help="An attribute to leave out. Repeatable.",
+)
+@click.option(
+    "--named",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=NAMED,
+    show_default=True,
+    help="Most entries to name of those missing, extra and different, each.",
+)
+@json_option
+@in_words_of_options()
+def verify_command(
+    expected: str, uri: str, as_json: bool, **given: Any
+) -> ExitCode | None:
+    """Compare the entries of a directory with EXPECTED.
+
+    That is a file of LDIF, a template of `data generate` or another server's URI.
+
+    Exit code 0: the same. 1: some are missing, extra or different; they are named.
+    Operational attributes are left out.
+
+    \b
+      ldapslam data verify people.ldif ldap://ds1 -D cn=admin,dc=example,dc=com -y pw
+      ldapslam data verify people ldap://ds1 -n 10000 -D … -y …
+      ldapslam data verify ldap://supplier ldap://replica -b dc=example,dc=com
+    """
+    if "://" not in uri:
+        raise click.UsageError(
+            f"expected a URI such as ldap://ds1.example.com, got {uri!r}"
+        )
+    rules = Rules(passwords=given["passwords"], ignored=frozenset(given["ignored"]))
+    access = directory_access(uri, given)
+    with (
+        source_tree(expected, given, _expected_access) as (left, base),
+        connected(uri, access) as connection,
+        EntryProgress() as bar,
+    ):
+        result = compare(
+            left,
+            DirectoryTree(connection, uri, base),
+            rules,
+            sample=given["sample"],
+            seed=given["seed"],
+            named=given["named"],
+            progress=lambda name, entries: bar.show(f"{name}: {entries:,} entries"),
+        )
+    if result.expected.count == 0:
+        raise ConfigError(
+            f"{expected} has nothing at or below {base!r}: nothing was compared",
+            hint="is -b spelt as the entries' DNs are, and may the user read them?",
+        )
+    if as_json:
+        put_json(_document(result, expected, uri, base))
+    else:
+        for line in _lines(result, expected, uri):
+            put(line)
+    return ExitCode.PASS if result.is_equal else ExitCode.FAIL
+
+
+def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
+    dn, file = given["expected_bind_dn"], given["expected_password_file"]
+    if (dn is None) != (file is None):
+        raise click.UsageError(
+            "--expected-bind-dn and --expected-password-file go together"
+        )
+    access = directory_access(expected, given)
+    if dn is None:
+        return access
+    password = SecretRef(file=str(Path(file).absolute())).resolve()
+    return replace(access, bind_dn=dn, bind_password=password, mechanism=None)
+
+
+# -- what is printed -------------------------------------------------------------------
+
+
+def _lines(result: Comparison, expected: str, uri: str) -> Iterator[str]:
+    for name, total in ((expected, result.expected), (uri, result.found)):
+        line = f"{name}: {total.count:,} entries"
+        yield line if result.is_sample else f"{line}, fingerprint {total}"
+    for kind in ("missing", "extra", "different"):
+        count = getattr(result, kind)
+        shown = [one for one in result.named if one.kind == kind]
+        for one in shown:
+            yield from _entry_lines(one)
+        if count > len(shown):
+            yield f"{kind}: {count - len(shown):,} more"
+    contents = f"{result.compared:,} entries compared"
+    if result.is_equal:
+        yield (
+            f"equal: all DNs, {contents}" if result.is_sample else f"equal: {contents}"
+        )
+    else:
+        yield (
+            f"not equal: {result.missing:,} missing, {result.extra:,} extra, "
+            f"{result.different:,} different; {contents}"
+        )
+
+
+def _entry_lines(one: EntryDifference) -> Iterator[str]:
+    if one.kind != "different":
+        yield f"{one.kind}: {one.dn}"
+    elif not one.attributes:
+        yield f"different: {one.dn}: it was, and is no longer"
+    for attribute in one.attributes:
+        yield f"different: {one.dn}: {attribute.attribute}: {_values_text(attribute)}"
+
+
+def _values_text(attribute: AttributeDifference) -> str:
+    values = _values(attribute)
+    if values is None:
+        return "not the same"
+    expected, found = (
+        ", ".join(_shortened(text) for text in values[side])
+        for side in ("only_expected", "only_found")
+    )
+    return f"expected {expected or 'no other value'}, found {found or 'no other value'}"
+
+
+def _values(attribute: AttributeDifference) -> dict[str, list[str]] | None:
+    """The values that only one side has, as text; None for passwords."""
+    if attribute.attribute.partition(";")[0] == _PASSWORD:
+        return None
+    return {
+        "only_expected": [_text(value) for value in attribute.only_expected],
+        "only_found": [_text(value) for value in attribute.only_found],
+    }
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")
+
+
+def _shortened(text: str) -> str:
+    shown = text[:_SHOWN_CHARACTERS]
+    return repr(shown) if shown == text else f"{shown!r}…"
+
+
+def _document(result: Comparison, expected: str, uri: str, base: str) -> dict[str, Any]:
+    sides = {}
+    for side, name, total in (
+        ("expected", expected, result.expected),
+        ("found", uri, result.found),
+    ):
+        sides[side] = {
+            "name": name,
+            "entries": total.count,
+            "fingerprint": None if result.is_sample else str(total),
+        }
+    return {
+        "is_equal": result.is_equal,
+        "base": base,
+        **sides,
+        "missing": result.missing,
+        "extra": result.extra,
+        "different": result.different,
+        "compared": result.compared,
+        "is_sample": result.is_sample,
+        "named": [
+            {
+                "kind": one.kind,
+                "dn": one.dn,
+                "attributes": [
+                    {"name": attribute.attribute, **(_values(attribute) or {})}
+                    for attribute in one.attributes
+                ],
+            }
+            for one in result.named
+        ],
+    }

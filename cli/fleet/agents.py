@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`agents`: who is in the fleet, how it is, and what its operators allow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import click
+
+from ldapslam.agent.admission.limits import describe_limits
+from ldapslam.base.errors import FleetError
+from ldapslam.base.units import format_size
+from ldapslam.cli.client import Client
+from ldapslam.cli.console import json_option, put, put_json
+from ldapslam.cli.fleet.operate import document, put_table
+from ldapslam.cli.options import coordinator_option
+from ldapslam.proto import operator_pb2 as pb
+
+_NS_PER_S = 1e9
+_NS_PER_MS = 1e6
+_HEADER = (
+    "agent",
+    "state",
+    "runs",
+    "version",
+    "load",
+    "clock offset",
+    "last heard of",
+    "limits",
+    "labels",
+)
+
+
+@click.command("agents")
+@click.argument("name", metavar="[NAME]", required=False)
+@coordinator_option
+@json_option
+def agents_command(name: str | None, coordinator: str, as_json: bool) -> None:
+    """List the agents that the coordinator knows, or all about NAME."""
+    with Client(coordinator) as client:
+        agents = client.agents()
+    if name is not None:
+        agents = [agent for agent in agents if agent.name == name]
+        if not agents:
+            raise FleetError(
+                f"the coordinator knows no agent {name!r}",
+                hint="`ldapslam agents` lists those that it knows",
+            )
+    if as_json:
+        documents = [agent_document(agent) for agent in agents]
+        put_json(documents[0] if name is not None else documents)
+    elif name is not None:
+        for field, value in _fields(agents[0]):
+            put(f"{field:<14} {value}")
+    else:
+        rows = [_row(agent) for agent in agents]
+        put_table(_HEADER, rows, "no agents; start one with `ldapslam agent`")
+
+
+def agent_document(agent: pb.AgentStatus) -> dict[str, Any]:
+    """An agent as JSON; figures that its host does not give are left out."""
+    readable = pb.AgentStatus()
+    readable.CopyFrom(agent)
+    readable.limits_json = json.dumps(_opened(agent.limits_json))
+    readable.host_facts_json = json.dumps(_opened(agent.host_facts_json))
+    shown = document(readable)
+    if agent.HasField("load"):
+        # protobuf's JSON has 64-bit integers as text
+        shown["load"] = {
+            field.name: value for field, value in agent.load.ListFields()
+        } | {
+            "spool_bytes": agent.load.spool_bytes,
+            "spool_reports": agent.load.spool_reports,
+        }
+    return shown
+
+
+def _row(agent: pb.AgentStatus) -> tuple[str, ...]:
+    return (
+        agent.name,
+        _state(agent),
+        _runs(agent),
+        agent.build,
+        _load(agent),
+        _offset(agent),
+        _last_heard(agent),
+        "; ".join(describe_limits(_opened(agent.limits_json))),
+        _labels(agent),
+    )
+
+
+def _fields(agent: pb.AgentStatus) -> Iterator[tuple[str, str]]:
+    """Names and values of all that there is to tell."""
+    values: dict[str, Callable[[pb.AgentStatus], str]] = {
+        "agent": lambda one: one.name,
+        "state": _state,
+        "version": lambda one: one.build,
+        "labels": _labels,
+        "last heard of": _last_heard,
+        "clock offset": _offset,
+        "load": _load,
+    }
+    for name, text in values.items():
+        if shown := text(agent):
+            yield name, shown
+    yield "runs", f"{len(agent.run_ids)} of {max(1, agent.max_runs)}"
+    for run_id in agent.run_ids:
+        yield "", run_id
+    load = agent.load
+    if load.HasField("memory_available_bytes"):
+        yield "memory", f"{format_size(load.memory_available_bytes)} available"
+    if load.HasField("spool_free_bytes"):
+        yield "spool's disk", f"{format_size(load.spool_free_bytes)} free"
+    if agent.HasField("load"):
+        size = format_size(load.spool_bytes)
+        yield "spool", f"{load.spool_reports:,} reports wait ({size})"
+    for phrase in describe_limits(_opened(agent.limits_json)):
+        yield "limit", phrase
+    for key, value in sorted(_opened(agent.host_facts_json).items()):
+        if value is not None:
+            yield "host", f"{key} {value}"
+
+
+def _state(agent: pb.AgentStatus) -> str:
+    return f"{agent.state}, restricted" if agent.restricted else agent.state
+
+
+def _runs(agent: pb.AgentStatus) -> str:
+    share = f"{len(agent.run_ids)}/{max(1, agent.max_runs)}"
+    return " ".join([share, *agent.run_ids])
+
+
+def _load(agent: pb.AgentStatus) -> str:
+    load = agent.load
+    parts = []
+    if load.HasField("cpu_utilisation"):
+        parts.append(f"{load.cpu_utilisation:.0%} CPU")
+    if load.spool_reports:
+        parts.append(f"{load.spool_reports:,} reports wait")
+    return ", ".join(parts)
+
+
+def _offset(agent: pb.AgentStatus) -> str:
+    if not agent.HasField("clock_offset_bound_ns"):
+        return "not known yet"
+    offset_ms = agent.clock_offset_ns / _NS_PER_MS
+    bound_ms = agent.clock_offset_bound_ns / _NS_PER_MS
+    return f"{offset_ms:+.3f} ms ± {bound_ms:.3f}"
+
+
+def _last_heard(agent: pb.AgentStatus) -> str:
+    return f"{agent.silent_ns / _NS_PER_S:.1f} s ago"
+
+
+def _labels(agent: pb.AgentStatus) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted(agent.labels.items()))
+
+
+def _opened(text: str) -> Mapping[str, Any]:
+    """What an agent said of itself; it may be a later version, or not be one of us."""
+    try:
+        content = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times of day as options take and commands show them: in a zone of the user's."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, time, timedelta, tzinfo
+
+import click
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import Fault
+from ldapslam.base.time_zone import first_instant, parse_utc, reading_exists, zone_named
+from ldapslam.base.units import parse_duration
+
+_HINT = (
+    "write 22:30, 2026-03-01T22:30, 2026-03-01T22:30:00Z or +30m; times without an "
+    "offset are in the zone of --tz, which is UTC when left out"
+)
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?\Z", re.ASCII)
+
+time_zone_option = click.option(
+    "--tz",
+    "time_zone",
+    metavar="ZONE",
+    default="",
+    help="Time zone of the times given, such as Europe/Berlin; UTC when left out.",
+)
+
+
+def duration_ns(
+    _: click.Context | None, parameter: click.Parameter, value: str | None
+) -> int:
+    """Callback of an option that takes a duration: nanoseconds, 0 when left out."""
+    if value is None:
+        return 0
+    try:
+        return parse_duration(value)
+    except Fault as fault:
+        raise ConfigError(f"{parameter.opts[0]}: {fault}", hint=fault.hint) from None
+
+
+def positive_duration_ns(
+    context: click.Context | None, parameter: click.Parameter, value: str | None
+) -> int:
+    """The same of a duration that cannot be nothing: 0 only when left out."""
+    found = duration_ns(context, parameter, value)
+    if value is not None and not found:
+        raise ConfigError(
+            f"{parameter.opts[0]}: expected more than nothing, got {value!r}",
+            hint="write a time such as 6h, or leave the option out",
+        )
+    return found
+
+
+def given_text(
+    _: click.Context | None, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Callback of an option whose text cannot be empty; None when left out."""
+    if value is not None and not value.strip():
+        raise ConfigError(
+            f"{parameter.opts[0]}: expected a text, got {value!r}",
+            hint="is it a variable that is not set? leave the option out if not wanted",
+        )
+    return value
+
+
+def moment(option: str, text: str, zone_name: str, now: datetime) -> datetime:
+    """The instant, in UTC, that a text means; ConfigError."""
+    zone = zone_named(zone_name)
+    text = text.strip()
+    if text == "now":
+        return now
+    if text.startswith("+"):
+        try:
+            return now + timedelta(microseconds=parse_duration(text[1:]) // 1000)
+        except Fault as fault:
+            raise ConfigError(f"{option}: {fault}", hint=_HINT) from None
+    clock = _CLOCK.match(text)
+    if clock is not None:
+        hour, minute, second = (int(part or 0) for part in clock.groups())
+        return _next_reading(time(hour, minute, second), zone, now)
+    try:
+        reading = datetime.fromisoformat(text)
+        if reading.tzinfo is not None:
+            return reading.astimezone(UTC)
+        if not reading_exists(reading, zone):
+            raise ConfigError(
+                f"{option}: {text!r} does not exist in {zone_name}: the clocks are "
+                "put forward then",
+                hint="name a time before or after",
+            )
+        return first_instant(reading, zone)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{option}: expected a time of day, got {text!r}", hint=_HINT
+        ) from None
+
+
+def _next_reading(clock: time, zone: tzinfo, now: datetime) -> datetime:
+    """When the clock next reads so; after a gap that the reading lies in."""
+    today = now.astimezone(zone).date()
+    for days in range(3):
+        day = today + timedelta(days=days)
+        instant = first_instant(datetime.combine(day, clock), zone)
+        if instant > now:
+            return instant
+    raise AssertionError("a clock reads everything within two days")
+
+
+def shown(moment_utc: str | datetime, zone_name: str = "") -> str:
+    """A time of day for people, with the zone's abbreviation."""
+    found = parse_utc(moment_utc) if isinstance(moment_utc, str) else moment_utc
+    local = found.astimezone(zone_named(zone_name))
+    seconds = ":%S" if local.second else ""
+    return local.strftime(f"%a %Y-%m-%d %H:%M{seconds} %Z")
+
+
+def shown_twice(moment_utc: str | datetime, zone_name: str) -> str:
+    """In the zone, and in UTC."""
+    in_utc = shown(moment_utc)
+    local = shown(moment_utc, zone_name)
+    return local if local == in_utc else f"{local} = {in_utc}"

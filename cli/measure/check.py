@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`check`: everything that can be known of a job before it puts load on anything.
+
+The file is always checked whole. Then, unless --offline, every server is reached, bound
+to and asked who it is, as the agents will do; from this host, with this user's secrets.
+So is what the job's observers and probes will ask of servers and of this host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ldapslam.base import units
+from ldapslam.base.errors import ExitCode, LdapSlamError
+from ldapslam.cli.check_thresholds import unsupported_thresholds
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.measure.check_faults import Faults
+from ldapslam.cli.measure.check_imports import ask_imports
+from ldapslam.cli.measure.check_monitors import (
+    ask_monitors,
+    ask_watched,
+    observed_servers,
+)
+from ldapslam.cli.measure.check_replication import ask_probes, ask_verification
+from ldapslam.cli.measure.replay import explain_replays
+from ldapslam.cli.options import job_argument, set_option
+from ldapslam.cli.submission import check_size_of_files
+from ldapslam.jobs.fields.monitors import Monitor
+from ldapslam.jobs.load import load_job
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.sequence import Request, sessions_of
+from ldapslam.jobs.phases import measure_span, phase_spans
+from ldapslam.jobs.plan import AgentPlan, agent_plan, planned_arrivals, stream_profile
+from ldapslam.jobs.rates.profile import peak_rate
+
+#: Trees of the server itself, which it need not name among its own.
+_OWN_TREES = ("cn=monitor", "cn=config", "cn=schema", "cn=subschema")
+
+
+@click.command("check")
+@job_argument
+@set_option
+@click.option("--offline", is_flag=True, help="The file alone; reach no server.")
+@json_option
+def check_command(
+    job_file: Path, overrides: tuple[str, ...], offline: bool, as_json: bool
+) -> ExitCode:
+    """Check JOB before it runs, and explain what it would do."""
+    job = load_job(job_file, overrides)
+    check_size_of_files(job)
+    if not as_json:
+        put("\n".join([*_explain(job), *explain_replays(job)]))
+    for warning in unsupported_thresholds(job):
+        say(f"warning: {warning}")
+    faults = Faults()
+    found: dict[str, Any] = {"servers": [], "watched": [], "monitors": []}
+    found |= {"imports": [], "probes": [], "verify": None}
+    if not offline:
+        found = _ask_all(job, faults, as_json=as_json)
+    if as_json:
+        put_json({"job": job.name, "plan": _plan_document(job), **found})
+    return faults.exit_code
+
+
+def _ask_all(job: Job, faults: Faults, *, as_json: bool) -> dict[str, Any]:
+    """The servers, for all that the run will ask of them."""
+    # One agent for all: it has every connection, so it uses every server.
+    plan = agent_plan(job, agent_index=0, agent_count=1, seed=0)
+    observed = observed_servers(job)
+    return {
+        "servers": _ask_servers(job, plan, faults, as_json=as_json),
+        "watched": ask_watched(observed, faults, as_json=as_json),
+        "monitors": ask_monitors(job, observed, faults, as_json=as_json),
+        "imports": ask_imports(plan, faults, as_json=as_json),
+        "probes": ask_probes(plan, faults, as_json=as_json),
+        "verify": ask_verification(job, observed, faults, as_json=as_json),
+    }
+
+
+def _ask_servers(
+    job: Job, plan: AgentPlan, faults: Faults, *, as_json: bool
+) -> list[dict[str, Any]]:
+    """Every server as every stream uses it; all that fail, not the first alone."""
+    from ldapslam.agent.admission.preflight import preflight, probes
+
+    documents: list[dict[str, Any]] = []
+    for probe in probes(plan):
+        try:
+            facts = preflight(probe)
+        except LdapSlamError as error:
+            documents.append({"uri": probe.uri, **faults.add(error)})
+        else:
+            documents.append(facts)
+            if not as_json:
+                put(_server_line(facts))
+            for warning in _strange_bases(job, facts):
+                say(f"warning: {warning}")
+    return documents
+
+
+def _strange_bases(job: Job, facts: dict[str, Any]) -> Iterator[str]:
+    """Entries that the job names and that lie in none of a server's trees."""
+    contexts = [_plain_dn(dn) for dn in facts.get("naming_contexts") or ()]
+    if not contexts:
+        return
+    for stream in job.streams:
+        if facts["uri"] not in job.targets[stream.target]:
+            continue
+        for request in _requests(stream):
+            body = request.step.body
+            dn = getattr(body, "base", None) or getattr(body, "dn", None) or ""
+            # what follows the last pattern is the same in every request
+            tail = _plain_dn(dn.rpartition("]")[2])
+            if tail.startswith(_OWN_TREES) or not tail:
+                continue
+            if not any(tail == one or tail.endswith(f",{one}") for one in contexts):
+                yield (
+                    f"{stream.name}.{request.name}: {dn!r} lies in none of the trees "
+                    f"of {facts['uri']}: {'; '.join(facts['naming_contexts'])}"
+                )
+
+
+def _requests(stream: Stream) -> Iterator[Request]:
+    for session in sessions_of(stream.operations):
+        yield from session.requests
+
+
+def _plain_dn(dn: str) -> str:
+    return re.sub(r"\s*([,=])\s*", r"\1", dn.strip().lower())
+
+
+def _server_line(facts: dict[str, Any]) -> str:
+    who = facts.get("bind_dn") or "anonymous"
+    transport = "with TLS" if facts["tls"] else "without TLS"
+    vendor = [facts.get("vendor_name"), facts.get("vendor_version")]
+    server = " ".join(filter(None, vendor)) or facts.get("monitor_version") or "unknown"
+    line = f"{facts['uri']}: ready, as {who}, {transport}; server: {server}"
+    if population := facts.get("population"):
+        line += f"; population: all {population['sampled']:,} sampled entries are there"
+    return line
+
+
+def _explain(job: Job) -> Sequence[str]:
+    """The job in words: who, how long, how much."""
+    phases = ", ".join(
+        f"{span.name} {units.format_duration(span.end_ns - span.start_ns)}"
+        for span in phase_spans(job.run)
+    )
+    lines = [f"job {job.name}{f': {job.description}' if job.description else ''}"]
+    lines.append(f"phases: {phases}")
+    lines += [_stream_line(job, stream) for stream in job.streams]
+    lines += [f"threshold: {threshold}" for threshold in job.thresholds]
+    lines += [f"monitor: {one.kind} {_of_monitor(one)}" for one in job.monitors]
+    if job.population is not None and (record := job.population.record):
+        lines.append(f"population: {record.entries:,} entries below {record.base}")
+    if job.verify is not None:
+        within = units.format_duration(job.verify.replication.within_ns)
+        lines.append(f"verify: all servers hold the same within {within}")
+    return lines
+
+
+def _of_monitor(monitor: Monitor) -> str:
+    of = getattr(monitor, monitor.kind)
+    if not monitor.every_ns:
+        return str(of)
+    return f"{of}, every {units.format_duration(monitor.every_ns)}"
+
+
+def _stream_line(job: Job, stream: Stream) -> str:
+    operations = ", ".join(name for name, _ in stream.request_names)
+    servers = ", ".join(job.targets[stream.target])
+    count = f", {stream.count:,} in all" if stream.count else ""
+    load = _load_text(job, stream)
+    return f"stream {stream.name}: {operations} on {servers}; {load}{count}"
+
+
+def _load_text(job: Job, stream: Stream) -> str:
+    if stream.load.closed is not None:
+        think_ns = stream.load.closed.think_time_ns
+        think = f", think time {units.format_duration(think_ns)}" if think_ns else ""
+        return f"closed loop, {stream.load.closed.clients} clients{think}"
+    if stream.load.replay is not None:
+        replay = stream.load.replay
+        speed = f"at {replay.speed}" if replay.factor else "as fast as possible"
+        return f"a log {speed}, {replay.connections} connections"
+    load = stream.load.open
+    assert load is not None, "a stream's load is closed, open or a replay"
+    measure = measure_span(job.run)
+    if load.rate is not None and load.stages is None:
+        rate = units.format_rate(load.rate)
+    elif load.is_known:
+        rate = f"up to {peak_rate(stream_profile(job.run, stream)) * 1e9:.6g}/s"
+    else:
+        rate = "rates of a file"
+    planned = ""
+    if load.is_known:
+        due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
+        planned = f", {due:,.0f} arrivals to be measured"
+    return f"open loop, {rate} {load.arrivals}, {load.connections} connections{planned}"
+
+
+def _plan_document(job: Job) -> dict[str, Any]:
+    return {
+        "phases": [
+            {"name": span.name, "start_ns": span.start_ns, "end_ns": span.end_ns}
+            for span in phase_spans(job.run)
+        ],
+        "streams": [
+            {
+                "name": stream.name,
+                "servers": list(job.targets[stream.target]),
+                "load": stream.load.model_dump(
+                    mode="json", by_alias=True, exclude_none=True
+                ),
+                "operations": [name for name, _ in stream.request_names],
+            }
+            for stream in job.streams
+        ],
+        "thresholds": list(job.thresholds),
+    }

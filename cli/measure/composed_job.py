@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job composed of a command's options: the same as a job file, and printed as one.
+
+Each option leaves its value unread at its place in the job; the job's own checks then
+read it, so that options and job files can never differ in what they accept. `places`
+remembers which option a field came from: a fault is told in those words.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ldapslam.base.errors import JobError, JobErrors
+from ldapslam.base.yaml_text import comment_lines, tree_lines
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.reading.overrides import path_text
+
+
+@dataclass
+class ComposedJob:
+    """The tree of a job file, under construction; a JobSource."""
+
+    #: Of the command that it was composed for.
+    name: str
+    tree: dict[str, Any] = field(default_factory=dict)
+    #: The field that an option is for, in dotted form, and the option as typed.
+    places: dict[str, str] = field(default_factory=dict)
+    #: What is said above a key of the top level.
+    comments: dict[str, str] = field(default_factory=dict)
+    #: Lines at the head of the file.
+    head: Sequence[str] = ()
+
+    def put(self, path: Sequence[str | int], value: Any, option: str) -> None:
+        """Set a field that `option` stands for; what is above it is made."""
+        place: Any = self.tree
+        for key, following in itertools.pairwise(path):
+            empty: Any = [] if isinstance(following, int) else {}
+            if isinstance(key, int):
+                while len(place) <= key:
+                    place.append(empty)
+                place = place[key]
+            else:
+                place = place.setdefault(key, empty)
+        last = path[-1]
+        if isinstance(last, int):
+            while len(place) <= last:
+                place.append(None)
+        place[last] = value
+        self.places[path_text(tuple(path))] = option
+
+    def text(self) -> str:
+        """The job file, with comments."""
+        lines = [f"# {line}".rstrip() for line in self.head]
+        for key, value in self.tree.items():
+            lines += comment_lines(self.comments.get(key, ""))
+            lines += tree_lines({key: value})
+        return "\n".join(lines) + "\n"
+
+    def load(self, overrides: Sequence[str] = ()) -> Job:
+        """The job; faults are of the options that they come from."""
+        try:
+            return load_job_text(
+                self.text(), file="", base=Path.cwd(), overrides=overrides
+            )
+        except JobErrors as error:
+            raise JobErrors(
+                [self._of_option(fault) for fault in error.faults]
+            ) from None
+
+    def content(self) -> bytes:
+        return self.text().encode()
+
+    def _of_option(self, fault: JobError) -> JobError:
+        if fault.file.startswith("--set"):
+            return fault
+        return JobError(
+            fault.reason, file=self._option(fault.path) or fault.path, hint=fault.hint
+        )
+
+    def _option(self, path: str) -> str:
+        """The option of the longest place that the path is in, or that is in it."""
+        found = [place for place in self.places if _is_in(path, place)]
+        if found:
+            return self.places[max(found, key=len)]
+        inner = [place for place in self.places if path and _is_in(place, path)]
+        return self.places[inner[0]] if inner else ""
+
+
+def _is_in(path: str, place: str) -> bool:
+    return path == place or path.startswith((f"{place}.", f"{place}["))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A coordinator and agents of our own on this host, for the length of one command.
+
+They are the same programs that run on a fleet's machines, as child processes; only
+the address differs: a Unix socket in a temporary folder. They are in sessions of
+their own, so that Ctrl-C reaches us alone, and get SIGTERM from the kernel should we be
+killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ldapslam.agent.ledgers.folder import FOLDER as LEDGERS
+from ldapslam.base.errors import FleetError
+from ldapslam.base.parent_death import lifeline_arguments
+from ldapslam.cli.client import Client
+from ldapslam.cli.scratch import scratch_folder
+from ldapslam.jobs.model import Agents
+
+#: Folder of the agents' spools within that of the results.
+SPOOLS = "spool"
+
+_START_TIMEOUT_S = 30.0
+# Longer than a coordinator drains (60 s) and an agent (its job's grace, 20 s on top,
+# and 15 s to deliver): only what hangs is killed, and a run's final state is written.
+_END_GRACE_S = 75.0
+_PROBE_INTERVAL_S = 0.05
+_LOG_LINES = 8
+
+
+class LocalFleet:
+    """The children and the address of their coordinator."""
+
+    def __init__(self, address: str, logs: Path) -> None:
+        self.address = address
+        self.logs = logs
+        self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def start(self, name: str, arguments: Sequence[str]) -> None:
+        """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log."""
+        command = [sys.executable, "-m", "ldapslam.cli.main", *arguments]
+        with (self.logs / f"{name}.log").open("ab") as log:
+            child = subprocess.Popen(
+                [*command, *lifeline_arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children.append((name, child))
+
+    def wait_for_agents(self, count: int) -> None:
+        """Return when the coordinator answers and so many agents are registered."""
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        reason = "no answer"
+        while time.monotonic() < deadline_s:
+            self.check()
+            try:
+                # A new channel each time: a failed one waits before it dials again.
+                with Client(self.address) as client:
+                    registered = len(client.agents())
+            except FleetError as error:
+                reason = str(error)
+            else:
+                reason = f"{registered} of {count} agents registered"
+                if registered >= count:
+                    return
+            time.sleep(_PROBE_INTERVAL_S)
+        raise FleetError(
+            f"the local fleet was not ready within {_START_TIMEOUT_S:g} s: {reason}",
+            hint=f"see {self.logs}",
+        )
+
+    def check(self) -> None:
+        """Raise when a child has ended."""
+        for name, child in self._children:
+            status = child.poll()
+            if status is not None:
+                tail = _last_lines(self.logs / f"{name}.log")
+                raise FleetError(
+                    f"the local {name} ended with status {status}: {tail}",
+                    hint=f"see {self.logs / name}.log",
+                )
+
+    def stop(self) -> None:
+        """End the agents, then the coordinator, which has heard their last by then."""
+        children = [child for _, child in self._children]
+        _end(children[1:])
+        _end(children[:1])
+
+
+def agent_names(agents: Agents, count: int | None) -> Sequence[str]:
+    """Names of the local agents that satisfy a job's `agents`."""
+    if agents.names and count is None:
+        return agents.names
+    return [f"local-{number + 1}" for number in range(count or agents.count or 1)]
+
+
+@contextlib.contextmanager
+def local_fleet(
+    names: Sequence[str], labels: Mapping[str, str], store: Path, folder: Path
+) -> Iterator[LocalFleet]:
+    """A coordinator that writes to `store` and an agent of each name, all ready.
+
+    Logs go to `folder`; so do the spools, which are removed at the orderly end only.
+    """
+    logs, spools = folder / "logs", folder / SPOOLS
+    logs.mkdir(parents=True, exist_ok=True)
+    with scratch_folder() as scratch:
+        address = f"unix:{scratch}/coordinator"
+        fleet = LocalFleet(address, logs)
+        try:
+            where = ["--listen", address, "--store", str(store)]
+            where += ["--scratch", str(scratch)]
+            fleet.start("coordinator", ["coordinator", *where])
+            # An agent that dials too early waits before it dials again.
+            fleet.wait_for_agents(0)
+            for name in names:
+                file_name = re.sub(r"[^A-Za-z0-9_.-]|^\.+", "_", name)
+                arguments = ["--coordinator", address, "--name", name]
+                arguments += ["--spool", str(spools / file_name)]
+                # whoever names the targets is this agent's operator, too
+                for kind in ("target", "log", "import"):
+                    arguments += [f"--allow-{kind}", "any"]
+                for key, value in labels.items():
+                    arguments += ["--label", f"{key}={value}"]
+                fleet.start(file_name, ["agent", *arguments])
+            fleet.wait_for_agents(len(names))
+            yield fleet
+        finally:
+            fleet.stop()
+            _remove(spools)
+
+
+def _remove(spools: Path) -> None:
+    """But not the ledgers of entries that were not removed."""
+    if not any(spools.glob(f"*/{LEDGERS}/*")):
+        shutil.rmtree(spools, ignore_errors=True)
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask all of them to end; kill those that have not in time."""
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
+    deadline_s = time.monotonic() + _END_GRACE_S
+    for child in children:
+        try:
+            child.wait(max(0.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _last_lines(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return " | ".join(lines[-_LOG_LINES:]) or "it said nothing"

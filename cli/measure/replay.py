@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`replay`: the log of a directory as load, by its statistics or request by request."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ldapslam.agent.spool import private
+from ldapslam.base import units
+from ldapslam.base.errors import ConfigError, ExitCode
+from ldapslam.base.fault import Fault
+from ldapslam.cli.console import put, say
+from ldapslam.cli.measure.composed_job import ComposedJob
+from ldapslam.cli.measure.one_line import run_composed
+from ldapslam.cli.measure.one_line_options import (
+    compose_head,
+    connection_options,
+    put_tail,
+    run_options,
+)
+from ldapslam.jobs.model import Job
+from ldapslam.jobs.plan import agent_plan
+from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
+from ldapslam.jobs.replay.analysis import analyse
+from ldapslam.jobs.replay.log import Log
+from ldapslam.jobs.replay.prepare import prepare, read_logs
+from ldapslam.jobs.replay.requests import Identity
+from ldapslam.jobs.replay.statistical_job import (
+    Wishes,
+    run_section,
+    statistical_job,
+)
+from ldapslam.jobs.replay.trace import Pace, Schedule
+
+#: Of a replay that is as fast as possible.
+_LONGEST_S = 86_400
+_EXAMPLE_URI = "ldap://127.0.0.1:389"
+
+
+@click.group("replay")
+def replay_command() -> None:
+    """Turn a log of OpenLDAP (loglevel stats) or 389-DS into load."""
+
+
+_logs_argument = click.argument(
+    "logs",
+    metavar="LOG…",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+)
+_target_option = click.option(
+    *("-H", "--target", "uris"),
+    metavar="URI",
+    multiple=True,
+    help="The directory to load; repeatable.",
+)
+_credentials_option = click.option(
+    "--credentials",
+    metavar="TEXT",
+    help="Binds are as whom the log names, with this password: that of a test "
+    "population, never a real one.",
+)
+
+
+@replay_command.command("analyse")
+@_logs_argument
+@_target_option
+@_credentials_option
+@click.option(
+    "--modify-attribute",
+    metavar="NAME",
+    default="description",
+    show_default=True,
+    help="What modifies replace: the log does not have their values.",
+)
+@click.option(
+    *("-o", "--output"),
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The job file; stdout when left out. Its feeds and rates go beside it.",
+)
+def analyse_command(
+    logs: tuple[Path, ...],
+    uris: tuple[str, ...],
+    credentials: str | None,
+    modify_attribute: str,
+    output: Path | None,
+) -> None:
+    """Make a job of the same kind of load as LOG…, for `ldapslam run`.
+
+    Operations by weight, filters with patterns for their values, the rate over time,
+    connections and how often they are made anew; comments tell the evidence.
+
+    \b
+      ldapslam replay analyse slapd.log -H ldap://test1 > job.yaml
+      ldapslam replay analyse access access.2026*.gz -H ldap://test1 -o job.yaml
+    """
+    name = output.stem if output else "analysed"
+    wishes = Wishes(
+        name="".join(c if c.isalnum() and c.isascii() else "-" for c in name),
+        uris=uris or (_EXAMPLE_URI,),
+        credentials=credentials,
+        attribute=modify_attribute,
+    )
+    try:
+        made = statistical_job(analyse(read_logs(logs)), wishes)
+    except Fault as fault:
+        raise ConfigError(fault.reason, hint=fault.hint) from None
+    folder = output.parent if output else Path()
+    for file, content in made.files.items():
+        _write(folder / file, content)
+    if output is None:
+        put(made.text.rstrip("\n"))
+    else:
+        _write(output, made.text.encode())
+        say(f"{output}: `ldapslam check {output}` explains it")
+    if not uris:
+        say(f"hint: the job's target is {_EXAMPLE_URI}; name yours with -H URI")
+
+
+@replay_command.command("run")
+@_logs_argument
+@_target_option
+@click.option(
+    "--speed",
+    metavar="Nx",
+    default="1x",
+    show_default=True,
+    help="As fast as the log, 10x as fast, …; max: as fast as possible.",
+)
+@click.option("--skip", metavar="TIME", help="Leave out this much of the log's begin.")
+@click.option(
+    *("-d", "--duration"),
+    metavar="TIME",
+    help="End after this time; without it, with the log.",
+)
+@_credentials_option
+@click.option(
+    "--bind-as-configured", is_flag=True, help="Binds are as -D, whoever it was."
+)
+@click.option(
+    "--modify", metavar="NAME", help="Modifies replace this attribute by random text."
+)
+@click.option(
+    "--add",
+    metavar="NAME=TEXT",
+    multiple=True,
+    help="Adds add entries with these attributes; repeatable.",
+)
+@click.option("--deletes", is_flag=True, help="Delete the entries that the log names.")
+@click.option("--renames", is_flag=True, help="Rename the entries that the log names.")
+@connection_options
+@run_options
+def run_command(logs: tuple[Path, ...], **given: Any) -> ExitCode:
+    """Send the requests of LOG… again, each at its time, on its connection.
+
+    What the log does not have (passwords, values) is substituted as the options say;
+    requests without are skipped, and counted.
+
+    \b
+      ldapslam replay run slapd.log -H ldap://test1
+      ldapslam replay run access* -H ldap://test1 --speed 10x --modify description
+          -D cn=admin,… -y FILE
+    """
+    if not given["uris"]:
+        raise click.UsageError("name the directory: -H URI")
+    log = read_logs(logs)
+    job = compose_head("replay", given["uris"], given, "-H")
+    stream = ("streams", 0)
+    _put_duration(job, log, given)
+    job.put((*stream, "name"), "log", "")
+    job.put((*stream, "target"), "directory", "")
+    job.put((*stream, "type"), "replay", "")
+    load = (*stream, "load", "replay")
+    job.put((*load, "connections"), 1_000_000, "")
+    job.put((*load, "speed"), given["speed"], "--speed")
+    _put_options(job, logs, given)
+    put_tail(job, given)
+    made = explain_replay(job.load(given["overrides"]), 0, log)
+    job.put((*load, "connections"), len(made.connections), "")
+    for line in skipped_lines(made.facts()):
+        say(line)
+    return run_composed(job, given)
+
+
+def _put_options(job: ComposedJob, logs: Sequence[Path], given: dict[str, Any]) -> None:
+    options = ("streams", 0, "options")
+    job.put((*options, "logs"), [str(path) for path in logs], "LOG")
+    if given["skip"] is not None:
+        job.put((*options, "skip"), given["skip"], "--skip")
+    if given["credentials"] is not None and given["bind_as_configured"]:
+        raise click.UsageError("--credentials and --bind-as-configured: give one")
+    if given["bind_as_configured"]:
+        if given["bind_dn"] is None:
+            raise click.UsageError("--bind-as-configured needs -D: whom to bind as")
+        job.put((*options, "binds", "as_configured"), True, "--bind-as-configured")
+    if given["credentials"] is not None:
+        job.put((*options, "binds", "password"), given["credentials"], "--credentials")
+    if given["modify"] is not None:
+        job.put((*options, "modifies", "attribute"), given["modify"], "--modify")
+    entry: dict[str, list[str]] = {}
+    for text in given["add"]:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--add: expected NAME=TEXT, got {text!r}")
+        entry.setdefault(name, []).append(value)
+    if entry:
+        job.put((*options, "adds", "entry"), entry, "--add")
+    for flag in ("deletes", "renames"):
+        if given[flag]:
+            job.put((*options, flag), True, f"--{flag}")
+
+
+def _put_duration(job: ComposedJob, log: Log, given: dict[str, Any]) -> None:
+    """That of the log, a little longer: the run ends with the last request."""
+    if given["duration"] is not None:
+        job.put(("run", "duration"), given["duration"], "-d")
+        return
+    seconds = _LONGEST_S
+    if given["speed"] != AS_FAST_AS_POSSIBLE:
+        match = re.fullmatch(r"([\d.]+)x?", given["speed"])
+        speed = float(match[1]) if match else 1.0
+        seconds = math.ceil(log.duration_ns / max(speed, 1e-6) / units.NS_PER_S) + 1
+    for key, value in run_section(seconds).items():
+        job.put(("run", key), value, "")
+    job.comments["run"] = "at most: the run ends with the log"
+
+
+def skipped_lines(facts: dict[str, Any]) -> list[str]:
+    """What of a log is replayed, and what is not, for people."""
+    requests = ", ".join(
+        f"{count:,} {kind}" for kind, count in facts["requests"].items()
+    )
+    lines = [
+        f"{requests} in {facts['sessions']:,} sessions on {facts['connections']:,} "
+        "connections"
+    ]
+    lines += [
+        f"not replayed: {one['count']:,} {one['operation']}: {one['reason']}"
+        for one in facts["skipped"]
+    ]
+    return lines
+
+
+def explain_replays(job: Job) -> list[str]:
+    """What `check` says of a job's replays."""
+    return [
+        f"stream {stream.name}: {line}"
+        for number, stream in enumerate(job.streams)
+        if stream.replay is not None
+        for line in skipped_lines(explain_replay(job, number).facts())
+    ]
+
+
+def explain_replay(job: Job, number: int, log: Log | None = None) -> Schedule:
+    """What a replay would send, made without secrets; `log` if it was read before."""
+    stream = agent_plan(job, 0, 1, 0).streams[number]
+    planned = stream.replay
+    assert planned is not None, "the stream is a replay"
+    replayed = planned.replay
+    return prepare(
+        replayed,
+        read_logs(planned.logs) if log is None else log,
+        Pace(planned.start_ns, planned.end_ns, planned.speed, replayed.skip_ns),
+        connections=stream.total_connections,
+        seed=0,
+        identity=Identity("", b""),
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    """For the owner's eyes: a log has the names of people."""
+    try:
+        with open(path, "wb", opener=private) as file:
+            file.write(content)
+    except OSError as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be written: {error.strerror}",
+            hint="name another file with -o",
+        ) from None

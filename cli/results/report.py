@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`report`: the reports of a run, from a coordinator, a store, or a run's folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
+from ldapslam.cli.client import Client
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.measure.run import RUNS_FOLDER, STORE_NAME
+from ldapslam.cli.options import coordinator_option, format_option, run_argument
+from ldapslam.cli.outcome import fetched_store, report
+from ldapslam.results.listing import brief_runs
+from ldapslam.results.records import FINAL_STATES
+from ldapslam.results.store import Store
+
+
+@click.command("report")
+@run_argument
+@format_option
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Where to write; {RUNS_FOLDER}/RUN_ID when left out.",
+)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Read this results store (URL, file or run folder), not a coordinator's.",
+)
+@coordinator_option
+@json_option
+def report_command(
+    run_id: str,
+    formats: tuple[str, ...],
+    out: Path | None,
+    store: str | None,
+    coordinator: str,
+    as_json: bool,
+) -> None:
+    """Write the reports of RUN; print their paths on stdout.
+
+    RUN is an id, the beginning of one, or `latest`; or the folder of a run, such as
+    ldapslam-runs/RUN_ID. Runs of `ldapslam run` are found there by their ids too,
+    unless --store or --coordinator says where to look.
+    """
+    with store_of(run_id, store, coordinator) as (results, full_id, own_folder):
+        folder = out or own_folder or RUNS_FOLDER / full_id
+        state = results.run(full_id).state
+        summary, files = report(results, full_id, out=folder, formats=formats)
+    is_partial = state not in FINAL_STATES
+    if is_partial:
+        say(f"run {full_id} has not ended (it is {state}): its report is partial")
+    if as_json:
+        put_json(
+            {
+                "run_id": full_id,
+                "verdict": summary.verdict,
+                "partial": is_partial,
+                "files": _names(files),
+            }
+        )
+    else:
+        put("\n".join(_names(files)))
+
+
+def _names(files: list[Path]) -> list[str]:
+    return [str(path) for path in files]
+
+
+def _folder_of(run: str) -> Path | None:
+    """RUN as the folder of a run."""
+    return Path(run) if (Path(run) / STORE_NAME).is_file() else None
+
+
+@contextlib.contextmanager
+def store_of(
+    run: str, store: str | None, coordinator: str
+) -> Iterator[tuple[Store, str, Path | None]]:
+    """The store that has the run, the run's full id, and its folder if it has one."""
+    folder = _folder_of(run)
+    if "/" in run and folder is None:
+        raise RunNotFound(run, hint=f"there is no {STORE_NAME} in that folder")
+    source = click.get_current_context().get_parameter_source("coordinator")
+    by_option = source is ParameterSource.COMMANDLINE
+    if folder is None and store is None and not by_option and run != "latest":
+        # an id tells which run is meant, whatever coordinator a variable names
+        folder = _local(run)
+    place = store or folder
+    if place is not None:
+        with Store.open(place, read_only=True) as results:
+            yield results, _find(results, "latest" if folder else run), folder
+        return
+    try:
+        with Client(coordinator) as client:
+            full_id = client.run(run).run_id
+            with fetched_store(client, full_id) as results:
+                yield results, full_id, None
+    except CoordinatorUnreachable as error:
+        is_default = source is ParameterSource.DEFAULT
+        newest = _newest() if is_default and run == "latest" else None
+        if newest is None:
+            raise
+        say(f"{error}: this is the latest run of {RUNS_FOLDER}")
+        with Store.open(newest, read_only=True) as results:
+            yield results, _find(results, "latest"), newest
+
+
+def _local_folders() -> list[Path]:
+    """Of runs of `ldapslam run`, the oldest first: ids begin with the time."""
+    return sorted(path.parent for path in RUNS_FOLDER.glob(f"[0-9]*/{STORE_NAME}"))
+
+
+def _local(run: str) -> Path | None:
+    """The folder of the run of `ldapslam run` whose id begins so."""
+    found = [path for path in _local_folders() if path.name.startswith(run)]
+    if len(found) > 1 and found[0].name != run:
+        names = ", ".join(path.name for path in found[:5])
+        raise RunNotFound(run, hint=f"{len(found)} runs begin so: {names}")
+    return found[0] if found else None
+
+
+def _newest() -> Path | None:
+    folders = _local_folders()
+    return folders[-1] if folders else None
+
+
+def _find(store: Store, run: str) -> str:
+    if run != "latest":
+        return store.run(run).run_id
+    runs = brief_runs(store, 1)
+    if not runs:
+        raise RunNotFound(run, hint="this store has no runs yet")
+    return runs[0].run_id

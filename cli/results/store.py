@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`store`: look at a results store, copy it, prune it, shrink it.
+
+Works on the store itself, not through a coordinator, and so for whoever may read or
+write its file or database.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ldapslam.base.errors import ConfigError, NoStore, StoreError
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.serve.serve import state_folder
+from ldapslam.results import upkeep
+from ldapslam.results.audit import AuditRecord
+from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.store import Store
+
+_AGE = re.compile(r"(\d{1,5})(h|d|w)")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+_KIB = 1024.0
+
+_store_option = click.option(
+    "--store",
+    "url",
+    metavar="URL",
+    default=lambda: str(state_folder() / "results.sqlite"),
+    show_default="results.sqlite in the user's state folder",
+    help="Results store: a file, a run's folder, or a URL.",
+)
+
+
+@click.group("store")
+def store_command() -> None:
+    """Look after a results store."""
+
+
+@store_command.command("info")
+@_store_option
+@json_option
+def info_command(url: str, as_json: bool) -> None:
+    """Show how large the store is, and what is in it."""
+    with _existing(url) as store:
+        info = upkeep.info(store)
+    if as_json:
+        put_json(
+            {
+                "store": info.url,
+                "size_bytes": info.size_bytes,
+                "free_bytes": info.free_bytes,
+                "runs": info.runs,
+                "intervals": info.intervals,
+                "oldest_utc": info.oldest_utc,
+                "newest_utc": info.newest_utc,
+            }
+        )
+        return
+    counts = ", ".join(f"{count} {state}" for state, count in info.runs.items())
+    fields = {
+        "store": info.url,
+        "size": size_text(info.size_bytes),
+        "free": "" if info.free_bytes is None else size_text(info.free_bytes),
+        "runs": f"{sum(info.runs.values())}" + (f" ({counts})" if counts else ""),
+        "intervals": f"{info.intervals}",
+        "oldest": info.oldest_utc or "",
+        "newest": info.newest_utc or "",
+    }
+    for name, value in fields.items():
+        if value:
+            put(f"{name:<10} {value}")
+
+
+@store_command.command("backup")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_store_option
+@json_option
+def backup_command(file: Path, url: str, as_json: bool) -> None:
+    """Copy the store to FILE, also while a coordinator is writing to it."""
+    with _existing(url) as store:
+        before = upkeep.size_bytes(store)
+        size = upkeep.back_up(store, file)
+    if as_json:
+        put_json({"file": str(file), "size_bytes": size, "store_bytes": before})
+        return
+    put(str(file))
+    say(f"{size_text(size)}, of a store of {size_text(before)}")
+
+
+@store_command.command("vacuum")
+@_store_option
+@json_option
+def vacuum_command(url: str, as_json: bool) -> None:
+    """Give the space that pruned runs left back to the file system.
+
+    Stop the coordinator first: the store is written anew.
+    """
+    from ldapslam.coordinator.security.ownership import owned_store
+
+    with _existing(url, read_only=False) as store:
+        before = upkeep.size_bytes(store)
+        try:
+            with owned_store(store):
+                upkeep.shrink(store)
+        except ConfigError as error:
+            if "in use by another coordinator" not in str(error):
+                raise
+            raise ConfigError(
+                str(error).replace("another coordinator", "a coordinator"),
+                hint="stop it for as long as this takes; or leave the store as it is: "
+                "the free space is used for new runs",
+            ) from error
+        after = upkeep.size_bytes(store)
+    _tell_sizes(before, after, as_json=as_json)
+
+
+@store_command.command("prune")
+@click.option(
+    "--keep",
+    metavar="AGE",
+    help="Keep runs that ended within this time, such as 90d, 12w or 36h.",
+)
+@click.option(
+    "--keep-runs",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Keep the N newest runs.",
+)
+@click.option(
+    "--keep-audit",
+    metavar="AGE",
+    help="Keep this much of the audit log; otherwise all of it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@_store_option
+@json_option
+def prune_command(
+    keep: str | None,
+    keep_runs: int | None,
+    keep_audit: str | None,
+    dry_run: bool,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Remove old runs, with all that was measured in them.
+
+    With both --keep and --keep-runs a run goes that neither of them keeps. Runs that
+    have not ended stay, and those that another one waits for. What became of the times
+    of a schedule goes with them, except its latest 1,000.
+    """
+    if keep is None and keep_runs is None and keep_audit is None:
+        raise ConfigError(
+            "nothing says which runs to keep", hint="give --keep 90d or --keep-runs 100"
+        )
+    before_utc = None if keep is None else _moment("--keep", keep)
+    audit_utc = None if keep_audit is None else _moment("--keep-audit", keep_audit)
+    runs: list[RunRecord] = []
+    times = entries = 0
+    with _existing(url, read_only=dry_run) as store:
+        before = upkeep.size_bytes(store)
+        if keep is not None or keep_runs is not None:
+            runs = upkeep.prunable(
+                store, ended_before_utc=before_utc, keep_runs=keep_runs
+            )
+            if not dry_run:
+                for run in runs:
+                    upkeep.remove_run(store, run.run_id)
+            prune_times = upkeep.old_times if dry_run else upkeep.remove_times
+            times = prune_times(store, before_utc)
+        if audit_utc is not None:
+            entries = _prune_audit(store, audit_utc, dry_run=dry_run)
+        after = upkeep.info(store)
+    if as_json:
+        put_json(
+            {
+                "runs": [_document(run) for run in runs],
+                "schedule_times": times,
+                "audit_entries": entries,
+                "removed": not dry_run,
+                "size_bytes_before": before,
+                "size_bytes": after.size_bytes,
+                "free_bytes": after.free_bytes,
+            }
+        )
+        return
+    for run in runs:
+        put(f"{run.run_id}  {run.state:<9}  {run.finished_utc or ''}  {run.job_name}")
+    what = f"{len(runs)} runs"
+    if times:
+        what += f", {times} times of schedules"
+    if entries:
+        what += f", {entries} entries of the audit log"
+    if dry_run:
+        say(f"{what} would be removed; the store has {size_text(before)}")
+    else:
+        say(f"{what} removed; {_space_text(before, after)}")
+
+
+def _prune_audit(store: Store, before_utc: str, *, dry_run: bool) -> int:
+    from ldapslam.cli.client import operator_name
+    from ldapslam.coordinator.security.access import LOCAL
+
+    if dry_run:
+        return upkeep.old_audit(store, before_utc)
+    note = AuditRecord(
+        at_utc=utc_text(datetime.now(UTC)),
+        who=operator_name(),
+        role=LOCAL,
+        peer="",
+        action="prune",
+        subject="audit",
+        detail=f"entries before {before_utc}",
+    )
+    return upkeep.remove_audit(store, before_utc, note)
+
+
+def _moment(option: str, age: str) -> str:
+    """So long ago, as text in UTC."""
+    found = _AGE.fullmatch(age.strip())
+    if found is None:
+        raise ConfigError(
+            f"{option}: expected a time such as 90d, got {age!r}",
+            hint="the units are h, d and w",
+        )
+    return utc_text(
+        datetime.now(UTC) - timedelta(hours=int(found[1]) * _HOURS[found[2]])
+    )
+
+
+def _existing(url: str, *, read_only: bool = True) -> Store:
+    """The store; one that is not there is an error also for those who would write."""
+    if read_only:
+        return Store.open(url, read_only=True)
+    try:
+        Store.open(url, read_only=True).close()
+    except NoStore:
+        raise
+    except StoreError:
+        pass  # of an older version, perhaps: whoever writes brings it up to date
+    return Store.open(url)
+
+
+def _tell_sizes(before: int, after: int, *, as_json: bool) -> None:
+    if as_json:
+        put_json({"size_bytes_before": before, "size_bytes": after})
+    else:
+        say(f"{size_text(before)} before, {size_text(after)} now")
+
+
+def _space_text(before: int, after: upkeep.StoreInfo) -> str:
+    text = f"{size_text(before)} before, {size_text(after.size_bytes)} now"
+    if after.free_bytes:
+        text += (
+            f", of which {size_text(after.free_bytes)} are free for new runs "
+            "(`ldapslam store vacuum` gives them back)"
+        )
+    return text
+
+
+def _document(run: RunRecord) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "job_name": run.job_name,
+        "state": run.state,
+        "finished_utc": run.finished_utc,
+    }
+
+
+def size_text(size_bytes: int) -> str:
+    """A size for people: three or four figures and a unit."""
+    size = float(size_bytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < _KIB:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= _KIB
+    return f"{size:.1f} TiB"

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ldapslam pki`: a fleet's own certificate authority in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ldapslam.base.address import is_unix, split_host_port
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.fault import Fault
+from ldapslam.base.units import NS_PER_S, parse_duration
+from ldapslam.cli.console import json_option, put, put_json, say
+from ldapslam.cli.serve.serve import state_folder
+from ldapslam.cli.serve.server_security import ENROLMENT_PORT, PKI_VARIABLE
+from ldapslam.transport.pki.authority import (
+    AUTHORITY_LIFETIME,
+    LEAF_LIFETIME,
+    Authority,
+    Issued,
+)
+from ldapslam.transport.pki.certificate import Role, time_text
+from ldapslam.transport.pki.files import write_private
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_MAX_DAYS = 36500
+
+_pki_option = click.option(
+    "--pki",
+    "folder",
+    metavar="DIR",
+    envvar=PKI_VARIABLE,
+    show_envvar=True,
+    default=lambda: state_folder() / "pki",
+    show_default="pki in the user's state folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The authority's folder.",
+)
+
+
+def _days_option(lifetime: timedelta) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--days",
+        type=click.IntRange(1, _MAX_DAYS),
+        default=lifetime.days,
+        show_default=True,
+        help="How long the certificate is valid.",
+    )
+
+
+_name_option = click.option(
+    "--name",
+    required=True,
+    help="Who it is for; unique in the fleet. An agent's --name.",
+)
+_name_argument = click.argument("name", metavar="NAME")
+
+
+@click.group("pki")
+def pki_command() -> None:
+    """Make and revoke the certificates of a fleet.
+
+    All of it happens in one folder, on the coordinator's host or on one that nobody
+    else uses: whoever can read its ca.key can be anybody.
+    """
+
+
+@pki_command.command("init")
+@_pki_option
+@click.option(
+    "--name",
+    default="ldapslam fleet",
+    show_default=True,
+    help="The authority's name in its certificates.",
+)
+@_days_option(AUTHORITY_LIFETIME)
+def init_command(folder: Path, name: str, days: int) -> None:
+    """Make a certificate authority."""
+    Authority.create(folder, name, timedelta(days=days))
+    say(f"certificate authority {name!r} in {folder}")
+    say("next: ldapslam pki issue --role coordinator --name coordinator --host …")
+
+
+@pki_command.command("issue")
+@click.option(
+    "--role",
+    type=click.Choice([str(role) for role in Role]),
+    required=True,
+    help="agent: takes load; operator: everything; viewer: looks on; coordinator: "
+    "what the others connect to.",
+)
+@_name_option
+@click.option(
+    "--host",
+    "hosts",
+    metavar="HOST",
+    multiple=True,
+    help="Of a coordinator: a name or address by which it is reached; repeatable.",
+)
+@_days_option(LEAF_LIFETIME)
+@_pki_option
+def issue_command(
+    role: str, name: str, hosts: tuple[str, ...], days: int, folder: Path
+) -> None:
+    """Make a key and a certificate; print the folder that has them, for --tls."""
+    authority = Authority(folder)
+    made = authority.issue(name, Role(role), hosts, timedelta(days=days))
+    say(f"{role} {name!r} for {days} days; for its host and its user alone:")
+    put(str(made))
+
+
+@pki_command.command("renew")
+@_name_argument
+@_days_option(LEAF_LIFETIME)
+@_pki_option
+def renew_command(name: str, days: int, folder: Path) -> None:
+    """Make a new certificate for NAME's key, name, role and hosts; print the file."""
+    made = Authority(folder).renew(name, timedelta(days=days))
+    say(f"{name!r} for {days} days; it takes the place of cert.pem on its host:")
+    put(str(made))
+
+
+@pki_command.command("revoke")
+@_name_argument
+@_pki_option
+def revoke_command(name: str, folder: Path) -> None:
+    """Make NAME's certificates worthless; a coordinator with --pki sees it at once."""
+    authority = Authority(folder)
+    count = authority.revoke(name)
+    say(f"{name!r}: {count} certificates or tokens revoked")
+    say(f"a coordinator with --tls-crl needs the new {authority.revoked_file}")
+
+
+@pki_command.command("list")
+@_pki_option
+@json_option
+def list_command(folder: Path, as_json: bool) -> None:
+    """List the certificates with their expiry."""
+    issued = Authority(folder).issued()
+    now_utc = datetime.now(UTC)
+    if as_json:
+        put_json([_document(one, now_utc) for one in issued])
+        return
+    if not issued:
+        say("nothing issued yet")
+    for one in issued:
+        identity = one.identity
+        hosts = f"  {', '.join(one.hosts)}" if one.hosts else ""
+        state = one.state(now_utc)
+        if state == "valid":
+            days = (identity.not_after_utc - now_utc).days
+            state = f"valid, {days} days left"
+        put(
+            f"{identity.name:<24} {identity.role:<12} until "
+            f"{time_text(identity.not_after_utc)}  {state}{hosts}"
+        )
+
+
+def _document(one: Issued, now_utc: datetime) -> dict[str, Any]:
+    identity = one.identity
+    return {
+        "name": identity.name,
+        "role": str(identity.role),
+        "hosts": list(one.hosts),
+        "state": one.state(now_utc),
+        "serial": f"{identity.serial:x}",
+        "not_before_utc": identity.not_before_utc.isoformat(),
+        "not_after_utc": identity.not_after_utc.isoformat(),
+    }
+
+
+def _duration(_: click.Context, __: click.Parameter, value: str) -> timedelta:
+    try:
+        return timedelta(seconds=parse_duration(value) / NS_PER_S)
+    except Fault as fault:
+        raise ConfigError(f"--expires: {fault}", hint=fault.hint) from fault
+
+
+def _enrolment_address(_: click.Context, __: click.Parameter, value: str | None) -> str:
+    if not value:
+        return ""
+    host, port = split_host_port(value)
+    if is_unix(value):
+        raise ConfigError("--enrol: expected HOST:PORT")
+    if not value.endswith(f":{port}"):
+        port = ENROLMENT_PORT
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@pki_command.command("token")
+@click.option(
+    "--role",
+    type=click.Choice([str(Role.AGENT)]),
+    default=str(Role.AGENT),
+    show_default=True,
+    help="Who joins.",
+)
+@_name_option
+@click.option(
+    "--expires",
+    metavar="TIME",
+    default="1h",
+    show_default=True,
+    callback=_duration,
+    help="How long the token is good.",
+)
+@click.option(
+    "--enrol",
+    metavar="HOST:PORT",
+    callback=_enrolment_address,
+    help="Where the coordinator enrols (--enrol-listen), as the agent reaches it. "
+    f"Left out: the host of the agent's --coordinator, port {ENROLMENT_PORT}.",
+)
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it to a new file that its owner alone can read; else to stdout.",
+)
+@_pki_option
+def token_command(
+    role: str,
+    name: str,
+    expires: timedelta,
+    enrol: str,
+    out: Path | None,
+    folder: Path,
+) -> None:
+    """Make a join token: whoever uses it first becomes NAME. Once, and not for long."""
+    if out is not None and out.exists():
+        raise ConfigError(f"{out}: is there already", hint="give another --out")
+    text = Authority(folder).token(name, Role(role), expires, enrol).text()
+    say(f"for {role} {name!r}, good once, for {expires}; keep it to yourself")
+    if out is None:
+        put(text)
+    else:
+        write_private(out, f"{text}\n".encode())

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates of the two commands that serve: `coordinator` and `agent`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ldapslam.base.address import is_unix, split_host_port
+from ldapslam.base.errors import ConfigError
+from ldapslam.cli.security import (
+    Security,
+    current_security,
+    folder_files,
+    security_options,
+)
+from ldapslam.coordinator.security.enrolment import Enrolment
+from ldapslam.transport.credentials import TlsFiles, check_client
+from ldapslam.transport.enrolment import identity_files, join
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role
+from ldapslam.transport.pki.token import JoinToken, read_token
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Where enrolment is served unless the token says otherwise.
+ENROLMENT_PORT = 7401
+
+PKI_VARIABLE = "LDAPSLAM_PKI"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSecurity:
+    """What a coordinator serves with."""
+
+    files: TlsFiles | None
+    enrol: Enrolment | None
+    insecure: bool
+
+
+_SERVER_OPTIONS = (
+    click.option(
+        "--pki",
+        metavar="DIR",
+        envvar=PKI_VARIABLE,
+        show_envvar=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The authority's folder (`ldapslam pki init`): takes from it the "
+        "coordinator's certificate and the revoked ones.",
+    ),
+    click.option(
+        "--tls-crl",
+        metavar="FILE",
+        envvar="LDAPSLAM_TLS_CRL",
+        show_envvar=True,
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Revoked certificates (a CRL as PEM), with --tls; read again when it "
+        "changes.",
+    ),
+    click.option(
+        "--enrol-listen",
+        metavar="HOST:PORT",
+        help="Where agents get a certificate for a join token; needs --pki. "
+        f"Usually port {ENROLMENT_PORT}.",
+    ),
+)
+
+
+def server_security_options(command: _Command) -> _Command:
+    """The coordinator's options; the command has them as `security`."""
+
+    @functools.wraps(command)
+    def with_security(*arguments: Any, **values: Any) -> Any:
+        names = ("pki", "tls_crl", "enrol_listen")
+        pki, crl, enrol_listen = (values.pop(name) for name in names)
+        security = _server_security(current_security(), pki, crl, enrol_listen)
+        return command(*arguments, security=security, **values)
+
+    for option in reversed(_SERVER_OPTIONS):
+        option(with_security)
+    return security_options(with_security)  # type: ignore[return-value]
+
+
+def _server_security(
+    chosen: Security, pki: Path | None, crl: Path | None, enrol_listen: str | None
+) -> ServerSecurity:
+    # the user's own certificate is no coordinator's
+    named = None if chosen.is_default else chosen.files
+    if pki is None:
+        if enrol_listen is not None:
+            raise ConfigError(
+                "--enrol-listen needs --pki: enrolment signs certificates",
+                hint="give the folder that `ldapslam pki init` made",
+            )
+        if crl is not None and named is None:
+            raise ConfigError("--tls-crl needs --tls, or --tls-cert and its like")
+        files = named and TlsFiles(named.certificate, named.key, named.authority, crl)
+        return ServerSecurity(files, None, chosen.insecure)
+    if crl is not None:
+        raise ConfigError("--pki has a list of the revoked: leave out --tls-crl")
+    authority = Authority(pki)
+    named = named or _own_files(authority)
+    files = TlsFiles(
+        named.certificate, named.key, named.authority, authority.revoked_file
+    )
+    enrol = None
+    if enrol_listen is not None:
+        split_host_port(enrol_listen)
+        if is_unix(enrol_listen):
+            raise ConfigError("--enrol-listen: expected HOST:PORT")
+        enrol = Enrolment(enrol_listen, authority)
+    return ServerSecurity(files, enrol, chosen.insecure)
+
+
+def _own_files(authority: Authority) -> TlsFiles:
+    """The coordinator's certificate in the authority's folder: there must be one."""
+    now_utc = datetime.now(UTC)
+    names = {
+        one.identity.name
+        for one in authority.issued()
+        if one.identity.role is Role.COORDINATOR and one.state(now_utc) == "valid"
+    }
+    if len(names) != 1:
+        found = f"those of {', '.join(sorted(names))}" if names else "none"
+        raise ConfigError(
+            f"{authority.folder}: expected one coordinator's certificate, found "
+            f"{found}",
+            hint="choose with --tls DIR/issued/NAME"
+            if names
+            else "ldapslam pki issue --role coordinator --name coordinator --host …",
+        )
+    return folder_files(authority.bundle(names.pop()))
+
+
+# The agent.
+
+join_option = click.option(
+    "--join",
+    "join_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Join token (`ldapslam pki token`): gets a certificate when there is none "
+    "yet, and keeps it beside the spool.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """Who an agent is, where it keeps things, and its certificate."""
+
+    name: str
+    spool: Path
+    files: TlsFiles | None
+    insecure: bool
+    #: Has, or will have, a certificate by token, which it renews.
+    has_joined: bool = False
+    token: JoinToken | None = None
+
+    def enter(self, coordinator: str) -> None:
+        """Get the certificate, and see that it is of use; ConfigError, FleetError."""
+        if self.files is None:
+            return
+        if self.token is not None:
+            host = split_host_port(coordinator)[0]
+            bracketed = f"[{host}]" if ":" in host else host
+            address = self.token.enrol or f"{bracketed}:{ENROLMENT_PORT}"
+            join(self.token, address, self.files)
+        identity = check_client(self.files, Role.AGENT)
+        if identity.name != self.name:
+            raise ConfigError(
+                f"--name {self.name!r}: the certificate is that of {identity.name!r}",
+                hint="leave out --name, or use that agent's certificate",
+            )
+
+
+def agent_place(
+    coordinator: str,
+    name: str | None,
+    host_name: str,
+    spool: Path | None,
+    spools: Path,
+    join_file: Path | None,
+) -> AgentPlace:
+    """Who the agent is: by its token, its certificate, --name, or its host's name."""
+    chosen = current_security()
+    if is_unix(coordinator):
+        name = name or host_name
+        return AgentPlace(name, spool or spools / name, None, chosen.insecure)
+    if join_file is not None:
+        return _joining(chosen, name, spool, spools, read_token(join_file))
+    if chosen.files is not None and not chosen.is_default:
+        files = chosen.files_for(coordinator)
+        name = name or chosen.files.identity().name
+        return AgentPlace(name, spool or spools / name, files, chosen.insecure)
+    named = name or host_name
+    joined = identity_files(spool or spools / named)
+    if joined.certificate.exists():
+        chosen = Security(joined, insecure=chosen.insecure)
+        return AgentPlace(
+            named, spool or spools / named, chosen.files_for(coordinator), False, True
+        )
+    files = chosen.files_for(coordinator)
+    name = name or (host_name if files is None else files.identity().name)
+    return AgentPlace(name, spool or spools / name, files, chosen.insecure)
+
+
+def _joining(
+    chosen: Security,
+    name: str | None,
+    spool: Path | None,
+    spools: Path,
+    token: JoinToken,
+) -> AgentPlace:
+    if chosen.insecure or (chosen.files is not None and not chosen.is_default):
+        raise ConfigError(
+            "--join gets a certificate: neither --tls nor --insecure goes with it"
+        )
+    if token.role is not Role.AGENT:
+        raise ConfigError(f"the join token is for an {token.role}, not for an agent")
+    if name is not None and name != token.name:
+        raise ConfigError(
+            f"--name {name!r}: the join token is for {token.name!r}",
+            hint="leave out --name",
+        )
+    place = spool or spools / token.name
+    return AgentPlace(token.name, place, identity_files(place), False, True, token)

@@ -1,0 +1,685 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which agents there are, and which run gets which of them. A pure state machine.
+
+No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
+be done. An event that its state does not allow changes nothing and returns RefuseEvent:
+events come from the network and may be late or repeated. (Its length: two machines, of
+agents and of the queue, that decide together.)
+
+An agent:
+
+                       AgentRegistered
+    absent, lost, left ---------------> idle <------ AgentReleased ------.
+                                         |            (its last run)     |
+                                         '---- [AssignRun] ----> assigned
+    idle -- TimePassed, silent too long --> lost
+    idle, assigned -- AgentHungUp, then no AgentListens in time --> lost
+    assigned -- TimePassed, silent, its connection open --> silent
+    silent -- AgentHeard, AgentRegistered --> assigned
+    silent -- TimePassed, beyond the leases of its runs --> lost
+    idle, assigned, silent -- AgentRegistered by another process --> lost --> idle
+    idle, assigned, silent -- AgentLeft --> left
+    absent -- RunAdopted --> silent
+
+An agent whose process ends hangs up: the kernel closes its connection. One that is only
+silent may be cut off, and goes on with its load until its lease is over: so long its
+runs go on too.
+
+A run, as far as the fleet is concerned:
+
+    unknown -- RunSubmitted --> waiting -- [AssignRun] --> holding
+    unknown -- RunAdopted --> holding
+    waiting -- RunWithdrawn --> unknown
+    waiting -- TimePassed, too few agents for too long --> [GiveUpRun] --> unknown
+    holding -- RunRequeued --> waiting
+    holding -- RunEnded --> unknown
+
+A waiting run is assigned when enough agents it selects have room and no run holds one
+of its targets. Runs are taken by priority, then in the order of submission; one that
+waits for busy agents or targets reserves them, so that a later one of no higher
+priority cannot overtake it for good. Runs that are held (HoldRuns) are passed over.
+
+An agent that registers busy with a run which is not its own (it was lost meanwhile) is
+told to stop that run, and has less room until it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from ldapslam.coordinator.fleet.selection import Candidate, Selection
+
+#: An agent that hung up, or has nothing to do, and is not heard for so long is lost.
+#: Heartbeats come every second.
+LOST_AFTER_NS = 4_000_000_000
+#: An agent's own clock decides when its lease is over; its last words take a while.
+LEASE_SLACK_NS = 5_000_000_000
+#: A run that begins anew, or was held, then waits so long for agents that went away.
+PATIENCE_NS = 60_000_000_000
+
+
+class AgentState(StrEnum):
+    ABSENT = "absent"
+    IDLE = "idle"
+    ASSIGNED = "assigned"
+    SILENT = "silent"
+    LOST = "lost"
+    LEFT = "left"
+
+
+class QueueState(StrEnum):
+    UNKNOWN = "unknown"
+    WAITING = "waiting"
+    HOLDING = "holding"
+
+
+# Events.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRegistered:
+    name: str
+    #: Random, one for each process.
+    instance: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    #: The runs the agent is busy with, as it says.
+    runs: tuple[str, ...] = ()
+    #: Counts the processes that used the agent's spool.
+    epoch: int = 0
+    #: Runs that it takes at a time.
+    max_runs: int = 1
+    is_restricted: bool = False
+    host_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHeard:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHungUp:
+    """The connection that brings the agent its commands has ended."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentListens:
+    """A connection that brings the agent its commands stands."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLeft:
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReleased:
+    """The agent's part of the run has ended."""
+
+    name: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RunSubmitted:
+    run_id: str
+    selection: Selection
+    targets: frozenset[str]
+    priority: int = 0
+    #: True: other such runs may load the same targets meanwhile.
+    is_sharing: bool = False
+    #: How long its agents keep up the load without being heard.
+    lease_ns: int = 60_000_000_000
+    #: True: it may wait though there are too few agents; up to `agents_until_ns`, or
+    #: for good.
+    may_wait: bool = False
+    agents_until_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAdopted:
+    """A run that was live when the coordinator before this one ended."""
+
+    run_id: str
+    targets: frozenset[str]
+    #: Agents whose part has not ended -> the epoch in which they took it.
+    agents: Mapping[str, int]
+    is_sharing: bool = False
+    lease_ns: int = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequeued:
+    """The run is to begin anew, with these agents."""
+
+    run_id: str
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunWithdrawn:
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRuns:
+    """These may not be assigned now; replaces what was held before."""
+
+    run_ids: frozenset[str]
+
+
+FleetEvent = (
+    AgentRegistered
+    | AgentHeard
+    | AgentHungUp
+    | AgentListens
+    | AgentLeft
+    | AgentReleased
+    | TimePassed
+    | RunSubmitted
+    | RunAdopted
+    | RunRequeued
+    | RunWithdrawn
+    | RunEnded
+    | HoldRuns
+)
+
+# Commands.
+
+
+@dataclass(frozen=True, slots=True)
+class AssignRun:
+    run_id: str
+    #: In the order of their index in the run.
+    agents: tuple[str, ...]
+    #: Wanted and free, but without a share of the load.
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseRun:
+    run_id: str
+    wanted: str
+    #: Those that would do, were there enough; all, for a run that names some.
+    available: tuple[str, ...]
+    #: Why others that serve would not do.
+    misfits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpRun:
+    """The run has waited long enough for agents."""
+
+    run_id: str
+    wanted: str
+    available: tuple[str, ...]
+    misfits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSilence:
+    """Nothing is heard of the agent; its runs go on."""
+
+    name: str
+    run_ids: tuple[str, ...]
+    silent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportReturn:
+    """A silent agent is heard again."""
+
+    name: str
+    run_ids: tuple[str, ...]
+    silent_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLoss:
+    """The runs lose the agent; `is_gone`: so does the fleet."""
+
+    name: str
+    run_ids: tuple[str, ...]
+    silent_ns: int
+    reason: str
+    is_gone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StopStray:
+    """The agent works on a run that is not its own (any more)."""
+
+    name: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseEvent:
+    event: FleetEvent
+    state: str
+
+
+Command = (
+    AssignRun
+    | RefuseRun
+    | GiveUpRun
+    | ReportSilence
+    | ReportReturn
+    | ReportLoss
+    | StopStray
+    | RefuseEvent
+)
+
+_GONE = (AgentState.ABSENT, AgentState.LOST, AgentState.LEFT)
+
+
+@dataclass(slots=True)
+class AgentRecord:
+    """What the fleet knows of one agent."""
+
+    name: str
+    #: Empty: of a run that was adopted, and not registered since.
+    instance: str
+    heard_ns: int
+    epoch: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    max_runs: int = 1
+    is_restricted: bool = False
+    host_id: str = ""
+    #: Run -> how long the agent keeps up its load without being heard.
+    runs: dict[str, int] = field(default_factory=dict)
+    #: When its connection ended; None while it stands.
+    hung_up_ns: int | None = None
+    is_silent: bool = False
+    #: LOST or LEFT; None while it is in the fleet.
+    gone: AgentState | None = None
+
+    @property
+    def state(self) -> AgentState:
+        if self.gone is not None:
+            return self.gone
+        if self.is_silent:
+            return AgentState.SILENT
+        return AgentState.ASSIGNED if self.runs else AgentState.IDLE
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.runs) < self.max_runs
+
+    def candidate(self) -> Candidate:
+        return Candidate(
+            self.name, self.labels, self.host_id, self.is_restricted, len(self.runs)
+        )
+
+
+@dataclass(slots=True)
+class _Entry:
+    state: QueueState
+    selection: Selection
+    targets: frozenset[str]
+    is_sharing: bool
+    lease_ns: int
+    priority: int = 0
+    agents_until_ns: int | None = None
+
+
+@dataclass(slots=True)
+class _Targets:
+    """Servers that are taken, by whom they may be shared."""
+
+    alone: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
+
+    def take(self, entry: _Entry) -> None:
+        (self.shared if entry.is_sharing else self.alone).update(entry.targets)
+
+    def are_free_for(self, entry: _Entry) -> bool:
+        if entry.targets & self.alone:
+            return False
+        return entry.is_sharing or not entry.targets & self.shared
+
+
+class Fleet:
+    """The machine. State changes through `handle` only."""
+
+    def __init__(self, lost_after_ns: int = LOST_AFTER_NS) -> None:
+        self._lost_after_ns = lost_after_ns
+        self._agents: dict[str, AgentRecord] = {}
+        self._runs: dict[str, _Entry] = {}
+        self._held: frozenset[str] = frozenset()
+        self._steps: dict[type[Any], Callable[[Any, int], list[Command]]] = {
+            AgentRegistered: self._on_registered,
+            AgentHeard: self._on_heard,
+            AgentHungUp: self._on_hung_up,
+            AgentListens: self._on_listens,
+            AgentLeft: self._on_left,
+            AgentReleased: self._on_released,
+            TimePassed: self._on_time,
+            RunSubmitted: self._on_submitted,
+            RunAdopted: self._on_adopted,
+            RunRequeued: self._on_requeued,
+            RunWithdrawn: self._on_withdrawn,
+            RunEnded: self._on_ended,
+            HoldRuns: self._on_hold,
+        }
+
+    def handle(self, event: FleetEvent, now_ns: int) -> list[Command]:
+        """Take one event; `now_ns` never goes back."""
+        return self._steps[type(event)](event, now_ns)
+
+    def agents(self) -> list[AgentRecord]:
+        """Every agent ever registered, by name."""
+        return [self._agents[name] for name in sorted(self._agents)]
+
+    def agent_state(self, name: str) -> AgentState:
+        record = self._agents.get(name)
+        return AgentState.ABSENT if record is None else record.state
+
+    def run_state(self, run_id: str) -> QueueState:
+        entry = self._runs.get(run_id)
+        return QueueState.UNKNOWN if entry is None else entry.state
+
+    def queue(self) -> list[str]:
+        """The waiting runs, in the order in which they are taken."""
+        return [run_id for run_id, _ in self._waiting()]
+
+    def refusal(self, run_id: str, selection: Selection) -> RefuseRun | None:
+        """What the answer to such a submission would be now; None: it is taken."""
+        serving = [record.candidate() for record in self._serving()]
+        fitting = [candidate for candidate in serving if selection.fits(candidate)]
+        if selection.can_have(fitting):
+            return None
+        available = tuple(one.name for one in (serving if selection.names else fitting))
+        misfits = selection.misfits(serving)
+        return RefuseRun(run_id, str(selection), available, misfits)
+
+    def agents_for(self, selection: Selection) -> int:
+        """How many agents such a run would have, as things are now; at least one."""
+        needed = selection.needed(len(self._fitting(selection)))
+        return needed if selection.most is None else min(needed, selection.most)
+
+    def _serving(self) -> Iterable[AgentRecord]:
+        serving = (AgentState.IDLE, AgentState.ASSIGNED)
+        return (record for record in self.agents() if record.state in serving)
+
+    # Agents.
+
+    def _on_registered(self, event: AgentRegistered, now_ns: int) -> list[Command]:
+        commands: list[Command] = []
+        record = self._agents.get(event.name)
+        runs: dict[str, int] = {}
+        if record is not None and record.gone is None:
+            silent_ns = now_ns - record.heard_ns
+            if _is_same_process(record, event):
+                runs = record.runs  # a reconnect: what it had it still has
+                if record.is_silent:
+                    commands.append(ReportReturn(event.name, tuple(runs), silent_ns))
+            else:
+                lost = tuple(record.runs)
+                reason = "it was started again"
+                commands.append(ReportLoss(event.name, lost, silent_ns, reason))
+        for run_id in event.runs:
+            if run_id not in runs:
+                commands.append(StopStray(event.name, run_id))
+                runs[run_id] = 0
+        self._agents[event.name] = AgentRecord(
+            event.name,
+            event.instance,
+            now_ns,
+            event.epoch,
+            dict(event.labels),
+            event.max_runs,
+            event.is_restricted,
+            event.host_id,
+            runs,
+        )
+        return commands + self._assign()
+
+    def _on_heard(self, event: AgentHeard, now_ns: int) -> list[Command]:
+        record = self._agents.get(event.name)
+        if record is None or record.gone is not None:
+            return [RefuseEvent(event, self.agent_state(event.name))]
+        silent_ns = now_ns - record.heard_ns
+        record.heard_ns = now_ns
+        if not record.is_silent:
+            return []
+        record.is_silent = False
+        back = ReportReturn(event.name, tuple(record.runs), silent_ns)
+        return [back, *self._assign()]
+
+    def _on_hung_up(self, event: AgentHungUp, now_ns: int) -> list[Command]:
+        record = self._agents.get(event.name)
+        if record is None or record.gone is not None:
+            return [RefuseEvent(event, self.agent_state(event.name))]
+        # of a silent agent it is our own end that gave the connection up
+        if not record.is_silent:
+            record.hung_up_ns = now_ns
+        return []
+
+    def _on_listens(self, event: AgentListens, now_ns: int) -> list[Command]:
+        record = self._agents.get(event.name)
+        if record is None or record.gone is not None:
+            return [RefuseEvent(event, self.agent_state(event.name))]
+        # the end of its last connection may have been noticed after it was back
+        record.hung_up_ns = None
+        return []
+
+    def _on_left(self, event: AgentLeft, now_ns: int) -> list[Command]:
+        record = self._agents.get(event.name)
+        if record is None or record.gone is not None:
+            return [RefuseEvent(event, self.agent_state(event.name))]
+        return [self._lose(record, AgentState.LEFT, now_ns, event.reason)]
+
+    def _on_released(self, event: AgentReleased, now_ns: int) -> list[Command]:
+        record = self._agents.get(event.name)
+        if record is None or event.run_id not in record.runs:
+            return [RefuseEvent(event, self.agent_state(event.name))]
+        del record.runs[event.run_id]
+        return self._assign()
+
+    def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
+        commands: list[Command] = []
+        for record in self.agents():
+            if record.gone is None:
+                commands += self._judge_silence(record, now_ns)
+        for run_id, entry in self._waiting():
+            until_ns = entry.agents_until_ns
+            if until_ns is None or now_ns < until_ns or run_id in self._held:
+                continue
+            refusal = self.refusal(run_id, entry.selection)
+            if refusal is not None:
+                del self._runs[run_id]
+                why = (refusal.wanted, refusal.available, refusal.misfits)
+                commands.append(GiveUpRun(run_id, *why))
+        return commands
+
+    def _judge_silence(self, record: AgentRecord, now_ns: int) -> list[Command]:
+        silent_ns = now_ns - record.heard_ns
+        if silent_ns < self._lost_after_ns:
+            return []
+        if not record.runs:
+            return [
+                self._lose(record, AgentState.LOST, now_ns, "nothing was heard of it")
+            ]
+        if record.hung_up_ns is not None:
+            if now_ns - record.hung_up_ns < self._lost_after_ns:
+                return []
+            reason = "its connection ended, and it did not come back"
+            return [self._lose(record, AgentState.LOST, now_ns, reason)]
+        commands: list[Command] = []
+        if not record.is_silent:
+            record.is_silent = True
+            commands.append(ReportSilence(record.name, tuple(record.runs), silent_ns))
+        over = tuple(
+            run_id
+            for run_id, lease_ns in record.runs.items()
+            if silent_ns >= lease_ns + LEASE_SLACK_NS
+        )
+        reason = "nothing was heard of it for as long as it keeps up its load"
+        if len(over) == len(record.runs):
+            commands.append(self._lose(record, AgentState.LOST, now_ns, reason))
+        elif over:
+            for run_id in over:
+                del record.runs[run_id]
+            commands.append(
+                ReportLoss(record.name, over, silent_ns, reason, is_gone=False)
+            )
+        return commands
+
+    def _lose(
+        self, record: AgentRecord, state: AgentState, now_ns: int, reason: str
+    ) -> ReportLoss:
+        run_ids = tuple(record.runs)
+        record.gone = state
+        record.runs = {}
+        record.is_silent = False
+        return ReportLoss(record.name, run_ids, now_ns - record.heard_ns, reason)
+
+    # Runs.
+
+    def _on_submitted(self, event: RunSubmitted, now_ns: int) -> list[Command]:
+        if event.run_id in self._runs:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        if not event.may_wait:
+            refusal = self.refusal(event.run_id, event.selection)
+            if refusal is not None:
+                return [refusal]
+        self._runs[event.run_id] = _Entry(
+            QueueState.WAITING,
+            event.selection,
+            event.targets,
+            event.is_sharing,
+            event.lease_ns,
+            event.priority,
+            event.agents_until_ns,
+        )
+        return self._assign()
+
+    def _on_adopted(self, event: RunAdopted, now_ns: int) -> list[Command]:
+        if event.run_id in self._runs:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        self._runs[event.run_id] = _Entry(
+            QueueState.HOLDING,
+            Selection(names=tuple(event.agents)),
+            event.targets,
+            event.is_sharing,
+            event.lease_ns,
+        )
+        for name, epoch in event.agents.items():
+            record = self._agents.setdefault(
+                name, AgentRecord(name, "", now_ns, epoch, is_silent=True)
+            )
+            record.runs[event.run_id] = event.lease_ns
+        return []
+
+    def _on_requeued(self, event: RunRequeued, now_ns: int) -> list[Command]:
+        entry = self._runs.get(event.run_id)
+        if entry is None or entry.state is not QueueState.HOLDING:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        entry.state = QueueState.WAITING
+        entry.selection = replace(
+            entry.selection, names=event.agents, count=None, hosts=1
+        )
+        # one of them may be gone for good by now
+        entry.agents_until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns or 0)
+        return self._assign()
+
+    def _on_withdrawn(self, event: RunWithdrawn, now_ns: int) -> list[Command]:
+        if self.run_state(event.run_id) is not QueueState.WAITING:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        del self._runs[event.run_id]
+        return self._assign()
+
+    def _on_ended(self, event: RunEnded, now_ns: int) -> list[Command]:
+        if self.run_state(event.run_id) is not QueueState.HOLDING:
+            return [RefuseEvent(event, self.run_state(event.run_id))]
+        del self._runs[event.run_id]
+        return self._assign()
+
+    def _on_hold(self, event: HoldRuns, now_ns: int) -> list[Command]:
+        if event.run_ids == self._held:
+            return []
+        for run_id in self._held - event.run_ids:
+            # its agents may have been away for the same reason
+            entry = self._runs.get(run_id)
+            if entry is not None and entry.agents_until_ns is not None:
+                until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns)
+                entry.agents_until_ns = until_ns
+        self._held = event.run_ids
+        return self._assign()
+
+    def _fitting(self, selection: Selection) -> list[AgentRecord]:
+        return [
+            record for record in self._serving() if selection.fits(record.candidate())
+        ]
+
+    def _waiting(self) -> list[tuple[str, _Entry]]:
+        waiting = [
+            (run_id, entry)
+            for run_id, entry in self._runs.items()
+            if entry.state is QueueState.WAITING
+        ]
+        # stable: of one priority the oldest first
+        return sorted(waiting, key=lambda item: -item[1].priority)
+
+    def _assign(self) -> list[Command]:
+        """Give agents to waiting runs, the first in the queue first."""
+        commands: list[Command] = []
+        taken = _Targets()
+        for entry in self._runs.values():
+            if entry.state is QueueState.HOLDING:
+                taken.take(entry)
+        reserved: set[str] = set()
+        for run_id, entry in self._waiting():
+            if run_id in self._held:
+                continue
+            fitting = self._fitting(entry.selection)
+            candidates = [record.candidate() for record in fitting]
+            if not entry.selection.can_have(candidates):
+                continue  # waits for agents that are not there: reserves nothing
+            free = [
+                record.candidate()
+                for record in fitting
+                if record.has_room
+                and record.name not in reserved
+                # its end of the attempt before is still to come
+                and run_id not in record.runs
+            ]
+            names = entry.selection.choose(free, len(fitting))
+            if names is not None and taken.are_free_for(entry):
+                used = len(names)
+                if entry.selection.most is not None:
+                    used = min(used, entry.selection.most)
+                entry.state = QueueState.HOLDING
+                for name in names[:used]:
+                    self._agents[name].runs[run_id] = entry.lease_ns
+                commands.append(AssignRun(run_id, names[:used], names[used:]))
+            else:
+                reserved |= {record.name for record in fitting}
+            taken.take(entry)
+        return commands
+
+
+def _is_same_process(record: AgentRecord, event: AgentRegistered) -> bool:
+    if record.instance:
+        return record.instance == event.instance
+    # known by its run only, of the coordinator before
+    return record.epoch == event.epoch

@@ -1,0 +1,499 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out what a run's state machine decides.
+
+Commands go to the agents, states and facts to the journal, news to those who watch.
+Events go in by `feed`, on the event loop, one at a time; nothing here waits. No gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from ldapslam.base.clock_id import boot_id
+from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
+from ldapslam.coordinator.fleet.clock import ClockOffset
+from ldapslam.coordinator.fleet.link import AgentLink
+from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.runs import run as machine
+from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
+from ldapslam.coordinator.runs.facts import SERVER_FACTS
+from ldapslam.coordinator.runs.live import LiveFigures
+from ldapslam.coordinator.runs.observing import Observing, merged
+from ldapslam.coordinator.runs.run import Run, RunState
+from ldapslam.coordinator.runs.status import event_message, status_message
+from ldapslam.coordinator.runs.submission import Submission
+from ldapslam.proto import agent_pb2
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.results import submissions
+from ldapslam.results.records import EventRecord, RunRecord, utc_text
+
+_log = logging.getLogger(__name__)
+
+#: The final state is written so often, a busy store having its own patience each time.
+_END_ATTEMPTS = 5
+_END_PAUSE_S = 1.0
+#: Figures that a watcher may leave unread before it gets no more.
+_MOST_UNREAD = 1000
+#: A watcher's queue; None ends it.
+Updates = asyncio.Queue[pb.RunUpdate | None]
+
+
+class Fleet(Protocol):
+    """What a run needs of the rest of the coordinator."""
+
+    def link(self, agent: str) -> AgentLink | None: ...
+
+    def requeue(self, run_id: str, agents: tuple[str, ...]) -> None: ...
+
+    def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None: ...
+
+    def run_concluded(self, run: ActiveRun) -> None: ...
+
+
+class ActiveRun:
+    """One run that has not come to its end."""
+
+    def __init__(
+        self,
+        submission: Submission,
+        fleet: Fleet,
+        journal: Journal,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.submission = submission
+        self.record = submission.record
+        #: May begin as far as time and order are concerned.
+        self.is_released = True
+        #: Set when the final state is in the store, or cannot be written.
+        self.concluded = asyncio.Event()
+        self._fleet = fleet
+        self._journal = journal
+        self._now_ns = now_ns
+        self._machine = Run(submission.limits)
+        self._live = LiveFigures(())
+        self._events: list[EventRecord] = []
+        self._error: LdapSlamError | None = None
+        self._watchers: set[Updates] = set()
+        #: Agent -> its clock at the start.
+        self._offsets: dict[str, ClockOffset] = {}
+        self._servers: dict[str, Any] = {}
+        self._control_operations: dict[str, dict[str, int]] = {}
+        self._closing: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._observers = observers
+        self._clock_at_ns: dict[str, int] = {}
+        #: Agent -> the epoch in which it was given its part, and in which attempt.
+        self._given: dict[str, tuple[int, int]] = {}
+        #: Reports of its agents that could not be taken.
+        self.refusals = 0
+        self.observing = Observing(
+            self.run_id, submission.assignment, self._machine, self._send, self.feed
+        )
+
+    def resume(
+        self,
+        plan: Resume,
+        t0_ns: int,
+        events: Iterable[EventRecord],
+        agents: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Be the run that another coordinator began."""
+        self._events = list(events)
+        self._live = LiveFigures(
+            agent for agent, part in plan.parts.items() if not part.is_over
+        )
+        for agent, facts in agents.items():
+            self._given[agent] = int(facts.get("epoch", 0)), facts.get("attempt", 0)
+            if "clock_offset_us" in facts:
+                self._offsets[agent] = ClockOffset(
+                    round(facts["clock_offset_us"] * 1000),
+                    round(facts["clock_offset_bound_us"] * 1000),
+                )
+        manifest = self.record.manifest
+        self._servers = dict(manifest.get("servers", {}))
+        self._control_operations = {
+            uri: dict(counts)
+            for uri, counts in manifest.get("control_operations", {}).items()
+        }
+        text = "taken up by a coordinator that was started again"
+        self.add_event("coordinator_restarted", text)
+        adopted = [*manifest.get("adopted", ()), utc_text(datetime.now(UTC))]
+        self._set_manifest(adopted=adopted)
+        over = machine.Watch.ENDED
+        ended = [one for one in agents if agents[one].get("observer") == over]
+        for command in self._machine.resume(
+            plan.state, plan.parts, t0_ns, plan.ending, self._now_ns(), ended
+        ):
+            self._execute(command)
+
+    def wait_again(self, events: Iterable[EventRecord]) -> None:
+        """Be in the queue, as the run was or has to be again."""
+        self._events = list(events)
+        if self.record.state != RunState.QUEUED:
+            text = "queued again: the coordinator was restarted before the load began"
+            self.add_event("coordinator_restarted", text)
+            self._set_state(RunState.QUEUED, text)
+
+    @property
+    def run_id(self) -> str:
+        return self.record.run_id
+
+    @property
+    def state(self) -> RunState:
+        return self._machine.state
+
+    def feed_later(self, event: machine.RunEvent) -> None:
+        """After this round of commands, or of runs, not within it."""
+        asyncio.get_running_loop().call_soon(self.feed, event)
+
+    def feed(self, event: machine.RunEvent) -> None:
+        """Have the machine take an event, and do what it decides."""
+        before, watches = dict(self._machine.parts), dict(self._machine.watches)
+        commands = self._machine.handle(event, self._now_ns())
+        for agent, part in self._machine.parts.items():
+            # in the journal before the agent's report is acknowledged
+            if before.get(agent, part) is not part:
+                self._put_agent(agent, {"part": str(part)})
+        for agent, watch in self._machine.watches.items():
+            if watch is machine.Watch.ENDED and watches.get(agent) is not watch:
+                self._put_agent(agent, {"observer": str(watch)})
+        for command in commands:
+            self._execute(command)
+
+    def take_up_part(self, agent: str, state: str) -> None:
+        """An agent of a resumed run has registered; `state` is what it is at."""
+        if state in ("preparing", "ready") and self.state is not RunState.PREPARING:
+            error = RunAborted("the order to start was lost with the coordinator")
+            stop = agent_pb2.StopRun(
+                run_id=self.run_id, reason=error.reason, abandon=True
+            )
+            self._send(agent, agent_pb2.Command(stop=stop))
+            self.feed(machine.AgentFailed(agent, error))
+        elif not self._machine.ending.is_planned and state != "draining":
+            stop = agent_pb2.StopRun(
+                run_id=self.run_id, reason=self._machine.ending.detail
+            )
+            self._send(agent, agent_pb2.Command(stop=stop))
+
+    def is_of_now(self, agent: str, epoch: int, attempt: int) -> bool:
+        """False: the report is of an earlier process, or an attempt before this one."""
+        known_epoch, known_attempt = self._given.get(agent, (epoch, attempt))
+        return epoch == known_epoch and attempt in (0, known_attempt)
+
+    def part(self, agent: str) -> machine.Part:
+        return self._machine.parts.get(agent, machine.Part.LOST)
+
+    def has_live_part(self, agent: str) -> bool:
+        return not self.part(agent).is_over
+
+    def sample_clocks(self) -> None:
+        """Keep the best exchange with each agent's clock since the last call."""
+        t0_ns = self._machine.t0_ns
+        if t0_ns is None or self.state not in (RunState.RUNNING, RunState.DRAINING):
+            return
+        rows = []
+        for agent in self._machine.parts:
+            link = self._fleet.link(agent)
+            if link is None or not self.has_live_part(agent):
+                continue
+            since_ns = max(t0_ns, self._clock_at_ns.get(agent, 0))
+            found = link.best_exchange(since_ns)
+            if found is not None:
+                at_ns, offset = found
+                self._clock_at_ns[agent] = at_ns
+                rows.append((agent, at_ns - t0_ns, offset.offset_ns, offset.bound_ns))
+        if rows:
+            self._journal.post(self._journal.store.add_clock_samples, self.run_id, rows)
+
+    def announce(self) -> None:
+        """Tell observers that the run is there."""
+        self._notify(status=self.status())
+
+    def tell_of_wait(self, detail: str) -> None:
+        """What the run, which is in the queue, waits for."""
+        self._set_state(RunState.QUEUED, detail)
+        self._notify(status=self.status())
+
+    def status(self) -> pb.RunStatus:
+        return status_message(
+            self.record, self._events, self._error, self.submission.limits.planned_ns
+        )
+
+    # Watchers.
+
+    def subscribe(self) -> Updates:
+        """A queue that gets the status now and every update from now on."""
+        updates: Updates = asyncio.Queue()
+        updates.put_nowait(pb.RunUpdate(status=self.status()))
+        if self.concluded.is_set():
+            updates.put_nowait(None)
+        self._watchers.add(updates)
+        return updates
+
+    def unsubscribe(self, updates: Updates) -> None:
+        self._watchers.discard(updates)
+
+    def _notify(self, **update: Any) -> None:
+        for updates in self._watchers:
+            # one that does not read must not fill our memory; figures are in the store
+            if "figures" not in update or updates.qsize() < _MOST_UNREAD:
+                updates.put_nowait(pb.RunUpdate(**update))
+        for observer in self._observers:
+            try:
+                if "status" in update:
+                    observer.run_changed(update["status"])
+                elif "figures" in update:
+                    observer.interval_measured(self.run_id, update["figures"])
+            except Exception:
+                _log.exception("run %s: an observer failed", self.run_id)
+
+    # What agents report beyond the machine's events.
+
+    def add_snapshot(self, agent: str, snapshot: Snapshot) -> None:
+        """Show an interval that was committed."""
+        for figures in self._live.add(agent, snapshot):
+            self._notify(figures=figures)
+
+    def drop_agent(self, agent: str) -> None:
+        """Show intervals without waiting for this agent."""
+        for figures in self._live.drop(agent):
+            self._notify(figures=figures)
+
+    def add_facts(self, agent: str, facts: Mapping[str, Any]) -> None:
+        """Keep an agent's facts; those about servers are the run's as well."""
+        self._put_agent(agent, facts)
+        for target in facts.get("targets") or ():
+            known = {key: target[key] for key in SERVER_FACTS if key in target}
+            self._servers.setdefault(str(target.get("uri")), known)
+        names = ("control_operations", "later_operations")
+        operations = [pair for one in names for pair in (facts.get(one) or {}).items()]
+        for uri, counts in operations:
+            total = self._control_operations.setdefault(uri, {})
+            for operation, count in counts.items():
+                total[operation] = total.get(operation, 0) + count
+        if operations:
+            self._set_manifest(
+                servers=self._servers, control_operations=self._control_operations
+            )
+
+    def add_observation(self, facts: Mapping[str, Any]) -> None:
+        """Keep what an observer found."""
+        if facts:
+            self._set_manifest(**merged(self.record.manifest, facts))
+
+    def add_clock_drift(self, agent: str) -> None:
+        """The agent's part has ended: see how far its clock went meanwhile."""
+        link, before = self._fleet.link(agent), self._offsets.get(agent)
+        after = link.clock_offset(self._now_ns()) if link else None
+        if before is None or after is None:
+            return
+        drift_ns = abs(after.offset_ns - before.offset_ns)
+        facts = {"clock_drift_us": drift_ns / 1000}
+        if agent not in self._clock_at_ns:
+            # too short for samples, which say how well it was known at each time
+            facts["clock_offset_bound_us"] = max(after.bound_ns, before.bound_ns) / 1000
+        self._put_agent(agent, facts)
+
+    def add_event(self, kind: str, text: str) -> None:
+        """Add a line to the run's log."""
+        _log.warning("run %s: %s: %s", self.run_id, kind, text)
+        event = EventRecord(utc_text(datetime.now(UTC)), kind, text)
+        self._events.append(event)
+        self._journal.post(
+            self._journal.store.add_event, self.run_id, kind, text, event.at_utc
+        )
+        self._notify(event=event_message(event))
+
+    # Commands of the machine.
+
+    def _execute(self, command: machine.Command) -> None:
+        match command:
+            case machine.PrepareAgents(agents):
+                self._prepare(agents)
+            case machine.StartAgents(agents, t0_ns):
+                self._start(agents, t0_ns)
+            case machine.StopAgents(agents, reason, abandon):
+                stop = agent_pb2.StopRun(
+                    run_id=self.run_id, reason=reason, abandon=abandon
+                )
+                for agent in agents:
+                    self._send(agent, agent_pb2.Command(stop=stop))
+            case machine.ObserveServers(agents):
+                self._assign(agents)
+                self.observing.observe(agents, self._given, self._fleet.link)
+            case machine.ConcludeObservers(agents, verify):
+                self.observing.conclude(agents, verify=verify)
+            case machine.EndObservers(agents):
+                self.observing.end(agents)
+            case machine.ReleaseAgents(agents):
+                self._fleet.release_agents(self.run_id, agents)
+            case machine.RequeueRun(agents):
+                self._fleet.requeue(self.run_id, agents)
+            case machine.RecordState(state, detail):
+                _log.info("run %s: %s %s", self.run_id, state, detail)
+                if state is RunState.DRAINING:
+                    begun_ns = self._machine.t0_ns
+                    since_ns = None if begun_ns is None else self._now_ns() - begun_ns
+                    known = self.record.manifest.get("ending")
+                    document = ending_document(self._machine.ending, since_ns, known)
+                    self._set_manifest(ending=document)
+                self._set_state(state, detail)
+                self._notify(status=self.status())
+            case machine.RecordEvent(kind, text):
+                self.add_event(kind, text)
+            case machine.ConcludeRun(state, detail, error):
+                self._conclude(state, detail, error)
+            case machine.RefuseEvent(event, state):
+                _log.debug("run %s, %s: refused %r", self.run_id, state, event)
+
+    def _assign(self, agents: tuple[str, ...]) -> None:
+        """These are the run's agents, in a new attempt at it."""
+        self.record = replace(self.record, agents=agents)
+        self._journal.post(self._journal.store.set_run_agents, self.run_id, agents)
+        attempt = secrets.randbits(62) + 1
+        self._given = {}
+        for agent in agents:
+            link = self._fleet.link(agent)
+            if link is not None:
+                epoch, build = link.identity.epoch, link.identity.build
+                self._given[agent] = epoch, attempt
+                facts = {"epoch": epoch, "build": build, "attempt": attempt}
+                self._put_agent(agent, facts | {"observer": ""})
+        self._notify(status=self.status())
+
+    def _prepare(self, agents: tuple[str, ...]) -> None:
+        if not self.submission.limits.observed:
+            self._assign(agents)
+        self._live = LiveFigures(agents)
+        everyone = self.record.agents
+        for index, agent in enumerate(everyone):
+            if agent in agents:
+                _, attempt = self._given.get(agent, (0, 0))
+                part = self.observing.assignment(index, len(everyone), attempt)
+                self._send(agent, agent_pb2.Command(prepare=part))
+
+    def _start(self, agents: tuple[str, ...], t0_ns: int) -> None:
+        ahead = timedelta(microseconds=(t0_ns - self._now_ns()) / 1000)
+        t0_utc = utc_text(datetime.now(UTC) + ahead)
+        self._set_manifest(t0={"mono_ns": t0_ns, "boot_id": boot_id()})
+        self._set_state(self.state, self.record.state_detail, t0_utc=t0_utc)
+        self._notify(status=self.status())
+        orders = {}
+        for agent in agents:
+            link = self._fleet.link(agent)
+            offset = link.clock_offset(self._now_ns()) if link else None
+            if offset is None:
+                text = f"agent {agent!r} sent no clock sample: T0 cannot be told to it"
+                error = FleetError(text, hint="see the agent's log")
+                self.feed_later(machine.AgentFailed(agent, error))
+                continue
+            self._offsets[agent] = offset
+            known = {
+                "clock_offset_us": offset.offset_ns / 1000,
+                "clock_offset_bound_us": offset.bound_ns / 1000,
+            }
+            self._put_agent(agent, known)
+            orders[agent] = offset.to_agent_ns(t0_ns)
+        self._starting = asyncio.create_task(self._order_start(orders))
+
+    async def _order_start(self, orders: Mapping[str, int]) -> None:
+        """Once it is stored: the next coordinator must know that there may be load."""
+        try:
+            await self._journal.flush()
+        except StoreError as error:
+            self.feed(machine.StoreFailed(error))
+            return
+        for agent, t0_mono_ns in orders.items():
+            start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
+            self._send(agent, agent_pb2.Command(start=start))
+
+    def _send(self, agent: str, command: agent_pb2.Command) -> None:
+        link = self._fleet.link(agent)
+        if link is not None:
+            link.send(command)
+
+    def _conclude(
+        self, state: RunState, detail: str, error: LdapSlamError | None
+    ) -> None:
+        _log.info("run %s: %s %s", self.run_id, state, detail)
+        self._end_as(state, detail, error)
+        first = self._journal.submit(self._store_end, self.record, error)
+        self._closing = asyncio.create_task(self._close(first))
+
+    def _end_as(
+        self, state: RunState, detail: str, error: LdapSlamError | None
+    ) -> None:
+        self._error = error
+        self.record = replace(
+            self.record,
+            state=str(state),
+            state_detail=detail,
+            finished_utc=utc_text(datetime.now(UTC)),
+        )
+
+    async def _close(self, written: asyncio.Future[None]) -> None:
+        """Tell of the end when it is stored: what watchers see of it is there."""
+        try:
+            for attempt in range(1, _END_ATTEMPTS + 1):
+                try:
+                    await written
+                    break
+                except StoreError as error:
+                    _log.error("run %s: its end is not stored: %s", self.run_id, error)
+                    if attempt == _END_ATTEMPTS:
+                        self._end_as(RunState.FAILED, str(error), error)
+                        self._journal.post(self._store_end, self.record, error)
+                        break
+                await asyncio.sleep(_END_PAUSE_S)
+                written = self._journal.submit(
+                    self._store_end, self.record, self._error
+                )
+        finally:
+            self._notify(status=self.status())
+            for updates in self._watchers:
+                updates.put_nowait(None)
+            self.concluded.set()
+            self._fleet.run_concluded(self)
+
+    def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
+        """On the store's thread; any number of times."""
+        store = self._journal.store
+        if error is not None:
+            store.set_manifest(record.run_id, {"failure": error.to_dict()})
+        store.set_run_state(
+            record.run_id,
+            record.state,
+            record.state_detail,
+            finished_utc=record.finished_utc,
+        )
+        submissions.forget(store, record.run_id)
+
+    # The journal.
+
+    def _set_state(self, state: RunState, detail: str, **times: str) -> None:
+        if state is RunState.RUNNING:
+            times["started_utc"] = utc_text(datetime.now(UTC))
+        changes: dict[str, Any] = {"state": str(state), "state_detail": detail, **times}
+        self.record = replace(self.record, **changes)
+        self._journal.post(
+            self._journal.store.set_run_state, self.run_id, str(state), detail, **times
+        )
+
+    def _set_manifest(self, **facts: Any) -> None:
+        self.record = replace(self.record, manifest={**self.record.manifest, **facts})
+        self._journal.post(self._journal.store.set_manifest, self.run_id, dict(facts))
+
+    def _put_agent(self, agent: str, facts: Mapping[str, Any]) -> None:
+        self._journal.post(
+            self._journal.store.put_agent, self.run_id, agent, dict(facts)
+        )

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of runs that a coordinator left open, when the next one starts. Pure.
+
+    queued, preparing            -> queued again: no load has begun
+    ready, T0 not told           -> queued again
+    ready, running, draining     -> taken up as it is
+    without its submission       -> closed: an older ldapslam began it
+
+Which agents have ended their part is in their facts ("part"), written before the
+agent's report was acknowledged; that T0 was told is in the manifest ("t0").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.coordinator.runs.run import Ending, Part, RunState
+from ldapslam.results.submissions import OpenRun
+
+
+def ending_document(
+    ending: Ending,
+    since_t0_ns: int | None = None,
+    known: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The ending as the manifest keeps it, for `adoption_of` and for reports.
+
+    `since_t0_ns`: the time now, None when T0 was not told; `known`: the document of a
+    drain that is under way, whose beginning is kept.
+    """
+    drained_ns = (known or {}).get("drained_ns", since_t0_ns)
+    return {
+        "state": str(ending.state),
+        "detail": ending.detail,
+        "failure": ending.error.to_dict() if ending.error else None,
+        "drained_ns": drained_ns,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The run cannot be taken up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """The run waits for agents again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The run goes on where it is."""
+
+    state: RunState
+    parts: Mapping[str, Part]
+    #: T0 in the CLOCK_MONOTONIC of the host that ran the coordinator before, and which
+    #: start of that host it counts from.
+    t0_mono_ns: int
+    boot_id: str
+    #: What draining was to end in.
+    ending: Ending = field(default_factory=Ending)
+    #: Agent whose part has not ended -> the epoch in which it took it.
+    awaited: Mapping[str, int] = field(default_factory=dict)
+
+
+_WITH_LOAD = (RunState.READY, RunState.RUNNING, RunState.DRAINING)
+
+
+def adoption_of(run: OpenRun) -> Close | Requeue | Resume:
+    """What to do with one open run."""
+    if run.submission is None:
+        return Close()
+    record = run.record
+    state = RunState(record.state)
+    t0 = record.manifest.get("t0")
+    if state not in _WITH_LOAD or t0 is None:
+        return Requeue()
+    usual = Part.PREPARED if state is RunState.READY else Part.STARTED
+    facts: dict[str, Mapping[str, Any]] = {
+        agent: run.agents.get(agent, {}) for agent in record.agents
+    }
+    parts = {
+        agent: Part(known["part"]) if "part" in known else usual
+        for agent, known in facts.items()
+    }
+    ending = record.manifest.get("ending", {})
+    failure = ending.get("failure")
+    return Resume(
+        state=state,
+        parts=parts,
+        t0_mono_ns=t0["mono_ns"],
+        boot_id=t0["boot_id"],
+        ending=Ending(
+            RunState(ending.get("state", RunState.FINISHED)),
+            ending.get("detail", ""),
+            LdapSlamError.from_dict(failure) if failure else None,
+        ),
+        awaited={
+            agent: int(known.get("epoch", 0))
+            for agent, known in facts.items()
+            if not parts[agent].is_over
+        },
+    )

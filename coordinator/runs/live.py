@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a run while it goes: the snapshots of one interval merged over agents.
+
+For people who watch; the report's figures are computed from the store. An interval's
+figures are given once, in order, as soon as every agent that is still part of the run
+has reported it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ldapslam.proto import common_pb2
+from ldapslam.proto.common_pb2 import (
+    METRIC_RESPONSE_TIME,
+    OUTCOME_EXPECTED,
+    OUTCOME_SUCCEEDED,
+    OperationInterval,
+    Snapshot,
+)
+from ldapslam.proto.operator_pb2 import IntervalFigures, StreamFigures
+from ldapslam.results.histogram import Histogram, samples_needed
+
+_NS_PER_S = 1e9
+
+
+class LiveFigures:
+    """The intervals of one run that are not complete yet."""
+
+    def __init__(self, agents: Iterable[str]) -> None:
+        self._expected = set(agents)
+        self._planned = len(self._expected)
+        self._open: dict[int, dict[str, Snapshot]] = {}
+        self._done_up_to = -1
+
+    def add(self, agent: str, snapshot: Snapshot) -> list[IntervalFigures]:
+        """Take an agent's snapshot; figures of the intervals this completes."""
+        if snapshot.index <= self._done_up_to:
+            return []  # late: its interval was shown without it
+        self._open.setdefault(snapshot.index, {})[agent] = snapshot
+        if snapshot.final:
+            # of a drain there may be one agent's only: the plan is over for it
+            self._expected.discard(agent)
+        return self._complete()
+
+    def drop(self, agent: str) -> list[IntervalFigures]:
+        """The agent is no part of the run any more."""
+        self._expected.discard(agent)
+        return self._complete()
+
+    def _complete(self) -> list[IntervalFigures]:
+        figures: list[IntervalFigures] = []
+        for index in sorted(self._open):
+            reported = self._open[index]
+            if not self._expected <= reported.keys():
+                break
+            figures.append(self._merge(index, list(reported.values())))
+            self._done_up_to = index
+            del self._open[index]
+        return figures
+
+    def _merge(self, index: int, snapshots: list[Snapshot]) -> IntervalFigures:
+        start_ns = min(snapshot.start_ns for snapshot in snapshots)
+        end_ns = max(snapshot.end_ns for snapshot in snapshots)
+        names = dict.fromkeys(
+            row.stream for snapshot in snapshots for row in snapshot.operations
+        )
+        # what sends nothing for want of connections
+        names |= dict.fromkeys(
+            row.stream
+            for snapshot in snapshots
+            for row in snapshot.streams
+            if row.down_ns
+        )
+        return IntervalFigures(
+            index=index,
+            phase=snapshots[0].phase,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            streams=[
+                _stream_figures(name, snapshots, (end_ns - start_ns) / _NS_PER_S)
+                for name in names
+            ],
+            agents_reported=len(snapshots),
+            agents_planned=self._planned,
+            busy_share=max(
+                (
+                    worker.busy_ns / worker.wall_ns
+                    for snapshot in snapshots
+                    for worker in snapshot.workers
+                    if worker.wall_ns
+                ),
+                default=0.0,
+            ),
+        )
+
+
+def _stream_figures(
+    name: str, snapshots: list[Snapshot], length_s: float
+) -> StreamFigures:
+    operations = [
+        row
+        for snapshot in snapshots
+        for row in snapshot.operations
+        if row.stream == name
+    ]
+    gauges = [
+        row for snapshot in snapshots for row in snapshot.streams if row.stream == name
+    ]
+    completed = sum(row.completed for row in operations)
+    figures = StreamFigures(
+        stream=name,
+        throughput_per_s=completed / length_s if length_s > 0 else 0.0,
+        completed=completed,
+        errors=sum(row.failed + row.timed_out + row.unresolved for row in operations),
+        dropped=sum(row.dropped for row in operations),
+        in_flight=sum(row.in_flight for row in gauges),
+        backlog=sum(row.backlog for row in gauges),
+    )
+    if length_s > 0:
+        down_s = sum(row.down_ns for row in gauges) / _NS_PER_S
+        figures.connections_down = down_s / length_s
+    times = Histogram.merge(
+        histogram.packed for row in operations for histogram in _response_times(row)
+    )
+    if times.total:
+        figures.response_time_max_us = times.max_ns / 1000
+    if (p50_us := _percentile_us(times, 50)) is not None:
+        figures.response_time_p50_us = p50_us
+    if (p99_us := _percentile_us(times, 99)) is not None:
+        figures.response_time_p99_us = p99_us
+    return figures
+
+
+def _percentile_us(times: Histogram, p: float) -> float | None:
+    """None: too few values."""
+    value_ns = times.percentile(p) if times.total >= samples_needed(p) else None
+    return None if value_ns is None else value_ns / 1000
+
+
+def _response_times(row: OperationInterval) -> Iterable[common_pb2.Histogram]:
+    """Of successes; of expected results where the row has no success."""
+    found = {
+        histogram.outcome: histogram
+        for histogram in row.histograms
+        if histogram.metric == METRIC_RESPONSE_TIME
+    }
+    shown = found.get(OUTCOME_SUCCEEDED) or found.get(OUTCOME_EXPECTED)
+    return () if shown is None else (shown,)

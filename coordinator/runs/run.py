@@ -1,0 +1,735 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of one run, from the queue to its end. A pure state machine.
+
+No I/O and no clock: `handle(event, now_ns)` takes what happened and returns what has to
+be done. An event that its state does not allow changes nothing and returns RefuseEvent;
+a repeated one returns nothing, because agents repeat what was not acknowledged.
+(Its length: the events and commands are the half of it.)
+
+    queued ---AgentsAssigned---> preparing ---AgentPrepared (last)---> ready
+    ready ----AgentStarted (last)----> running
+    running --TimePassed, plan over--> draining
+    running, draining --AgentFinished (last)--> finished
+
+    queued -- CancelRequested, GaveUp --> cancelled, failed
+    preparing, ready, running -- CancelRequested --> draining --> cancelled
+    preparing, ready --AgentFailed, AgentVanished, AgentFinished--> draining --> failed
+    running, draining --AgentFailed, AgentVanished, AgentFinished early--> the same
+                        (on_agent_loss: stop; with `continue` the others go on)
+    preparing, ready --TimePassed, agents overdue--> draining --> failed
+    draining --TimePassed, agents overdue--> failed, or what draining was to end in
+    preparing -- some agents failed or overdue, a quorum is prepared --> queued
+
+A run with monitors has observers on some of its agents. They see the servers before
+anything else happens to them: agents are told to prepare when every observer has. They
+conclude when every agent has ended: draining goes on until they have, or until the run
+is cancelled, which then ends as it was going to. A run is not begun when an observer is
+refused what the job asks of it, and never stopped for what one fails to see later: its
+verdict says what is missing.
+
+In draining no more load is started and agents are awaited; the state that follows was
+decided by what led there first. It is left when every agent has ended or is gone;
+agents that are overdue then are abandoned; an agent that reports progress with its
+clean-up gives all of them more time. With no agent to wait for it is passed over.
+
+With a quorum, agents that cannot be made ready are left out, and the run begins anew
+with those that can: each agent's share of the load depends on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ldapslam.base.errors import AgentLost, AgentUnreachable, LdapSlamError, RunAborted
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    READY = "ready"
+    RUNNING = "running"
+    DRAINING = "draining"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (RunState.FINISHED, RunState.FAILED, RunState.CANCELLED)
+
+
+class Watch(StrEnum):
+    """How far the observer of one agent is."""
+
+    ASSIGNED = "assigned"
+    PREPARED = "prepared"
+    ENDED = "ended"
+
+
+class Part(StrEnum):
+    """How far one agent is with its part of the run."""
+
+    ASSIGNED = "assigned"
+    PREPARED = "prepared"
+    STARTED = "started"
+    ENDED = "ended"
+    #: Failed, vanished, or ended before its time.
+    LOST = "lost"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (Part.ENDED, Part.LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Times that decide transitions."""
+
+    #: From T0 to the end of the plan's last phase.
+    planned_ns: int
+    #: What requests in flight get to complete after the last arrival.
+    grace_ns: int
+    #: False: `on_agent_loss: continue`.
+    stop_on_loss: bool = True
+    #: All agents are to be ready within.
+    prepare_ns: int = 120_000_000_000
+    #: So many ready agents are enough when others cannot be had; None: all are needed.
+    quorum: int | None = None
+    #: From the last agent's readiness to T0.
+    start_lead_ns: int = 1_000_000_000
+    #: Beyond what is planned, for messages on their way.
+    slack_ns: int = 30_000_000_000
+    #: Whether there are observers.
+    observed: bool = False
+    #: What they get to see the servers before the load.
+    observe_ns: int = 30_000_000_000
+    #: What they get, beyond the slack, to see replicas become equal after it.
+    verify_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The final state that a run is on its way to, and why."""
+
+    state: RunState = RunState.FINISHED
+    detail: str = ""
+    error: LdapSlamError | None = None
+
+    @property
+    def is_planned(self) -> bool:
+        return self.state is RunState.FINISHED
+
+
+# Events.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsAssigned:
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverPrepared:
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverProgressed:
+    """It is at work: servers may take long to become equal, and to be compared."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverEnded:
+    agent: str
+    #: Why it saw nothing more, or empty.
+    reason: str = ""
+    #: What it was refused with, if it was: no other try would go better.
+    refusal: LdapSlamError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPrepared:
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStarted:
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUpProgressed:
+    """The agent's load is over; it removes the entries that it added."""
+
+    agent: str
+    entries_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFinished:
+    agent: str
+    #: Why before the plan's end, or empty.
+    early_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailed:
+    agent: str
+    error: LdapSlamError
+
+
+@dataclass(frozen=True, slots=True)
+class AgentVanished:
+    agent: str
+    silent_ns: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The run will not begin: with an error it has failed, else it is cancelled."""
+
+    reason: str
+    error: LdapSlamError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """Reports cannot be kept: what cannot be kept must not be measured."""
+
+    error: LdapSlamError
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    pass
+
+
+RunEvent = (
+    AgentsAssigned
+    | ObserverPrepared
+    | ObserverProgressed
+    | ObserverEnded
+    | AgentPrepared
+    | AgentStarted
+    | CleanUpProgressed
+    | AgentFinished
+    | AgentFailed
+    | AgentVanished
+    | CancelRequested
+    | GaveUp
+    | StoreFailed
+    | TimePassed
+)
+
+# Commands.
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveServers:
+    """On these agents; the run begins anew for all of them."""
+
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConcludeObservers:
+    agents: tuple[str, ...]
+    #: Whether replicas are to become equal; False after a run that went wrong.
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndObservers:
+    """At once."""
+
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareAgents:
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgents:
+    agents: tuple[str, ...]
+    #: T0 in the coordinator's clock.
+    t0_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopAgents:
+    agents: tuple[str, ...]
+    reason: str
+    #: True: at once, without drain.
+    abandon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAgents:
+    """They have not been told of the run."""
+
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRun:
+    """The run is to begin anew with these agents, once they have ended their part."""
+
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordState:
+    state: RunState
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConcludeRun:
+    """The run is over; `error` is why it failed."""
+
+    state: RunState
+    detail: str
+    error: LdapSlamError | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseEvent:
+    event: RunEvent
+    state: RunState
+
+
+Command = (
+    ObserveServers
+    | ConcludeObservers
+    | EndObservers
+    | PrepareAgents
+    | StartAgents
+    | StopAgents
+    | ReleaseAgents
+    | RequeueRun
+    | RecordState
+    | RecordEvent
+    | ConcludeRun
+    | RefuseEvent
+)
+
+_BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
+_OF_OBSERVERS = (ObserverPrepared, ObserverProgressed, ObserverEnded)
+
+
+class Run:
+    """The machine of one run. State changes through `handle` only."""
+
+    def __init__(self, limits: RunLimits) -> None:
+        self.state = RunState.QUEUED
+        #: Agent -> how far it is; in the order of the agents' indexes.
+        self.parts: dict[str, Part] = {}
+        #: Agent -> how far its observer is; those of all agents, or of none.
+        self.watches: dict[str, Watch] = {}
+        #: Agents have ended, and observers are awaited.
+        self.is_concluding = False
+        #: T0 in the coordinator's clock; None until all agents were ready.
+        self.t0_ns: int | None = None
+        self._limits = limits
+        self._are_told = False
+        self._deadline_ns: int | None = None
+        #: However busy observers are.
+        self._conclude_until_ns = 0
+        #: What the run will have been once its agents are gone.
+        self.ending = Ending()
+        active = (RunState.PREPARING, RunState.READY, RunState.RUNNING)
+        live = (*active, RunState.DRAINING)
+        steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
+            AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
+            ObserverPrepared: (self._on_observer_prepared, live),
+            ObserverProgressed: (self._on_observer_progressed, live),
+            ObserverEnded: (self._on_observer_ended, live),
+            AgentPrepared: (self._on_prepared, live),
+            AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
+            CleanUpProgressed: (self._on_clean_up, live),
+            AgentFinished: (self._on_finished, live),
+            AgentFailed: (self._on_failed, live),
+            AgentVanished: (self._on_vanished, live),
+            CancelRequested: (self._on_cancel, (RunState.QUEUED, *live)),
+            GaveUp: (self._on_gave_up, (RunState.QUEUED,)),
+            StoreFailed: (self._on_store_failed, live),
+            TimePassed: (self._on_time, live),
+        }
+        self._steps: dict[type[Any], Callable[[Any, int], list[Command]]]
+        self._steps = {event: step for event, (step, _) in steps.items()}
+        self._allowed = {event: states for event, (_, states) in steps.items()}
+
+    def resume(
+        self,
+        state: RunState,
+        parts: Mapping[str, Part],
+        t0_ns: int,
+        ending: Ending,
+        now_ns: int,
+        observers_ended: Collection[str] = (),
+    ) -> list[Command]:
+        """Be the run that another coordinator began: READY or beyond, not ended."""
+        self.state = state
+        self.parts = dict(parts)
+        self.t0_ns = t0_ns
+        self.ending = ending
+        self._are_told = True
+        if self._limits.observed:
+            self.watches = {
+                agent: Watch.ENDED if agent in observers_ended else Watch.PREPARED
+                for agent in parts
+            }
+        if state is RunState.READY:
+            self._deadline_ns = max(t0_ns, now_ns) + self._limits.slack_ns
+        elif state is RunState.DRAINING:
+            self._deadline_ns = self._drain_deadline_ns(now_ns)
+        lost = [agent for agent, part in parts.items() if part is Part.LOST]
+        if lost and ending.is_planned and self._limits.stop_on_loss:
+            # it ended between the two entries of the journal
+            error = AgentLost(lost[0], 0.0)
+            return self._stop(RunState.FAILED, str(error), error, now_ns)
+        return [] if self._live() else self._conclude(now_ns)
+
+    def handle(self, event: RunEvent, now_ns: int) -> list[Command]:
+        """Take one event; `now_ns` is the coordinator's clock and never goes back."""
+        if self.state not in self._allowed[type(event)]:
+            return [RefuseEvent(event, self.state)]
+        agent = getattr(event, "agent", None)
+        if agent is not None:
+            if agent not in self.parts:
+                return [RefuseEvent(event, self.state)]
+            is_of_observer = isinstance(event, _OF_OBSERVERS)
+            if self.parts[agent].is_over and not is_of_observer:
+                return []
+        return self._steps[type(event)](event, now_ns)
+
+    def _on_assigned(self, event: AgentsAssigned, now_ns: int) -> list[Command]:
+        self.parts = dict.fromkeys(event.agents, Part.ASSIGNED)
+        self._are_told = False
+        entered = self._enter(RunState.PREPARING)
+        if self._limits.observed:
+            self.watches = dict.fromkeys(event.agents, Watch.ASSIGNED)
+            self._deadline_ns = now_ns + self._limits.observe_ns
+            return [*entered, ObserveServers(event.agents)]
+        return [*entered, *self._prepare(now_ns)]
+
+    def _prepare(self, now_ns: int) -> list[Command]:
+        self._are_told = True
+        self._deadline_ns = now_ns + self._limits.prepare_ns
+        return [PrepareAgents(self._live())]
+
+    def _on_observer_prepared(
+        self, event: ObserverPrepared, now_ns: int
+    ) -> list[Command]:
+        if self.watches.get(event.agent) is not Watch.ASSIGNED:
+            return []
+        self.watches[event.agent] = Watch.PREPARED
+        return self._prepare_when_observed(now_ns)
+
+    def _on_observer_progressed(
+        self, event: ObserverProgressed, now_ns: int
+    ) -> list[Command]:
+        if self.is_concluding and self.watches.get(event.agent) is Watch.PREPARED:
+            until_ns = now_ns + self._limits.slack_ns
+            self._deadline_ns = min(until_ns, self._conclude_until_ns)
+        return []
+
+    def _on_observer_ended(self, event: ObserverEnded, now_ns: int) -> list[Command]:
+        before = self.watches.get(event.agent, Watch.ENDED)
+        if before is Watch.ENDED:
+            return []
+        self.watches[event.agent] = Watch.ENDED
+        commands: list[Command] = []
+        text = f"observer of agent {event.agent!r}: {event.reason}"
+        if event.reason:
+            commands.append(RecordEvent("observer_failed", text))
+        if event.refusal is not None and before is Watch.ASSIGNED:
+            stop = self._stop(RunState.FAILED, text, event.refusal, now_ns)
+            return [*commands, *stop]
+        if self.is_concluding:
+            return [*commands, *([] if self._watching() else self._end())]
+        return [*commands, *self._prepare_when_observed(now_ns)]
+
+    def _prepare_when_observed(self, now_ns: int) -> list[Command]:
+        is_waiting = self.state is RunState.PREPARING and not self._are_told
+        if not is_waiting or Watch.ASSIGNED in self.watches.values():
+            return []
+        return self._prepare(now_ns)
+
+    def _on_prepared(self, event: AgentPrepared, now_ns: int) -> list[Command]:
+        if self.state is not RunState.PREPARING:
+            return []  # repeated, or it crossed our stop
+        self.parts[event.agent] = Part.PREPARED
+        if any(part is Part.ASSIGNED for part in self.parts.values()):
+            return []
+        if any(part is Part.LOST for part in self.parts.values()):
+            return self._begin_anew()
+        self.t0_ns = now_ns + self._limits.start_lead_ns
+        self._deadline_ns = self.t0_ns + self._limits.slack_ns
+        return [*self._enter(RunState.READY), StartAgents(self._live(), self.t0_ns)]
+
+    def _begin_anew(self) -> list[Command]:
+        """All are decided; those that are ready are enough, and others are missing."""
+        ready = tuple(
+            agent for agent, part in self.parts.items() if part is Part.PREPARED
+        )
+        missing = [agent for agent in self.parts if agent not in ready]
+        text = f"begins anew without {', '.join(missing)}"
+        observers = self._watching()
+        self.parts, self.watches, self._are_told = {}, {}, False
+        self._deadline_ns = None
+        return [
+            RecordEvent("quorum", text),
+            *([EndObservers(observers)] if observers else []),
+            StopAgents(ready, text),
+            *self._enter(RunState.QUEUED, text),
+            RequeueRun(ready),
+        ]
+
+    def _is_expendable(self, agent: str) -> bool:
+        """Whether the run may do without an agent that cannot be made ready."""
+        quorum = self._limits.quorum
+        if quorum is None or self.state is not RunState.PREPARING:
+            return False
+        parts = self.parts.items()
+        return sum(p is not Part.LOST and name != agent for name, p in parts) >= quorum
+
+    def _leave_out(self, agent: str, text: str) -> list[Command]:
+        self.parts[agent] = Part.LOST
+        event = RecordEvent("agent_left_out", text)
+        if any(part is Part.ASSIGNED for part in self.parts.values()):
+            return [event]
+        return [event, *self._begin_anew()]
+
+    def _on_started(self, event: AgentStarted, now_ns: int) -> list[Command]:
+        if self.state is not RunState.READY:
+            return []
+        self.parts[event.agent] = Part.STARTED
+        if any(part is Part.PREPARED for part in self.parts.values()):
+            return []
+        self._deadline_ns = None
+        return self._enter(RunState.RUNNING)
+
+    def _on_clean_up(self, event: CleanUpProgressed, now_ns: int) -> list[Command]:
+        if self.state is RunState.DRAINING:
+            self._deadline_ns = self._drain_deadline_ns(now_ns)
+        return []
+
+    def _on_finished(self, event: AgentFinished, now_ns: int) -> list[Command]:
+        reason = event.early_reason
+        # while another's start is on its way, a fast agent may be through
+        if self.parts[event.agent] is not Part.STARTED and self.state in _BEFORE_LOAD:
+            reason = reason or "no load was started"
+        if not reason or not self.ending.is_planned:
+            return self._end_part(event.agent, now_ns)
+        error = RunAborted(f"agent {event.agent!r} ended early: {reason}")
+        return self._lose(event.agent, "agent_early", error, now_ns, reason)
+
+    def _on_failed(self, event: AgentFailed, now_ns: int) -> list[Command]:
+        if self._is_expendable(event.agent):
+            return self._leave_out(event.agent, f"{event.agent}: {event.error}")
+        return self._lose(event.agent, "agent_failed", event.error, now_ns)
+
+    def _on_vanished(self, event: AgentVanished, now_ns: int) -> list[Command]:
+        error = AgentLost(event.agent, event.silent_ns / 1e9)
+        if event.agent in self.watches:
+            self.watches[event.agent] = Watch.ENDED
+        if self._is_expendable(event.agent):
+            left_out = self._leave_out(event.agent, str(error))
+            return [*left_out, *self._prepare_when_observed(now_ns)]
+        return self._lose(event.agent, "agent_lost", error, now_ns, event.reason)
+
+    def _on_cancel(self, event: CancelRequested, now_ns: int) -> list[Command]:
+        detail = f"cancelled by {event.by}"
+        noted = RecordEvent("cancel", detail)
+        if self.state is RunState.QUEUED:
+            self.ending = Ending(RunState.CANCELLED, detail)
+            return [noted, *self._conclude(now_ns)]
+        if self.is_concluding:
+            # the load has had its end; what is cancelled is to wait for the replicas
+            return [noted, EndObservers(self._watching()), *self._end()]
+        if self.state is RunState.DRAINING:
+            return [RefuseEvent(event, self.state)]
+        return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
+
+    def _on_gave_up(self, event: GaveUp, now_ns: int) -> list[Command]:
+        state = RunState.CANCELLED if event.error is None else RunState.FAILED
+        self.ending = Ending(state, event.reason, event.error)
+        return [RecordEvent("gave_up", event.reason), *self._conclude(now_ns)]
+
+    def _on_store_failed(self, event: StoreFailed, now_ns: int) -> list[Command]:
+        noted = RecordEvent("store_failed", str(event.error))
+        if not self.ending.is_planned:
+            return []
+        return [
+            noted,
+            *self._stop(RunState.FAILED, str(event.error), event.error, now_ns),
+        ]
+
+    def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
+        if self.state is RunState.RUNNING and self.t0_ns is not None:
+            if now_ns < self.t0_ns + self._limits.planned_ns:
+                return []
+            self._deadline_ns = self._drain_deadline_ns(now_ns)
+            return self._enter(RunState.DRAINING)
+        if self._deadline_ns is None or now_ns < self._deadline_ns:
+            return []
+        if self.is_concluding or not self._are_told:
+            return self._without_observers(now_ns)
+        late = self._late()
+        if self.state is RunState.DRAINING:
+            return self._abandon(late, now_ns)
+        commands: list[Command] = []
+        while late and self._is_expendable(late[0]):
+            error = AgentUnreachable(late[0], self._limits.prepare_ns / 1e9)
+            commands.append(StopAgents(late[:1], str(error), abandon=True))
+            commands += self._leave_out(late[0], str(error))
+            late = late[1:]
+        if commands:
+            if late:  # too many of them: as without a quorum
+                self._deadline_ns = now_ns
+            return commands
+        waited_ns = self._limits.prepare_ns
+        if self.state is RunState.READY:
+            waited_ns = self._limits.slack_ns
+        error = AgentUnreachable(late[0], waited_ns / 1e9)
+        return self._stop(RunState.FAILED, str(error), error, now_ns)
+
+    def _lose(
+        self,
+        agent: str,
+        kind: str,
+        error: LdapSlamError,
+        now_ns: int,
+        reason: str = "",
+    ) -> list[Command]:
+        """The agent's part is over before its time."""
+        noted = RecordEvent(kind, f"agent {agent!r}: {reason or error}")
+        self.parts[agent] = Part.LOST
+        has_others = any(part is not Part.LOST for part in self.parts.values())
+        is_fatal = self._limits.stop_on_loss or self.state in _BEFORE_LOAD
+        if has_others and not is_fatal:
+            return [noted] if self._live() else [noted, *self._conclude(now_ns)]
+        return [noted, *self._stop(RunState.FAILED, str(error), error, now_ns)]
+
+    def _stop(
+        self,
+        outcome: RunState,
+        detail: str,
+        error: LdapSlamError | None,
+        now_ns: int,
+    ) -> list[Command]:
+        """Bring the run down to `outcome`, unless it is on its way down already."""
+        is_first = self.ending.is_planned
+        if is_first:
+            self.ending = Ending(outcome, detail, error)
+        live = self._live()
+        if live and not self._are_told:
+            self.parts.update(dict.fromkeys(live, Part.ENDED))
+            return [ReleaseAgents(live), *self._conclude(now_ns)]
+        if not live:
+            return self._conclude(now_ns)
+        if not is_first:
+            return []
+        self._deadline_ns = self._drain_deadline_ns(now_ns)
+        stop = StopAgents(live, detail)
+        if self.state is RunState.DRAINING:
+            return [RecordState(self.state, detail), stop]
+        return [*self._enter(RunState.DRAINING, detail), stop]
+
+    def _abandon(self, late: tuple[str, ...], now_ns: int) -> list[Command]:
+        """The drain took too long: end without those that are still at it."""
+        waited_ns = self._limits.grace_ns + self._limits.slack_ns
+        error = AgentUnreachable(late[0], waited_ns / 1e9)
+        if self.ending.is_planned:
+            self.ending = Ending(RunState.FAILED, str(error), error)
+        for agent in late:
+            self.parts[agent] = Part.LOST
+        return [
+            RecordEvent("agent_overdue", str(error)),
+            StopAgents(late, "the drain took too long", abandon=True),
+            *self._conclude(now_ns),
+        ]
+
+    def _without_observers(self, now_ns: int) -> list[Command]:
+        """They took too long: go on with those that did not."""
+        late = self._watching()
+        if not self.is_concluding:
+            late = tuple(a for a in late if self.watches[a] is Watch.ASSIGNED)
+        for agent in late:
+            self.watches[agent] = Watch.ENDED
+        text = f"the observers of {', '.join(late)} took too long"
+        commands: list[Command]
+        commands = [RecordEvent("observer_overdue", text), EndObservers(late)]
+        if self.is_concluding:
+            return [*commands, *self._end()]
+        return [*commands, *self._prepare(now_ns)]
+
+    def _end_part(self, agent: str, now_ns: int) -> list[Command]:
+        self.parts[agent] = Part.ENDED
+        if self._live():
+            return []
+        return self._conclude(now_ns)
+
+    def _conclude(self, now_ns: int) -> list[Command]:
+        """No agent is awaited any more; observers may be."""
+        observers = self._watching()
+        if not observers:
+            return self._end()
+        if self.t0_ns is None or self.is_concluding:  # no load to see the effect of
+            return [EndObservers(observers), *self._end()]
+        self.is_concluding = True
+        verify = self.ending.is_planned
+        self._deadline_ns = now_ns + self._limits.slack_ns
+        self._conclude_until_ns = self._deadline_ns
+        if verify:
+            self._conclude_until_ns += self._limits.verify_ns
+        entered = [] if self.state is RunState.DRAINING else self._enter_draining()
+        return [*entered, ConcludeObservers(observers, verify)]
+
+    def _enter_draining(self) -> list[Command]:
+        return self._enter(RunState.DRAINING, self.ending.detail)
+
+    def _end(self) -> list[Command]:
+        ending = self.ending
+        self.state = ending.state
+        return [ConcludeRun(ending.state, ending.detail, ending.error)]
+
+    def _enter(self, state: RunState, detail: str = "") -> list[Command]:
+        self.state = state
+        return [RecordState(state, detail)]
+
+    def _drain_deadline_ns(self, now_ns: int) -> int:
+        return now_ns + self._limits.grace_ns + self._limits.slack_ns
+
+    def _live(self) -> tuple[str, ...]:
+        return tuple(agent for agent, part in self.parts.items() if not part.is_over)
+
+    def _watching(self) -> tuple[str, ...]:
+        """Agents whose observers are there."""
+        return tuple(a for a, watch in self.watches.items() if watch is not Watch.ENDED)
+
+    def _late(self) -> tuple[str, ...]:
+        """Agents that the current state waits for."""
+        awaited = {RunState.PREPARING: Part.PREPARED, RunState.READY: Part.STARTED}
+        there = awaited.get(self.state)
+        return tuple(agent for agent in self._live() if self.parts[agent] is not there)

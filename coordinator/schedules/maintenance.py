@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Maintenance windows: times in which no run is under way. Pure.
+
+A run is held back when a window is open now, or would open before the run's planned
+end. Windows are given once, from and to, or by a rule of begins with a length.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
+from ldapslam.base.uri import server_of
+from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, times
+from ldapslam.proto import schedule_pb2 as pb
+
+#: From the queue to T0 a run takes so long at most, or has failed.
+PREPARATION = timedelta(minutes=2)
+#: Of a window that comes again and again.
+_LONGEST = timedelta(days=31)
+#: A run that finds no room between so many windows in a row finds none.
+_MOST_SPANS = 400
+#: Windows without room between so many, over a month of those of each minute, never
+#: leave any.
+_MOST_AHEAD = 50_000
+_KEPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """No run may begin."""
+
+    window: str
+    #: When it may; None: there is no room for it between the windows.
+    until: datetime | None
+
+    def __str__(self) -> str:
+        if self.until is None:
+            return f"maintenance window {self.window!r} leaves no room for the run"
+        return f"maintenance window {self.window!r}, until {clock_text(self.until)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    window_id: str
+    name: str
+    #: Each begin; a rule without an end, or one time.
+    begins: Rule | datetime
+    length: timedelta
+    #: Servers (`server_of`); empty: all.
+    targets: frozenset[str] = frozenset()
+    #: The span that was found last, and for when.
+    _found: list[tuple[datetime, tuple[datetime, datetime]]] = field(
+        default_factory=list, compare=False, repr=False
+    )
+
+    def concerns(self, targets: frozenset[str]) -> bool:
+        return not self.targets or bool(self.targets & targets)
+
+    def first_span(self, now: datetime) -> tuple[datetime, datetime] | None:
+        """Begin and end of the first window that is not over."""
+        for asked, span in self._found:
+            # asked each second for each run that waits, and mostly the same
+            if asked <= now < span[1]:
+                return span
+        first = next(self.spans(now), None)
+        if first is not None:
+            self._found[:] = [(now, first), *self._found[: _KEPT - 1]]
+        return first
+
+    def spans(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """Begin and end of each that is not over, in order."""
+        if isinstance(self.begins, datetime):
+            begins: Iterable[datetime] = [self.begins]
+        else:
+            begins = times(self.begins, now - self.length)
+        for begin in begins:
+            if begin + self.length > now:
+                yield begin, begin + self.length
+
+
+def window_of(message: pb.MaintenanceWindow) -> Window:
+    """The window that an operator gave; ConfigError for its first fault."""
+    hint = "give --from and --until, or --cron and --for"
+    begins: Rule | datetime
+    if message.cron:
+        if message.from_utc or message.until_utc or not message.length_ns:
+            raise ConfigError("a maintenance rule has a begin and a length", hint=hint)
+        zone = zone_named(message.time_zone)
+        check_cron(message.cron)
+        begins = Rule(cron=message.cron, zone=zone)
+        length = timedelta(microseconds=message.length_ns // 1000)
+        if length > _LONGEST:
+            raise ConfigError(f"a regular window is at most {_LONGEST.days} days long")
+    else:
+        if not message.from_utc or not message.until_utc:
+            raise ConfigError("a maintenance window has a begin and an end", hint=hint)
+        begins = parse_utc(message.from_utc)
+        length = parse_utc(message.until_utc) - begins
+    if length <= timedelta():
+        raise ConfigError("the maintenance window ends before it begins", hint=hint)
+    return Window(
+        message.window_id,
+        message.name,
+        begins,
+        length,
+        frozenset(server_of(target) for target in message.targets),
+    )
+
+
+def hold_of(
+    windows: Sequence[Window],
+    targets: frozenset[str],
+    planned: timedelta,
+    now: datetime,
+) -> Hold | None:
+    """What keeps a run of this length from beginning now; None: nothing does."""
+    concerned = [window for window in windows if window.concerns(targets)]
+    needed = planned + PREPARATION
+    begin, holder = now, None
+    for _ in range(_MOST_SPANS):
+        found = _in_the_way(concerned, begin, needed)
+        if found is None:
+            return None if holder is None else Hold(holder.name, begin)
+        holder, begin = found
+    assert holder is not None, "nothing else goes on"
+    return Hold(holder.name, None)
+
+
+def _in_the_way(
+    windows: Sequence[Window], begin: datetime, needed: timedelta
+) -> tuple[Window, datetime] | None:
+    """A window that meets [begin, begin + needed), and its end."""
+    for window in windows:
+        span = window.first_span(begin)
+        if span is not None and span[0] < begin + needed:
+            return window, span[1]
+    return None
+
+
+def check_time_left(added: Window, others: Sequence[Window], now: datetime) -> None:
+    """ConfigError when, with `added`, no run of some servers could ever begin."""
+    named = {target for window in (added, *others) for target in window.targets}
+    cases = [frozenset({target}) for target in sorted(added.targets or named)]
+    if not added.targets:
+        cases.insert(0, frozenset())  # servers that no window names
+    for targets in cases:
+        concerned = [one for one in others if one.concerns(targets)]
+        if _is_room([added, *concerned], now):
+            continue
+        runs = "".join(f" that loads {target}" for target in targets)
+        among = ", ".join(repr(one.name) for one in concerned)
+        raise ConfigError(
+            f"with maintenance window {added.name!r} no run{runs} could ever begin",
+            hint="make it shorter or rarer: between windows a run needs its own length "
+            f"and {PREPARATION.seconds // 60} minutes"
+            + (f"; there are already {among}" if among else ""),
+        )
+
+
+def _is_room(windows: Sequence[Window], now: datetime) -> bool:
+    """Whether any run, however short, may begin after the first window."""
+    spans = heapq.merge(*(window.spans(now) for window in windows))
+    free = next(spans)[1]
+    for begin, end in islice(spans, _MOST_AHEAD):
+        if begin - free > PREPARATION:
+            return True
+        free = max(free, end)
+    return next(spans, None) is None

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a rule's times come: cron expressions in a time zone, and fixed periods. Pure.
+
+croniter finds the wall-clock readings that an expression names; from reading to instant
+it goes here, because at a change of the clocks croniter repeats times of its own and
+moves others. Rules of two kinds:
+
+- An expression that names its hours (`30 2 * * *`) is meant for a time of day, and runs
+  once for each reading: one that does not exist, at the first instant after the gap;
+  one that exists twice, at the first. Several that do not exist are one time.
+- An expression for every hour (`*/15 * * * *`) is meant to go on evenly: a reading runs
+  whenever the clock shows it. Readings in a gap are left out and repeated ones repeat,
+  so that the time between two does not change.
+
+A fixed period knows no clock changes. Instants are aware datetimes in UTC; readings are
+naive. Day of month and day of week are combined as crontab(5) has it: either, unless
+one of them begins with an asterisk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+from croniter import CroniterBadDateError, CroniterError, croniter
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.time_zone import first_instant, next_change, offset_of
+
+_FIELDS = 5
+_HOUR = 1
+_MAX_CHARACTERS = 500
+_ALIAS = re.compile(r"@(hourly|daily|midnight|weekly|monthly|yearly|annually)\Z")
+#: croniter's own: values by hash or by chance, which would not be the same twice.
+_DRAWN = re.compile(r"(?:^|[\s,])[hr](?:[\s,(/]|$)", re.IGNORECASE)
+_TICK = timedelta(microseconds=1)
+#: A rule with no time in so many years has none.
+_MAX_YEARS = 10
+
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Times without end, by `cron` or `every`; without either one time, `anchor`."""
+
+    cron: str | None = None
+    every: timedelta | None = None
+    zone: tzinfo = UTC
+    #: Where `every` is counted from; or the one time.
+    anchor: datetime = _UNIX_EPOCH
+    #: No time before, none after; each may be one.
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+def check_cron(expression: str) -> None:
+    """ConfigError when it cannot be read, or never comes."""
+    hint = (
+        "five fields as in crontab(5): minute, hour, day of month, month, day of "
+        "week; such as '30 22 * * mon-fri'"
+    )
+    if len(expression) > _MAX_CHARACTERS:
+        raise ConfigError(f"a cron expression of {len(expression)} characters")
+    what = f"cron expression {expression!r}"
+    is_alias = _ALIAS.match(expression.lower()) is not None
+    if not is_alias and len(expression.split()) != _FIELDS:
+        count = len(expression.split())
+        raise ConfigError(f"{what}: expected {_FIELDS} fields, got {count}", hint=hint)
+    if _DRAWN.search(expression):
+        raise ConfigError(f"{what}: H and R draw their values by chance", hint=hint)
+    try:
+        iterator = _iterator(expression, datetime(2000, 1, 1))
+        iterator.get_next(datetime)
+    except CroniterBadDateError:
+        raise ConfigError(f"{what}: no day is ever like that", hint=hint) from None
+    except (CroniterError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ConfigError(f"{what}: {error}", hint=hint) from None
+
+
+def times(rule: Rule, after: datetime) -> Iterator[datetime]:
+    """The rule's times later than `after`, in order; ends with the rule's last one."""
+    if rule.first is not None:
+        after = max(after, rule.first - _TICK)
+    for time in _unlimited(rule, after):
+        if rule.last is not None and time > rule.last:
+            return
+        yield time
+
+
+def next_time(rule: Rule, after: datetime) -> datetime | None:
+    """The rule's first time later than `after`."""
+    return next(times(rule, after), None)
+
+
+def _unlimited(rule: Rule, after: datetime) -> Iterator[datetime]:
+    if rule.every is not None:
+        return _periods(rule.anchor, rule.every, after, is_first_due=bool(rule.first))
+    if rule.cron is None:
+        return iter([rule.anchor] if rule.anchor > after else [])
+    if _is_hourly(rule.cron):
+        return _even_times(rule.cron, rule.zone, after)
+    return _clock_times(rule.cron, rule.zone, after)
+
+
+def _periods(
+    anchor: datetime, every: timedelta, after: datetime, *, is_first_due: bool
+) -> Iterator[datetime]:
+    number = max((after - anchor) // every + 1, 0 if is_first_due else 1)
+    while True:
+        yield anchor + number * every
+        number += 1
+
+
+def _clock_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    # Instants of ever later readings are never earlier ones, and that of a reading up
+    # to now's is not later than now: so the readings after now's are all there is.
+    last = after
+    for reading in _readings(cron, after.astimezone(zone).replace(tzinfo=None)):
+        instant = first_instant(reading, zone)
+        if instant > last:
+            yield instant
+            last = instant
+
+
+def _even_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
+    position, is_included = after, False
+    while True:
+        # as long as the offset lasts, readings and instants go in step
+        offset = offset_of(zone, position)
+        reading = position.astimezone(timezone(offset)).replace(tzinfo=None)
+        change = None
+        for found in _readings(cron, reading - _TICK if is_included else reading):
+            instant = (found - offset).replace(tzinfo=UTC)
+            change = next_change(zone, position, instant)
+            if change is not None:
+                break
+            yield instant
+            position = instant
+        if change is None:
+            return
+        position, is_included = change, True
+
+
+def _readings(cron: str, after: datetime) -> Iterator[datetime]:
+    """Readings later than this one, to the minute."""
+    iterator = _iterator(cron, after.replace(fold=0))
+    try:
+        while True:
+            yield iterator.get_next(datetime)
+    except CroniterBadDateError:
+        return
+
+
+def _iterator(cron: str, after: datetime) -> croniter:
+    return croniter(
+        cron,
+        after,
+        max_years_between_matches=_MAX_YEARS,
+        implement_cron_bug=True,  # its name for what crontab(5) describes
+    )
+
+
+def _is_hourly(cron: str) -> bool:
+    expanded, _ = croniter.expand(cron)
+    return bool(expanded[_HOUR] == ["*"])

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a schedule's times, and of runs that wait. Pure: no I/O, no clock.
+
+A time of a schedule, once it is due, is settled for good:
+
+    due --in time, or missed and made up for----> submitting --> submitted
+     |                                                |--------> failed
+     |                                                '--------> missed (after a crash)
+     |--missed, and the policy leaves it out----> missed
+     |--the run before has not ended, skip------> overlapped
+     '--the schedule is paused------------------> paused
+
+A time is missed when it could not be kept within the grace: the coordinator was down,
+the wall clock jumped ahead, or a maintenance window was in the way. Runs that make up
+for `run_all` follow each other, whatever the overlap policy is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from enum import StrEnum
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
+from ldapslam.coordinator.hooks import WaitingRun
+from ldapslam.coordinator.schedules.maintenance import Hold
+from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
+from ldapslam.proto import schedule_pb2 as pb
+from ldapslam.results.records import FINAL_STATES
+
+DEFAULT_GRACE = timedelta(minutes=1)
+#: So many missed times are made up for, the latest.
+MOST_MADE_UP = 100
+#: A run that ended so long ago without a verdict gets none.
+VERDICT_PATIENCE = timedelta(minutes=10)
+
+_MIN_PERIOD_NS = 1_000_000_000
+_MAX_COPIES = 1000
+_MAX_SPAN_NS = 366 * 86_400_000_000_000
+#: A schedule's first time is so near to its creation.
+_MAX_AHEAD = timedelta(days=3660)
+_NS_PER_US = 1000
+
+
+class Misfire(StrEnum):
+    SKIP = "skip"
+    RUN_ONCE = "run_once"
+    RUN_ALL = "run_all"
+
+
+class Overlap(StrEnum):
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+
+
+class Outcome(StrEnum):
+    SUBMITTING = "submitting"
+    SUBMITTED = "submitted"
+    MISSED = "missed"
+    OVERLAPPED = "overlapped"
+    FAILED = "failed"
+    PAUSED = "paused"
+
+
+class State(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DISABLED = "disabled"
+    OVER = "over"
+
+
+_MISFIRES = {
+    pb.MISFIRE_POLICY_SKIP: Misfire.SKIP,
+    pb.MISFIRE_POLICY_RUN_ONCE: Misfire.RUN_ONCE,
+    pb.MISFIRE_POLICY_RUN_ALL: Misfire.RUN_ALL,
+}
+_OVERLAPS = {
+    pb.OVERLAP_POLICY_SKIP: Overlap.SKIP,
+    pb.OVERLAP_POLICY_QUEUE: Overlap.QUEUE,
+    pb.OVERLAP_POLICY_REPLACE: Overlap.REPLACE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What becomes of times that cannot be kept as planned."""
+
+    misfire: Misfire = Misfire.SKIP
+    grace: timedelta = DEFAULT_GRACE
+    overlap: Overlap = Overlap.SKIP
+    copies: int = 1
+    stagger: timedelta = timedelta()
+
+    def is_missed(self, due: datetime, now: datetime) -> bool:
+        return now - due > self.grace
+
+    def replaces(self, due: datetime, settled: datetime) -> bool:
+        """Whether what has not ended is cancelled for the runs of a time."""
+        makes_up = self.misfire is Misfire.RUN_ALL and self.is_missed(due, settled)
+        return self.overlap is Overlap.REPLACE and not makes_up
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """When a schedule's runs begin."""
+
+    rule: Rule
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one time."""
+
+    due: datetime
+    outcome: Outcome
+    detail: str = ""
+
+
+def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
+    """The plan of a rule that an operator gave; ConfigError for its first fault.
+
+    A period is counted from the first time that is allowed, or else from the creation:
+    its first run then comes one period later.
+    """
+    if sum((bool(message.cron), bool(message.every_ns), message.once)) != 1:
+        raise ConfigError(
+            "a schedule has either a cron expression or a period, or is for one time"
+        )
+    zone = zone_named(message.time_zone)
+    first = parse_utc(message.from_utc) if message.from_utc else None
+    last = parse_utc(message.until_utc) if message.until_utc else None
+    if first is not None and abs(first - created) > _MAX_AHEAD:
+        raise ConfigError(f"the schedule begins in {first.year}, which is too far away")
+    if first is not None and last is not None and last < first:
+        raise ConfigError("the schedule ends before it begins")
+    if message.once:
+        return Plan(_one_time(first, last, zone, created), _policy(message))
+    every = None
+    if message.cron:
+        check_cron(message.cron)
+    else:
+        every = _period(message.every_ns)
+    rule = Rule(message.cron or None, every, zone, first or created, first, last)
+    if next_time(rule, min(created, first or created) - timedelta(seconds=1)) is None:
+        raise ConfigError("the rule has no time between its first and its last")
+    return Plan(rule, _policy(message))
+
+
+def _one_time(
+    first: datetime | None, last: datetime | None, zone: tzinfo, created: datetime
+) -> Rule:
+    """Without a time it is the one right after the creation, and waits for the schedule
+    to be active (`Entry.is_at_once`)."""
+    if last is not None:
+        raise ConfigError("a schedule for one time has no last one")
+    if first is not None and first <= created:
+        raise ConfigError(f"the schedule's time, {clock_text(first)}, has passed")
+    return Rule(zone=zone, anchor=first or created + timedelta(microseconds=1))
+
+
+def _period(every_ns: int) -> timedelta:
+    if every_ns < _MIN_PERIOD_NS or every_ns % _NS_PER_US:
+        raise ConfigError(
+            "the period must be whole microseconds, and at least a second",
+            hint="write it with its unit, such as 6h",
+        )
+    return _span("the period", every_ns)
+
+
+def _policy(message: pb.ScheduleRule) -> Policy:
+    if message.misfire not in _MISFIRES or message.overlap not in _OVERLAPS:
+        raise ConfigError("the misfire or the overlap policy is not known")
+    copies = message.copies or 1
+    if copies > _MAX_COPIES:
+        raise ConfigError(f"at most {_MAX_COPIES} copies, got {copies}")
+    return Policy(
+        misfire=_MISFIRES[message.misfire],
+        grace=_span("the grace", message.misfire_grace_ns) or DEFAULT_GRACE,
+        overlap=_OVERLAPS[message.overlap],
+        copies=copies,
+        stagger=_span("the stagger", message.stagger_ns),
+    )
+
+
+def _span(what: str, duration_ns: int) -> timedelta:
+    if duration_ns > _MAX_SPAN_NS:
+        raise ConfigError(f"{what} is at most 366 days")
+    return timedelta(microseconds=duration_ns // _NS_PER_US)
+
+
+def decide(
+    due_times: Sequence[datetime],
+    more_missed: int,
+    policy: Policy,
+    now: datetime,
+    *,
+    is_paused: bool,
+    is_busy: bool,
+    hold: Hold | None,
+) -> list[Decision]:
+    """What becomes of the times that are due, in order.
+
+    `more_missed`: how many known ones that were missed follow those given. `is_busy`:
+    a run of the schedule has not ended. `hold`: no run of it may begin before then.
+    """
+    if is_paused:
+        detail = "the schedule was paused"
+        return [Decision(due, Outcome.PAUSED, detail) for due in due_times]
+    missed = sum(policy.is_missed(due, now) for due in due_times) + more_missed
+    decisions = []
+    for number, due in enumerate(due_times):
+        is_missed = policy.is_missed(due, now)
+        decision = _decide(
+            due, missed - number if is_missed else 0, policy, now, is_busy, hold
+        )
+        is_busy = is_busy or decision.outcome is Outcome.SUBMITTING
+        decisions.append(decision)
+    return decisions
+
+
+def _decide(
+    due: datetime,
+    missed_left: int,
+    policy: Policy,
+    now: datetime,
+    is_busy: bool,
+    hold: Hold | None,
+) -> Decision:
+    """`missed_left`: this one and the missed ones after it; 0: this one is none."""
+    lateness = _lateness(due, now)
+    may_be_busy = policy.overlap is not Overlap.SKIP
+    if missed_left:
+        match policy.misfire:
+            case Misfire.SKIP:
+                return Decision(due, Outcome.MISSED, f"{lateness} late")
+            case Misfire.RUN_ONCE if missed_left > 1:
+                return Decision(due, Outcome.MISSED, "a later one makes up for it")
+            case Misfire.RUN_ALL if missed_left > MOST_MADE_UP:
+                detail = f"only the latest {MOST_MADE_UP} are made up for"
+                return Decision(due, Outcome.MISSED, detail)
+        may_be_busy = may_be_busy or policy.misfire is Misfire.RUN_ALL
+    elif hold is not None and policy.misfire is Misfire.SKIP:
+        if hold.until is None or policy.is_missed(due, hold.until):
+            return Decision(due, Outcome.MISSED, str(hold))
+    detail = f"{lateness} late" if missed_left else ""
+    if may_be_busy or not is_busy:
+        return Decision(due, Outcome.SUBMITTING, detail)
+    return Decision(due, Outcome.OVERLAPPED, "the run before has not ended")
+
+
+def _lateness(due: datetime, now: datetime) -> str:
+    return str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
+
+
+def copy_begins(
+    due: datetime, settled: datetime, policy: Policy
+) -> tuple[datetime, ...]:
+    """When each copy of a time's run begins: from when it was due, or when it was made
+    up for."""
+    base = settled if policy.is_missed(due, settled) else due
+    return tuple(base + number * policy.stagger for number in range(policy.copies))
+
+
+# Runs that wait.
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is known of a run that another one waits for."""
+
+    state: str
+    verdict: str | None = None
+    t0_utc: str | None = None
+    finished_utc: str | None = None
+    #: No verdict will come any more.
+    is_judged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The run may begin, as far as time and order are concerned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The run will never begin."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not yet, for this reason."""
+
+    reason: str
+
+
+def next_step(
+    run: WaitingRun, ending: Ending | None, now: datetime
+) -> Release | Drop | Wait:
+    """What is to be done with a run in the queue that is not released.
+
+    `ending`: of the run that it waits for; None when the store has none of that name.
+    """
+    if run.after_run:
+        if ending is None:
+            return Drop(f"run {run.after_run}, which it waited for, is not there")
+        is_met = condition_met(run.after_if, ending, now)
+        if is_met is None:
+            return Wait(f"waits for the end of run {run.after_run}{_if(run.after_if)}")
+        if not is_met:
+            what = ending.verdict or f"{ending.state} without a verdict"
+            return Drop(
+                f"run {run.after_run} ended as {what}, and it was to begin"
+                f"{_if(run.after_if)} only"
+            )
+    if run.not_before_utc and parse_utc(run.not_before_utc) > now:
+        return Wait(f"waits for {clock_text(parse_utc(run.not_before_utc))}")
+    return Release()
+
+
+def condition_met(condition: str, ending: Ending, now: datetime) -> bool | None:
+    """Whether a run ended as asked (any, pass, fail); None: it is not known yet."""
+    if ending.state not in FINAL_STATES:
+        return None
+    if condition == "any":
+        return True
+    if ending.verdict is None and not _is_without_verdict(ending, now):
+        return None
+    return (ending.verdict == "PASS") == (condition == "pass")
+
+
+def _is_without_verdict(ending: Ending, now: datetime) -> bool:
+    if ending.is_judged or ending.t0_utc is None or ending.finished_utc is None:
+        return True
+    return now - parse_utc(ending.finished_utc) > VERDICT_PATIENCE
+
+
+def _if(condition: str) -> str:
+    return "" if condition == "any" else f" if that is a {condition.upper()}"

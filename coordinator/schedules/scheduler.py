@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has runs begin when their time has come: schedules, `--at`, `--after`, maintenance.
+
+Once a second, or whenever a test says so, `tick` settles the times that are due and
+sees to the runs that wait. What is decided is in schedule.py; here it is done, in an
+order that lets a crash anywhere neither lose nor double a run:
+
+1. One transaction inserts the time's row, `submitting`, with the ids that its runs will
+   have. The row's key is (schedule, time): a time is settled once. Before it, nothing
+   has happened, and the time is found due again.
+2. The runs are submitted under these ids, each of which the coordinator commits.
+3. A second transaction makes the row `submitted`.
+
+After a crash rows that are still `submitting` are looked at: a run that the store has
+was submitted, another one is submitted now, or left out when it is too late for the
+misfire policy. A wall clock that jumps back finds its times settled; one that jumps
+ahead finds them missed.
+
+A schedule's runs are submitted as runs that wait, and released when nothing holds them:
+a maintenance window, or a run of an earlier time that has not ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+
+from ldapslam.base.errors import LdapSlamError, StoreError
+from ldapslam.base.time_zone import clock_text, parse_utc
+from ldapslam.coordinator.hooks import Queue, WaitingRun
+from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.runs.submission import new_run_id
+from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
+from ldapslam.coordinator.schedules.maintenance import hold_of
+from ldapslam.coordinator.schedules.recurrence import times
+from ldapslam.coordinator.schedules.schedule import (
+    MOST_MADE_UP,
+    Decision,
+    Drop,
+    Ending,
+    Misfire,
+    Outcome,
+    Release,
+    State,
+    copy_begins,
+    decide,
+    next_step,
+)
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.results import agenda as store_agenda
+from ldapslam.results.agenda import FireRecord
+from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
+
+_log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+#: Times settled in one transaction.
+_BATCH = 500
+#: What observers are told is checked against the store so often.
+_REFRESH = timedelta(seconds=30)
+
+#: Writes the audit log: action, subject, detail, who.
+Note = Callable[[str, str, str, str], Awaitable[None]]
+
+
+async def no_note(action: str, subject: str, detail: str, who: str) -> None:
+    """For a coordinator without an audit log."""
+
+
+def utc_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class Scheduler:
+    """An Observer of the coordinator whose queue it is given; on its event loop."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        queue: Queue,
+        now_utc: Callable[[], datetime] = utc_clock,
+        note: Note = no_note,
+    ) -> None:
+        self.agenda = Agenda(journal)
+        self._journal = journal
+        self._queue = queue
+        self._now_utc = now_utc
+        self._note = note
+        #: Held by whoever changes the agenda.
+        self._lock = asyncio.Lock()
+        #: Times whose runs are being submitted: after a crash, or when the store was
+        #: busy.
+        self._unfinished: list[FireRecord] = []
+        #: Of runs that others wait for.
+        self._endings: dict[str, Ending | None] = {}
+        self._looked_utc: datetime | None = None
+        #: Run that waits -> what it was last said to wait for.
+        self._explained: dict[str, str] = {}
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load, settle what passed while no coordinator was there, begin to tick."""
+        await self.load()
+        await self._try_tick()
+        self._ticker = asyncio.create_task(self._tick_for_ever())
+
+    async def load(self) -> None:
+        """Take up what the store has; `tick` does the rest."""
+        await self.agenda.load()
+        self._queue.ask_before(self.hindrance)
+        store = self._journal.store
+        self._unfinished = await self._journal.call(store_agenda.unfinished, store)
+
+    async def stop(self) -> None:
+        """No more runs; what waits is the next coordinator's."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, return_exceptions=True)
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            await self._try_tick()
+
+    async def _try_tick(self) -> None:
+        try:
+            await self.tick()
+        except StoreError as error:
+            # the next tick finds what is left
+            _log.error("the scheduler has to wait: %s", error)
+        except Exception:
+            _log.exception("the scheduler failed; it goes on")
+
+    async def tick(self) -> None:
+        """Settle what is due, release what may begin."""
+        async with self._lock:
+            now = self._now_utc()
+            try:
+                await self._settle_all(now)
+            finally:
+                await self._see_to_waiting(now)
+
+    @contextlib.asynccontextmanager
+    async def settled(self) -> AsyncIterator[datetime]:
+        """Within, nothing else changes the agenda, and all that was due before is
+        settled where that is possible; gives the time of day."""
+        async with self._lock:
+            now = self._now_utc()
+            # a schedule that cannot go on can still be paused or removed
+            with contextlib.suppress(Exception):
+                await self._settle_all(now)
+            yield now
+
+    async def _settle_all(self, now: datetime) -> None:
+        """Everything that is due; a schedule that fails is not in the others' way, and
+        its error is raised at the end."""
+        errors: list[Exception] = []
+        for fire in list(self._unfinished):
+            try:
+                await self._finish(fire, now)
+            except Exception as error:
+                errors.append(error)
+        for entry in list(self.agenda.entries.values()):
+            try:
+                await self._settle_due(entry, now)
+            except Exception as error:
+                _log.error("schedule %s: %s", entry.name, error)
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    async def _finish(self, fire: FireRecord, now: datetime) -> None:
+        entry = self.agenda.entries.get(fire.schedule_id)
+        if entry is not None:
+            await self._submit(entry, fire, now, is_again=True)
+        self._unfinished.remove(fire)
+
+    def upcoming(self, entry: Entry) -> Iterator[datetime]:
+        """The schedule's times from now on, whatever its state is."""
+        return times(entry.plan.rule, max(entry.settled, self._now_utc()))
+
+    # Times that are due.
+
+    async def _settle_due(self, entry: Entry, now: datetime) -> None:
+        while entry.next_due is not None and entry.next_due <= now:
+            upcoming = takewhile(
+                lambda due: due <= now, times(entry.plan.rule, entry.settled)
+            )
+            due_times = list(islice(upcoming, _BATCH))
+            policy = entry.plan.policy
+            more_missed = sum(
+                policy.is_missed(due, now) for due in islice(upcoming, MOST_MADE_UP)
+            )
+            await self.agenda.refresh_open_runs(entry)
+            decisions = decide(
+                due_times,
+                more_missed,
+                policy,
+                now,
+                is_paused=entry.state is State.PAUSED,
+                is_busy=bool(entry.open_runs),
+                hold=hold_of(
+                    list(self.agenda.windows.values()),
+                    entry.targets,
+                    entry.planned,
+                    now,
+                ),
+            )
+            await self._carry_out(entry, decisions, now)
+            entry.look_ahead()
+        if entry.next_due is None and entry.state in (State.ACTIVE, State.PAUSED):
+            await self.agenda.set_state(entry, State.OVER, entry.settled)
+
+    async def _carry_out(
+        self, entry: Entry, decisions: list[Decision], now: datetime
+    ) -> None:
+        batch: list[FireRecord] = []
+        for decision in decisions:
+            fire = _fire(entry, decision, now)
+            batch.append(fire)
+            if decision.outcome is Outcome.SUBMITTING:
+                new = await self._settle(entry, batch)
+                batch = []
+                if fire in new:
+                    self._unfinished.append(fire)
+                    await self._submit(entry, fire, now, is_again=False)
+                    self._unfinished.remove(fire)
+        if batch:
+            await self._settle(entry, batch)
+
+    async def _settle(self, entry: Entry, fires: list[FireRecord]) -> list[FireRecord]:
+        """Times become settled for good; those that were not yet."""
+        settled_utc = fires[-1].due_utc
+        new = await self._journal.call(
+            store_agenda.settle,
+            self._journal.store,
+            entry.schedule_id,
+            fires,
+            settled_utc,
+        )
+        entry.settled = parse_utc(settled_utc)
+        await self._report_left_out(entry, new)
+        return new
+
+    async def _report_left_out(self, entry: Entry, fires: list[FireRecord]) -> None:
+        left_out = [
+            fire
+            for fire in fires
+            if fire.outcome in (Outcome.MISSED, Outcome.OVERLAPPED)
+        ]
+        if not left_out:
+            return
+        first, last = left_out[0], left_out[-1]
+        text = f"{first.outcome}: {clock_text(parse_utc(first.due_utc))}"
+        if len(left_out) > 1:
+            until = clock_text(parse_utc(last.due_utc))
+            text = f"{text} and {len(left_out) - 1} more until {until}"
+        text = f"{text} ({last.detail})"
+        _log.warning("schedule %s: %s", entry.name, text)
+        await self._tell(entry, "miss", entry.schedule_id, text)
+
+    async def _submit(
+        self, entry: Entry, fire: FireRecord, now: datetime, *, is_again: bool
+    ) -> None:
+        """Submit the runs of a time that do not exist yet, and close its row.
+
+        StoreError: some are left to be submitted.
+        """
+        store, policy = self._journal.store, entry.plan.policy
+        due, settled = parse_utc(fire.due_utc), parse_utc(fire.at_utc)
+        existing = {}
+        if is_again:
+            existing = await self._journal.call(
+                store_agenda.run_ends, store, fire.run_ids
+            )
+            await self.agenda.refresh_open_runs(entry)
+        by = f"schedule {entry.name}"
+        if policy.replaces(due, settled):
+            for run_id, made_for in list(entry.open_runs.items()):
+                if made_for < due:
+                    await self._queue.cancel_run(run_id, by)
+        made, problems = [], []
+        begins = copy_begins(due, settled, policy)
+        for run_id, begin in zip(fire.run_ids, begins, strict=True):
+            is_late = policy.misfire is Misfire.SKIP and policy.is_missed(begin, now)
+            if run_id not in existing:
+                if is_again and is_late:
+                    problems.append("the coordinator ended before it was submitted")
+                    continue
+                request = run_request(entry.request.job)
+                request.not_before_utc = utc_text(begin)
+                try:
+                    await self._queue.submit_scheduled(
+                        request, entry.schedule_id, run_id
+                    )
+                except StoreError:
+                    raise
+                except LdapSlamError as error:
+                    problems.append(str(error))
+                    continue
+            made.append(run_id)
+        ended = replace(fire, run_ids=tuple(made), **_outcome(fire, made, problems))
+        await self._journal.call(store_agenda.finish, store, ended)
+        entry.open_runs.update(dict.fromkeys(made, due))
+        for run_id in made:
+            _log.info("schedule %s: run %s", entry.name, run_id)
+            await self._tell(entry, "submit", run_id, f"due {fire.due_utc}")
+        if not made:
+            _log.error("schedule %s: %s", entry.name, ended.detail)
+            await self._tell(entry, "miss", entry.schedule_id, ended.detail)
+
+    async def _tell(self, entry: Entry, action: str, subject: str, text: str) -> None:
+        await self._note(action, subject, text, f"schedule {entry.name}")
+
+    # Runs that wait.
+
+    async def _see_to_waiting(self, now: datetime) -> None:
+        waiting = self._queue.waiting()
+        if self._looked_utc is None or abs(now - self._looked_utc) >= _REFRESH:
+            await self._look_again(waiting, now)
+        ids = {run.run_id for run in waiting}
+        self._explained = {k: v for k, v in self._explained.items() if k in ids}
+        blocked = {run.run_id: self.hindrance(run, now) for run in waiting}
+        held = frozenset(
+            run.run_id for run in waiting if run.is_released and blocked[run.run_id]
+        )
+        self._queue.hold(held)
+        for run in waiting:
+            hindrance = blocked[run.run_id]
+            if not run.is_released:
+                await self._step(run, hindrance, now)
+            elif hindrance or run.run_id in self._explained:
+                self._explain(run.run_id, hindrance)
+
+    async def _look_again(self, waiting: Sequence[WaitingRun], now: datetime) -> None:
+        """What observers tell may have been missed: ask the store."""
+        self._looked_utc = now
+        self._endings = {
+            run_id: ending
+            for run_id, ending in self._endings.items()
+            if ending is not None and ending.is_judged
+        }
+        if waiting:
+            for entry in self.agenda.entries.values():
+                if entry.open_runs:
+                    await self.agenda.refresh_open_runs(entry)
+
+    async def _step(self, run: WaitingRun, hindrance: str, now: datetime) -> None:
+        ending = await self._ending(run.after_run) if run.after_run else None
+        step = next_step(run, ending, now)
+        if isinstance(step, Drop):
+            _log.info("run %s will not begin: %s", run.run_id, step.reason)
+            await self._queue.drop(run.run_id, step.reason)
+        elif isinstance(step, Release):
+            if hindrance:
+                self._explain(run.run_id, hindrance)
+            else:
+                await self._queue.release(run.run_id)
+        else:
+            self._explain(run.run_id, step.reason)
+
+    def _explain(self, run_id: str, reason: str) -> None:
+        if self._explained.get(run_id) != reason:
+            self._queue.explain(run_id, reason)
+            self._explained[run_id] = reason
+
+    def hindrance(self, run: WaitingRun, now: datetime | None = None) -> str:
+        """What keeps a run from beginning now, beside its own conditions; or empty."""
+        now = self._now_utc() if now is None else now
+        hold = hold_of(
+            list(self.agenda.windows.values()),
+            run.targets,
+            timedelta(microseconds=run.planned_ns // 1000),
+            now,
+        )
+        if hold is not None:
+            return str(hold)
+        for entry in self.agenda.entries.values():
+            due = entry.open_runs.get(run.run_id)
+            if due is None:
+                continue
+            for other, other_due in entry.open_runs.items():
+                if other_due < due:
+                    return f"run {other} of the same schedule has not ended"
+        return ""
+
+    async def _ending(self, run_id: str) -> Ending | None:
+        if run_id not in self._endings:
+            found = await self._journal.call(
+                store_agenda.run_ends, self._journal.store, [run_id]
+            )
+            end = found.get(run_id)
+            self._endings[run_id] = (
+                None
+                if end is None
+                else Ending(end.state, end.verdict, end.t0_utc, end.finished_utc)
+            )
+        return self._endings[run_id]
+
+    # Observer.
+
+    def run_changed(self, status: pb.RunStatus) -> None:
+        if status.state in FINAL_STATES:
+            self._forget_open(status.run_id)
+
+    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
+        pass
+
+    def run_judged(self, record: RunRecord) -> None:
+        self._forget_open(record.run_id)
+        if any(run.after_run == record.run_id for run in self._queue.waiting()):
+            self._endings[record.run_id] = Ending(
+                record.state,
+                record.verdict,
+                record.t0_utc,
+                record.finished_utc,
+                is_judged=True,
+            )
+
+    def _forget_open(self, run_id: str) -> None:
+        for entry in self.agenda.entries.values():
+            entry.open_runs.pop(run_id, None)
+
+
+def _fire(entry: Entry, decision: Decision, now: datetime) -> FireRecord:
+    is_run = decision.outcome is Outcome.SUBMITTING
+    copies = entry.plan.policy.copies if is_run else 0
+    return FireRecord(
+        schedule_id=entry.schedule_id,
+        due_utc=utc_text(decision.due),
+        at_utc=utc_text(now),
+        outcome=decision.outcome,
+        run_ids=tuple(new_run_id(now) for _ in range(copies)),
+        detail=decision.detail,
+    )
+
+
+def _outcome(fire: FireRecord, made: list[str], problems: list[str]) -> dict[str, str]:
+    """Outcome and detail of a time, once its runs are submitted."""
+    details = [fire.detail] if fire.detail else []
+    details += dict.fromkeys(problems)
+    outcome = Outcome.SUBMITTED
+    if not made:
+        is_late = all(
+            problem.startswith("the coordinator ended") for problem in problems
+        )
+        outcome = Outcome.MISSED if is_late else Outcome.FAILED
+    elif problems:
+        details.append(f"{len(made)} of {len(fire.run_ids)} copies")
+    return {"outcome": outcome, "detail": "; ".join(details)}

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the audit log, with the caller of the call that is being answered.
+
+What callers are allowed to do is written always, and before they are answered.
+Refusals are written until there are too many: whoever is refused may go on for ever,
+and must not fill the disk. How many were left out is written with the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.security.access import Caller, caller
+from ldapslam.results import audit
+from ldapslam.results.audit import AuditRecord
+from ldapslam.results.records import utc_text
+
+_log = logging.getLogger(__name__)
+
+#: So many refusals at once, and so many each minute.
+_BURST = 50
+_PER_MINUTE = 5
+#: Characters in a line of the log.
+_MAX_LOGGED = 300
+
+
+class Allowance:
+    """A bucket of tokens: `burst` at once, then `per_s` (tokens per second)."""
+
+    def __init__(self, burst: int, per_s: float, now_s: float) -> None:
+        self._burst = float(burst)
+        self._per_s = per_s
+        self._level = float(burst)
+        self._at_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """True when there was a token."""
+        gained = max(0.0, now_s - self._at_s) * self._per_s
+        self._level = min(self._burst, self._level + gained)
+        self._at_s = now_s
+        if self._level < 1:
+            return False
+        self._level -= 1
+        return True
+
+
+class AuditLog:
+    """The audit log of one coordinator; on its event loop."""
+
+    def __init__(
+        self, journal: Journal, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._journal = journal
+        self._now_s = now_s
+        self._allowance = Allowance(_BURST, _PER_MINUTE / 60, now_s())
+        self._left_out = 0
+
+    async def note(
+        self, action: str, subject: str, detail: str = "", *, by: str = ""
+    ) -> None:
+        """Keep what the present caller did; `by` is the name that it gave itself."""
+        await self._journal.call(
+            audit.add,
+            self._journal.store,
+            _record(caller(), action, subject, detail, by),
+        )
+
+    def refused(self, who: Caller, subject: str, reason: str) -> None:
+        """Keep that somebody was refused, unless there are too many of them."""
+        if not self._allowance.take(self._now_s()):
+            self._left_out += 1
+            return
+        shown = reason[:_MAX_LOGGED]
+        _log.warning("refused %s from %s: %s", subject[:_MAX_LOGGED], who.peer, shown)
+        if self._left_out:
+            reason += f" (and {self._left_out} refusals before, not written)"
+            self._left_out = 0
+        record = _record(who, "refuse", subject, reason, "")
+        self._journal.post(audit.add, self._journal.store, record)
+
+
+def _record(
+    who: Caller, action: str, subject: str, detail: str, by: str
+) -> AuditRecord:
+    return AuditRecord(
+        at_utc=utc_text(datetime.now(UTC)),
+        who=who.who or by,
+        role=who.role,
+        peer=who.peer,
+        action=action,
+        subject=subject,
+        detail=detail,
+    )

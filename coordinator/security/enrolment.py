@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates for those who come with a join token; new ones before the old expire.
+
+Enrolment is the only call that strangers can make, so it has an address of its own, and
+little is done for a caller before its token is known to be good: attempts are counted
+for each host and for all, and every refusal of a token reads the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from ldapslam.base.errors import AccessRefused
+from ldapslam.coordinator.security import access
+from ldapslam.coordinator.security.access import STRANGER, Caller, caller
+from ldapslam.coordinator.security.audit_log import Allowance, AuditLog
+from ldapslam.coordinator.security.guard import read_request
+from ldapslam.coordinator.security.rpc import Context, errors_to
+from ldapslam.proto import enrolment_pb2 as pb
+from ldapslam.proto.enrolment_pb2_grpc import (
+    CertificateServiceServicer,
+    EnrolmentServiceServicer,
+)
+from ldapslam.transport.pki.authority import Authority
+from ldapslam.transport.pki.certificate import Role
+
+#: Attempts of one host: so many at once, then one in so long.
+_BURST = 5
+_HOST_PER_S = 0.2
+#: Of all of them together.
+_TOTAL_BURST = 50
+_TOTAL_PER_S = 5.0
+_MAX_HOSTS = 1024
+#: Certificates that one agent may have renewed: it asks for one in weeks, and each is
+#: kept in the authority's register.
+_RENEWAL_BURST = 5
+_RENEWALS_PER_S = 1 / 3600
+
+
+class Attempts:
+    """How often strangers may try."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._total = Allowance(_TOTAL_BURST, _TOTAL_PER_S, now_s())
+        #: By host, the one that called last at the end.
+        self._hosts: OrderedDict[str, Allowance] = OrderedDict()
+
+    def take(self, peer: str) -> bool:
+        """False: too many of this host, or of all."""
+        host, now_s = _host(peer), self._now_s()
+        allowance = self._hosts.pop(host, None)
+        allowance = allowance or Allowance(_BURST, _HOST_PER_S, now_s)
+        self._hosts[host] = allowance
+        if len(self._hosts) > _MAX_HOSTS:
+            self._hosts.popitem(last=False)
+        # first the host's own: one that asks without end takes nothing from others
+        return allowance.take(now_s) and self._total.take(now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """Where strangers enrol, and who signs for them."""
+
+    #: HOST:PORT.
+    listen: str
+    authority: Authority
+    attempts: Attempts = field(default_factory=Attempts)
+
+
+class EnrolmentService(EnrolmentServiceServicer):
+    def __init__(self, enrolment: Enrolment, audit: AuditLog) -> None:
+        self._enrolment = enrolment
+        self._audit = audit
+
+    async def Enrol(self, content: bytes, context: Context) -> pb.EnrolReply:
+        """`content`: the request as it came (server.py): an attempt counts before
+        anything is read."""
+        stranger = Caller("", STRANGER, str(context.peer())[:100])
+        async with errors_to(context):
+            try:
+                if not self._enrolment.attempts.take(stranger.peer):
+                    raise AccessRefused(
+                        "too many attempts to enrol", hint="try again in a minute"
+                    )
+                request = read_request(pb.EnrolRequest.FromString, content)
+                signed = await asyncio.to_thread(
+                    self._enrolment.authority.enrol, request.token, request.request_pem
+                )
+            except AccessRefused as error:
+                self._audit.refused(stranger, "enrol", str(error))
+                raise
+            identity = signed.identity
+            access.enter(Caller(identity.name, identity.role, stranger.peer))
+            await self._audit.note(
+                "enrol", identity.name, f"certificate {identity.serial:x}"
+            )
+            return pb.EnrolReply(
+                certificate_pem=signed.certificate_pem,
+                authority_pem=signed.authority_pem,
+            )
+
+
+class RenewalService(CertificateServiceServicer):
+    def __init__(
+        self,
+        enrolment: Enrolment,
+        audit: AuditLog,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._enrolment = enrolment
+        self._audit = audit
+        self._now_s = now_s
+        #: By name; as many as there are holders of certificates.
+        self._allowances: dict[str, Allowance] = {}
+
+    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.EnrolReply:
+        who = caller()
+        async with errors_to(context):
+            if not who.is_certified:
+                raise AccessRefused("there is no certificate to renew")
+            if not self._may_renew(who.who):
+                error = AccessRefused(
+                    "the certificate was renewed too often", hint="try again in an hour"
+                )
+                self._audit.refused(who, "renew", str(error))
+                raise error
+            signed = await asyncio.to_thread(
+                self._enrolment.authority.renew_for,
+                who.who,
+                Role(who.role),
+                request.request_pem,
+            )
+            await self._audit.note(
+                "renew", who.who, f"certificate {signed.identity.serial:x}"
+            )
+            return pb.EnrolReply(
+                certificate_pem=signed.certificate_pem,
+                authority_pem=signed.authority_pem,
+            )
+
+    def _may_renew(self, name: str) -> bool:
+        now_s = self._now_s()
+        fresh = Allowance(_RENEWAL_BURST, _RENEWALS_PER_S, now_s)
+        return self._allowances.setdefault(name, fresh).take(now_s)
+
+
+def _host(peer: str) -> str:
+    """Of `ipv4:192.0.2.7:4711` the host; of IPv6 the /64, all of which one host has."""
+    address = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
+    try:
+        host = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(host, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((host, 64), strict=False))
+    return str(host)

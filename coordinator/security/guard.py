@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every call past the door: certificate, role and name are checked, else it is refused.
+
+A TLS connection lives longer than the trust that it began with. So each call looks at
+the certificate again (time, revocation), and calls that stay open are ended within
+seconds of its expiry or revocation. Needs no grpc itself: it wraps the handlers that
+server.py's interceptor hands it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from cryptography import x509
+from google.protobuf.message import DecodeError
+
+from ldapslam.base.errors import AccessRefused, LdapSlamError
+from ldapslam.coordinator.security import access
+from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.rpc import Context, errors_to
+from ldapslam.transport.messages import ProtocolError
+from ldapslam.transport.pki.certificate import Identity, identity_of
+from ldapslam.transport.pki.revocation import Revocations
+
+_log = logging.getLogger(__name__)
+
+#: How often open calls' certificates, and the list of revoked ones, are looked at.
+_LOOK_EVERY_S = 1.0
+
+#: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
+Handler = Any
+_Message = TypeVar("_Message")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Guard:
+    """Admits calls to one coordinator."""
+
+    def __init__(
+        self,
+        audit: AuditLog,
+        revocations: Revocations | None,
+        now_utc: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        """`revocations` None: there are no certificates, every caller is local."""
+        self._audit = audit
+        self._revocations = revocations
+        self._now_utc = now_utc
+        #: Tasks of the open calls with a certificate; why those were ended that were.
+        self._open: dict[asyncio.Task[Any], Identity] = {}
+        self._ended: dict[asyncio.Task[Any], AccessRefused] = {}
+
+    def guarded(self, method: str, handler: Handler | None) -> Handler | None:
+        """The handler, behind the door; None when there is no such method."""
+        if handler is None:
+            return None
+        # read by us: nothing is parsed for somebody who may not call
+        raw = handler._replace(request_deserializer=None)
+        if handler.unary_unary is not None:
+            return raw._replace(unary_unary=self._unary(method, handler))
+        if handler.unary_stream is not None:
+            return raw._replace(unary_stream=self._stream(method, handler))
+        _log.error("%s streams requests, which nothing here checks: not served", method)
+        return None
+
+    async def watch(self) -> None:
+        """End open calls whose certificate is no longer good; until cancelled."""
+        while self._revocations is not None:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            try:
+                await asyncio.to_thread(self._revocations.refresh)
+            except Exception:
+                # a defect; but open calls must still end when a certificate does
+                _log.exception("the list of revoked certificates")
+            for task, identity in list(self._open.items()):
+                try:
+                    self._check_certificate(identity)
+                except AccessRefused as error:
+                    if task not in self._ended:
+                        self._ended[task] = error
+                        task.cancel()
+
+    def _unary(self, method: str, handler: Handler) -> Callable[..., Any]:
+        async def call(content: bytes, context: Context) -> Any:
+            request, _ = await self._admit(method, handler, content, context)
+            return await handler.unary_unary(request, context)
+
+        return call
+
+    def _stream(self, method: str, handler: Handler) -> Callable[..., Any]:
+        async def call(content: bytes, context: Context) -> None:
+            request, identity = await self._admit(method, handler, content, context)
+            async with self._held(method, identity, context):
+                answer = handler.unary_stream(request, context)
+                if not hasattr(answer, "__aiter__"):
+                    await answer  # writes by itself
+                    return
+                # closed with the call, not when it is collected as garbage
+                async with aclosing(answer) as items:
+                    async for item in items:
+                        await context.write(item)
+
+        return call
+
+    async def _admit(
+        self, method: str, handler: Handler, content: bytes, context: Context
+    ) -> tuple[Any, Identity | None]:
+        """Let a call in, as whom it is, and read its request; refuse it otherwise."""
+        who, identity = Caller("", STRANGER, _peer(context)), None
+        try:
+            identity = self._identity(context)
+            if identity is None:
+                who = Caller("", LOCAL, who.peer)
+            else:
+                who = Caller(identity.name, identity.role, who.peer)
+                self._check_certificate(identity)
+            access.check_role(method, who)
+            request = read_request(handler.request_deserializer, content)
+            access.check_own_name(method, who, request)
+        except LdapSlamError as error:
+            if isinstance(error, AccessRefused) and who.peer:
+                self._audit.refused(who, method, str(error))
+            async with errors_to(context):
+                raise
+        access.enter(who)
+        return request, identity
+
+    def _identity(self, context: Context) -> Identity | None:
+        """Of the certificate that the call's connection showed; None of a local one."""
+        found = context.auth_context()
+        pem = next(iter(found.get("x509_pem_cert") or ()), None)
+        if pem is not None:
+            return _identity_of(pem)
+        if self._revocations is not None and not context.peer().startswith("unix:"):
+            # its caller has hung up, and gRPC knows nothing of it any more; others
+            # showed a certificate in the handshake
+            raise AccessRefused("the call came without a certificate")
+        return None
+
+    def _check_certificate(self, identity: Identity) -> None:
+        identity.check_time(self._now_utc())
+        if self._revocations is not None and self._revocations.has(identity):
+            raise AccessRefused(
+                f"the certificate of {identity.role} {identity.name!r} was revoked",
+                hint="ask who keeps the fleet's certificates for a new one",
+            )
+
+    @contextlib.asynccontextmanager
+    async def _held(
+        self, method: str, identity: Identity | None, context: Context
+    ) -> AsyncIterator[None]:
+        """Within, a call is ended when its certificate is no longer good."""
+        task = asyncio.current_task()
+        if identity is None or task is None:
+            yield
+            return
+        self._open[task] = identity
+        try:
+            yield
+        except asyncio.CancelledError:
+            error = self._ended.get(task)
+            if error is None:
+                raise
+            task.uncancel()
+            who = Caller(identity.name, identity.role, _peer(context))
+            self._audit.refused(who, method, str(error))
+            async with errors_to(context):
+                raise error from None
+        finally:
+            self._open.pop(task, None)
+            self._ended.pop(task, None)
+
+
+def read_request(deserialise: Callable[[bytes], _Message], content: bytes) -> _Message:
+    """A message of a peer; ProtocolError."""
+    try:
+        return deserialise(content)
+    except DecodeError as error:
+        raise ProtocolError("a request cannot be read") from error
+
+
+@lru_cache(maxsize=1024)
+def _identity_of(pem: bytes) -> Identity:
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise AccessRefused("the certificate cannot be read") from error
+    return identity_of(certificate)
+
+
+def _peer(context: Context) -> str:
+    return str(context.peer())[:100]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One coordinator for each store and each Unix socket: the second one is refused.
+
+A second one would close the books on the first one's live runs, or take its agents
+away. Held by locks that end with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.results.store import Store
+
+
+@contextlib.contextmanager
+def owned_store(store: Store) -> Iterator[None]:
+    """Be the store's only coordinator within; ConfigError when there is another."""
+    what, remedy = f"store {store.url!r}", "give another --store"
+    if store.path is not None:
+        with _owned_file(store.path, what, remedy):
+            yield
+        return
+    other = store.claim(_own_name())
+    if other is not None:
+        raise _in_use(what, other, remedy)
+    yield
+
+
+@contextlib.contextmanager
+def owned_socket(path: Path) -> Iterator[None]:
+    """Be the only one to listen there; what a dead process left behind is no one's."""
+    with _owned_file(path, f"address 'unix:{path}'", "listen on another address"):
+        yield
+
+
+@contextlib.contextmanager
+def _owned_file(path: Path, what: str, remedy: str) -> Iterator[None]:
+    lock_path = path.with_name(f"{path.name}.lock")
+    try:
+        lock_path.parent.mkdir(parents=True, exist_ok=True)
+        lock = _locked(lock_path)
+        while lock is None:
+            lock = _locked(lock_path)
+    except BlockingIOError as error:
+        raise _in_use(what, str(error), remedy) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{what}: {str(lock_path)!r} cannot be locked: {error.strerror}",
+            hint=f"make its folder writable, or {remedy}",
+        ) from error
+    with lock:
+        lock.truncate(0)
+        lock.write(_own_name())
+        lock.flush()
+        try:
+            yield
+        finally:
+            # still locked: nobody can have it by now
+            lock_path.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> TextIO | None:
+    """The file, locked; None when its last owner has just removed it.
+
+    BlockingIOError with the owner's name when there is one.
+    """
+    file = open(path, "a+", opener=_private, encoding="utf-8")
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(file.close)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise BlockingIOError(file.read() or "another process") from None
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                on_failure.pop_all()
+                return file
+    return None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _own_name() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _in_use(what: str, other: str, remedy: str) -> ConfigError:
+    return ConfigError(
+        f"{what} is in use by another coordinator",
+        hint=f"it is {other}: stop it, or {remedy}",
+    )

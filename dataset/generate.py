@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the entries of a template file as LDIF, by the engine's generator.
+
+The engine's threads write to descriptors; this module opens the files, follows the
+progress and puts finished files in their place: a file with its own name is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ldapslam.agent._engine import Ldif
+from ldapslam.base.errors import ConfigError, ConfigErrors
+from ldapslam.base.fault import Fault, Faults
+from ldapslam.dataset.csv_columns import CsvColumns, split_columns
+from ldapslam.dataset.templates import find_template, names_file
+from ldapslam.jobs.entries.ldif_code import NO_PARENT
+from ldapslam.jobs.entries.population import Population, build_population
+from ldapslam.jobs.entries.population_program import (
+    PopulationProgram,
+    compile_population,
+)
+from ldapslam.jobs.entries.population_settings import (
+    FilterLine,
+    ProgramSettings,
+    SideFiles,
+)
+from ldapslam.jobs.entries.template_file import parse_file
+from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
+
+STDOUT = Path("-")
+_STDOUT_FD = 1
+_POLL_NS = 200_000_000
+#: Of a file with passwords: its owner's alone.
+_SECRET_MODE = 0o600
+
+#: Told of progress: entries written, of how many, bytes of LDIF.
+OnProgress = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What is to be generated."""
+
+    #: A file, or the name of a ready template.
+    template: str
+    #: `-` is stdout.
+    output: Path = STDOUT
+    #: Stands in for the first count of the template.
+    entries: int | None = None
+    seed: int = 1
+    threads: int = 1
+    constants: Mapping[str, str] = field(default_factory=dict)
+    max_per_template: int | None = None
+    skip_branches: bool = False
+    first_names: Path | None = None
+    last_names: Path | None = None
+    dn_file: Path | None = None
+    bind_file: Path | None = None
+    filter_file: Path | None = None
+    filters: tuple[FilterLine, ...] = ()
+    csv: Path | None = None
+    csv_delimiter: str = ","
+    csv_has_header: bool = False
+    #: Where a folder for temporary files is made; None: the usual place.
+    scratch: Path | None = None
+    #: Whether a file that the template names may be read; None: all of them.
+    may_read: Callable[[str], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Generated:
+    #: In the LDIF.
+    entries: int
+    #: Of the LDIF.
+    size_bytes: int
+    duration_s: float
+
+
+def generate(wanted: Generation, on_progress: OnProgress | None = None) -> Generated:
+    """Write the files. ConfigError for whatever is wrong with the template, its files,
+    or the place to write to; what was being written then is removed."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="ldapslam-data-", dir=wanted.scratch)
+            )
+        )
+        program = _program(wanted, folder)
+        outputs = stack.enter_context(_outputs(wanted))
+        ldif = _ldif(wanted, program, [output.fd for output in outputs])
+        stack.callback(ldif.close)
+        generated = _run(ldif, wanted, on_progress)
+        for output in outputs:
+            output.finish()
+    if wanted.skip_branches:
+        branches = sum(node.parent == NO_PARENT for node in program.nodes)
+        entries = max(0, generated.entries - branches)
+        generated = dataclasses.replace(generated, entries=entries)
+    return generated
+
+
+def check_template(wanted: Generation) -> None:
+    """ConfigError for whatever is wrong with the template and its files; nothing is
+    written."""
+    with tempfile.TemporaryDirectory(
+        prefix="ldapslam-data-", dir=wanted.scratch
+    ) as folder:
+        _program(wanted, Path(folder))
+
+
+def _program(wanted: Generation, folder: Path) -> PopulationProgram:
+    name, text = find_template(wanted.template)
+    try:
+        population = build_population(
+            parse_file(text, name, wanted.constants, wanted.entries),
+            max_per_template=wanted.max_per_template,
+        )
+        first_names, last_names = _names_files(wanted)
+        settings = ProgramSettings(
+            seed=wanted.seed,
+            first_names=first_names,
+            last_names=last_names,
+            skip_branches=wanted.skip_branches,
+            side_files=_side_files(wanted),
+            csv_columns=_csv_columns(wanted, population, folder).paths,
+        )
+        program = compile_population(population, settings)
+        _check_files(program, wanted)
+        return program
+    except Faults as faults:
+        errors = [ConfigError(one.reason, hint=one.hint) for one in faults.faults]
+        raise ConfigErrors(errors) from None
+    except Fault as fault:
+        raise ConfigError(fault.reason, hint=fault.hint) from None
+
+
+def _check_files(program: PopulationProgram, wanted: Generation) -> None:
+    """A Fault names a file of the template's that may not be read."""
+    if wanted.may_read is None:
+        return
+    own = {settings_file.encode() for settings_file in _names_files(wanted)}
+    for source in program.sources:
+        if source.kind in (FILE_RANDOM, FILE_SEQUENCE) and source.data not in own:
+            path = os.fsdecode(source.data)
+            if not wanted.may_read(path):
+                raise Fault(
+                    f"the template may not read {path!r} on this host",
+                    "templates that others send have their values in themselves",
+                )
+
+
+def _names_files(wanted: Generation) -> tuple[str, str]:
+    return (
+        str(wanted.first_names or names_file("first")),
+        str(wanted.last_names or names_file("last")),
+    )
+
+
+def _csv_columns(
+    wanted: Generation, population: Population, folder: Path
+) -> CsvColumns:
+    if wanted.csv is None:
+        return CsvColumns()
+    users = [node for node in population.nodes if node.csv_fields()]
+    fields = sorted(set().union(*(node.csv_fields() for node in users)))
+    columns = split_columns(
+        wanted.csv,
+        fields,
+        folder,
+        delimiter=wanted.csv_delimiter,
+        has_header=wanted.csv_has_header,
+    )
+    for node in users:
+        if node.first_index + node.total > columns.rows:
+            raise ConfigError(
+                f"CSV file {str(wanted.csv)!r} has {columns.rows:,} rows, the template "
+                f"{node.name!r} makes {node.first_index + node.total:,} entries",
+                hint=f"lower its count, as by -n {columns.rows}",
+            )
+    return columns
+
+
+def _side_files(wanted: Generation) -> SideFiles:
+    """Numbers the outputs in the order of `_paths`."""
+    names = [name for name, _ in _paths(wanted)]
+
+    def number(name: str) -> int | None:
+        return names.index(name) if name in names else None
+
+    return SideFiles(
+        dns=number("dns"),
+        binds=number("binds"),
+        filters=number("filters"),
+        filter_lines=wanted.filters,
+    )
+
+
+def _paths(wanted: Generation) -> list[tuple[str, Path]]:
+    named = [
+        ("ldif", wanted.output),
+        ("dns", wanted.dn_file),
+        ("binds", wanted.bind_file),
+        ("filters", wanted.filter_file),
+    ]
+    return [(name, path) for name, path in named if path is not None]
+
+
+@dataclass
+class _Output:
+    fd: int
+    path: Path
+    #: What is written until it is whole; None: the path itself.
+    partial: Path | None
+
+    def finish(self) -> None:
+        if self.partial is not None:
+            os.replace(self.partial, self.path)
+            self.partial = None
+
+
+@contextlib.contextmanager
+def _outputs(wanted: Generation) -> Iterator[list[_Output]]:
+    """The open files; those that were not finished are removed at the end."""
+    outputs: list[_Output] = []
+    try:
+        for name, path in _paths(wanted):
+            outputs.append(_open(path, _SECRET_MODE if name == "binds" else 0o666))
+        yield outputs
+    finally:
+        for output in outputs:
+            if output.fd != _STDOUT_FD:
+                os.close(output.fd)
+            if output.partial is not None:
+                output.partial.unlink(missing_ok=True)
+
+
+def _open(path: Path, mode: int) -> _Output:
+    if path == STDOUT:
+        return _Output(_STDOUT_FD, path, None)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            return _Output(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path, None)
+        partial = path.with_name(path.name + ".partial")
+        # of a call that was killed, or a link that somebody put there
+        partial.unlink(missing_ok=True)
+        return _Output(os.open(partial, flags, mode), path, partial)
+    except OSError as error:
+        raise ConfigError(
+            f"{str(path)!r} cannot be written: {error.strerror}",
+            hint="name a file in a folder that is there",
+        ) from None
+
+
+def _ldif(wanted: Generation, program: PopulationProgram, fds: list[int]) -> Ldif:
+    try:
+        return Ldif(
+            seed=program.seed,
+            nodes=[dataclasses.astuple(node) for node in program.nodes],
+            values=[
+                (one.kind, one.lo, one.hi, one.step, one.width, one.data, one.a, one.b)
+                for one in program.sources
+            ],
+            first_names=program.first_names,
+            last_names=program.last_names,
+            threads=wanted.threads,
+            fds=fds,
+        )
+    except (ValueError, OSError) as error:
+        raise ConfigError(
+            f"template {wanted.template!r} cannot be used: {error}",
+            hint="see the files and lengths of its tags",
+        ) from None
+
+
+def _run(ldif: Ldif, wanted: Generation, on_progress: OnProgress | None) -> Generated:
+    start_ns = time.monotonic_ns()
+    try:
+        ldif.start()
+        while not ldif.wait(_POLL_NS):
+            if on_progress is not None:
+                on_progress(ldif.progress()[0], ldif.entries, ldif.progress()[1])
+    except OSError as error:
+        if os.strerror(errno.EPIPE) not in str(error):
+            raise ConfigError(
+                f"the entries cannot be written: {error}",
+                hint="is there room where the files are?",
+            ) from None
+        # Its reader has gone, as in `… -o - | head`: no fault of the command, unless
+        # other files were to be whole.
+        if wanted.output != STDOUT or len(_paths(wanted)) > 1:
+            raise ConfigError(
+                "the entries cannot be written, and no file was made: a reader left "
+                "before the end",
+                hint=f"-o {os.devnull} where the other files alone are wanted",
+            ) from None
+    entries, size_bytes = ldif.progress()
+    duration_s = (time.monotonic_ns() - start_ns) / 1e9
+    return Generated(entries, size_bytes, duration_s)

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections with python-ldap, set up as a stream's are: TLS, then the bind.
+
+For what is not the engine's: clients of Python job types, the clean-up. Failures are
+typed as those of the preflight, which has asked before and explains them better.
+
+A connection to addresses that were checked before (addresses.py) is made by us and
+handed to libldap, and libldap is kept from making another one by the name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ldap
+import ldap.sasl
+from ldap.ldapobject import SimpleLDAPObject
+
+from ldapslam.base.errors import (
+    BindRejected,
+    TargetError,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.bind import Bind
+from ldapslam.jobs.plan import StreamPlan
+from ldapslam.jobs.requests.timestamps import parse_generalized_time
+
+_NO_RESULT_CODE = -1
+_CLOSE_LIMIT_S = 5.0
+#: Where nobody listens: where libldap would go by itself when a connection is lost.
+_NOWHERE = "ldapi://%2Fdev%2Fnull%2Fnowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class LdapAccess:
+    """How to come to a server, secrets included: never to be written or sent."""
+
+    start_tls: bool = False
+    #: Paths on this host; without ca_file, the system's authorities.
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+    connect_timeout_ns: int = 10_000_000_000
+    #: Neither bind_dn nor mechanism: anonymous.
+    bind_dn: str | None = None
+    bind_password: bytes | None = None
+    mechanism: str | None = None
+    authcid: str | None = None
+    authzid: str | None = None
+    #: URI -> 'ADDRESS/PORT …', where it was resolved before; else its name is.
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+    def bound_as(self, bind: Bind) -> LdapAccess:
+        """The same with another identity, its password resolved; ConfigError."""
+        return replace(
+            self,
+            bind_dn=bind.dn,
+            bind_password=bind.secret.resolve() if bind.secret else None,
+            mechanism=bind.sasl.mechanism if bind.sasl else None,
+            authcid=bind.sasl.authcid if bind.sasl else None,
+            authzid=bind.sasl.authzid if bind.sasl else None,
+        )
+
+
+def access_of(stream: StreamPlan) -> LdapAccess:
+    """As a stream comes to its servers, with its password resolved; ConfigError."""
+    password = stream.bind_password
+    return LdapAccess(
+        start_tls=stream.start_tls,
+        ca_file=stream.ca_file,
+        cert_file=stream.cert_file,
+        key_file=stream.key_file,
+        verify=stream.verify,
+        bind_dn=stream.bind_dn,
+        bind_password=password.resolve() if password else None,
+        mechanism=stream.mechanism,
+        authcid=stream.authcid,
+        authzid=stream.authzid,
+        connect_timeout_ns=stream.connect_timeout_ns,
+        addresses=dict(zip(stream.uris, stream.addresses, strict=False)),
+    )
+
+
+def connect(
+    uri: str,
+    access: LdapAccess,
+    *,
+    new: Callable[..., Any] = SimpleLDAPObject,
+    note_request: Callable[[str], None] = lambda kind: None,
+) -> Any:
+    """A bound connection, made by `new`; note_request hears the kind of each request.
+
+    Raises TargetUnreachable, TlsHandshakeFailed or BindRejected. A SASL bind counts as
+    one request, though its mechanism may take more.
+    """
+    timeout_s = access.connect_timeout_ns / 1e9
+    addresses = access.addresses.get(uri, "")
+    connection = open_connection(uri, addresses, timeout_s, new=new)
+    try:
+        connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
+        connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
+        connection.set_option(ldap.OPT_NETWORK_TIMEOUT, timeout_s)
+        connection.set_option(ldap.OPT_TIMEOUT, timeout_s)
+        _set_tls(connection, uri, access)
+        if access.start_tls:
+            note_request("extended")
+            _start_tls(connection, uri)
+        note_request("bind")
+        _bind(connection, uri, access)
+        forget_name(connection, uri, addresses)
+    except BaseException:
+        with contextlib.suppress(ldap.LDAPError):
+            connection.unbind_s()
+        raise
+    return connection
+
+
+def open_connection(
+    uri: str,
+    addresses: str,
+    timeout_s: float,
+    *,
+    new: Callable[..., Any] = SimpleLDAPObject,
+) -> Any:
+    """A python-ldap object for the URI, connected to one of the addresses if there are
+    any. TargetUnreachable when none of them accepts."""
+    if not is_dialled(uri, addresses):
+        return new(uri)
+    connected = dial(uri, addresses, timeout_s)
+    # libldap waits in its reads and writes
+    connected.setblocking(True)
+    fileno = connected.detach()
+    try:
+        return new(uri, fileno=fileno)
+    except BaseException:
+        socket.close(fileno)
+        raise
+
+
+def is_dialled(uri: str, addresses: str) -> bool:
+    """Whether the connection is ours to make: for ldaps:// it is libldap's."""
+    return bool(addresses) and uri.startswith("ldap:")
+
+
+def dial(uri: str, addresses: str, timeout_s: float) -> socket.socket:
+    """A socket to the first of the addresses that accepts."""
+    reason = "it has no address"
+    last: OSError | None = None
+    for text in addresses.split():
+        address, _, port = text.rpartition("/")
+        try:
+            return socket.create_connection((address, int(port)), timeout_s)
+        except OSError as error:
+            last = error
+            reason = f"connect to {address} port {port}: {_reason(error, timeout_s)}"
+    raise TargetUnreachable(uri, reason) from last
+
+
+def _reason(error: OSError, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    return (error.strerror or str(error)).lower()
+
+
+def forget_name(connection: Any, uri: str, addresses: str) -> None:
+    """After TLS and bind: libldap, which connects by itself when a connection is lost,
+    is to find nobody."""
+    if is_dialled(uri, addresses):
+        connection.set_option(ldap.OPT_URI, _NOWHERE)
+
+
+def unbind_and_wait(connection: Any) -> bool:
+    """Unbind, and wait until the server has closed too: it has counted all by then.
+    False when there was no connection any more."""
+    try:
+        # a duplicate outlives what libldap closes
+        stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
+    except (OSError, ldap.LDAPError):
+        with contextlib.suppress(ldap.LDAPError):
+            connection.unbind_s()
+        return False
+    with stream, contextlib.suppress(OSError, ldap.LDAPError):
+        stream.settimeout(_CLOSE_LIMIT_S)
+        connection.unbind_s()
+        while stream.recv(4096):
+            pass
+    return True
+
+
+def _set_tls(connection: Any, uri: str, access: LdapAccess) -> None:
+    demand = ldap.OPT_X_TLS_DEMAND if access.verify else ldap.OPT_X_TLS_NEVER
+    files = (
+        (ldap.OPT_X_TLS_CACERTFILE, access.ca_file),
+        (ldap.OPT_X_TLS_CERTFILE, access.cert_file),
+        (ldap.OPT_X_TLS_KEYFILE, access.key_file),
+    )
+    try:
+        for option, name in files:
+            if name is not None:
+                connection.set_option(option, name)
+        connection.set_option(ldap.OPT_X_TLS_REQUIRE_CERT, demand)
+        # the options above count from the next context on
+        connection.set_option(ldap.OPT_X_TLS_NEWCTX, 0)
+    except (ldap.LDAPError, ValueError) as error:
+        raise TlsHandshakeFailed(uri, "the files of `tls` cannot be used") from error
+
+
+def _start_tls(connection: Any, uri: str) -> None:
+    try:
+        connection.start_tls_s()
+    except ldap.LDAPError as error:
+        raise TlsHandshakeFailed(uri, error_text(error)) from error
+
+
+def _bind(connection: Any, uri: str, access: LdapAccess) -> None:
+    try:
+        if access.mechanism is not None:
+            connection.sasl_interactive_bind_s("", _sasl(access, access.mechanism))
+        else:
+            connection.simple_bind_s(access.bind_dn or "", access.bind_password or b"")
+    except ldap.LDAPError as error:
+        code, text = result_code_of(error), error_text(error)
+        if code > 0:
+            raise BindRejected(uri, access.bind_dn, code, text) from error
+        if uri.startswith("ldaps:"):
+            raise TlsHandshakeFailed(uri, text) from error
+        raise TargetUnreachable(uri, text) from error
+
+
+def _sasl(access: LdapAccess, mechanism: str) -> Any:
+    values = {
+        ldap.sasl.CB_AUTHNAME: access.authcid or "",
+        ldap.sasl.CB_PASS: access.bind_password or b"",
+        ldap.sasl.CB_USER: access.authzid or "",
+    }
+    return ldap.sasl.sasl(values, mechanism)
+
+
+def _values(error: ldap.LDAPError) -> dict[str, Any]:
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, dict) else {}
+
+
+def result_code_of(error: ldap.LDAPError) -> int:
+    """The LDAP result code, or below zero one of libldap's own."""
+    # a time-out of python-ldap has no arguments, its class has the number
+    code = _values(error).get("result", getattr(error, "errnum", _NO_RESULT_CODE))
+    return int(code)
+
+
+def error_text(error: ldap.LDAPError) -> str:
+    """What the server or libldap says, in one line."""
+    values = _values(error)
+    words = (values.get("desc") or type(error).__name__, values.get("info"))
+    return ": ".join(" ".join(str(word).split()) for word in words if word)
+
+
+def target_error(
+    uri: str, what: str, error: ldap.LDAPError, hint: str | None = None
+) -> TargetError:
+    """The server does not let `what` be done; or nobody answers there."""
+    if result_code_of(error) < 0:
+        return TargetUnreachable(uri, error_text(error))
+    return TargetError(
+        f"target {uri!r} does not let {what}: {error_text(error)}", hint=hint
+    )
+
+
+def parse_time(text: str) -> float | None:
+    """Seconds since 1970 of a server's generalizedTime; None: it is none."""
+    try:
+        return parse_generalized_time(text) / 1e3
+    except Fault:
+        return None

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Did replication deliver what was written? Asked once the load has stopped.
+
+First the states (replication_state.py) are read until they are equal on all servers or
+the time is up, then what the servers hold is compared (tree_comparison.py), which names
+entries that one of them lacks, has too many or has in another form. Both are done
+whatever came of the other: a server that is behind has differences to name.
+
+Readings are _POLL_S apart, and the time to converge is known no better than that.
+Nothing of this is load; all of it is in the servers' `control`, for the books.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ldapslam.base.errors import TargetError
+from ldapslam.directory.access import LdapAccess
+from ldapslam.directory.comparison import Comparison, EntryDifference, Tree, compare
+from ldapslam.directory.control_connection import ControlConnection
+from ldapslam.directory.counts import ServerKind, detect
+from ldapslam.directory.entry_digest import differing_attributes, normalised_dn
+from ldapslam.directory.replication_state import (
+    State,
+    are_equal,
+    behind,
+    is_log,
+    naming_contexts,
+    stale_sources,
+    state,
+    without,
+)
+from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.fields.monitors import ReplicationCheck
+
+_POLL_S = 0.05
+#: Of two trees, while others write.
+_COMPARISONS = 3
+#: Before the run: clocks of servers differ.
+_STALE_S = 3_600.0
+_STATE_HINT = (
+    "slapd needs contextCSN (the overlay syncprov on suppliers), 389-DS a replica; the "
+    "job's bind DN must be allowed to read them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationServer:
+    """One of the servers that are to hold the same."""
+
+    uri: str
+    access: LdapAccess
+    #: Requests that were sent to it, by kind; added to.
+    control: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    connection: ControlConnection
+    kind: ServerKind
+
+    @property
+    def uri(self) -> str:
+        return self.connection.uri
+
+
+def verify_replication(
+    servers: Sequence[ReplicationServer],
+    check: ReplicationCheck,
+    *,
+    load_ended_s: float,
+    seed: int,
+    begun_utc_s: float = 0.0,
+    now_s: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """What was found, as the run's manifest has it; TargetError where it could not be
+    checked. `load_ended_s` is on the clock of `now_s`. `begun_utc_s` is when the run
+    began: a source of changes that not all servers know, and that has made none for an
+    hour by then, is left aside where all content is compared.
+
+    The first server is the one that others are compared with. The result:
+
+        servers: [URI, …]                          in this order
+        skipped: [suffix, …]                       replicated, but not to all of them
+        within_s, converged, after_s               after_s None: not in time
+        trees: [{suffix, converged, after_s,
+                 states: {URI: {source: CSN}}, behind: {URI: [source, …]},
+                 stale: [source, …]}]              left aside
+        content: None | {sample, compared, entries: {URI: n}, difference_count,
+                         differences: [{server, dn, difference, attributes}]}
+
+    `difference` is missing, extra or different, as the server is against the first one;
+    of each kind and server the first few are named. `compared` entries have had their
+    attributes compared, in all comparisons together.
+    """
+    with _all_opened(servers) as members:
+        trees, skipped = _trees(members, check)
+        deadline_s = load_ended_s + check.within_ns / 1e9
+        stale_utc_s = _stale_utc_s(check, begun_utc_s)
+        found = _converge(
+            members, trees, load_ended_s, deadline_s, stale_utc_s, now_s, wait
+        )
+        content = None
+        if check.content:
+            content = _content(members, _bases(check, trees), check.sample, seed)
+    times_s = [tree["after_s"] for tree in found]
+    return {
+        "servers": [server.uri for server in servers],
+        "skipped": skipped,
+        "within_s": check.within_ns / 1e9,
+        "converged": None not in times_s,
+        "after_s": None if None in times_s else max(times_s),
+        "trees": found,
+        "content": content,
+    }
+
+
+def examine_replication(
+    servers: Sequence[ReplicationServer], check: ReplicationCheck
+) -> dict[str, Any]:
+    """What `verify_replication` will look at, before a run; TargetError where it will
+    not be able to.
+
+        servers: [URI, …]
+        skipped: [suffix, …]
+        trees: [{suffix, converged, behind: {URI: [source, …]}}]       as they are now
+    """
+    with _all_opened(servers) as members:
+        trees, skipped = _trees(members, check)
+        states = {suffix: _states(members, suffix) for suffix in trees}
+        faults = [
+            f"{uri} does not say how far its replication of {suffix!r} is"
+            for suffix, of_servers in states.items()
+            for uri, found in of_servers.items()
+            if not found
+        ]
+        if check.content:
+            faults += [
+                f"{member.uri} has no {base!r}, or does not let it be read"
+                for base in _bases(check, trees)
+                for member in members
+                if member.connection.read(base, ["1.1"]) is None
+            ]
+    stale_utc_s = _stale_utc_s(check, time.time())
+    compared = {
+        suffix: without(found, stale_sources(found, stale_utc_s))
+        for suffix, found in states.items()
+    }
+    if faults:
+        raise TargetError(
+            f"replication cannot be verified: {'; '.join(faults)}", hint=_STATE_HINT
+        )
+    return {
+        "servers": [server.uri for server in servers],
+        "skipped": skipped,
+        "trees": [
+            {"suffix": suffix, "converged": are_equal(found), "behind": behind(found)}
+            for suffix, found in compared.items()
+        ],
+    }
+
+
+@contextmanager
+def _all_opened(servers: Sequence[ReplicationServer]) -> Iterator[list[_Member]]:
+    if len(servers) < 2:
+        raise TargetError(
+            "replication needs two servers to compare, the job has "
+            f"{len(servers) or 'none'}",
+            hint="name the replicas in `targets`",
+        )
+    with ExitStack() as stack:
+        yield [_opened(stack, server) for server in servers]
+
+
+def _opened(stack: ExitStack, server: ReplicationServer) -> _Member:
+    connection = stack.enter_context(
+        ControlConnection.open(server.uri, server.access, server.control)
+    )
+    return _Member(connection, detect(connection))
+
+
+def _trees(
+    members: Sequence[_Member], check: ReplicationCheck
+) -> tuple[list[str], list[str]]:
+    """The suffixes that all servers replicate, and those with a state that are not to
+    be compared: where a server has no such suffix, and slapd's logs of changes
+    (slapo-accesslog), which each server writes for itself."""
+    first, *others = members
+    contexts = naming_contexts(first.connection)
+    if check.base is not None:
+        contexts = [one for one in contexts if _is_within(check.base, one)]
+        if not contexts:
+            raise TargetError(
+                f"{first.uri}: {check.base!r} lies in none of its trees",
+                hint="`verify.replication.base` is an entry that is replicated",
+            )
+    replicated = [
+        suffix
+        for suffix in contexts
+        if any(state(member.connection, member.kind, suffix) for member in members)
+    ]
+    trees = replicated
+    if check.base is None:
+        common = [
+            {normalised_dn(one) for one in naming_contexts(other.connection)}
+            for other in others
+        ]
+        trees = [
+            suffix
+            for suffix in replicated
+            if all(normalised_dn(suffix) in one for one in common)
+            and not is_log(first.connection, suffix)
+        ]
+    skipped = [suffix for suffix in replicated if suffix not in trees]
+    if trees:
+        return trees, skipped
+    if skipped:
+        raise TargetError(
+            f"no tree is replicated to all servers; skipped: {', '.join(skipped)}",
+            hint="may the job's bind DN read namingContexts on all of them?",
+        )
+    what = repr(check.base) if check.base else "any of its suffixes"
+    raise TargetError(
+        f"{first.uri}: no server says how far replication of {what} is",
+        hint=_STATE_HINT,
+    )
+
+
+def _states(members: Sequence[_Member], suffix: str) -> dict[str, State]:
+    return {one.uri: state(one.connection, one.kind, suffix) for one in members}
+
+
+def _bases(check: ReplicationCheck, trees: Sequence[str]) -> Sequence[str]:
+    """Where contents are compared."""
+    return [check.base] if check.base else trees
+
+
+def _is_within(dn: str, suffix: str) -> bool:
+    top = normalised_dn(suffix)
+    return (b"," + normalised_dn(dn)).endswith(b"," + top) or not top
+
+
+def _stale_utc_s(check: ReplicationCheck, begun_utc_s: float) -> float:
+    """Sources that ended before may be left aside: what they wrote is compared anyway,
+    where all content is."""
+    is_whole = check.content and check.sample is None and check.base is None
+    return begun_utc_s - _STALE_S if is_whole else 0.0
+
+
+def _converge(
+    members: Sequence[_Member],
+    trees: Sequence[str],
+    load_ended_s: float,
+    deadline_s: float,
+    stale_utc_s: float,
+    now_s: Callable[[], float],
+    wait: Callable[[float], None],
+) -> list[dict[str, Any]]:
+    """Each tree with its last states; one that has converged is not read again."""
+    states: dict[str, dict[str, State]] = {}
+    stale: dict[str, list[str]] = {}
+    after_s: dict[str, float | None] = dict.fromkeys(trees)
+    while True:
+        for suffix in trees:
+            if after_s[suffix] is not None:
+                continue
+            states[suffix] = _states(members, suffix)
+            stale[suffix] = stale_sources(states[suffix], stale_utc_s)
+            if are_equal(without(states[suffix], stale[suffix])):
+                after_s[suffix] = max(0.0, now_s() - load_ended_s)
+        left_s = deadline_s - now_s()
+        if None not in after_s.values() or left_s <= 0:
+            break
+        wait(min(_POLL_S, left_s))
+    return [
+        {
+            "suffix": suffix,
+            "converged": after_s[suffix] is not None,
+            "after_s": after_s[suffix],
+            "states": {uri: dict(one) for uri, one in states[suffix].items()},
+            "behind": behind(without(states[suffix], stale[suffix])),
+            "stale": stale[suffix],
+        }
+        for suffix in trees
+    ]
+
+
+def _content(
+    members: Sequence[_Member], bases: Sequence[str], sample: int | None, seed: int
+) -> dict[str, Any]:
+    first, *others = members
+    entries: Counter[str] = Counter({member.uri: 0 for member in members})
+    differences: list[dict[str, Any]] = []
+    compared = difference_count = 0
+    for base in bases:
+        for other in others:
+            result, named = _compared(
+                _tree(first, base), _tree(other, base), sample, seed
+            )
+            # the first one is read anew for each comparison, and counts once
+            if other is others[0]:
+                entries[first.uri] += result.expected.count
+            entries[other.uri] += result.found.count
+            compared += result.compared
+            difference_count += result.missing + result.extra + result.different
+            difference_count -= len(result.named) - len(named)
+            differences += [
+                {
+                    "server": other.uri,
+                    "dn": one.dn,
+                    "difference": one.kind,
+                    "attributes": [each.attribute for each in one.attributes],
+                }
+                for one in named
+            ]
+    if not entries[first.uri]:
+        raise TargetError(
+            f"{first.uri}: nothing can be read below {', '.join(map(repr, bases))}",
+            hint="may the job's bind DN read the tree?",
+        )
+    return {
+        "sample": sample,
+        "compared": compared,
+        "entries": dict(entries),
+        "difference_count": difference_count,
+        "differences": differences,
+    }
+
+
+def _tree(member: _Member, base: str) -> DirectoryTree:
+    control = member.connection.control
+
+    def note(kind: str) -> None:
+        control[kind] += 1
+
+    return DirectoryTree(member.connection.ldap, member.uri, base, note_request=note)
+
+
+def _compared(
+    expected: Tree, found: Tree, sample: int | None, seed: int
+) -> tuple[Comparison, list[EntryDifference]]:
+    """What differs, and of what is named that which still does when it is read again:
+    the rest was on its way. Anew, a few times, where only some are named and of those
+    one was on its way: so may be others."""
+    for _ in range(_COMPARISONS):
+        result = compare(expected, found, sample=sample, seed=seed)
+        named = _lasting(result.named, expected, found)
+        count = result.missing + result.extra + result.different
+        if len(named) == len(result.named) or len(result.named) == count:
+            break
+    return result, named
+
+
+def _lasting(
+    named: Sequence[EntryDifference], expected: Tree, found: Tree
+) -> list[EntryDifference]:
+    dns = [one.dn for one in named]
+    left, right = (
+        {normalised_dn(dn): attributes for dn, attributes in tree.pick(dns)}
+        for tree in (expected, found)
+    )
+    lasting = []
+    for one in named:
+        key = normalised_dn(one.dn)
+        if key in left and key in right:
+            attributes = tuple(differing_attributes(left[key], right[key]))
+            if attributes:
+                lasting.append(EntryDifference("different", one.dn, attributes))
+        elif key in left:
+            lasting.append(EntryDifference("missing", one.dn))
+        elif key in right:
+            lasting.append(EntryDifference("extra", one.dn))
+    return lasting

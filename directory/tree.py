@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entries below a DN of a server, read page by page with python-ldap.
+
+    tree = DirectoryTree(connection, uri, base)
+    for dn, attributes in tree.entries(): …
+
+Memory is that of a page. Referrals are read as the entries that they are. A base that
+is not there is an empty tree: what a replica lacks is a result. Every request is told
+to `note_request`, so that books can be balanced; a page is a search.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import ldap
+from ldap.controls.libldap import SimplePagedResultsControl
+from ldap.controls.simple import ManageDSAITControl
+
+from ldapslam.base.errors import TargetError, TargetUnreachable
+from ldapslam.directory.access import error_text, result_code_of
+from ldapslam.directory.entry_digest import Attributes
+
+#: One request reads so many entries: large enough that it is not what is waited for.
+PAGE_ENTRIES = 500
+_PICKED_AT_A_TIME = 32
+
+_FILTER = "(objectClass=*)"
+#: nsAccountLock is operational in 389-DS, and yet what somebody has written.
+_ATTRIBUTES = ["*", "nsAccountLock"]
+_NO_ATTRIBUTES = ["1.1"]
+_NO_SUCH_OBJECT = 32
+# timeLimitExceeded, sizeLimitExceeded, adminLimitExceeded, unwillingToPerform: the
+# server's limits for the identity that reads.
+_LIMITS = (3, 4, 11, 53)
+
+
+class DirectoryTree:
+    """A subtree of a server, over a connection that python-ldap has bound."""
+
+    def __init__(
+        self,
+        connection: Any,
+        uri: str,
+        base: str,
+        *,
+        note_request: Callable[[str], None] = lambda kind: None,
+        timeout_s: float = 60.0,
+        page_entries: int = PAGE_ENTRIES,
+    ) -> None:
+        """`timeout_s` is for each page."""
+        self._connection = connection
+        self._uri = uri
+        self._base = base
+        self._note_request = note_request
+        self._timeout_s = timeout_s
+        self._page_entries = page_entries
+
+    @property
+    def name(self) -> str:
+        return self._uri
+
+    def entries(self) -> Iterator[tuple[str, Attributes]]:
+        """DN and attributes of each entry, of the operational ones nsAccountLock alone.
+        TargetError when it cannot be read, or an entry's attributes cannot: without
+        them all entries would be equal."""
+        for dn, attributes in self._pages(_ATTRIBUTES):
+            self._check_readable(dn, attributes)
+            yield dn, attributes
+
+    def names(self) -> Iterator[str]:
+        """The DN of each entry."""
+        return (dn for dn, _ in self._pages(_NO_ATTRIBUTES))
+
+    def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
+        """Those of the entries with these DNs that are there, one search for each, some
+        at a time; TargetError as of `entries`."""
+        remaining = iter(dns)
+        while batch := list(itertools.islice(remaining, _PICKED_AT_A_TIME)):
+            sent = []
+            for dn in batch:
+                try:
+                    sent.append(
+                        self._send(
+                            dn, ldap.SCOPE_BASE, _ATTRIBUTES, [ManageDSAITControl()]
+                        )
+                    )
+                except ldap.LDAPError as error:
+                    raise self._failure(error, dn) from error
+            for dn, message_id in zip(batch, sent, strict=True):
+                try:
+                    found, _ = self._receive(message_id)
+                except ldap.NO_SUCH_OBJECT:
+                    continue
+                except ldap.LDAPError as error:
+                    raise self._failure(error, dn) from error
+                for _, attributes in found:
+                    self._check_readable(dn, attributes)
+                    yield dn, attributes
+
+    def _pages(self, attributes: list[str]) -> Iterator[tuple[str, Attributes]]:
+        paging = SimplePagedResultsControl(False, size=self._page_entries, cookie="")
+        while True:
+            try:
+                found, controls = self._search(
+                    self._base,
+                    ldap.SCOPE_SUBTREE,
+                    attributes,
+                    [paging, ManageDSAITControl()],
+                )
+            except ldap.NO_SUCH_OBJECT:
+                return
+            except ldap.LDAPError as error:
+                raise self._failure(error, self._base) from error
+            yield from found
+            cookies = [
+                control.cookie
+                for control in controls
+                if control.controlType == paging.controlType
+            ]
+            if not cookies or not cookies[0]:
+                return
+            paging.cookie = cookies[0]
+
+    def _search(
+        self, base: str, scope: int, attributes: list[str], controls: list[Any]
+    ) -> tuple[list[tuple[str, Attributes]], list[Any]]:
+        return self._receive(self._send(base, scope, attributes, controls))
+
+    def _send(
+        self, base: str, scope: int, attributes: list[str], controls: list[Any]
+    ) -> int:
+        self._note_request("search")
+        message_id: int = self._connection.search_ext(
+            base, scope, _FILTER, attributes, serverctrls=controls
+        )
+        return message_id
+
+    def _receive(
+        self, message_id: int
+    ) -> tuple[list[tuple[str, Attributes]], list[Any]]:
+        _, messages, _, response_controls = self._connection.result3(
+            message_id, timeout=self._timeout_s
+        )
+        # a DN of None is a search reference: what lies there is another server's
+        found = [(dn, entry) for dn, entry in messages if dn is not None]
+        return found, response_controls
+
+    def _check_readable(self, dn: str, attributes: Attributes) -> None:
+        """Every entry has an objectClass; one that shows none hides its attributes."""
+        if "objectClass" in attributes:
+            return
+        if "objectclass" not in map(str.lower, attributes):
+            raise TargetError(
+                f"target {self._uri!r} does not let the attributes of {dn!r} be read: "
+                "not even its objectClass",
+                hint="read as an identity that may read all attributes: the rootdn of "
+                "slapd, cn=Directory Manager of 389-DS",
+            )
+
+    def _failure(self, error: ldap.LDAPError, base: str) -> TargetError:
+        code, text = result_code_of(error), error_text(error)
+        if code < 0:
+            return TargetUnreachable(self._uri, text)
+        hint = None
+        if code in _LIMITS:
+            hint = (
+                "read as an identity without limits: the rootdn of slapd, "
+                "cn=Directory Manager of 389-DS"
+            )
+        return TargetError(
+            f"target {self._uri!r} does not let {base!r} be read: {text} ({code})",
+            hint=hint,
+        )

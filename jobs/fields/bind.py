@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whom connections bind as: by DN and password, or by a SASL mechanism.
+
+Real credentials stand in a job file only as references, which each agent resolves on
+its own host. What a test population binds with as the load itself is another matter:
+see operations/bind.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+
+from ldapslam.base.fault import Fault, expected
+from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.fields.sasl import Mechanism, check_authzid, check_properties
+from ldapslam.jobs.fields.sections import Kind, Section, Text, checked
+from ldapslam.jobs.requests.dn import check_dn
+
+
+class Secret(Section):
+    """A reference to a password: where the agents find it. Never the password."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("env", "file")
+
+    env: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="name of an environment variable of the agent",
+    )
+    file: Text | None = Field(
+        default=None,
+        description="absolute path of a file on the agent's host; its first line end "
+        "is not part of the password",
+    )
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and not Path(value).is_absolute():
+            raise expected(
+                "an absolute path", value, "each agent reads it on its own host"
+            )
+        return value
+
+    @property
+    def ref(self) -> SecretRef:
+        return SecretRef(env=self.env, file=self.file)
+
+
+def _no_literal(value: Any) -> Any:
+    if isinstance(value, (str, int, float)):
+        # The value itself stays out of the message: it may be a real password.
+        raise Fault(
+            "expected a reference to the password, got a literal",
+            "write {env: NAME} or {file: /absolute/path}",
+        )
+    return value
+
+
+Password = Annotated[Secret, BeforeValidator(_no_literal)]
+
+
+class Sasl(Section):
+    """A SASL bind (RFC 4513 section 5.2), by libsasl."""
+
+    mechanism: Mechanism = Field(
+        description="its registered name; libsasl's plug-ins on the agents and the "
+        "server must have it",
+        examples=["SCRAM-SHA-256"],
+    )
+    authcid: Text | None = Field(
+        default=None, min_length=1, description="whose password or ticket it is"
+    )
+    password: Password | None = Field(
+        default=None, description="a reference to the password"
+    )
+    authzid: Annotated[Text, AfterValidator(check_authzid)] | None = Field(
+        default=None,
+        description="whom to act as, as 'dn:…' or 'u:…'; without it, as oneself",
+    )
+    realm: Text | None = Field(
+        default=None, min_length=1, description="the mechanism's realm"
+    )
+
+    @checked
+    def _properties(self) -> None:
+        check_properties(self.mechanism, self.authcid, self.password, self.realm)
+
+
+_Identity = Annotated[Text, Field(min_length=1), AfterValidator(check_dn), Kind("DN")]
+
+
+class Bind(Section):
+    """A simple bind as a DN, or a SASL bind. Without it, connections are anonymous."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("dn", "sasl")
+
+    dn: _Identity | None = Field(
+        default=None,
+        description="the identity of a simple bind; `password` goes with it",
+        examples=["cn=admin,dc=example,dc=com"],
+    )
+    password: Password | None = Field(
+        default=None,
+        description="a reference to its password",
+        examples=["{env: LDAP_PASSWORD}"],
+    )
+    sasl: Sasl | None = Field(default=None, description="a SASL bind instead")
+
+    @checked
+    def _password_goes_with_dn(self) -> None:
+        if self.dn is not None and self.password is None:
+            raise Fault(
+                "the key 'password' is missing",
+                "password: a reference to its password, such as {env: LDAP_PASSWORD}",
+            )
+        if self.dn is None and self.sasl and self.password is not None:
+            raise Fault(
+                "the password of a SASL bind is one of the keys of `sasl`",
+                "move `password` into `sasl`",
+            )
+
+    @property
+    def secret(self) -> SecretRef | None:
+        """Of either kind of bind; some SASL mechanisms have none."""
+        password = self.sasl.password if self.sasl else self.password
+        return password.ref if password else None

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thresholds: what must hold in the measure phase for the verdict PASS.
+
+Pure: a threshold is evaluated against the content of result.json (or the same dict
+before it is written). Where there is no figure, nothing was met.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ldapslam.base import units
+from ldapslam.base.fault import Fault, did_you_mean, got
+
+TIME_METRICS = (
+    "response_time",
+    "service_time",
+    "backlog_wait",
+    "send_lag",
+    "receive_lag",
+)
+#: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
+KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
+STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
+#: Of the set-up of a stream's connections, in the whole run.
+SET_UP_METRICS = ("connect_time", "tcp_time", "tls_time", "bind_time")
+#: Outcomes as a share of the requests sent.
+SHARES: dict[str, tuple[str, ...]] = {
+    "errors": ("failed", "timed_out", "unresolved"),
+    "expected": ("expected",),
+    "timed_out": ("timed_out",),
+    "unresolved": ("unresolved",),
+}
+#: Figures of a stream, of whichever operation.
+_STREAM_METRICS = (*SET_UP_METRICS, "elapsed")
+METRICS = (*TIME_METRICS, *SET_UP_METRICS, "elapsed", "throughput", "goodput", *SHARES)
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+EXAMPLE = "readers.search.response_time.p99 < 5ms"
+
+#: For `ldapslam job describe`.
+NOTATION = f"""\
+    stream.operation.metric[.statistic] comparison value
+
+    readers.search.response_time.p99 < 5ms
+    writers.modify.throughput >= 19/s
+    *.*.errors < 0.1%
+    readers.*.connect_time.p95 < 20ms
+    imports.*.elapsed < 60s
+
+What must hold in the measure phase for the verdict PASS. '*' stands for every
+stream, or every operation; each that matches must meet the threshold, and the
+value shown is the worst of them. Unbind and abandon have no response and no
+times. Without data a threshold is not met, nor on a figure that hangs on
+requests without an answer: they rank above every time.
+
+    times, with a statistic   {", ".join(TIME_METRICS[:3])},
+                              {", ".join(TIME_METRICS[3:])}
+    set-up of connections,    {", ".join(SET_UP_METRICS)}:
+    with a statistic          of a stream, in the whole run; operation '*'
+    statistics                {", ".join(STATISTICS)};
+                              p99.9 and p99.99 as well
+    elapsed                   from the stream's start to its last response;
+                              operation '*'
+    throughput                completions per second, whatever their result
+    goodput                   successes per second
+    errors                    share of the requests sent that ended otherwise
+                              than expected: failed, timed out or unresolved
+    expected                  share that ended with a result code other than
+                              success that the job expects
+    timed_out, unresolved     share that had no response
+    comparisons               {", ".join(COMPARISONS)}
+"""
+
+_FORM = re.compile(r"\s*(\S+?)\s*(<=|>=|==|!=|=<|=>|<|>|=)\s*(.*?)\s*", re.DOTALL)
+_NAME = re.compile(r"\*|[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One parsed threshold."""
+
+    expression: str
+    #: Name of a stream, or '*'.
+    stream: str
+    #: Name of an operation, or '*'.
+    operation: str
+    metric: str
+    #: None for metrics that are one figure.
+    statistic: str | None
+    comparison: str
+    #: In `unit`.
+    limit: float
+
+    @property
+    def unit(self) -> str:
+        """Unit of the limit and of evaluated values: 'us', 'per_s' or 'share'."""
+        return _unit(self.metric)
+
+    def matches(self, stream: str, operation: str) -> bool:
+        return self.stream in ("*", stream) and self.operation in ("*", operation)
+
+    def format(self, value: float | None) -> str:
+        """An evaluated value with its unit, for people."""
+        if value is None:
+            return "no data"
+        if self.unit == "share":
+            return f"{value * 100:.4g}%"
+        if self.unit == "per_s":
+            return f"{value:,.1f}/s"
+        if self.metric == "elapsed":
+            return f"{value / 1e6:,.3f}s"
+        return f"{value / 1000:,.3f}ms"
+
+
+def parse_threshold(text: str) -> Threshold:
+    """The threshold of a text; a Fault says which part is wrong."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise _wrong(text, "it has no comparison")
+    subject, comparison, value = match.groups()
+    if comparison not in COMPARISONS:
+        raise _wrong(text, f"unknown comparison {comparison!r}", _known(COMPARISONS))
+    parts = subject.split(".")
+    if len(parts) < 3:
+        raise _wrong(text, f"{subject!r} does not name a stream, operation and metric")
+    stream, operation, metric, *statistic = parts
+    if (joined := "_".join(statistic)) in STATISTICS:  # p99.9, as reports have it
+        statistic = [joined]
+    for name in (stream, operation):
+        if not _NAME.fullmatch(name):
+            raise _wrong(text, f"{got(name)} is not a name")
+    if metric not in METRICS:
+        raise _wrong(
+            text, f"unknown metric {metric!r}", did_you_mean(metric, METRICS, "metrics")
+        )
+    if metric in _STREAM_METRICS and operation != "*":
+        raise _wrong(
+            text,
+            f"{metric} is a figure of the stream, not of {operation!r}",
+            f"write {stream}.*.{'.'.join((metric, *statistic))}",
+        )
+    if metric not in (*TIME_METRICS, *SET_UP_METRICS):
+        if statistic:
+            raise _wrong(text, f"{metric} has no statistic {'.'.join(statistic)!r}")
+    elif len(statistic) != 1:
+        raise _wrong(text, f"{metric} needs one statistic", _known(STATISTICS))
+    elif statistic[0] not in STATISTICS:
+        raise _wrong(text, f"unknown statistic {statistic[0]!r}", _known(STATISTICS))
+    try:
+        limit = _limit(metric, value)
+    except Fault as fault:
+        raise _wrong(text, fault.reason, fault.hint) from fault
+    return Threshold(
+        expression=text.strip(),
+        stream=stream,
+        operation=operation,
+        metric=metric,
+        statistic=statistic[0] if statistic else None,
+        comparison=comparison,
+        limit=limit,
+    )
+
+
+def evaluate(
+    threshold: Threshold, result: Mapping[str, Any]
+) -> tuple[float | None, bool]:
+    """Worst value among the operations that match, in `threshold.unit` (None: some
+    operation has no figure), and whether all of them meet the threshold."""
+    values = [_figure(threshold, figures) for figures in _matching(threshold, result)]
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None, False
+    worst = max(known) if threshold.comparison.startswith("<") else min(known)
+    return worst, COMPARISONS[threshold.comparison](worst, threshold.limit)
+
+
+def times_lacking(
+    threshold: Threshold, result: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """The times, of operations that match, that lack the threshold's statistic."""
+    return [
+        times
+        for figures in _matching(threshold, result)
+        if (times := figures.get(f"{threshold.metric}_us"))
+        and times.get(threshold.statistic) is None
+    ]
+
+
+def _matching(
+    threshold: Threshold, result: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """The figures of each operation, or stream, that a threshold is about."""
+    for stream, operations in result["streams"].items():
+        if threshold.metric in _STREAM_METRICS:
+            if threshold.matches(stream, "*"):
+                yield result["connections"][stream]
+            continue
+        for operation, figures in operations.items():
+            is_timed = figures.get("kind") not in KINDS_WITHOUT_RESPONSE
+            if threshold.matches(stream, operation) and (
+                is_timed or threshold.metric not in TIME_METRICS
+            ):
+                yield figures
+
+
+def _figure(threshold: Threshold, figures: Mapping[str, Any]) -> float | None:
+    value: float | None
+    if threshold.unit == "per_s":
+        value = figures.get(f"{threshold.metric}_per_s")
+    elif threshold.unit == "share":
+        value = _share(figures, SHARES[threshold.metric])
+    elif threshold.metric == "elapsed":
+        elapsed_s = figures.get("elapsed_s")
+        value = None if elapsed_s is None else elapsed_s * 1e6
+    else:
+        times = figures.get(f"{threshold.metric}_us") or {}
+        value = times.get(threshold.statistic)
+    return None if value is None else float(value)
+
+
+def error_share(figures: Mapping[str, Any]) -> float | None:
+    """Requests that ended otherwise than the job expects, as a share of those sent:
+    failed with a result code, timed out, or unresolved. None when nothing was sent."""
+    return _share(figures, SHARES["errors"])
+
+
+def _share(figures: Mapping[str, Any], outcomes: tuple[str, ...]) -> float | None:
+    sent = sum(
+        figures.get(name, 0)
+        for name in ("completed", "timed_out", "unresolved", "abandoned")
+    )
+    return sum(figures.get(name, 0) for name in outcomes) / sent if sent else None
+
+
+def _limit(metric: str, value: str) -> float:
+    unit = _unit(metric)
+    if unit == "us":
+        return units.parse_duration(value) / 1000
+    if unit == "per_s":
+        return units.parse_rate(value).per_s
+    return units.parse_share(value)
+
+
+def _unit(metric: str) -> str:
+    if metric in SHARES:
+        return "share"
+    return "per_s" if metric in ("throughput", "goodput") else "us"
+
+
+def _known(words: Mapping[str, Any] | tuple[str, ...]) -> str:
+    return f"known: {', '.join(words)}"
+
+
+def _wrong(text: str, problem: str, hint: str | None = None) -> Fault:
+    return Fault(
+        f"expected a threshold, got {got(text)}: {problem}",
+        hint or f"such as {EXAMPLE!r}",
+    )

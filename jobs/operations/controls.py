@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The request controls of an operation (RFC 4511 section 4.1.11).
+
+Controls are critical unless the job file says otherwise: a server that would ignore one
+refuses the request, so that nobody measures it without what was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+
+from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.jobs.fields.sasl import check_authzid
+from ldapslam.jobs.fields.sections import (
+    Flag,
+    Kind,
+    Section,
+    Text,
+    checked,
+    one_or_more,
+)
+from ldapslam.jobs.fields.texts import AttributeSelector, FilterText, Oid, PatternText
+from ldapslam.jobs.operations.octets import Octets, parse_octets
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.scope import Scope, current_scope
+from ldapslam.jobs.requests.template import LIST, Node, Tlv, ValueSource
+
+_PAGED_RESULTS = "1.2.840.113556.1.4.319"
+_TREE_DELETE = "1.2.840.113556.1.4.805"
+
+_UPDATES = ("add", "delete", "modify", "modify_dn")
+#: Key in the job file: OID, and the operations that the control is for.
+CONTROLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "server_side_sort": ("1.2.840.113556.1.4.473", ("search",)),
+    "vlv": ("2.16.840.1.113730.3.4.9", ("search",)),
+    "matched_values": ("1.2.826.0.1.3344810.2.3", ("search",)),
+    "subentries": ("1.3.6.1.4.1.4203.1.10.1", ("search",)),
+    "dont_use_copy": ("1.3.6.1.1.22", ("search", "compare")),
+    "manage_dsa_it": (
+        "2.16.840.1.113730.3.4.2",
+        ("search", "compare", *_UPDATES),
+    ),
+    "proxied_authorization": (
+        "2.16.840.1.113730.3.4.18",
+        ("search", "compare", *_UPDATES, "extended"),
+    ),
+    "assertion": ("1.3.6.1.1.12", ("search", "compare", *_UPDATES)),
+    "pre_read": ("1.3.6.1.1.13.1", ("delete", "modify", "modify_dn")),
+    "post_read": ("1.3.6.1.1.13.2", ("add", "modify", "modify_dn")),
+    "permissive_modify": ("1.2.840.113556.1.4.1413", ("modify",)),
+    "tree_delete": (_TREE_DELETE, ("delete",)),
+    "authorization_identity": ("2.16.840.1.113730.3.4.16", ("bind",)),
+    "password_policy": (
+        "1.3.6.1.4.1.42.2.27.8.5.1",
+        ("bind", "add", "compare", "modify", "extended"),
+    ),
+}
+#: Controls that need no more than their name.
+BARE_CONTROLS = (
+    "manage_dsa_it",
+    "permissive_modify",
+    "subentries",
+    "dont_use_copy",
+    "authorization_identity",
+    "password_policy",
+    "tree_delete",
+)
+_NO_CONTROLS = ("abandon", "unbind", "sequence")
+_MAX_INT = (1 << 31) - 1
+_MAX_OFFSETS = 4096
+
+_SORT_KEY = re.compile(
+    rf"(-)?({ATTRIBUTE})(?::([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+))?", re.ASCII
+)
+_ORDERING_RULE, _REVERSE_ORDER = 0x80, 0x81
+_BY_OFFSET, _GREATER_THAN_OR_EQUAL = 0xA0, 0x81
+_COMBINATIONS = (0xA0, 0xA1, 0xA2)
+
+
+def control_node(oid: str, critical: bool, *value: Node) -> Node:
+    """A Control; `value` holds the content octets of its controlValue, if any."""
+    return ber.tlv(
+        ber.SEQUENCE,
+        ber.octet_string(oid.encode()),
+        ber.boolean(True) if critical else b"",  # DEFAULT FALSE is left out
+        ber.octet_string(*value) if value else b"",
+    )
+
+
+def paged_results(size: int, cookie: Node) -> Node:
+    """The control of a page (RFC 2696)."""
+    value = ber.tlv(ber.SEQUENCE, ber.integer(size), ber.octet_string(cookie))
+    return control_node(_PAGED_RESULTS, True, value)
+
+
+def _checked_sort_key(text: str) -> str:
+    if not _SORT_KEY.fullmatch(text):
+        raise expected(
+            "a sort key", text, "such as cn, -cn (reversed) or -cn:caseIgnoreMatch"
+        )
+    return text
+
+
+def _simple_item(text: str) -> str:
+    node = compile_filter(text, current_scope().names)
+    tag = node.tag if isinstance(node, Tlv) else None
+    if isinstance(node, bytes):
+        tag = node[0]
+    if tag in _COMBINATIONS or re.search(":dn[:=]", text, re.IGNORECASE):
+        raise Fault(
+            f"expected a filter of one item, got {got(text)}",
+            "matched values (RFC 3876) knows no &, |, ! and :dn; write a list",
+        )
+    return text
+
+
+def _offset(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= _MAX_INT:
+            raise expected("an offset from 1", value)
+        return str(value)
+    if isinstance(value, str) and (match := re.fullmatch(r"\[(\d+)-(\d+)\]", value)):
+        lo, hi = int(match[1]), int(match[2])
+        if 1 <= lo <= hi <= _MAX_INT and hi - lo < _MAX_OFFSETS:
+            return value
+        raise expected(
+            f"a range of at most {_MAX_OFFSETS} offsets from 1", value, "such as [1-99]"
+        )
+    if isinstance(value, str) and re.fullmatch("[1-9][0-9]{0,8}", value):
+        return value
+    raise expected("an offset from 1, or a range such as [1-99]", value)
+
+
+def _list_of_names(schema: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema(
+        {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
+    )
+
+
+_TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
+SortKeys = Annotated[
+    list[Annotated[Text, AfterValidator(_checked_sort_key), Kind("sort key")]],
+    Field(min_length=1),
+    BeforeValidator(one_or_more),
+    _list_of_names(_TEXT_SCHEMA),
+    Kind("sort key or list of sort keys"),
+]
+ItemFilters = Annotated[
+    list[Annotated[FilterText, AfterValidator(_simple_item)]],
+    Field(min_length=1),
+    BeforeValidator(one_or_more),
+    _list_of_names(_TEXT_SCHEMA),
+    Kind("filter or list of filters"),
+]
+Selectors = Annotated[
+    list[AttributeSelector],
+    BeforeValidator(one_or_more),
+    _list_of_names(_TEXT_SCHEMA),
+    Kind("attribute or list of attributes"),
+]
+Offset = Annotated[
+    str,
+    BeforeValidator(_offset),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, _TEXT_SCHEMA]}),
+    Kind("offset"),
+]
+NonNegative = Annotated[int, Field(ge=0, le=_MAX_INT), Kind("count")]
+_Given = Annotated[Literal[True] | None, Kind("true")]
+
+
+class Vlv(Section):
+    """A virtual list view (draft-ietf-ldapext-ldapv3-vlv-09): entries around a target
+    in the sorted result."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("offset", "value")
+
+    before: NonNegative = Field(default=0, description="entries before the target")
+    after: NonNegative = Field(default=0, description="entries after the target")
+    offset: Offset | None = Field(
+        default=None,
+        description="the target's place in the list, from 1; or a range to draw it "
+        "from, such as [1-99]",
+        examples=["1"],
+    )
+    count: NonNegative = Field(
+        default=0,
+        description="entries that the client believes are in the list: the server "
+        "scales `offset` by it; 0: as the server has it",
+    )
+    value: PatternText | None = Field(
+        default=None,
+        description="the target is the first entry whose sort key is at least this; "
+        "patterns allowed",
+    )
+
+    def request_value(self, scope: Scope) -> Node:
+        if self.value is not None:
+            value = parse_pattern(self.value, scope.names).nodes
+            target = ber.tlv(_GREATER_THAN_OR_EQUAL, *value)
+        else:
+            target = ber.tlv(_BY_OFFSET, _integer(self.offset), ber.integer(self.count))
+        return ber.tlv(
+            ber.SEQUENCE, ber.integer(self.before), ber.integer(self.after), target
+        )
+
+
+def _integer(text: str | None) -> Node:
+    """An INTEGER, perhaps one of a range: its content octets are drawn from a list."""
+    lo, _, hi = (text or "1").strip("[]").partition("-")
+    if not hi:
+        return ber.integer(int(lo))
+    entries = b""
+    for number in range(int(lo), int(hi) + 1):
+        octets = ber.integer(number)
+        assert isinstance(octets, bytes)
+        entries += struct.pack("<II", 1, len(octets) - 2) + octets[2:]
+    return ber.tlv(ber.INTEGER, ValueSource(LIST, data=entries))
+
+
+class Control(Section):
+    """One control. Those that take no value may be written by their name alone."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = (*CONTROLS, "oid")
+    choice_noun: ClassVar[str] = "control"
+
+    server_side_sort: SortKeys | None = Field(
+        default=None,
+        description="sort keys (RFC 2891): an attribute, a - before it to reverse the "
+        "order, a :rule behind it for another ordering rule",
+        examples=["[sn, -givenName:caseExactOrderingMatch]"],
+    )
+    vlv: Vlv | None = Field(
+        default=None,
+        description="virtual list view; goes with server_side_sort",
+        examples=["{after: 19, offset: '[1-99]'}"],
+    )
+    matched_values: ItemFilters | None = Field(
+        default=None,
+        description="return only values that meet one of these filters (RFC 3876); "
+        "patterns allowed",
+        examples=["(mail=*@example.com)"],
+    )
+    subentries: Flag | None = Field(
+        default=None,
+        description="return subentries, and nothing else (RFC 3672); false: no "
+        "subentries",
+    )
+    dont_use_copy: _Given = Field(
+        default=None, description="answer from the master copy (RFC 6171)"
+    )
+    manage_dsa_it: _Given = Field(
+        default=None, description="treat referrals as entries (RFC 3296)"
+    )
+    proxied_authorization: PatternText | None = Field(
+        default=None,
+        description="act as this identity (RFC 4370), 'dn:…' or 'u:…', empty for "
+        "anonymous; patterns allowed; always critical",
+        examples=["dn:uid=user.[0-999],ou=people,dc=example,dc=com"],
+    )
+    assertion: FilterText | None = Field(
+        default=None,
+        description="process only if the entry meets this filter (RFC 4528); patterns "
+        "allowed",
+        examples=["(employeeType=active)"],
+    )
+    pre_read: Selectors | None = Field(
+        default=None,
+        description="return these attributes as they were before (RFC 4527)",
+        examples=["[description]"],
+    )
+    post_read: Selectors | None = Field(
+        default=None,
+        description="return these attributes as they are afterwards (RFC 4527)",
+        examples=["[entryCSN]"],
+    )
+    permissive_modify: _Given = Field(
+        default=None,
+        description="adding a value that is there, or deleting one that is not, is no "
+        "error",
+    )
+    tree_delete: _Given = Field(
+        default=None,
+        description="delete all below the entry too; only for an entry that this run "
+        "has added (`of`)",
+    )
+    authorization_identity: _Given = Field(
+        default=None, description="tell whom the bind is for (RFC 3829)"
+    )
+    password_policy: _Given = Field(
+        default=None,
+        description="ask for warnings and errors of the password policy "
+        "(draft-behera-ldap-password-policy)",
+    )
+    oid: Oid | None = Field(
+        default=None,
+        description="any other control",
+        examples=["1.3.6.1.4.1.4203.1.9.1.1"],
+    )
+    value: Octets | None = Field(
+        default=None,
+        description="value of the control `oid`: text with patterns, hex:… or base64:…",
+    )
+    critical: Flag = Field(
+        default=True,
+        description="whether a server that does not know the control must refuse the "
+        "operation",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value in BARE_CONTROLS:
+            return {value: True}
+        if value in CONTROLS:
+            example = cls.model_fields[value].examples
+            hint = f"such as {{{value}: {example[0] if example else '…'}}}"
+            raise Fault(f"the control {value!r} needs a value", hint)
+        if value == "paged_results":
+            raise _paged()
+        raise Fault(f"unknown control {value!r}", did_you_mean(value, CONTROLS))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        return {"anyOf": [{"enum": list(BARE_CONTROLS)}, schema]}
+
+    @checked
+    def _goes_together(self) -> None:
+        if self.value is not None and self.oid is None:
+            raise Fault("`value` goes with `oid`", "leave `value` out")
+        if self.oid == _PAGED_RESULTS:
+            raise _paged()
+        if self.proxied_authorization is not None:
+            if self.proxied_authorization:
+                check_authzid(self.proxied_authorization)
+            if not self.critical:
+                raise Fault(
+                    "proxied authorization is always critical",
+                    "leave `critical` out (RFC 4370 section 3)",
+                )
+
+    @property
+    def key(self) -> str:
+        """Its key in the job file."""
+        return next(key for key in self.exactly_one if getattr(self, key) is not None)
+
+    def node(self, scope: Scope) -> Node:
+        if self.oid is not None:
+            value = None
+            if self.value is not None:
+                value = parse_octets(self.value, scope.names) or (b"",)
+            return control_node(self.oid, self.critical, *(value or ()))
+        return control_node(
+            CONTROLS[self.key][0], self.critical, *self._value(self.key, scope)
+        )
+
+    def _value(self, key: str, scope: Scope) -> tuple[Node, ...]:
+        if self.server_side_sort is not None:
+            return (ber.tlv(ber.SEQUENCE, *map(_sort_key, self.server_side_sort)),)
+        if self.vlv is not None:
+            return (self.vlv.request_value(scope),)
+        if self.matched_values is not None:
+            filters = (
+                compile_filter(text, scope.names) for text in self.matched_values
+            )
+            return (ber.tlv(ber.SEQUENCE, *filters),)
+        if self.assertion is not None:
+            return (compile_filter(self.assertion, scope.names),)
+        if self.subentries is not None:
+            return (ber.boolean(self.subentries),)
+        if self.proxied_authorization is not None:
+            # RFC 4370 section 3: the authzId itself, without a tag; it may be empty.
+            return parse_pattern(self.proxied_authorization, scope.names).nodes or (
+                b"",
+            )
+        attributes = self.pre_read if self.pre_read is not None else self.post_read
+        if attributes is not None:
+            names = (ber.octet_string(name.encode()) for name in attributes)
+            return (ber.tlv(ber.SEQUENCE, *names),)
+        return ()
+
+
+def _paged() -> Fault:
+    return Fault("paged results are a matter of the search", "write `page_size: 100`")
+
+
+def _sort_key(text: str) -> Node:
+    match = _SORT_KEY.fullmatch(text)
+    assert match is not None
+    reverse, attribute, rule = match.groups()
+    return ber.tlv(
+        ber.SEQUENCE,
+        ber.octet_string(attribute.encode()),
+        ber.tlv(_ORDERING_RULE, rule.encode()) if rule else b"",
+        ber.boolean(True, _REVERSE_ORDER) if reverse else b"",
+    )
+
+
+def misplaced_controls(
+    kind: str, operation: dict[str, Any]
+) -> Iterator[tuple[int, Fault]]:
+    """For references.py: what is wrong with the controls of an operation of a job's raw
+    tree, by their index. Silent about what the model finds."""
+    controls = operation.get("controls")
+    keys = (
+        [_raw_key(control) for control in controls]
+        if isinstance(controls, list)
+        else []
+    )
+    for index, (key, oid) in enumerate(keys):
+        if key is None:
+            continue
+        known = CONTROLS.get(key)
+        if keys.index((key, oid)) < index:
+            yield index, Fault(f"the control {oid or key!r} is given twice", "keep one")
+        elif kind in _NO_CONTROLS:
+            yield index, Fault(f"{kind} takes no controls", "leave `controls` out")
+        elif known and kind not in known[1]:
+            fault = f"the control {key!r} is not for the operation {kind!r}"
+            yield index, Fault(fault, f"it is for {one_of(known[1])}")
+        elif key == "vlv" and ("server_side_sort", None) not in keys:
+            fault = "a virtual list view needs a sorted result"
+            yield index, Fault(fault, "add the control server_side_sort: [cn]")
+        elif _TREE_DELETE in (oid, known[0] if known else None):
+            body = operation.get(kind)
+            if not isinstance(body, dict) or body.get("of") is None:
+                yield index, _unsafe_tree_delete()
+
+
+def _unsafe_tree_delete() -> Fault:
+    return Fault(
+        "tree_delete would remove entries that this run has not added",
+        "delete an entry that it has: {delete: {of: NAME}}",
+    )
+
+
+def _raw_key(control: Any) -> tuple[str | None, str | None]:
+    """Key and, where it is by OID, the OID of a control of the raw tree."""
+    if isinstance(control, str):
+        return (control if control in CONTROLS else None), None
+    if not isinstance(control, dict):
+        return None, None
+    oid = control.get("oid")
+    if isinstance(oid, str):
+        return "oid", oid
+    return next((key for key in CONTROLS if key in control), None), None

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distinguished names (RFC 4514): the syntax check, and names with patterns.
+
+Spaces after a comma are accepted, as RFC 2253 and every server do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ldapslam.base.fault import Fault, got
+from ldapslam.jobs.requests.pattern import MASK_CLASS, Pattern, parse_pattern
+from ldapslam.jobs.requests.template import (
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    PARENT,
+    RANDOM_STRING,
+    TIMESTAMP,
+    VARIABLE,
+    Ref,
+    ValueSource,
+)
+
+_ATTRIBUTE_TYPE = r"(?:[A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)+)"
+_HEX_STRING = r"#(?:[0-9A-Fa-f]{2})+"
+_STRING = r'(?! *#)(?:[^,+"\\<>;\0]|\\(?:[ "#+,;<=>\\]|[0-9A-Fa-f]{2}))*'
+_AVA = re.compile(rf" *{_ATTRIBUTE_TYPE} *= *(?:{_HEX_STRING}|{_STRING})", re.ASCII)
+_WHOLE = re.compile(rf" *([{MASK_CLASS}]) *(?=,|$)")
+_WHOLE_RDNS = (VARIABLE, PARENT, FILE_RANDOM, FILE_SEQUENCE)
+_SPECIAL = frozenset(b',+"\\<>;=#\0')
+
+
+def check_dn(text: str) -> str:
+    """The text, if it is a DN without patterns; the empty DN is one."""
+    _check(text, text)
+    return text
+
+
+def parse_dn(text: str, names: Mapping[str, int] | None = None) -> Pattern:
+    """The pattern of a DN whose values may hold patterns. The text of a variable is
+    escaped where it stands in a value; in the place of an RDN a variable, a parent or a
+    line of a file stands for RDNs as they are."""
+    pattern = parse_pattern(text, names)
+    whole = _check(pattern.masked, text)
+    for character in whole:
+        source = pattern.source(character)
+        if isinstance(source, Ref) or source.kind not in _WHOLE_RDNS:
+            raise _bad_part(pattern.masked, pattern.masked.index(character), text)
+    for source in pattern.sources:
+        if isinstance(source, Ref):
+            continue
+        special = _SPECIAL.intersection(source.data)
+        if source.kind in (RANDOM_STRING, TIMESTAMP) and special:
+            raise Fault(
+                f"character {chr(min(special))!r} cannot be drawn into a DN unescaped",
+                "take it out of the pattern's characters",
+            )
+
+    def escaped(character: str, source: ValueSource) -> ValueSource:
+        if source.kind == VARIABLE and character not in whole:
+            return replace(source, width=1)
+        return source
+
+    return pattern.changed(escaped)
+
+
+def split_rdn(dn: str) -> tuple[str, str]:
+    """The first RDN of a DN, and the DN of its parent."""
+    match = re.match(r"(?:[^\\,]|\\.)*", dn, re.DOTALL)
+    end = match.end() if match else 0
+    return dn[:end], dn[end + 1 :]
+
+
+def _check(masked: str, text: str) -> str:
+    """The holes that stand in the place of an RDN."""
+    whole = ""
+    start = 0
+    while masked:
+        if match := _WHOLE.match(masked, start):
+            whole += match[1]
+        else:
+            match = _AVA.match(masked, start)
+        if match is None:
+            raise _bad_part(masked, start, text)
+        if match.end() == len(masked):
+            break
+        if masked[match.end()] not in ",+":
+            raise _bad_part(masked, start, text)
+        start = match.end() + 1
+    return whole
+
+
+def _bad_part(masked: str, start: int, text: str) -> Fault:
+    part = re.split(r"(?<!\\),", masked[start:])[0].strip()
+    part = re.sub(f"[{MASK_CLASS}]", "[…]", part)
+    if not part:
+        problem = "it has an empty part; is there a comma too many?"
+    elif "=" not in part:
+        problem = f"{got(part)} has no '='"
+    else:
+        problem = f'{got(part)} has a character that needs a \\ before it (,+"\\<>;)'
+    return Fault(
+        f"expected a DN, got {got(text)}: {problem}",
+        "such as 'uid=user.1,ou=people,dc=example,dc=com' (RFC 4514)",
+    )

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounds of the texts that variables hold: the engine's variables have a fixed size.
+
+A text made of patterns alone has a bound that is known. What a search returns has none:
+where such a text is part of another one, as much of it is taken as the variable holds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.requests.template import (
+    CHANCE,
+    CLOSE,
+    END,
+    FILE_RANDOM,
+    FILE_SEQUENCE,
+    LIT,
+    MAX_VARIABLE_BYTES,
+    OPEN,
+    PARENT,
+    REF,
+    VAL,
+    VARIABLE,
+    Template,
+    ValueSource,
+)
+
+_FILES = (FILE_RANDOM, FILE_SEQUENCE)
+#: Length of an instruction behind its opcode; that of LIT without its bytes.
+_OPERANDS = {LIT: 4, VAL: 2, OPEN: 1, CLOSE: 0, CHANCE: 4, END: 0}
+#: Bytes of a DN for one of its value, at the most: NUL is escaped as \\00.
+_ESCAPED = 3
+
+
+def with_bounds(lets: Iterable[tuple[int, Template]]) -> list[tuple[int, Template]]:
+    """The texts of a request's variables, in order, each of a length that a variable
+    holds; a Fault when one of them is longer however short the captured ones are."""
+    bounds: dict[int, int] = {}
+    bounded: list[tuple[int, Template]] = []
+    for variable, template in lets:
+        values = tuple(_known(value, bounds) for value in template.values)
+        constant = _literal_bytes(template.program) + sum(
+            _length(value, values) for value in values if not _is_open(value)
+        )
+        weights = sum(_factor(value) for value in values if _is_open(value))
+        if constant + weights > MAX_VARIABLE_BYTES:
+            raise Fault(
+                f"expected a text of at most {MAX_VARIABLE_BYTES} bytes, "
+                f"got up to {constant + weights}",
+                "make its patterns shorter",
+            )
+        if weights:
+            room = (MAX_VARIABLE_BYTES - constant) // weights
+            values = tuple(
+                replace(value, hi=room) if _is_open(value) else value
+                for value in values
+            )
+        elif not any(value.kind in _FILES for value in values):
+            bounds[variable] = constant
+        bounded.append((variable, replace(template, values=values)))
+    return bounded
+
+
+def _known(value: ValueSource, bounds: dict[int, int]) -> ValueSource:
+    if _is_open(value) and bounds.get(value.lo):
+        return replace(value, hi=bounds[value.lo])
+    return value
+
+
+def _is_open(value: ValueSource) -> bool:
+    """Whether it is a variable's text, of which nobody knows the length."""
+    return value.kind in (VARIABLE, PARENT) and not value.hi
+
+
+def _factor(value: ValueSource) -> int:
+    return _ESCAPED if value.kind == VARIABLE and value.width == 1 else 1
+
+
+def _length(value: ValueSource, values: tuple[ValueSource, ...]) -> int:
+    """Bound of a value that is not open."""
+    if value.kind in (VARIABLE, PARENT):
+        return value.hi * _factor(value)
+    if value.kind != REF:
+        return value.max_bytes
+    target = values[value.lo]
+    bound = MAX_VARIABLE_BYTES if _is_open(target) else _length(target, values)
+    return min(bound, value.hi) if value.hi else bound
+
+
+def _literal_bytes(program: bytes) -> int:
+    total = at = 0
+    while at < len(program):
+        code = program[at]
+        if code == LIT:
+            (length,) = struct.unpack_from("<I", program, at + 1)
+            total += length
+            at += length
+        at += 1 + _OPERANDS[code]
+    return total

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab's 389-DS servers: files, loading, agreements, and what they say of themselves.
+
+Suppliers, and the hub where there is one, have an agreement with each server that
+follows them. Agreements are made once all servers are up: one that finds no consumer
+waits before it tries again.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import ClassVar
+
+import ldap
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    NoEncryption,
+    load_pem_private_key,
+    pkcs12,
+)
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.dataset.offline import IsStopping, OfflineResult, ldif2db
+from ldapslam.lab import options
+from ldapslam.lab.access import Connection
+from ldapslam.lab.certificates import KeyPair
+from ldapslam.lab.ds389 import programs as ds389_programs
+from ldapslam.lab.ds389.configuration import (
+    BACKEND_NAME,
+    LDBM,
+    MANAGER_DN,
+    READ_ONLY_ID,
+    Ds389Settings,
+    Replica,
+    config_folder,
+    dse_ldif,
+    make_folders,
+    replica_dn,
+)
+from ldapslam.lab.ds389.data import RUV_ID, write_broken, write_replicated
+from ldapslam.lab.errors import LabError
+from ldapslam.lab.product import Choices, Product
+from ldapslam.lab.server import Server
+
+_TOOL_TIMEOUT_S = 60.0
+
+# cn=snmp,cn=monitor by the names of the RFC's operations.
+_COUNTERS = {
+    "search": "searchops",
+    "compare": "compareops",
+    "add": "addentryops",
+    "delete": "removeentryops",
+    "modify": "modifyentryops",
+    "modify_dn": "modifyrdnops",
+}
+
+# Of the access log: the kinds without a counter of their own. Binds have some, but an
+# anonymous one counts in two of them.
+_LOGGED = {"BIND": "bind", "UNBIND": "unbind", "ABANDON": "abandon", "EXT": "extended"}
+_LOG_LINE = re.compile(r" op=\d+ (BIND|UNBIND|ABANDON|EXT)\b")
+
+# Replica id and last change in a value of nsds50ruv: `{replica 1 URL} first last …`.
+_RUV_ELEMENT = re.compile(r"\{replica (\d+) [^}]*\} \w+ (\w+)")
+
+
+class Ds389Servers(Product):
+    """The 389-DS servers of one lab."""
+
+    label: ClassVar[str] = "389-DS"
+    #: Agreements and the checkpoint at the end take their time.
+    stop_grace_s: ClassVar[float] = 30.0
+    backend = ""
+
+    def __init__(self, choices: Choices, settings: Ds389Settings | None = None) -> None:
+        if choices.has_delta:
+            raise ConfigError(
+                "--delta: 389-DS has no delta-syncrepl, it replicates changes anyway",
+                hint="leave it out",
+            )
+        if choices.backend not in (None, "bdb", "mdb"):
+            raise ConfigError(
+                f"--backend {choices.backend}: expected 'bdb' or 'mdb'",
+                hint="leave it out for the server's usual one",
+            )
+        self._choices = choices
+        self._settings = settings or Ds389Settings()
+        self._chosen = options.placed(choices.options, options.DS389, self.label)
+
+    def find(self) -> None:
+        self._programs = ds389_programs.find_programs(self._choices.binary)
+        has = self._programs.backends
+        self.backend = self._choices.backend or ("mdb" if has == {"mdb"} else "bdb")
+        if has and self.backend not in has:
+            raise ConfigError(
+                f"{str(self._programs.ns_slapd)!r} has no back end {self.backend}: "
+                f"its libback-ldbm has {', '.join(sorted(has))}",
+                hint=f"--backend {min(has)}",
+            )
+        for other in {"bdb", "mdb"} - {self.backend}:
+            if foreign := self._chosen.get(f"cn={other},{LDBM}"):
+                raise ConfigError(
+                    f"--set {foreign[0][0]}: it is a setting of {other}, the servers' "
+                    f"back end is {self.backend}",
+                    hint=f"--backend {other}, or leave it out",
+                )
+
+    def make_files(self) -> None:
+        for server in self.site.servers:
+            config = make_folders(server)
+            dse = config / "dse.ldif"
+            dse.touch(mode=0o600)
+            dse.write_text(
+                dse_ldif(
+                    server,
+                    self._programs.template_folder,
+                    self._settings,
+                    self._chosen,
+                    backend=self.backend,
+                    suffix=self.site.tree.suffix,
+                    entries=self.site.tree.entries,
+                    password=self.site.password,
+                    replica=self._replica(server),
+                )
+            )
+            self._make_key_database(config, self.site.key_pairs[server.name])
+
+    def load(self) -> None:
+        """ldif2db for all servers at once, of one file that makes them equal."""
+        ldif = self.site.folder / "replicated.ldif"
+        suppliers = [one for one in self.site.servers if self._is_supplier(one)]
+        uris = [f"ldap://localhost:{supplier.port}" for supplier in suppliers]
+        write_replicated(self.site.tree.ldif, ldif, uris if self._replicates() else [])
+        commands = {one.name: self._import(one, ldif) for one in self.site.servers}
+        self.site.finish("ldif2db", commands)
+        ldif.unlink()
+
+    def version(self) -> str:
+        return self._programs.version
+
+    def import_offline(
+        self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
+    ) -> OfflineResult:
+        if not is_quick:
+            raise ConfigError("ldif2db has one way alone", hint="leave `quick` out")
+        return ldif2db(
+            ldif,
+            config_folder(server),
+            program=[str(self._programs.ns_slapd)],
+            is_stopping=is_stopping,
+        )
+
+    def command(self, server: Server) -> list[str]:
+        pid_file = server.folder / "run" / "pid"
+        return [*self._ns_slapd(server), "-d", "0", "-i", str(pid_file)]
+
+    def log(self, server: Server) -> Path:
+        return server.folder / "ns-slapd.log"
+
+    def nofile(self, server: Server) -> int:
+        return self._settings.nofile
+
+    def connect(self) -> None:
+        for provider in self.site.servers:
+            consumers = self.site.consumers(provider)
+            if not consumers:
+                continue
+            with self.site.access.bound(provider) as connection:
+                for consumer in consumers:
+                    dn = self._agreement_dn(consumer)
+                    connection.add(dn, self._agreement(consumer))
+
+    @staticmethod
+    def position(connection: Connection, suffix: str) -> dict[str, str]:
+        """By the replica update vector: time, count, replica id, count."""
+        found = connection.search(
+            suffix,
+            ldap.SCOPE_SUBTREE,
+            ["nsds50ruv"],
+            f"(&(nsuniqueid={RUV_ID})(objectClass=nsTombstone))",
+        )
+        position = {}
+        for attributes in found.values():
+            for value in attributes.get("nsds50ruv", []):
+                if match := _RUV_ELEMENT.match(value.decode()):
+                    position[match[1]] = match[2]
+        return position
+
+    def counts(self, server: Server) -> dict[str, int]:
+        """The monitor's figures; those of the access log for the kinds that the monitor
+        has in its total alone (which now and then counts the end of a TLS connection
+        too). Suppliers' operations are in the figures of their consumers."""
+        if not self._settings.unbuffered_log:
+            raise LabError(
+                "389-DS counts binds and extended operations in its access log alone, "
+                "and buffers it",
+                hint="Ds389Settings(unbuffered_log=True)",
+            )
+        with self.site.access.bound(server) as connection:
+            # An operation counts when it begins.
+            [found] = connection.search(
+                "cn=snmp,cn=monitor", ldap.SCOPE_BASE, list(_COUNTERS.values())
+            ).values()
+            logged = _logged(server.folder / "log" / "access")
+            own = connection.own_operations()
+        counted = {kind: int(found[name][0]) for kind, name in _COUNTERS.items()}
+        counts = {kind: logged[kind] for kind in _LOGGED.values()} | counted
+        return {kind: counts[kind] - own[kind] for kind in counts}
+
+    def pause(self, replica: Server) -> None:
+        dn = self._agreement_dn(replica)
+        for provider in self.site.providers[replica.name]:
+            with self.site.access.bound(provider) as connection:
+                off = (ldap.MOD_REPLACE, "nsds5ReplicaEnabled", [b"off"])
+                connection.modify(dn, [off])
+
+    def resume(self, replica: Server, through: str | None) -> None:
+        """By a new agreement: one whose address is changed finds no server."""
+        dn = self._agreement_dn(replica)
+        for provider in self.site.providers[replica.name]:
+            with self.site.access.bound(provider) as connection:
+                connection.delete(dn)
+                connection.add(dn, self._agreement(replica, through))
+
+    def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
+        """389-DS takes no write here but its suppliers', so the entry is changed in an
+        LDIF: the server is stopped, and restarts with its position unchanged."""
+        whole = replica.folder / "ldif" / "whole.ldif"
+        broken = replica.folder / "ldif" / "broken.ldif"
+        export = [*self._ns_slapd(replica, "db2ldif"), "-n", BACKEND_NAME]
+        self.site.stop(replica)
+        try:
+            # With the state of replication.
+            self.site.finish(
+                "db2ldif", {replica.name: [*export, "-r", "-a", str(whole)]}
+            )
+            write_broken(whole, broken, dn, attribute)
+            self.site.finish("ldif2db", {replica.name: self._import(replica, broken)})
+        finally:
+            self.site.start(replica)
+
+    # -- replication -------------------------------------------------------------------
+
+    def _replicates(self) -> bool:
+        return len(self.site.servers) > 1
+
+    def _is_supplier(self, server: Server) -> bool:
+        return server.role == "supplier"
+
+    def _replica(self, server: Server) -> Replica | None:
+        if not self._replicates():
+            return None
+        if not self._is_supplier(server):
+            return Replica(READ_ONLY_ID, is_provider=server.role == "hub")
+        suppliers = [one for one in self.site.servers if self._is_supplier(one)]
+        return Replica(suppliers.index(server) + 1, is_provider=True)
+
+    def _agreement_dn(self, consumer: Server) -> str:
+        return f"cn=to {consumer.name},{replica_dn(self.site.tree.suffix)}"
+
+    def _agreement(
+        self, consumer: Server, through: str | None = None
+    ) -> dict[str, list[bytes]]:
+        host, _, port = (through or f"127.0.0.1:{consumer.port}").rpartition(":")
+        values = {
+            "cn": f"to {consumer.name}",
+            "nsDS5ReplicaHost": host,
+            "nsDS5ReplicaPort": port,
+            "nsDS5ReplicaTransportInfo": "TLS" if self._choices.has_tls else "LDAP",
+            "nsDS5ReplicaBindMethod": "SIMPLE",
+            "nsDS5ReplicaBindDN": MANAGER_DN,
+            "nsDS5ReplicaCredentials": self.site.password,
+            "nsDS5ReplicaRoot": self.site.tree.suffix,
+        }
+        entry = {name: [value.encode()] for name, value in values.items()}
+        return {"objectClass": [b"top", b"nsds5ReplicationAgreement"], **entry}
+
+    # -- files and tools ---------------------------------------------------------------
+
+    def _ns_slapd(self, server: Server, tool: str | None = None) -> list[str]:
+        words = [str(self._programs.ns_slapd), *([] if tool is None else [tool])]
+        return [*words, "-D", str(config_folder(server))]
+
+    def _import(self, server: Server, ldif: Path) -> list[str]:
+        return [*self._ns_slapd(server, "ldif2db"), "-n", BACKEND_NAME, "-i", str(ldif)]
+
+    def _make_key_database(self, config: Path, pair: KeyPair) -> None:
+        """A key database of NSS with a certificate that the lab's CA vouches for."""
+        bundle = config / "server.p12"
+        bundle.touch(mode=0o600)
+        bundle.write_bytes(_pkcs12(pair))
+        database = f"sql:{config}"
+        certutil, pk12util = str(self._programs.certutil), str(self._programs.pk12util)
+        _run(certutil, "-N", "-d", database, "--empty-password")
+        authority = ["-n", "CA", "-t", "CT,,", "-i", str(self.site.ca_file)]
+        _run(certutil, "-A", "-d", database, *authority)
+        _run(pk12util, "-d", database, "-i", str(bundle), "-W", "", "-K", "")
+        (config / "pin.txt").write_text("Internal (Software) Token:\n")
+
+
+def _run(program: str, *arguments: str) -> None:
+    try:
+        subprocess.run(
+            [program, *arguments],
+            check=True,
+            capture_output=True,
+            timeout=_TOOL_TIMEOUT_S,
+        )
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip()
+        raise LabError(f"{program} ended with {error.returncode}: {said}") from error
+
+
+def _logged(access_log: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    with access_log.open(errors="replace") as log:
+        for line in log:
+            if (match := _LOG_LINE.search(line)) is not None:
+                counts[_LOGGED[match[1]]] += 1
+    return counts
+
+
+def _pkcs12(pair: KeyPair) -> bytes:
+    key = load_pem_private_key(pair.key_file.read_bytes(), None)
+    certificate = x509.load_pem_x509_certificate(pair.certificate_file.read_bytes())
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return pkcs12.serialize_key_and_certificates(
+        b"Server-Cert", key, certificate, None, NoEncryption()
+    )

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ns-slapd and what it needs on this machine, or in a build under test.
+
+Nothing here starts a server; ns-slapd is asked for its version.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.lab.errors import LabError
+from ldapslam.lab.product import version_line
+
+_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+_TEMPLATE_FOLDERS = ("/usr/share/dirsrv/data", "/usr/local/share/dirsrv/data")
+_TEMPLATE = "template-dse.ldif"
+
+_TIMEOUT_S = 10.0
+
+# libback-ldbm has the back ends that it was built with.
+_PLUGIN_FOLDERS = ("lib/dirsrv/plugins", "lib64/dirsrv/plugins")
+_MARKS = {"bdb": b"bdb_init", "mdb": b"dbmdb_init"}
+
+
+@dataclass(frozen=True)
+class Programs:
+    """ns-slapd and its companions."""
+
+    ns_slapd: Path
+    #: Of ns-slapd, as it says.
+    version: str
+    certutil: Path
+    pk12util: Path
+    #: Holds template-dse.ldif and template-suffix-db.ldif.
+    template_folder: Path
+    #: `bdb`, `mdb`; empty where it cannot be told.
+    backends: frozenset[str]
+
+
+def find_programs(binary: Path | None = None) -> Programs:
+    """Look for ns-slapd, or for what belongs to `binary`; what is missing is a LabError
+    that names the package, a `binary` that will not do a ConfigError."""
+    if binary is None:
+        ns_slapd = _program("ns-slapd", "389-ds-base")
+        prefixes = [ns_slapd.resolve().parent.parent]
+    else:
+        ns_slapd = Path(os.path.abspath(binary))
+        if not (ns_slapd.is_file() and os.access(ns_slapd, os.X_OK)):
+            raise ConfigError(
+                f"--binary {str(binary)!r} is no program",
+                hint="PREFIX/sbin/ns-slapd of an installed build",
+            )
+        prefixes = [ns_slapd.parent.parent]
+    templates = [prefix / "share/dirsrv/data" for prefix in prefixes]
+    templates += [Path(folder) for folder in _TEMPLATE_FOLDERS]
+    found = [folder for folder in templates if (folder / _TEMPLATE).exists()]
+    if not found:
+        kind = LabError if binary is None else ConfigError
+        raise kind(
+            f"no {_TEMPLATE} in {[str(folder) for folder in templates]}",
+            hint="`apt-get install 389-ds-base`, or `make install` of the build",
+        )
+    return Programs(
+        ns_slapd=ns_slapd,
+        version=_version(ns_slapd),
+        certutil=_program("certutil", "libnss3-tools"),
+        pk12util=_program("pk12util", "libnss3-tools"),
+        template_folder=found[0],
+        backends=_backends(prefixes[0]),
+    )
+
+
+def _version(ns_slapd: Path) -> str:
+    """What the program says of itself; ConfigError for one that is none of 389-DS."""
+    try:
+        done = subprocess.run(
+            [ns_slapd, "-v"], capture_output=True, text=True, timeout=_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{str(ns_slapd)!r} cannot be run: {error}") from error
+    said = done.stdout + done.stderr
+    if "389" not in said:
+        raise ConfigError(
+            f"{str(ns_slapd)!r} is no ns-slapd: asked for its version, it said "
+            f"{said.strip()[:200]!r}"
+        )
+    return version_line(said)
+
+
+def _program(name: str, package: str) -> Path:
+    path = shutil.which(name, path=_PATH)
+    if path is None:
+        raise LabError(
+            f"{name} cannot be found on this machine",
+            hint=f"`apt-get install {package}` on Debian and Ubuntu; no service of it "
+            "need run",
+        )
+    return Path(path)
+
+
+def _backends(prefix: Path) -> frozenset[str]:
+    folders = [prefix / folder for folder in _PLUGIN_FOLDERS]
+    folders += sorted(prefix.glob("lib/*/dirsrv/plugins"))
+    for folder in folders:
+        library = folder / "libback-ldbm.so"
+        if library.exists():
+            code = library.read_bytes()
+            return frozenset(name for name, mark in _MARKS.items() if mark in code)
+    return frozenset()

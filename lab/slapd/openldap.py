@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab's slapds: slapd.conf, loading, syncrepl, and what they say of themselves.
+
+Suppliers replicate each other in multi-provider mode where there are two; replicas
+follow by syncrepl (refreshAndPersist), over the supplier's access log with `has_delta`.
+All run syncprov: a replica tells clients of changes too. The running configuration is
+cn=config, where replication is paused and resumed without a restart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import ldap
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.dataset.offline import IsStopping, OfflineResult, slapadd
+from ldapslam.lab import options
+from ldapslam.lab.access import Connection
+from ldapslam.lab.errors import LabError
+from ldapslam.lab.ldif_lines import write_plain
+from ldapslam.lab.product import BROKEN_SUFFIX, Choices, Product
+from ldapslam.lab.server import Server
+from ldapslam.lab.slapd import slapd
+from ldapslam.lab.slapd.slapd import SlapdSettings
+
+_SCHEMAS = ("core", "cosine", "nis", "inetorgperson")
+_LOG_SUFFIX: Final = "cn=accesslog"
+
+_INDEXED = ("objectClass", "uid", "entryUUID", "entryCSN")
+
+# Measured: 1.4 KiB an entry with the indexes below. The file is sparse, so that much
+# more costs nothing and leaves room for what a load adds.
+_MAP_BYTES_MIN = 1 << 30
+_MAP_BYTES_PER_ENTRY = 16 << 10
+
+# Of consumers to their providers; they try each second.
+_CONNECT_TIMEOUT_S = 60.0
+_CONNECT_INTERVAL_S = 0.02
+
+# cn=monitor's names where they differ from the RFC's.
+_OPERATION_NAMES = {"modrdn": "modify_dn"}
+
+
+class OpenLdap(Product):
+    """The slapds of one lab."""
+
+    label: ClassVar[str] = "slapd"
+    stop_grace_s: ClassVar[float] = 5.0
+    backend = "mdb"
+
+    def __init__(
+        self,
+        choices: Choices,
+        settings: SlapdSettings | None = None,
+        server_settings: Mapping[str, SlapdSettings] | None = None,
+    ) -> None:
+        if choices.backend not in (None, "mdb"):
+            raise ConfigError(
+                f"--backend {choices.backend}: slapd has mdb alone since OpenLDAP 2.5",
+                hint="leave it out, or take --server 389ds",
+            )
+        self._choices = choices
+        self._settings = settings or SlapdSettings()
+        self._server_settings = dict(server_settings or {})
+        self._chosen = options.placed(choices.options, options.SLAPD, self.label)
+        # host:port that a server follows its provider through.
+        self._relays: dict[str, str | None] = {}
+
+    def find(self) -> None:
+        self._programs = slapd.find_programs(self._choices.binary)
+        self._programs.modules(["mdb", *self._overlays()])
+
+    def make_files(self) -> None:
+        names = [server.name for server in self.site.servers]
+        unknown = sorted(set(self._server_settings) - set(names))
+        if unknown:
+            raise LabError(f"server_settings for {unknown}, the servers are {names}")
+        self._program = slapd.unconfined(self._programs, self.site.folder)
+        for server in self.site.servers:
+            (server.folder / "db").mkdir()
+            if self._has_log(server):
+                (server.folder / "accesslog").mkdir()
+            path = _conf(server)
+            path.touch(mode=0o600)
+            path.write_text(self.configuration(server))
+
+    def load(self) -> None:
+        """slapadd for all servers at once. An LDIF without entryUUID and entryCSN goes
+        into the first; the others get what that one made of it."""
+        first, *others = self.site.servers
+        ldif = self.site.tree.ldif
+        if self.site.tree.is_replicated:
+            argv = {one.name: self._add(one, ldif) for one in self.site.servers}
+            self.site.finish("slapadd", argv)
+            return
+        copy = self.site.folder / "copy.ldif"
+        write_plain(ldif, copy)
+        self.site.finish("slapadd", {first.name: [*self._add(first, copy), "-w"]})
+        copy.unlink()
+        if not others:
+            return
+        cat = [*self._tool(first, "-Tcat"), "-l", str(copy)]
+        self.site.finish("slapcat", {first.name: cat})
+        self.site.finish("slapadd", {one.name: self._add(one, copy) for one in others})
+        copy.unlink()
+
+    def version(self) -> str:
+        return self._programs.version
+
+    def import_offline(
+        self, server: Server, ldif: Path, *, is_quick: bool, is_stopping: IsStopping
+    ) -> OfflineResult:
+        return slapadd(
+            ldif,
+            _conf(server),
+            is_quick=is_quick,
+            program=[str(self._program), "-Tadd"],
+            is_stopping=is_stopping,
+        )
+
+    def command(self, server: Server) -> list[str]:
+        uris = f"{server.uri}/ {server.ldaps_uri}/ {server.ldapi_uri}/"
+        debug = self._settings_of(server).debug
+        # loglevel alone is of syslog
+        level = dict(self._chosen.get("global", [])).get("loglevel", "0")
+        if level != "0":
+            debug = ",".join(level.split())
+        return [str(self._program), "-f", str(_conf(server)), "-h", uris, "-d", debug]
+
+    def log(self, server: Server) -> Path:
+        return server.folder / "slapd.log"
+
+    def nofile(self, server: Server) -> int:
+        return self._settings_of(server).nofile
+
+    def connect(self) -> None:
+        """slapd.conf has it, but a consumer that was up before its provider tries again
+        a second later: wait for a search for each."""
+        deadline_s = time.monotonic() + _CONNECT_TIMEOUT_S
+        for provider in self.site.servers:
+            consumers = self.site.consumers(provider)
+            while consumers and self.counts(provider)["search"] < len(consumers):
+                if time.monotonic() > deadline_s:
+                    names = ", ".join(one.name for one in consumers)
+                    raise LabError(
+                        f"not all of {names} follow {provider.name} "
+                        f"{_CONNECT_TIMEOUT_S:g} s after they were started",
+                        hint=f"{self.log(consumers[0])} may tell why",
+                    )
+                time.sleep(_CONNECT_INTERVAL_S)
+
+    @staticmethod
+    def position(connection: Connection, suffix: str) -> dict[str, str]:
+        """By contextCSN: time, count, server id, modification."""
+        found = connection.search(suffix, ldap.SCOPE_BASE, ["contextCSN"])
+        values = [value.decode() for value in found[suffix].get("contextCSN", [])]
+        return {value.split("#")[2]: value for value in values}
+
+    def counts(self, server: Server) -> dict[str, int]:
+        """From cn=monitor: operations begun, as slapd counts one as completed a moment
+        after its client has the response. A replica's are in those of its supplier: a
+        bind and a search each time it connected."""
+        with self.site.access.bound(server) as connection:
+            entries = connection.search(
+                "cn=Operations,cn=Monitor",
+                ldap.SCOPE_ONELEVEL,
+                ["cn", "monitorOpInitiated"],
+            )
+            own = connection.own_operations()
+        counts = {}
+        for attributes in entries.values():
+            name = attributes["cn"][0].decode().lower()
+            name = _OPERATION_NAMES.get(name, name)
+            counts[name] = int(attributes["monitorOpInitiated"][0]) - own[name]
+        return counts
+
+    def pause(self, replica: Server) -> None:
+        self._stop_following(replica)
+
+    def resume(self, replica: Server, through: str | None) -> None:
+        self._relays[replica.name] = through
+        self._follow(replica)
+
+    def break_entry(self, replica: Server, dn: str, attribute: str | None) -> None:
+        """A server that does not follow takes writes, and its contextCSN stays where no
+        CSN is made: nobody notices when it follows again."""
+        has_followed = self._stop_following(replica)
+        try:
+            with (
+                self.site.access.bound(replica) as connection,
+                self._without_csns(connection),
+            ):
+                if attribute is None:
+                    connection.delete(dn)
+                else:
+                    _break_value(connection, dn, attribute)
+        finally:
+            if has_followed:
+                self._follow(replica)
+
+    def _stop_following(self, replica: Server) -> bool:
+        """Whether it has followed until now."""
+        with self.site.access.bound(replica) as connection:
+            dn = self._database(connection)
+            try:
+                connection.modify(dn, [(ldap.MOD_DELETE, "olcSyncrepl", None)])
+            except ldap.NO_SUCH_ATTRIBUTE:
+                return False
+        return True
+
+    @contextmanager
+    def _without_csns(self, connection: Connection) -> Iterator[None]:
+        """Entries keep theirs, and syncprov, which looks for the last of them when it
+        starts, counts no deletes."""
+        database = self._database(connection)
+        [overlay] = connection.search(
+            database, ldap.SCOPE_ONELEVEL, ["1.1"], "(olcOverlay=syncprov)"
+        )
+
+        switches = [
+            (overlay, "olcDisabled", b"TRUE"),
+            (database, "olcLastMod", b"FALSE"),
+        ]
+        for dn, name, value in switches:
+            connection.modify(dn, [(ldap.MOD_REPLACE, name, [value])])
+        try:
+            yield
+        finally:
+            # syncprov wants lastmod
+            for dn, name, value in reversed(switches):
+                usual = b"FALSE" if value == b"TRUE" else b"TRUE"
+                connection.modify(dn, [(ldap.MOD_REPLACE, name, [usual])])
+
+    def _follow(self, replica: Server) -> None:
+        through = self._relays.get(replica.name)
+        values = [line.encode() for line in self._syncrepl(replica, through)]
+        with self.site.access.bound(replica) as connection:
+            dn = self._database(connection)
+            connection.modify(dn, [(ldap.MOD_REPLACE, "olcSyncrepl", values)])
+
+    # -- slapd.conf --------------------------------------------------------------------
+
+    def configuration(self, server: Server) -> str:
+        """slapd.conf of one server."""
+        site, settings = self.site, self._settings_of(server)
+        keys = site.key_pairs[server.name]
+        suppliers = [one for one in site.servers if one.role == "supplier"]
+        global_part = {
+            "loglevel": "0",
+            # slapadd: one indexer beside the main thread is as fast as it gets.
+            "tool-threads": "2",
+        }
+        if settings.threads is not None:
+            global_part["threads"] = str(settings.threads)
+        if len(suppliers) > 1 and server in suppliers:
+            global_part["serverID"] = str(suppliers.index(server) + 1)
+        lines = [
+            *(
+                f"include {path}"
+                for name in _SCHEMAS
+                if (path := self._programs.schema_folder / f"{name}.schema").exists()
+            ),
+            *self._programs.modules(["mdb", *self._overlays()]),
+            *self._lines("global", global_part),
+            f"TLSCACertificateFile {site.ca_file}",
+            f"TLSCertificateFile {keys.certificate_file}",
+            f"TLSCertificateKeyFile {keys.key_file}",
+            *settings.global_lines,
+            "",
+            "database config",
+            f'rootdn "{site.admin_dn}"',
+            "",
+            *(self._log_database(server) if self._has_log(server) else []),
+            *self._database_head(server, site.tree.suffix, "db"),
+            f"rootpw {site.password}",
+            *self._index(),
+            "access to attrs=userPassword by anonymous auth by self write by * none",
+            f"access to * by * {'read' if settings.readable else 'none'}",
+            *(f"syncrepl {line}" for line in self._syncrepl(server, None)),
+            *self._reference(server),
+            "overlay syncprov",
+            *(self._provider_lines(server) if self._is_provider(server) else []),
+            *settings.database_lines,
+            "",
+            "database monitor",
+            f'access to * by dn.exact="{site.admin_dn}" read by * none',
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _lines(self, place: str, usual: Mapping[str, str]) -> list[str]:
+        """The usual directives, without those that the user has set, and the latter."""
+        chosen = self._chosen.get(place, [])
+        names = {name for name, _ in chosen}
+        pairs = [pair for pair in usual.items() if pair[0] not in names] + chosen
+        return [f"{name} {value}".rstrip() for name, value in pairs]
+
+    def _index(self) -> list[str]:
+        """What the server's own searches and the usual load need, where the user has
+        not set an index of the attribute."""
+        chosen = {
+            attribute.strip().lower()
+            for name, value in self._chosen.get("database", [])
+            if name == "index"
+            for attribute in value.partition(" ")[0].split(",")
+        }
+        usual = [one for one in _INDEXED if one.lower() not in chosen]
+        return [f"index {','.join(usual)} eq"] if usual else []
+
+    def _database_head(self, server: Server, suffix: str, folder: str) -> list[str]:
+        map_bytes = max(_MAP_BYTES_MIN, self.site.tree.entries * _MAP_BYTES_PER_ENTRY)
+        usual = {"maxsize": str(map_bytes)}
+        if not self._settings_of(server).durable:
+            usual["dbnosync"] = ""
+        return [
+            "database mdb",
+            f'suffix "{suffix}"',
+            f'rootdn "{self.site.admin_dn}"',
+            f"directory {server.folder / folder}",
+            *self._lines("database", usual),
+        ]
+
+    def _log_database(self, server: Server) -> list[str]:
+        return [
+            *self._database_head(server, _LOG_SUFFIX, "accesslog"),
+            "index objectClass,entryCSN,reqStart,reqEnd,reqResult eq",
+            "access to * by * none",
+            "overlay syncprov",
+            "syncprov-nopresent TRUE",
+            "syncprov-reloadhint TRUE",
+            "",
+        ]
+
+    def _provider_lines(self, server: Server) -> list[str]:
+        usual = {"syncprov-sessionlog": "10000"}
+        lines = self._lines("provider", usual)
+        if self._has_log(server):
+            lines += ["overlay accesslog", f"logdb {_LOG_SUFFIX}", "logops writes"]
+            lines += ["logsuccess TRUE", "logpurge 1+00:00 01:00"]
+        return lines
+
+    def _syncrepl(self, server: Server, through: str | None) -> list[str]:
+        """Of each server that this one follows, what stands behind `syncrepl`."""
+        site = self.site
+        lines = []
+        for number, provider in enumerate(site.providers[server.name], 1):
+            uri = provider.uri if through is None else f"ldap://{through}"
+            line = (
+                f'rid={number:03} provider={uri} searchbase="{site.tree.suffix}"'
+                " type=refreshAndPersist schemachecking=off"
+                f' bindmethod=simple binddn="{site.admin_dn}"'
+                f' credentials={site.password} retry="1 +" keepalive=60:3:10'
+            )
+            if self._choices.has_delta:
+                line += f' syncdata=accesslog logbase="{_LOG_SUFFIX}"'
+                line += ' logfilter="(&(objectClass=auditWriteObject)(reqResult=0))"'
+            if self._choices.has_tls:
+                line += f" starttls=critical tls_cacert={site.ca_file}"
+                line += " tls_reqcert=demand"
+            lines.append(line)
+        return lines
+
+    def _reference(self, server: Server) -> list[str]:
+        """Where writes go, that a server with providers does not take itself."""
+        providers = self.site.providers[server.name]
+        if server.role == "supplier":
+            return ["multiprovider on"] if providers else []
+        return [f"updateref {providers[0].uri}"]
+
+    def _overlays(self) -> list[str]:
+        return ["syncprov", *(["accesslog"] if self._choices.has_delta else [])]
+
+    def _is_provider(self, server: Server) -> bool:
+        return server.role == "supplier" or self.site.is_provider(server)
+
+    def _has_log(self, server: Server) -> bool:
+        return self._choices.has_delta and self._is_provider(server)
+
+    def _settings_of(self, server: Server) -> SlapdSettings:
+        return self._server_settings.get(server.name, self._settings)
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _tool(self, server: Server, name: str) -> list[str]:
+        database = ["-b", self.site.tree.suffix, "-f", str(_conf(server))]
+        return [str(self._program), name, *database]
+
+    def _add(self, server: Server, ldif: Path) -> list[str]:
+        """slapadd, quick: no checks, no transactions; the database is new."""
+        return [*self._tool(server, "-Tadd"), "-q", "-l", str(ldif)]
+
+    def _database(self, connection: Connection) -> str:
+        """The DN of the tree's database in cn=config."""
+        found = connection.search(
+            "cn=config",
+            ldap.SCOPE_ONELEVEL,
+            ["1.1"],
+            f"(&(objectClass=olcMdbConfig)(olcSuffix={self.site.tree.suffix}))",
+        )
+        [dn] = found
+        return dn
+
+
+def _break_value(connection: Connection, dn: str, attribute: str) -> None:
+    found = connection.search(dn, ldap.SCOPE_BASE, [attribute])
+    old: list[Any] = next(iter(found[dn].values()))
+    new = [old[0] + BROKEN_SUFFIX, *old[1:]]
+    connection.modify(dn, [(ldap.MOD_REPLACE, attribute, new)])
+
+
+def _conf(server: Server) -> Path:
+    return server.folder / "slapd.conf"

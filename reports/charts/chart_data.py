@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the charts draw: points and bars out of the Summary. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ldapslam.jobs.fields.result_codes import code_title
+from ldapslam.reports.collect.clocks import Deviation
+from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline
+from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.typeset import count
+from ldapslam.results.histogram import samples_needed
+
+#: More panels than this do not fit a page; the tables have all of them.
+PANELS = 8
+#: A chart is so many times as wide as the narrowest gap that is drawn.
+_GAPS = 300
+#: And so many times as wide as what two marks of events need between them.
+_MARKS = 40
+
+
+def causes(one: OperationSummary) -> list[tuple[str, int]]:
+    """Why requests of the operation ended otherwise than expected, and how often."""
+    codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
+    causes = [
+        (code_title(code), amount)
+        for code, amount in codes
+        if one.outcome_of(code) == "failed"
+    ]
+    causes.append(("nothing to capture", one.counts["captures_missing"]))
+    causes += [
+        (name.replace("_", " "), one.counts[name])
+        for name in ("timed_out", "unresolved", "dropped")
+    ]
+    return [(cause, amount) for cause, amount in causes if amount]
+
+
+def expected_codes(one: OperationSummary) -> list[tuple[str, int]]:
+    """Result codes other than success that the job expects, and how often."""
+    codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
+    return [
+        (f"{code_title(code)}, expected", amount)
+        for code, amount in codes
+        if one.outcome_of(code) == "expected"
+    ]
+
+
+def end_of(timeline: Timeline) -> float:
+    """Where time axes end, in s."""
+    return max([phase.end_s for phase in timeline.phases] + timeline.end_s, default=1)
+
+
+def event_marks(summary: Summary) -> list[tuple[str, float]]:
+    """Numbers of events in their table, and when they were in s since T0; those that
+    are too near to be told apart have one mark."""
+    end_s = end_of(summary.timeline)
+    marks: list[tuple[list[int], float]] = []
+    for number, event in enumerate(summary.events, 1):
+        at_s = summary.since_start_s(event.at_utc)
+        if at_s is None or not 0 < at_s <= end_s:
+            continue
+        if marks and at_s - marks[-1][1] < end_s / _MARKS:
+            marks[-1][0].append(number)
+        else:
+            marks.append(([number], at_s))
+    return [
+        (str(them[0]) if len(them) == 1 else f"{them[0]}–{them[-1]}", at_s)
+        for them, at_s in marks
+    ]
+
+
+def furthest_of_each(deviations: Sequence[Deviation], end_s: float) -> list[Deviation]:
+    """Of many samples, the one of each part of the axis that may be furthest off."""
+    parts: dict[int, Deviation] = {}
+    for one in deviations:
+        part = int(one.at_s / max(end_s, 1e-9) * DISPLAY_POINTS)
+        known = parts.get(part)
+        if known is None or one.at_most_ns > known.at_most_ns:
+            parts[part] = one
+    return [parts[part] for part in sorted(parts)]
+
+
+def gap_spans(timeline: Timeline, end_s: float) -> list[tuple[float, float]]:
+    """Intervals that are not complete, made wide enough to be seen; those that are
+    nearer than that are one."""
+    least_s = end_s / _GAPS
+    spans: list[tuple[float, float]] = []
+    for start_s, stop_s in timeline.gaps:
+        stop_s = max(stop_s, start_s + least_s)
+        if spans and start_s - spans[-1][1] < least_s:
+            start_s, stop_s = spans[-1][0], max(spans.pop()[1], stop_s)
+        spans.append((start_s, stop_s))
+    return spans
+
+
+def steps(
+    timeline: Timeline, values: Sequence[float | None]
+) -> tuple[list[float], list[float]]:
+    """Edges and levels of a step line that breaks where there is no value."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for start_s, end_s, value in zip(
+        timeline.start_s, timeline.end_s, values, strict=False
+    ):
+        if xs and start_s - xs[-1] > 1e-6:
+            xs.append(xs[-1])
+            ys.append(math.nan)
+        level = math.nan if value is None else value
+        xs += [start_s, end_s]
+        ys += [level, level]
+    return xs, ys
+
+
+def middles(
+    timeline: Timeline, values: Sequence[float | None]
+) -> tuple[list[float], list[float]]:
+    """Middles of the points and their values; broken as `steps`."""
+    xs: list[float] = []
+    ys: list[float] = []
+    last_s: float | None = None
+    for start_s, end_s, value in zip(
+        timeline.start_s, timeline.end_s, values, strict=False
+    ):
+        if last_s is not None and start_s - last_s > 1e-6:
+            xs.append(last_s)
+            ys.append(math.nan)
+        xs.append((start_s + end_s) / 2)
+        ys.append(math.nan if value is None else value)
+        last_s = end_s
+    return xs, ys
+
+
+def lonely(ys: Sequence[float]) -> list[int]:
+    """Places of values without a neighbour: no line shows them, a marker has to."""
+    shown = [False, *(not math.isnan(y) for y in ys), False]
+    return [
+        place
+        for place in range(len(ys))
+        if shown[place + 1] and not (shown[place] or shown[place + 2])
+    ]
+
+
+def too_few(series: Series) -> str:
+    """The percentiles that some points had too few requests for; empty without any."""
+    missing = [
+        (name, p)
+        for name, p in (("p50", 50), ("p90", 90), ("p99", 99))
+        if any(
+            sample is not None and 0 < sample < samples_needed(p)
+            for sample in series.sample
+        )
+    ]
+    return ", ".join(f"{name} ≥ {count(samples_needed(p))}" for name, p in missing)

@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report's charts as SVG. The only module that imports matplotlib, and lazily.
+
+Text becomes paths, so that a chart looks the same in a browser and in the PDF; ids and
+clip paths are derived from a fixed salt, and no date is written: the same Summary gives
+the same bytes. One panel for each operation, because a thousand reads and ten writes a
+second share no scale. A gap in the data is a gap in the line with a hatched ground.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
+
+from ldapslam.reports.charts.axes import (
+    ALARM,
+    GRID,
+    INK,
+    MUTED,
+    PERCENTILE_COLOURS,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
+    draw_band,
+    grouped_number,
+    label_ends,
+    legend_outside,
+    mark_unanswered,
+    no_data,
+    over_time,
+    time_axis,
+)
+from ldapslam.reports.charts.chart_data import (
+    PANELS,
+    causes,
+    end_of,
+    expected_codes,
+    furthest_of_each,
+    lonely,
+    middles,
+    steps,
+    too_few,
+)
+from ldapslam.reports.charts.monitor_panels import draw_panel, monitor_number, panels_of
+from ldapslam.reports.collect.telemetry import MonitorSummary
+from ldapslam.reports.collect.timeline import Series
+from ldapslam.reports.document import ChartPlace
+from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.typeset import THIN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANEL_IN = 1.45
+_MONITOR_PANEL_IN = 0.88
+_FRAME_IN = 0.62
+_AGENTS = 24
+
+
+def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
+    """Name -> SVG of each chart that the document has a place for."""
+    import matplotlib
+
+    drawn = {}
+    for place in places:
+        salt = f"ldapslam.{place.name}"
+        with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+            figure = _drawing(place.name)(summary)
+            out = io.StringIO()
+            figure.savefig(out, format="svg", metadata={"Date": None})
+        drawn[place.name] = embeddable(
+            out.getvalue(), place.name, place.title, place.description
+        )
+    return drawn
+
+
+def _colour(summary: Summary, one: OperationSummary) -> str:
+    """The same in every chart."""
+    return SERIES[summary.operations.index(one) % len(SERIES)]
+
+
+def _throughput(summary: Summary) -> Figure:
+    shown = summary.operations[:PANELS]
+    figure, panels = _panels(len(shown))
+    for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
+        series = summary.timeline.operations.get((one.stream, one.operation), Series())
+        over_time(axes, summary, is_first=number == 0)
+        colour = _colour(summary, one)
+        xs, ys = steps(summary.timeline, series.throughput_per_s)
+        if all(math.isnan(y) for y in ys):
+            no_data(axes)
+        axes.plot(xs, ys, color=colour, drawstyle="steps-post")
+        if not draw_band(axes, summary.timeline, series, "throughput_per_s", colour):
+            axes.fill_between(
+                xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
+            )
+        axes.set_ylim(bottom=0)
+        axes.set_title(one.title, pad=12 if number == 0 else 5)
+        axes.set_ylabel("completions/s")
+        axes.yaxis.set_major_formatter(grouped_number)
+    return _finished(figure, panels, summary)
+
+
+def _response_times(summary: Summary) -> Figure:
+    shown = summary.timed[:PANELS]
+    figure, panels = _panels(len(shown))
+    for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
+        series = summary.timeline.operations.get((one.stream, one.operation), Series())
+        over_time(axes, summary, is_first=number == 0)
+        axes.set_yscale("log")
+        mark_unanswered(axes, summary.timeline, series)
+        ends = []
+        for name, (label, colour) in PERCENTILE_COLOURS.items():
+            values = getattr(series, name)
+            if all(value is None for value in values):
+                continue
+            draw_band(axes, summary.timeline, series, name, colour, 1000)
+            times_ms = [None if value is None else value / 1000 for value in values]
+            xs, ys = middles(summary.timeline, times_ms)
+            width = 0.8 if label == "max" else 1.3
+            axes.plot(
+                xs, ys, color=colour, linewidth=width, marker=".", markevery=lonely(ys)
+            )
+            last = next(value for value in reversed(ys) if not math.isnan(value))
+            ends.append((last, label, colour))
+        if not ends:
+            no_data(axes)
+        elif missing := too_few(series):
+            axes.set_title(
+                f"needs n in a point: {missing}",
+                loc="right",
+                color=MUTED,
+                fontsize=6.5,
+                fontweight="normal",
+                pad=12 if number == 0 else 5,
+            )
+        _log_axis(axes.yaxis, axes)
+        label_ends(axes, ends)
+        axes.set_title(one.title, pad=12 if number == 0 else 5)
+        axes.set_ylabel("response time, ms")
+    return _finished(figure, panels, summary)
+
+
+def _percentiles(summary: Summary) -> Figure:
+    shown = summary.timed[:PANELS]
+    columns = 2 if len(shown) > 1 else 1
+    rows = -(-len(shown) // columns)
+    figure = _figure(2.5 * rows + 0.35)
+    for number, one in enumerate(shown):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        colour = _colour(summary, one)
+        for metric, label, style in (
+            ("response_time", "response time", "-"),
+            ("service_time", "service time", (0, (3, 1.6))),
+        ):
+            curve = one.curves[metric]
+            if curve.fractions:
+                xs = [1 / (1 - fraction) for fraction in curve.fractions]
+                ys = [value_us / 1000 for value_us in curve.values_us]
+                axes.plot(xs, ys, color=colour, linestyle=style, label=label)
+        axes.set_title(one.title)
+        if not one.curves["response_time"].fractions:
+            no_data(axes)
+            continue
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        _percentile_axis(axes, one)
+        _log_axis(axes.yaxis, axes)
+        axes.grid(True, which="major")
+        axes.set_xlabel("percentile")
+        axes.set_ylabel("ms")
+        axes.legend(frameon=False, fontsize=7, loc="upper left", labelcolor=MUTED)
+    return figure
+
+
+def _errors(summary: Summary) -> Figure:
+    bars = [
+        (f"{one.title}  {cause}", amount, SERIES[number % len(SERIES)])
+        for number, one in enumerate(summary.operations)
+        for cause, amount in causes(one)
+    ]
+    bars += [
+        (f"{one.title}  {code}", amount, MUTED)
+        for one in summary.operations
+        for code, amount in expected_codes(one)
+    ]
+    failing = [
+        (number, one)
+        for number, one in enumerate(summary.operations)
+        if one.error_share
+    ]
+    bar_in = 0.25 * len(bars) + 0.35
+    panel_in = 1.5 if failing else 0.0
+    figure = _figure(bar_in + panel_in + 0.35)
+    ratios = [bar_in, panel_in] if failing else [bar_in]
+    grid = figure.add_gridspec(len(ratios), 1, height_ratios=ratios)
+    axes = figure.add_subplot(grid[0])
+    axes.barh(
+        range(len(bars)),
+        [amount for _, amount, _ in bars],
+        color=[colour for _, _, colour in bars],
+        height=0.62,
+    )
+    axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.invert_yaxis()
+    axes.set_xlim(left=0, right=max(amount for _, amount, _ in bars) * 1.12)
+    for row, (_, amount, _) in enumerate(bars):
+        text = f" {amount:,}".replace(",", THIN)
+        axes.text(amount, row, text, va="center", color=INK, fontsize=7)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+    axes.set_title("requests")
+    if failing:
+        below = figure.add_subplot(grid[1])
+        over_time(below, summary, is_first=True)
+        for number, one in failing:
+            series = summary.timeline.operations.get((one.stream, one.operation))
+            if series is not None:
+                xs, ys = steps(summary.timeline, series.errors_per_s)
+                colour = SERIES[number % len(SERIES)]
+                below.plot(xs, ys, color=colour, drawstyle="steps-post")
+        below.set_ylim(bottom=0)
+        below.set_ylabel("errors/s")
+        time_axis(below, end_of(summary.timeline))
+    return figure
+
+
+def _agents(summary: Summary) -> Figure:
+    shown = summary.agents[:_AGENTS]
+    figure = _figure(0.27 * max(len(shown), 2) + 0.7)
+    left, right = figure.subplots(1, 2, sharey=True)
+    rows = range(len(shown))
+    rates = [agent.throughput_per_s or 0.0 for agent in shown]
+    left.barh(rows, rates, color=SERIES[0], height=0.6)
+    for row, rate in zip(rows, rates, strict=True):
+        text = f" {rate:,.0f}".replace(",", THIN)
+        left.text(rate, row, text, va="center", color=INK, fontsize=7)
+    left.set_xlim(0, max([*rates, 1.0]) * 1.15)
+    left.set_yticks(rows, [agent.name for agent in shown])
+    left.tick_params(axis="y", labelcolor=INK)
+    left.set_ylim(max(len(shown), 2) - 0.5, -0.5)
+    left.set_title("throughput, completions/s")
+    left.xaxis.set_visible(False)
+    left.spines["bottom"].set_visible(False)
+    labelled: set[str] = set()
+    for row, agent in zip(rows, shown, strict=True):
+        for name, (label, colour) in PERCENTILE_COLOURS.items():
+            value_us = agent.response_times.percentiles_us.get(name.removesuffix("_us"))
+            if value_us is not None:
+                right.plot(
+                    value_us / 1000,
+                    row,
+                    marker="o",
+                    markersize=5,
+                    linestyle="none",
+                    color=colour,
+                    label=None if label in labelled else label,
+                )
+                labelled.add(label)
+    right.set_title("response time of successes, ms")
+    if labelled:
+        right.set_xscale("log")
+        right.margins(x=0.12)
+        _log_axis(right.xaxis, right)
+        right.grid(True, axis="x", which="major")
+        legend_outside(right)
+    right.spines["left"].set_visible(False)
+    return figure
+
+
+def _workers(summary: Summary) -> Figure:
+    figure, panels = _panels(1)
+    axes = panels[0]
+    over_time(axes, summary, is_first=True)
+    for number, (agent, series) in enumerate(summary.timeline.agents.items()):
+        colour = SERIES[number % len(SERIES)]
+        label = agent if number < PANELS else None
+        for values, style, name in (
+            (series.busy_share, "-", label),
+            (series.run_queue_share, (0, (1.5, 1.5)), None),
+        ):
+            shares = [None if value is None else value * 100 for value in values]
+            xs, ys = middles(summary.timeline, shares)
+            axes.plot(xs, ys, color=colour, linestyle=style, linewidth=1.1, label=name)
+    axes.axhline(
+        summary.busy_share_limit * 100,
+        color=ALARM,
+        linewidth=0.8,
+        linestyle=(0, (4, 2)),
+    )
+    axes.set_ylim(0, 104)
+    axes.set_yticks([0, 25, 50, 75, 100])
+    axes.set_ylabel("% of the interval")
+    axes.set_title(
+        "solid: busy, dotted: waiting for a CPU, dashed: limit of busy",
+        pad=12,
+        color=MUTED,
+        fontsize=7.5,
+        fontweight="normal",
+    )
+    if summary.timeline.agents:
+        legend_outside(axes)
+    return _finished(figure, panels, summary)
+
+
+def _clocks(summary: Summary) -> Figure:
+    figure, panels = _panels(1)
+    axes = panels[0]
+    over_time(axes, summary, is_first=True)
+    limit_ms = summary.clock_deviation_limit_ns / 1e6
+    furthest_ms = 0.0
+    for number, (agent, clock) in enumerate(summary.clocks.items()):
+        shown = furthest_of_each(clock.deviations, end_of(summary.timeline))
+        at_s = [one.at_s for one in shown]
+        colour = SERIES[number % len(SERIES)]
+        middle = [one.ns / 1e6 for one in shown]
+        low = [(one.ns - one.bound_ns) / 1e6 for one in shown]
+        high = [(one.ns + one.bound_ns) / 1e6 for one in shown]
+        furthest_ms = max(furthest_ms, -min(low), max(high))
+        axes.fill_between(at_s, low, high, color=colour, alpha=0.15, linewidth=0)
+        marker = "." if len(shown) < 3 else None
+        label = agent if number < PANELS else None
+        axes.plot(at_s, middle, color=colour, linewidth=1.1, label=label, marker=marker)
+    if furthest_ms > limit_ms / 4:
+        for at_ms in (-limit_ms, limit_ms):
+            axes.axhline(at_ms, color=ALARM, linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.axhline(0, color=GRID, linewidth=0.8, zorder=0.6)
+    axes.set_ylabel("deviation, ms")
+    legend_outside(axes)
+    return _finished(figure, panels, summary)
+
+
+_DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
+    "throughput": _throughput,
+    "response_times": _response_times,
+    "percentiles": _percentiles,
+    "errors": _errors,
+    "agents": _agents,
+    "workers": _workers,
+    "clocks": _clocks,
+}
+
+
+def _drawing(name: str) -> Callable[[Summary], Figure]:
+    number = monitor_number(name)
+    if number is None:
+        return _DRAWINGS[name]
+    return lambda summary: _monitor(summary, summary.monitors[number])
+
+
+def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
+    shown = panels_of(monitor)
+    figure, panels = _panels(len(shown), _MONITOR_PANEL_IN)
+    for number, (axes, panel) in enumerate(zip(panels, shown, strict=True)):
+        over_time(axes, summary, is_first=number == 0)
+        draw_panel(axes, panel, monitor.restarts_s)
+        axes.set_title(panel.title, pad=12 if number == 0 else 5)
+    return _finished(figure, panels, summary)
+
+
+def _figure(height_in: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+
+
+def _panels(count: int, panel_in: float = _PANEL_IN) -> tuple[Figure, list[Axes]]:
+    figure = _figure(panel_in * max(count, 1) + _FRAME_IN)
+    axes = figure.subplots(max(count, 1), 1, sharex=True, squeeze=False)
+    return figure, [row[0] for row in axes][:count]
+
+
+def _finished(figure: Figure, panels: Sequence[Axes], summary: Summary) -> Figure:
+    if panels:
+        time_axis(panels[-1], end_of(summary.timeline))
+    return figure
+
+
+def _log_axis(axis: Any, axes: Axes) -> None:
+    """Plain numbers at 1, 2, 5 when there is room for them, else at powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low) if low > 0 else 1.0
+    multiples = (
+        (1.0, 2.0, 5.0) if decades < 1.6 else (1.0, 3.0) if decades < 2.6 else (1.0,)
+    )
+    axis.set_major_locator(LogLocator(subs=multiples))
+    axis.set_major_formatter(FuncFormatter(grouped_number))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _percentile_axis(axes: Axes, one: OperationSummary) -> None:
+    last = 1 / (1 - one.curves["response_time"].fractions[-1])
+    ticks = [(1.0, "0"), (2.0, "50"), (10.0, "90")]
+    nines = 2
+    while 10**nines <= last * 1.0001:
+        share = 100 - 100 / 10**nines
+        # long labels need the room of two
+        is_named = nines <= 4 or nines % 2 == 0
+        label = f"{share:.{max(nines - 2, 0)}f}" if is_named else ""
+        ticks.append((10.0**nines, label))
+        nines += 1
+    axes.set_xlim(1, last)
+    axes.set_xticks([at for at, _ in ticks], [label for _, label in ticks])
+
+
+_PROLOGUE = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+_ID = re.compile(r'\bid="([^"]+)"')
+_HREF = re.compile(r'xlink:href="#([^"]+)"')
+_URL = re.compile(r"url\(#([^)]+)\)")
+_PATH = re.compile(r'\bd="[^"]*"')
+_DIGITS = re.compile(r"(\.\d\d)\d+")
+_OPEN = re.compile(r"<svg\b([^>]*)>")
+_SIZE = re.compile(r'\s(?:width|height)="[\d.]+pt"')
+
+
+def embeddable(svg: str, name: str, title: str, description: str) -> str:
+    svg = _PROLOGUE.sub("", svg)
+    svg = _METADATA.sub("", svg)
+    svg = _COMMENT.sub("", svg)
+    svg = _PATH.sub(lambda match: _DIGITS.sub(r"\1", match[0]), svg)
+    svg = _ID.sub(rf'id="{name}-\1"', svg)
+    svg = _HREF.sub(rf'xlink:href="#{name}-\1"', svg)
+    svg = _URL.sub(rf"url(#{name}-\1)", svg)
+    opening = _OPEN.search(svg)
+    if opening is None:
+        return svg
+    attributes = _SIZE.sub("", opening[1])
+    head = (
+        f'<svg{attributes} role="img" '
+        f'aria-labelledby="{name}-title {name}-description">\n'
+        f'<title id="{name}-title">{escape(title)}</title>\n'
+        f'<desc id="{name}-description">{escape(description)}</desc>'
+    )
+    return svg[: opening.start()] + head + svg[opening.end() :].strip() + "\n"

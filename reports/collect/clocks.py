@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents' clocks over the run: how far their intervals came apart. Pure arithmetic.
+
+T0 was told to an agent by the offset O0 of its monotonic clock from the coordinator's,
+and from then on the agent cuts its intervals by its own clock. At time t its interval
+boundaries are early or late by
+
+    deviation(t) = offset(t) - O0        known to ± the bound of the sample at t
+
+so the error of O0 itself is the deviation at the start. Requests are counted once
+whatever the clocks do, and their times are differences of one clock: totals,
+percentiles and throughput of the run do not depend on it. What does is a figure of one
+interval over all agents: with a deviation of d, up to d / interval of it happened
+beside it.
+
+A sample bounds the offset at other times too, more loosely, by what clocks drift:
+
+    |offset(t) - offset_i| <= bound_i + DRIFT_LIMIT * |t - t_i|
+
+which takes care of single exchanges that were held up. The drift is the slope of the
+least-squares line, weighted by 1 / bound²; as an error of every sample within its bound
+moves the slope by at most sum |c_i| bound_i, with c_i the line's coefficients, that is
+the bound of the drift. A step is a change from one sample to the next that neither the
+bounds of both nor the largest drift allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ldapslam.reports.collect.timeline import NS_PER_S
+from ldapslam.results.records import ClockSample
+
+#: Two hosts' monotonic clocks, one against the other: 100 parts per million.
+DRIFT_LIMIT = 100e-6
+_STEPS_KEPT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """How far the agent's intervals were off, at one time; later ones are positive."""
+
+    at_s: float
+    ns: float
+    bound_ns: float
+
+    @property
+    def at_most_ns(self) -> float:
+        return abs(self.ns) + self.bound_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A jump of an agent's monotonic clock against the coordinator's."""
+
+    at_s: float
+    ns: float
+    bound_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One agent's clock over the run."""
+
+    #: In the order of time, one at least.
+    deviations: tuple[Deviation, ...]
+    #: None with fewer than three samples.
+    drift_ppm: float | None
+    drift_bound_ppm: float | None
+    #: The first of them.
+    steps: tuple[Step, ...]
+    step_count: int
+
+    @property
+    def largest(self) -> Deviation:
+        """That which may have been the largest."""
+        return max(self.deviations, key=lambda one: one.at_most_ns)
+
+
+def clocks_of(
+    samples: Mapping[str, Sequence[ClockSample]],
+    facts: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Clock]:
+    """Agent -> its clock, of those that have a sample."""
+    clocks = {}
+    for agent, found in sorted(samples.items()):
+        if found:
+            known = facts.get(agent, {})
+            told_us = known.get("clock_offset_us")
+            bound_us = known.get("clock_offset_bound_us")
+            first_ns = found[0].offset_ns
+            told_ns = first_ns if told_us is None else round(told_us * 1000)
+            clocks[agent] = clock_of(
+                found, told_ns, None if bound_us is None else bound_us * 1000
+            )
+    return clocks
+
+
+def clock_of(
+    samples: Sequence[ClockSample], told_ns: int, told_bound_ns: float | None = None
+) -> Clock:
+    """`samples` in the order of time; `told_ns`: the offset that T0 was told by, and
+    how well it was known then."""
+    raw = [
+        Deviation(one.at_ns / NS_PER_S, one.offset_ns - told_ns, one.bound_ns)
+        for one in samples
+    ]
+    steps = list(_steps(raw))
+    drift, bound = _drift(raw)
+    known = [] if told_bound_ns is None else [Deviation(0.0, 0.0, told_bound_ns)]
+    return Clock(
+        # what was known at T0 still holds where later exchanges were held up
+        deviations=tuple(_tightened([*known, *raw])[len(known) :]),
+        drift_ppm=drift,
+        drift_bound_ppm=bound,
+        steps=tuple(steps[:_STEPS_KEPT]),
+        step_count=len(steps),
+    )
+
+
+def _steps(raw: Sequence[Deviation]) -> Iterable[Step]:
+    for before, after in pairwise(raw):
+        allowed_ns = before.bound_ns + after.bound_ns
+        drifted_ns = DRIFT_LIMIT * (after.at_s - before.at_s) * NS_PER_S
+        if abs(after.ns - before.ns) > allowed_ns + drifted_ns:
+            yield Step(after.at_s, after.ns - before.ns, allowed_ns)
+
+
+def _tightened(raw: Sequence[Deviation]) -> list[Deviation]:
+    """Each sample as it is, or as a tighter one near it says."""
+    best = list(raw)
+    for order in (range(len(raw)), reversed(range(len(raw)))):
+        carried: Deviation | None = None
+        for place in order:
+            at_s = raw[place].at_s
+            if carried is not None:
+                aged_ns = DRIFT_LIMIT * abs(at_s - carried.at_s) * NS_PER_S
+                carried = Deviation(at_s, carried.ns, carried.bound_ns + aged_ns)
+            if carried is None or best[place].bound_ns <= carried.bound_ns:
+                carried = best[place]
+            best[place] = carried
+    return best
+
+
+def _drift(raw: Sequence[Deviation]) -> tuple[float | None, float | None]:
+    """In ppm, and its bound."""
+    if len(raw) < 3 or raw[-1].at_s <= raw[0].at_s:
+        return None, None
+    at_s = np.array([one.at_s for one in raw])
+    ns = np.array([one.ns for one in raw])
+    bounds_ns = np.maximum([one.bound_ns for one in raw], 1.0)
+    weights = 1 / bounds_ns**2
+    centred = at_s - np.average(at_s, weights=weights)
+    coefficients = weights * centred / (weights * centred**2).sum()
+    ns_per_s = float(coefficients @ ns)
+    bound_ns_per_s = float(np.abs(coefficients) @ bounds_ns)
+    return ns_per_s / 1000, bound_ns_per_s / 1000

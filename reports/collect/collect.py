@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass over a run's intervals: what there is to know of them, in bounded memory.
+
+`collect` adds counters and merges histograms by operation, stream, agent and worker,
+and makes the timeline. It takes the intervals as columns, some thousand rows at a time:
+a run of hours has millions of histograms. Memory grows with the number of operations,
+agents and workers and with the points of the charts; with the length of the run, only
+by the numbers of the intervals that each agent sent. Nothing is judged or rounded here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+)
+from ldapslam.reports.collect.intervals import (
+    AgentSlots,
+    Floats,
+    Integers,
+    OperationSlots,
+    Places,
+    Reports,
+    Response,
+    Slots,
+    reports_of,
+    worker_shares,
+)
+from ldapslam.reports.collect.points import TimelineBuilder, most
+from ldapslam.reports.collect.timeline import NS_PER_S, Plan
+from ldapslam.reports.collect.totals import (
+    CLOCK_STEP_LIMIT_NS,
+    STEPS_KEPT,
+    AgentTotals,
+    Collected,
+    OperationTotals,
+    StreamTotals,
+    WorkerTotals,
+)
+from ldapslam.results.columns import Columns, Window
+from ldapslam.results.packed import block_of, headers_of
+from ldapslam.results.schema import HISTOGRAM_COLUMNS
+
+#: Of a window's rows, sums of smaller numbers fit 64 bits.
+_MOST_EXACT = 1 << 40
+NOBODY: Mapping[str, int] = MappingProxyType({})
+
+
+def collect(
+    windows: Iterable[Window],
+    plan: Plan,
+    agents: Sequence[str],
+    operations: Sequence[tuple[str, str]],
+    *,
+    busy_share_limit: float,
+    run_queue_share_limit: float,
+    through: Mapping[str, int] = NOBODY,
+) -> Collected:
+    """`windows` come in the order of their intervals; `agents` are the planned ones.
+
+    `through`: agents whose part was to end before the plan -> their last interval.
+    """
+    collector = _Collector(
+        plan, agents, operations, busy_share_limit, run_queue_share_limit, through
+    )
+    for window in windows:
+        collector.add(window)
+    return collector.finish()
+
+
+class _Collector:
+    def __init__(
+        self,
+        plan: Plan,
+        agents: Sequence[str],
+        operations: Sequence[tuple[str, str]],
+        busy_share_limit: float,
+        run_queue_share_limit: float,
+        through: Mapping[str, int],
+    ) -> None:
+        self._plan = plan
+        self._busy_share_limit = busy_share_limit
+        self._run_queue_share_limit = run_queue_share_limit
+        # shares of less than a tenth of an interval say little
+        self._fragment_ns = plan.interval_s * NS_PER_S / 10
+        self._operations = {key: OperationTotals() for key in operations}
+        self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
+        self._agents = {agent: AgentTotals() for agent in agents}
+        self._measure_start_ns: int | None = None
+        self._measure_end_ns: int | None = None
+        self._intervals = 0
+        self._timeline = TimelineBuilder(plan, agents, through)
+        self._ends_ns = np.array([one.end_ns for one in plan.intervals], np.int64)
+
+    def add(self, window: Window) -> None:
+        reports = reports_of(window, self._ends_ns)
+        self._add_reports(window.reports, reports)
+        slots = Slots(reports, self._add_workers(window, reports))
+        by_operation: dict[tuple[str, str], dict[bool, Columns]] = defaultdict(dict)
+        for (stream, operation, measured), rows in window.operations.items():
+            by_operation[stream, operation][measured] = rows
+        for key, groups in by_operation.items():
+            totals = self._operations.setdefault(key, OperationTotals())
+            for measured, rows in groups.items():
+                self._add_rows(totals, rows, slots, measured)
+            slots.operations[key] = self._add_times(key, totals, groups, reports)
+        self._add_streams(window, reports)
+        self._timeline.add(slots)
+
+    def finish(self) -> Collected:
+        of_operations = (stream for stream, _ in self._operations)
+        streams = dict.fromkeys([*of_operations, *self._streams])
+        return Collected(
+            timeline=self._timeline.finish(),
+            complete=self._timeline.complete,
+            operations=self._operations,
+            streams={stream: self._streams[stream] for stream in streams},
+            agents=self._agents,
+            measure_start_ns=self._measure_start_ns,
+            measure_end_ns=self._measure_end_ns,
+            intervals=self._intervals,
+        )
+
+    # Reports, workers and hosts.
+
+    def _add_reports(self, columns: Columns, reports: Reports) -> None:
+        self._intervals += reports.slot.size
+        in_measure = reports.in_measure
+        if in_measure.any():
+            start_ns = int(reports.start_ns[in_measure].min())
+            end_ns = int(reports.end_ns[in_measure].max())
+            self._measure_start_ns = _least(self._measure_start_ns, start_ns)
+            self._measure_end_ns = max(self._measure_end_ns or 0, end_ns)
+        numbers = np.array(columns["interval_index"])
+        for code, name in enumerate(reports.agents):
+            agent = self._agents.setdefault(name, AgentTotals())
+            theirs = reports.agent == code
+            agent.seen.update(numbers[theirs & ~reports.is_final].tolist())
+            for place in np.flatnonzero(theirs & reports.is_final).tolist():
+                agent.final_index = columns["interval_index"][place]
+            for place in np.flatnonzero(theirs & reports.is_cut).tolist():
+                agent.cut = columns["interval_index"][place], columns["end_ns"][place]
+        self._add_clock_steps(columns)
+        for place in np.flatnonzero(in_measure).tolist():
+            if columns["has_host"][place]:
+                _add_host(self._agents[columns["agent"][place]], columns, place)
+
+    def _add_clock_steps(self, columns: Columns) -> None:
+        steps_ns = np.array(columns["clock_step_ns"])
+        for place in np.flatnonzero(steps_ns).tolist():
+            agent, step_ns = self._agents[columns["agent"][place]], int(steps_ns[place])
+            if abs(step_ns) > abs(agent.clock_step_ns):
+                agent.clock_step_ns = step_ns
+            if abs(step_ns) > CLOCK_STEP_LIMIT_NS:
+                agent.stepped += 1
+                if len(agent.clock_steps_ns) < STEPS_KEPT:
+                    agent.clock_steps_ns[columns["interval_index"][place]] = step_ns
+
+    def _add_workers(self, window: Window, reports: Reports) -> AgentSlots:
+        rows = window.workers
+        busy, waited = worker_shares(rows)
+        self._add_measured_workers(rows, reports, busy, waited)
+        every = np.arange(reports.slot.size)
+        cpu = np.array(window.reports["cpu_utilisation"], np.float64)  # None is NaN
+        return AgentSlots(
+            wall_ns=reports.sum(every, reports.end_ns - reports.start_ns),
+            completed=reports.sum((), ()),
+            busy_share=reports.largest(rows["report"], busy),
+            run_queue_share=reports.largest(rows["report"], waited),
+            cpu_utilisation=reports.largest(every, cpu),
+        )
+
+    def _add_measured_workers(
+        self, rows: Columns, reports: Reports, busy: Floats, waited: Floats
+    ) -> None:
+        places = np.array(rows["report"], np.intp)
+        is_over = (busy > self._busy_share_limit) | (
+            waited > self._run_queue_share_limit
+        )
+        groups: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
+        for row in np.flatnonzero(reports.in_measure[places]).tolist():
+            name = reports.agents[reports.agent[places[row]]]
+            groups[name, rows["model"][row], rows["worker"][row]].append(row)
+        columns = {
+            name: np.array(rows[name], np.int64)
+            for name in ("wall_ns", "busy_ns", "cpu_ns")
+        }
+        for (name, model, worker), members in groups.items():
+            agent, chosen = self._agents[name], np.array(members)
+            wall_ns = columns["wall_ns"][chosen]
+            agent.worker_cpu_ns += int(columns["cpu_ns"][chosen].sum())
+            agent.worker_busy_ns += int(columns["busy_ns"][chosen].sum())
+            agent.worker_wall_ns += int(wall_ns.sum())
+            totals = agent.workers.setdefault((model, worker), WorkerTotals())
+            totals.wall_ns += int(wall_ns.sum())
+            totals.saturated_ns += int(wall_ns[is_over[chosen]].sum())
+            whole = chosen[wall_ns >= self._fragment_ns]
+            totals.highest_busy_share = float(
+                busy[whole].max(initial=totals.highest_busy_share)
+            )
+            totals.highest_run_queue_share = float(
+                waited[whole].max(initial=totals.highest_run_queue_share)
+            )
+
+    # Operations.
+
+    def _add_rows(
+        self, totals: OperationTotals, rows: Columns, slots: Slots, measured: bool
+    ) -> None:
+        """The counters of an operation, measured ones or others."""
+        reports, places = slots.reports, np.array(rows["report"], np.intp)
+        by_agent = reports.agent[places]
+        counted = np.array([rows[name] for name in OPERATION_COUNTERS])
+        _add_counters(totals.whole, rows, counted)
+        if measured:
+            _add_counters(totals.measured, rows, counted)
+            for text, times in Counter(rows["result_codes"]).items():
+                for code, amount in json.loads(text).items():
+                    totals.result_codes[int(code)] += amount * times
+            for code in np.unique(by_agent).tolist():
+                sums = counted[:, by_agent == code].sum(axis=1).tolist()
+                of_agent = self._agents[reports.agents[code]].measured
+                for name, amount in zip(OPERATION_COUNTERS, sums, strict=True):
+                    of_agent[name] += amount
+        completed = counted[OPERATION_COUNTERS.index("completed")]
+        succeeded = counted[OPERATION_COUNTERS.index("succeeded")]
+        slots.agents.completed += reports.sum(places, completed)
+        within = reports.in_measure[places]
+        totals.completed_in_measure += int(completed[within].sum())
+        totals.succeeded_in_measure += int(succeeded[within].sum())
+        for code, amount in _by_group(by_agent[within], completed[within]):
+            self._agents[reports.agents[code]].completed_in_measure += amount
+
+    def _add_times(
+        self,
+        key: tuple[str, str],
+        totals: OperationTotals,
+        groups: Mapping[bool, Columns],
+        reports: Reports,
+    ) -> OperationSlots:
+        """The operation by interval; its histograms are added to the totals."""
+        shown = "response_time", self._plan.wanted_of(key)
+        slots = OperationSlots.of(len(reports.indexes))
+        packed: list[bytes] = []
+        places: list[int] = []
+        measured: list[bool] = []
+        for is_measured, rows in groups.items():
+            slots.add_counters(reports, rows)
+            for one, column in HISTOGRAM_COLUMNS.items():
+                some = list(filter(None, rows[column]))
+                if not some:
+                    continue
+                if not is_measured:
+                    over = headers_of(some)["overflow"]
+                    totals.unmeasured_overflow += sum(over.tolist())
+                if one == shown:
+                    packed += some
+                    places += _where(rows[column], rows["report"])
+                    measured += [is_measured] * len(some)
+                elif is_measured:
+                    totals.histograms[one].add_block(block_of(some))
+        if packed:
+            response = Response(packed, np.array(places, np.intp))
+            slots.times = response.times(reports)
+            chosen = np.array(measured)
+            if chosen.any():
+                union = totals.histograms[shown]
+                response.add_by(np.zeros_like(reports.agent), lambda _: union, chosen)
+            response.add_by(
+                reports.agent,
+                lambda code: self._agents[reports.agents[code]].response_times[key],
+                chosen,
+            )
+        return slots
+
+    # Streams.
+
+    def _add_streams(self, window: Window, reports: Reports) -> None:
+        rows = window.streams
+        members: defaultdict[str, list[int]] = defaultdict(list)
+        for row, name in enumerate(rows["stream"]):
+            members[name].append(row)
+        for name, numbers in members.items():
+            totals = self._streams[name]
+            for counter in CONNECTION_COUNTERS:
+                values = rows[counter]
+                if number := sum([values[row] for row in numbers]):
+                    totals.counters[counter] += number
+            places, downs_ns = rows["report"], rows["down_ns"]
+            for row in (one for one in numbers if downs_ns[one]):
+                if reports.in_measure[place := places[row]]:
+                    totals.down_in_measure_ns += downs_ns[row]
+                    start_ns = int(reports.start_ns[place])
+                    totals.down_from_ns = _least(totals.down_from_ns, start_ns)
+            for time in SET_UP_TIMES:
+                values = rows[time]
+                if some := [one for row in numbers if (one := values[row]) is not None]:
+                    totals.set_up[time].add_block(block_of(some))
+            self._note_last(totals, name, numbers, window, reports)
+            for code in set(reports.agent[[rows["report"][row] for row in numbers]]):
+                self._agents[reports.agents[code]].streams.add(name)
+
+    def _note_last(
+        self,
+        totals: StreamTotals,
+        stream: str,
+        numbers: Sequence[int],
+        window: Window,
+        reports: Reports,
+    ) -> None:
+        """When the stream had its last response."""
+        lasts_ns = [window.streams["last_done_ns"][row] for row in numbers]
+        known_ns = [last_ns for last_ns in lasts_ns if last_ns is not None]
+        if len(known_ns) < len(lasts_ns):
+            # of an engine that does not tell, or of an interval without a response
+            done = {
+                place
+                for (name, _, _), rows in window.operations.items()
+                if name == stream
+                for place, completed in zip(
+                    rows["report"], rows["completed"], strict=True
+                )
+                if completed
+            }
+            known_ns += [
+                int(reports.end_ns[place])
+                for row, last_ns in zip(numbers, lasts_ns, strict=True)
+                if last_ns is None and (place := window.streams["report"][row]) in done
+            ]
+        if known_ns:
+            totals.last_done_ns = max(totals.last_done_ns or 0, *known_ns)
+
+
+def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
+    length_ns = columns["end_ns"][place] - columns["start_ns"][place]
+    if (utilisation := columns["cpu_utilisation"][place]) is not None:
+        agent.cpu_utilisation_ns += utilisation * length_ns
+        agent.cpu_utilisation_wall_ns += length_ns
+    if (steal := columns["steal_share"][place]) is not None:
+        agent.highest_steal_share = most(agent.highest_steal_share, steal)
+    agent.throttled_ns += columns["throttled_ns"][place] or 0
+
+
+def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:
+    """`counted`: counters by row; where its sums could overflow, `rows` are added."""
+    if counted.size == 0 or counted.max() < _MOST_EXACT:
+        sums = counted.sum(axis=1).tolist()
+    else:
+        sums = [sum(rows[name]) for name in OPERATION_COUNTERS]
+    for name, number in zip(OPERATION_COUNTERS, sums, strict=True):
+        if number:
+            counters[name] += number
+
+
+def _by_group(groups: Places, amounts: Integers) -> list[tuple[int, int]]:
+    """Group and sum, of the groups that have one."""
+    if not groups.size:
+        return []
+    sums = np.zeros(int(groups.max()) + 1, np.int64)
+    np.add.at(sums, groups, amounts)
+    return [(int(group), int(sums[group])) for group in np.flatnonzero(sums)]
+
+
+def _where(values: Sequence[object], places: Sequence[int]) -> list[int]:
+    """The places of the values that there are."""
+    return [
+        place for value, place in zip(values, places, strict=True) if value is not None
+    ]
+
+
+def _least(known: int | None, value: int) -> int:
+    return value if known is None else min(known, value)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A window's columns as figures of its intervals: arrays, one place for each interval.
+
+A *slot* is an interval's place in its window. Exact: counts are added, and percentiles
+are taken over the union of what the agents counted, as `Histogram` takes them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ldapslam.results.columns import Columns, Window
+from ldapslam.results.histogram import Histogram, middles_ns, samples_needed
+from ldapslam.results.packed import BUCKETS, EMPTY_MIN_NS, Block, Sums, block_of
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """The reports of a window; arrays have one element for each report."""
+
+    indexes: tuple[int, ...]
+    #: Agents with a report in the window; `agent` are places in it.
+    agents: tuple[str, ...]
+    agent: Places
+    slot: Places
+    start_ns: Integers
+    end_ns: Integers
+    is_final: Flags
+    #: Ended before the plan had it, by an early end of the agent's load; the final one,
+    #: its drain, follows.
+    is_cut: Flags
+    in_measure: Flags
+
+    def sum(self, reports: npt.ArrayLike, amounts: npt.ArrayLike) -> Floats:
+        """By agent and slot: amounts, each of the report beside it."""
+        where = np.asarray(reports, dtype=np.intp)
+        cells = self.agent[where] * len(self.indexes) + self.slot[where]
+        added = np.bincount(
+            cells,
+            weights=np.asarray(amounts, dtype=np.float64),
+            minlength=len(self.agents) * len(self.indexes),
+        )
+        # of nothing at all it would be integers
+        floats = added.astype(np.float64, copy=False)
+        return floats.reshape(len(self.agents), len(self.indexes))
+
+    def largest(self, reports: Sequence[int] | Places, values: Floats) -> Floats:
+        """By agent and slot: the largest value; NaN where there is none."""
+        where = np.asarray(reports, dtype=np.intp)
+        found = np.full((len(self.agents), len(self.indexes)), np.nan)
+        np.fmax.at(found, (self.agent[where], self.slot[where]), values)
+        return found
+
+
+def reports_of(window: Window, planned_ends_ns: Integers) -> Reports:
+    """`planned_ends_ns` has the end of each planned interval."""
+    columns = window.reports
+    agents = tuple(dict.fromkeys(columns["agent"]))
+    codes = {agent: code for code, agent in enumerate(agents)}
+    slots = {index: slot for slot, index in enumerate(window.indexes)}
+    numbers = np.array(columns["interval_index"], np.intp)
+    end_ns = np.array(columns["end_ns"], np.int64)
+    is_final = np.array(columns["final"], np.bool_)
+    is_cut = ~is_final & (numbers < planned_ends_ns.size)
+    is_cut[is_cut] = end_ns[is_cut] < planned_ends_ns[numbers[is_cut]]
+    return Reports(
+        indexes=window.indexes,
+        agents=agents,
+        agent=np.array([codes[agent] for agent in columns["agent"]], np.intp),
+        slot=np.array([slots[index] for index in columns["interval_index"]], np.intp),
+        start_ns=np.array(columns["start_ns"], np.int64),
+        end_ns=end_ns,
+        is_final=is_final,
+        is_cut=is_cut,
+        in_measure=np.array([name == "measure" for name in columns["phase"]], np.bool_),
+    )
+
+
+@dataclass(slots=True)
+class Times:
+    """Durations of one operation, all agents together, by slot."""
+
+    #: The buckets that hold any value, ascending; columns of `counts`.
+    buckets: Places
+    #: Values by slot and bucket. Floats hold them exactly up to 2^53.
+    counts: Floats
+    total: Integers
+    overflow: Integers
+    min_ns: Unsigned
+    max_ns: Unsigned
+    _ranks: Floats | None = None
+
+    def percentile(self, p: float, unanswered: Integers) -> Floats:
+        """By slot, in ns: `Histogram.reliable_percentile` with so many requests
+        without an answer; NaN for None."""
+        sample = self.total + self.overflow + unanswered
+        parts = round(p * 1_000_000)
+        rank = np.maximum(1, -(-parts * sample // 100_000_000))
+        known = (rank <= self.total) & (sample >= samples_needed(p)) & (sample > 0)
+        values = np.full(sample.size, np.nan)
+        if self.buckets.size and known.any():
+            if self._ranks is None:
+                self._ranks = np.cumsum(self.counts, axis=1)
+            chosen = slice(None) if known.all() else known
+            below = self._ranks[chosen] < rank[chosen, np.newaxis]
+            places = np.count_nonzero(below, axis=1)
+            middles = middles_ns()[self.buckets[places]]
+            low, high = self.min_ns[known], self.max_ns[known]
+            values[known] = np.minimum(np.maximum(middles, low), high)
+        return values
+
+    def add_to(self, histogram: Histogram, slots: Places) -> None:
+        """Adds what was counted in these slots; not the sum of the values."""
+        sums = Sums(
+            total=int(self.total[slots].sum()),
+            overflow=int(self.overflow[slots].sum()),
+            sum_ns=0,
+            min_ns=int(self.min_ns[slots].min(initial=EMPTY_MIN_NS)),
+            max_ns=int(self.max_ns[slots].max(initial=0)),
+        )
+        histogram.add_counts(self.buckets, self.counts[slots].sum(axis=0), sums)
+
+
+@dataclass(slots=True)
+class OperationSlots:
+    """One operation in a window, all agents together; arrays by slot."""
+
+    completed: Floats
+    errors: Floats
+    #: Requests without an answer.
+    unanswered: Integers
+    #: Response times; None without any.
+    times: Times | None = None
+    _percentiles_us: dict[float, Floats] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, slots: int) -> OperationSlots:
+        """Nothing counted yet."""
+        return cls(np.zeros(slots), np.zeros(slots), np.zeros(slots, np.int64))
+
+    def add_counters(self, reports: Reports, rows: Columns) -> None:
+        """Takes the rows of an operation, measured or not."""
+        slot = reports.slot[np.array(rows["report"], np.intp)]
+        lost = np.array(rows["timed_out"]) + np.array(rows["unresolved"])
+        np.add.at(self.completed, slot, np.array(rows["completed"]))
+        np.add.at(self.errors, slot, np.array(rows["failed"]) + lost)
+        np.add.at(self.unanswered, slot, lost)
+
+    def percentile_us(self, p: float) -> Floats:
+        """Of the response times; NaN for None."""
+        if p not in self._percentiles_us:
+            values = np.full(self.completed.size, np.nan)
+            if self.times is not None:
+                values = self.times.percentile(p, self.unanswered) / 1000
+            self._percentiles_us[p] = values
+        return self._percentiles_us[p]
+
+
+@dataclass(slots=True)
+class AgentSlots:
+    """The agents in a window; arrays by agent and slot."""
+
+    wall_ns: Floats
+    completed: Floats
+    #: NaN where the agent has none.
+    busy_share: Floats
+    run_queue_share: Floats
+    cpu_utilisation: Floats
+
+
+@dataclass(slots=True)
+class Slots:
+    """A window as the timeline takes it."""
+
+    reports: Reports
+    agents: AgentSlots
+    operations: dict[tuple[str, str], OperationSlots] = field(default_factory=dict)
+
+
+def worker_shares(workers: Columns) -> tuple[Floats, Floats]:
+    """Share of the interval each worker was busy, and waited for a CPU."""
+    wall_ns = np.asarray(workers["wall_ns"], np.float64)
+    counted = np.maximum(wall_ns, 1)
+    busy = np.asarray(workers["busy_ns"], np.float64) / counted
+    waited = np.asarray(workers["run_queue_ns"], np.float64) / counted
+    return np.where(wall_ns > 0, busy, 0.0), np.where(wall_ns > 0, waited, 0.0)
+
+
+class Response:
+    """Packed response times of one operation in a window, read once."""
+
+    def __init__(self, packed: Sequence[bytes], reports: Places) -> None:
+        """`reports`: which report each histogram is of. StoreError."""
+        self._block: Block = block_of(packed)
+        self._reports = reports
+        weights = self._block.counts.astype(np.float64)
+        present = np.bincount(self._block.indexes, minlength=BUCKETS)
+        self.buckets: Places = np.flatnonzero(present)
+        places = np.zeros(BUCKETS, np.intp)
+        places[self.buckets] = np.arange(self.buckets.size)
+        #: Of each bucket of each histogram.
+        self._column = places[self._block.indexes]
+        self._weights = weights
+
+    def times(self, reports: Reports) -> Times:
+        """By slot."""
+        slots, headers = len(reports.indexes), self._block.headers
+        slot = reports.slot[self._reports]
+        filled = (headers["total"] | headers["overflow"]) != 0
+        lowest = np.full(slots, EMPTY_MIN_NS, np.uint64)
+        highest = np.zeros(slots, np.uint64)
+        np.minimum.at(lowest, slot[filled], headers["min_ns"][filled])
+        np.maximum.at(highest, slot[filled], headers["max_ns"][filled])
+        return Times(
+            buckets=self.buckets,
+            counts=self._table(slot, slots),
+            total=_added(slot, headers["total"], slots),
+            overflow=_added(slot, headers["overflow"], slots),
+            min_ns=lowest,
+            max_ns=highest,
+        )
+
+    def add_by(
+        self,
+        groups: Places,
+        histogram_of: Callable[[int], Histogram],
+        chosen: Flags,
+    ) -> None:
+        """Adds the chosen histograms to those of their groups; `groups` has the group
+        of each report."""
+        if not chosen.any():
+            return
+        group = groups[self._reports]
+        count = int(group.max()) + 1
+        table = self._table(group, count, chosen)
+        for number in range(count):
+            headers = self._block.headers[chosen & (group == number)]
+            if headers.size:
+                sums = Block(headers, _NO_INDEXES, _NO_COUNTS).sums()
+                histogram_of(number).add_counts(self.buckets, table[number], sums)
+
+    def _table(self, rows: Places, count: int, chosen: Flags | None = None) -> Floats:
+        """Values by row and bucket, of the chosen histograms; `rows` has the row of
+        each histogram."""
+        width, lengths = self.buckets.size, self._block.headers["n"]
+        cells = np.repeat(rows * width, lengths)
+        cells += self._column
+        weights = self._weights
+        if chosen is not None and not chosen.all():
+            of_bucket = np.repeat(chosen, lengths)
+            cells, weights = cells[of_bucket], weights[of_bucket]
+        table = np.bincount(cells, weights=weights, minlength=count * width)
+        floats: Floats = table.astype(np.float64, copy=False).reshape(count, width)
+        return floats
+
+
+_NO_INDEXES = np.zeros(0, np.uint16)
+_NO_COUNTS = np.zeros(0, np.uint32)
+
+
+def _added(where: Places, amounts: Unsigned, size: int) -> Integers:
+    added = np.zeros(size, np.int64)
+    np.add.at(added, where, amounts.astype(np.int64))
+    return added

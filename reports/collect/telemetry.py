@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What monitors read, as figures: rates of counters, restarts, points for charts. Pure.
+
+A counter's figure is its rate: between two readings that follow each other,
+
+    rate = (value - value before) / (time - time before)
+
+where the time is the middle of the reading: a server that is slow to answer has counted
+meanwhile. There is none across a reading that failed, a missing value or a restart, and
+none where the counter went back. What it rose by in all (`increase`) is there across
+readings that failed. The mean of a counter over the measure phase is what it rose by
+over the time that its rates cover; of a gauge, the mean of its readings. A reading is
+of the phase if it lies in it or less than a fifth of the usual distance beside it: the
+readings at the phase's two ends belong to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
+from ldapslam.results.monitor_records import STARTED, Metric, MonitorSeries
+from ldapslam.results.records import EventRecord, utc_text
+
+#: Reasons kept of each monitor.
+_FAILURES = 5
+_EDGE = 0.2
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A figure over the run; None where there is none, which breaks its line."""
+
+    at_s: tuple[float, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    metric: Metric
+    #: Of the measure phase; of a counter, per s. None without a value.
+    lowest: float | None
+    mean: float | None
+    highest: float | None
+    #: Of a counter, what it rose by in the whole run; None without two readings.
+    increase: float | None
+    #: Share of the readings that lack it.
+    missing_share: float
+    points: Points
+
+    @property
+    def unit(self) -> str:
+        """Of the figures above: of a counter, of its rate."""
+        unit = self.metric.unit
+        if self.metric.kind == "gauge":
+            return "" if unit == "1" else unit
+        return {"1": "/s", "s": "s/s"}.get(unit, f"{unit}/s")
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing ever came of it: always zero, where it is known at all."""
+        known = [value for value in self.points.values if value is not None]
+        return not any(known)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSummary:
+    agent: str
+    name: str
+    facts: Mapping[str, Any]
+    readings: int
+    failed: int
+    #: The first of the reasons, each once.
+    failures: tuple[str, ...]
+    #: When the first and the last reading was, in s since T0; None without any.
+    first_s: float | None
+    last_s: float | None
+    took_mean_s: float | None
+    took_longest_s: float | None
+    #: When a restart was noticed, in s since T0.
+    restarts_s: tuple[float, ...]
+    #: In the monitor's order, but for the time since which it has been running.
+    metrics: tuple[MetricSummary, ...]
+
+    @property
+    def failed_share(self) -> float | None:
+        return self.failed / self.readings if self.readings else None
+
+
+def telemetry(
+    series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None
+) -> tuple[MonitorSummary, ...]:
+    """Figures of every monitor; measure_s: start and end of the measure phase."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return tuple(_monitor(one, measure_s) for one in series)
+
+
+def _monitor(
+    series: MonitorSeries, measure_s: tuple[float, float] | None
+) -> MonitorSummary:
+    at_s = series.at_ns / NS_PER_S
+    took_s = series.took_ns / NS_PER_S
+    # in whole numbers, of half ns: differences are exact
+    lengths_s = np.diff(2 * series.at_ns + series.took_ns) / (2 * NS_PER_S)
+    metrics = series.description.metrics
+    values = np.where(np.isfinite(series.values), series.values, np.nan)
+    restarts = restarted_at(metrics, values)
+    in_measure = _within(at_s, measure_s)
+    return MonitorSummary(
+        agent=series.agent,
+        name=series.description.name,
+        facts=series.description.facts,
+        readings=len(at_s),
+        failed=len(series.failures),
+        failures=tuple(dict.fromkeys(series.failures.values()))[:_FAILURES],
+        first_s=float(at_s[0]) if len(at_s) else None,
+        last_s=float(at_s[-1]) if len(at_s) else None,
+        took_mean_s=float(took_s.mean()) if len(at_s) else None,
+        took_longest_s=float(took_s.max()) if len(at_s) else None,
+        restarts_s=tuple(float(at_s[place]) for place in restarts),
+        metrics=tuple(
+            _metric(
+                metric,
+                at_s,
+                lengths_s,
+                values[:, column],
+                restarts,
+                in_measure,
+            )
+            for column, metric in enumerate(metrics)
+            if metric.name != STARTED
+        ),
+    )
+
+
+def restarted_at(metrics: Sequence[Metric], values: _Floats) -> list[int]:
+    """Readings that are the first ones after a restart.
+
+    What is monitored says since when it has been running; where it does not, a restart
+    is seen from counts of operations that are lower than before.
+    """
+    names = [metric.name for metric in metrics]
+    counts = [
+        column
+        for column, metric in enumerate(metrics)
+        if metric.kind == "counter" and metric.unit == "operations"
+    ]
+    started = values[:, names.index(STARTED)] if STARTED in names else None
+    restarts: list[int] = []
+    last: int | None = None
+    for place in range(len(values)):
+        if np.isnan(values[place]).all():
+            continue
+        if last is not None and _has_restarted(values, started, counts, last, place):
+            restarts.append(place)
+        last = place
+    return restarts
+
+
+def _has_restarted(
+    values: _Floats, started: _Floats | None, counts: list[int], last: int, place: int
+) -> bool:
+    if started is not None:
+        before, now = started[last], started[place]
+        if not np.isnan(before) and not np.isnan(now):
+            return bool(before != now)
+    return bool(counts) and bool((values[place, counts] < values[last, counts]).any())
+
+
+def _within(
+    at_s: _Floats, measure_s: tuple[float, float] | None
+) -> npt.NDArray[np.bool_]:
+    if measure_s is None or not len(at_s):
+        return np.zeros(len(at_s), bool)
+    usual_s = float(np.median(np.diff(at_s))) if len(at_s) > 1 else 0.0
+    edge_s = _EDGE * usual_s
+    return (at_s >= measure_s[0] - edge_s) & (at_s <= measure_s[1] + edge_s)
+
+
+def _metric(
+    metric: Metric,
+    at_s: _Floats,
+    lengths_s: _Floats,
+    values: _Floats,
+    restarts: Sequence[int],
+    in_measure: npt.NDArray[np.bool_],
+) -> MetricSummary:
+    missing = float(np.isnan(values).mean()) if len(values) else 1.0
+    if metric.kind == "gauge":
+        measured = values[in_measure]
+        return _summary(metric, measured, None, None, missing, at_s, values)
+    rises = np.diff(values)
+    rises[(rises < 0) | np.isinf(rises)] = np.nan
+    rises[[place - 1 for place in restarts]] = np.nan
+    rates = np.divide(
+        rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
+    )
+    rates[np.isinf(rates)] = np.nan
+    of_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(rates)
+    covered_s = float(lengths_s[of_measure].sum())
+    mean = _finite(rises[of_measure].sum() / covered_s) if covered_s else None
+    increase = _increase(values, restarts)
+    return _summary(metric, rates[of_measure], mean, increase, missing, at_s[1:], rates)
+
+
+def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
+    """What a counter rose by from each known value to the next one, but for restarts
+    between them and where it went back."""
+    known = np.flatnonzero(~np.isnan(values))
+    rises = np.diff(values[known])
+    # restarts up to each reading: another number is another server
+    servers = np.searchsorted(restarts, known, side="right")
+    counted = rises[(rises >= 0) & (np.diff(servers) == 0)]
+    return _finite(counted.sum()) if len(counted) else None
+
+
+def _finite(value: np.float64) -> float | None:
+    """None of a sum that is more than a double holds: JSON has no infinity."""
+    return float(value) if np.isfinite(value) else None
+
+
+def _summary(
+    metric: Metric,
+    measured: _Floats,
+    mean: float | None,
+    increase: float | None,
+    missing: float,
+    at_s: _Floats,
+    values: _Floats,
+) -> MetricSummary:
+    known = measured[~np.isnan(measured)]
+    lowest = highest = None
+    if len(known):
+        lowest, highest = float(known.min()), float(known.max())
+        mean = _finite(known.mean()) if mean is None else mean
+    return MetricSummary(
+        metric, lowest, mean, highest, increase, missing, _points(at_s, values)
+    )
+
+
+def _points(at_s: _Floats, values: _Floats) -> Points:
+    """Of more readings than a chart has points, means of neighbours: only where none of
+    them has a value is there none."""
+    size = -(-len(at_s) // DISPLAY_POINTS) or 1
+    xs: list[float] = []
+    ys: list[float | None] = []
+    for start in range(0, len(at_s), size):
+        part = values[start : start + size]
+        known = part[~np.isnan(part)]
+        xs.append(float(at_s[start : start + size].mean()))
+        ys.append(_finite(known.mean()) if len(known) else None)
+    return Points(tuple(xs), tuple(ys))
+
+
+def with_restarts(
+    events: Iterable[EventRecord],
+    monitors: Iterable[MonitorSummary],
+    t0_utc: str | None,
+) -> tuple[EventRecord, ...]:
+    """The run's events, and when restarts were noticed, in the order of time."""
+    found = list(events)
+    if t0_utc is not None:
+        t0 = datetime.fromisoformat(t0_utc)
+        found += [
+            EventRecord(
+                utc_text(t0 + timedelta(seconds=at_s)),
+                "server_restarted",
+                f"{one.name} was restarted",
+            )
+            for one in monitors
+            for at_s in one.restarts_s
+        ]
+    return tuple(sorted(found, key=lambda event: event.at_utc))

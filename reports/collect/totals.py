@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was counted in a run: by operation, stream, agent and worker. Pure data.
+
+Parts of a run that follow each other can be collected apart and added up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ldapslam.reports.collect.timeline import Timeline
+from ldapslam.results.histogram import Histogram
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+#: Outcomes of requests that had a response.
+ANSWERED = ("succeeded", "expected", "failed")
+#: Of every request, whatever became of it.
+GENERATOR_LAGS = ("send_lag", "receive_lag")
+#: Of these, the requests without an answer rank above every value.
+UNANSWERED_METRICS = ("response_time", "service_time")
+#: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
+CLOCK_STEP_LIMIT_NS = 1_000_000
+#: Of each agent, with their intervals.
+STEPS_KEPT = 20
+
+
+@dataclass(slots=True)
+class OperationTotals:
+    """One operation of one stream, over all agents."""
+
+    #: Of the whole run, for the accounting identities.
+    whole: Counter[str] = field(default_factory=Counter)
+    #: Of the requests whose intended time lies in the measure phase.
+    measured: Counter[str] = field(default_factory=Counter)
+    result_codes: Counter[int] = field(default_factory=Counter)
+    #: Completions and successes that happened within the measure phase.
+    completed_in_measure: int = 0
+    succeeded_in_measure: int = 0
+    #: (metric, outcome) -> durations of the measured requests.
+    histograms: defaultdict[tuple[str, str], Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
+    #: Values above the range of the histograms, outside the measure phase.
+    unmeasured_overflow: int = 0
+
+    @property
+    def overflow(self) -> int:
+        """Values above the range of the histograms, in any phase."""
+        measured = sum(one.overflow for one in self.histograms.values())
+        return self.unmeasured_overflow + measured
+
+    def add(self, other: OperationTotals) -> None:
+        self.whole.update(other.whole)
+        self.measured.update(other.measured)
+        self.result_codes.update(other.result_codes)
+        self.completed_in_measure += other.completed_in_measure
+        self.succeeded_in_measure += other.succeeded_in_measure
+        self.unmeasured_overflow += other.unmeasured_overflow
+        _add_histograms(self.histograms, other.histograms)
+
+
+@dataclass(slots=True)
+class StreamTotals:
+    """The connections of one stream, over all agents and phases."""
+
+    counters: Counter[str] = field(default_factory=Counter)
+    #: Name in SET_UP_TIMES -> durations.
+    set_up: defaultdict[str, Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
+    #: When the last response was processed, since T0; None without one.
+    last_done_ns: int | None = None
+    #: In the measure phase, summed over the connections: lost, or not made, and not yet
+    #: set up again.
+    down_in_measure_ns: int = 0
+    #: Begin of the first interval with any of it, since T0.
+    down_from_ns: int | None = None
+
+    def add(self, other: StreamTotals) -> None:
+        self.counters.update(other.counters)
+        self.down_in_measure_ns += other.down_in_measure_ns
+        if other.down_from_ns is not None:
+            known_ns = self.down_from_ns
+            self.down_from_ns = min(other.down_from_ns, known_ns or other.down_from_ns)
+        _add_histograms(self.set_up, other.set_up)
+        if other.last_done_ns is not None:
+            self.last_done_ns = max(self.last_done_ns or 0, other.last_done_ns)
+
+
+@dataclass(slots=True)
+class WorkerTotals:
+    """One engine thread in the measure phase."""
+
+    wall_ns: int = 0
+    #: Of it, the intervals in which a limit was exceeded. By length: a run that ends
+    #: early has a last interval of any length.
+    saturated_ns: int = 0
+    highest_busy_share: float = 0.0
+    highest_run_queue_share: float = 0.0
+
+    def add(self, other: WorkerTotals) -> None:
+        self.wall_ns += other.wall_ns
+        self.saturated_ns += other.saturated_ns
+        self.highest_busy_share = max(self.highest_busy_share, other.highest_busy_share)
+        self.highest_run_queue_share = max(
+            self.highest_run_queue_share, other.highest_run_queue_share
+        )
+
+
+@dataclass(slots=True)
+class AgentTotals:
+    """One agent; figures of the measure phase unless said otherwise."""
+
+    completed_in_measure: int = 0
+    measured: Counter[str] = field(default_factory=Counter)
+    #: (stream, operation) -> response times of measured successes, or of expected
+    #: results where the job expects no success.
+    response_times: defaultdict[tuple[str, str], Histogram] = field(
+        default_factory=lambda: defaultdict(Histogram)
+    )
+    #: (model, worker) -> its figures.
+    workers: dict[tuple[str, int], WorkerTotals] = field(default_factory=dict)
+    worker_cpu_ns: int = 0
+    worker_busy_ns: int = 0
+    worker_wall_ns: int = 0
+    #: Weighted by the length of the intervals that have it.
+    cpu_utilisation_ns: float = 0.0
+    cpu_utilisation_wall_ns: int = 0
+    highest_steal_share: float | None = None
+    throttled_ns: int = 0
+    #: Whole run: the largest, by amount; and the first that were steps indeed, by the
+    #: interval that they were in.
+    clock_step_ns: int = 0
+    clock_steps_ns: dict[int, int] = field(default_factory=dict)
+    #: Intervals with such a step.
+    stepped: int = 0
+    #: Whole run: the numbers of the intervals that arrived, without the drain.
+    seen: set[int] = field(default_factory=set)
+    #: Number of its last interval, the drain; None while that has not arrived.
+    final_index: int | None = None
+    #: Number of the interval that its early end cut short, the one before the drain,
+    #: and when that ended; None without one.
+    cut: tuple[int, int] | None = None
+    #: The streams that it drove.
+    streams: set[str] = field(default_factory=set)
+
+    def add(self, later: AgentTotals) -> None:
+        """Takes what came after."""
+        self.completed_in_measure += later.completed_in_measure
+        self.measured.update(later.measured)
+        _add_histograms(self.response_times, later.response_times)
+        for key, worker in later.workers.items():
+            self.workers.setdefault(key, WorkerTotals()).add(worker)
+        for name in (
+            "worker_cpu_ns",
+            "worker_busy_ns",
+            "worker_wall_ns",
+            "cpu_utilisation_ns",
+            "cpu_utilisation_wall_ns",
+            "throttled_ns",
+            "stepped",
+        ):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        if later.highest_steal_share is not None:
+            steal = self.highest_steal_share or 0.0
+            self.highest_steal_share = max(steal, later.highest_steal_share)
+        if abs(later.clock_step_ns) > abs(self.clock_step_ns):
+            self.clock_step_ns = later.clock_step_ns
+        steps = {**self.clock_steps_ns, **later.clock_steps_ns}
+        self.clock_steps_ns = dict(sorted(steps.items())[:STEPS_KEPT])
+        self.seen |= later.seen
+        if later.final_index is not None:
+            self.final_index = later.final_index
+        if later.cut is not None:
+            self.cut = later.cut
+        self.streams |= later.streams
+
+    @property
+    def in_full(self) -> set[int]:
+        """The numbers of the intervals that arrived and were not cut short."""
+        return self.seen if self.cut is None else self.seen - {self.cut[0]}
+
+
+@dataclass(slots=True)
+class Collected:
+    timeline: Timeline
+    #: By planned interval: 1 where every agent at work reported all of it.
+    complete: bytearray
+    operations: dict[tuple[str, str], OperationTotals]
+    streams: dict[str, StreamTotals]
+    agents: dict[str, AgentTotals]
+    #: First start and last end of the measure phase's intervals, None without any.
+    measure_start_ns: int | None
+    measure_end_ns: int | None
+    #: Reports, of all agents.
+    intervals: int
+
+    def add(self, later: Collected) -> None:
+        """Takes what was collected of the intervals after these."""
+        self.timeline.extend(later.timeline)
+        for index in range(len(self.complete)):
+            self.complete[index] |= later.complete[index]
+        for key, operation in later.operations.items():
+            self.operations.setdefault(key, OperationTotals()).add(operation)
+        for name, stream in later.streams.items():
+            self.streams.setdefault(name, StreamTotals()).add(stream)
+        for name, agent in later.agents.items():
+            self.agents.setdefault(name, AgentTotals()).add(agent)
+        starts = (self.measure_start_ns, later.measure_start_ns)
+        ends = (self.measure_end_ns, later.measure_end_ns)
+        self.measure_start_ns = min((s for s in starts if s is not None), default=None)
+        self.measure_end_ns = max((e for e in ends if e is not None), default=None)
+        self.intervals += later.intervals
+
+    @property
+    def last_index(self) -> int:
+        """Number of the last interval that any agent reported, if only a part of it;
+        -1 without any. Drains are none."""
+        seen = (max(agent.seen) for agent in self.agents.values() if agent.seen)
+        return max(seen, default=-1)
+
+
+def unanswered(counts: Mapping[str, int]) -> int:
+    """Requests without an answer: they timed out, or were lost with their connection
+    or at the run's end."""
+    return counts["timed_out"] + counts["unresolved"]
+
+
+def _add_histograms(
+    known: MutableMapping[_Key, Histogram], more: Mapping[_Key, Histogram]
+) -> None:
+    for key, histogram in more.items():
+        known[key].add(histogram)

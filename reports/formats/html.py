@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as one HTML file: no script, no network, light, dark and print.
+
+The charts are inline SVG whose few ground colours become CSS variables, so that they
+follow the page. jinja2 escapes everything else: names and texts of a job are data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ldapslam.reports.charts.axes import GRID, INK, MUTED, PAPER, SHADE
+from ldapslam.reports.document import ChartPlace, Document, Listing, Paragraph, Table
+
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--grid",
+    SHADE: "--shade",
+    PAPER: "--paper",
+}
+_COLOUR = re.compile("|".join(_VARIABLES))
+
+
+def render_html(document: Document, charts: Mapping[str, str]) -> str:
+    """`charts`: name -> SVG, as `charts.draw` gives them."""
+    environment = Environment(
+        loader=PackageLoader("ldapslam.reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    kinds = {
+        Table: "table",
+        ChartPlace: "chart",
+        Paragraph: "paragraph",
+        Listing: "listing",
+    }
+    template = environment.get_template("report.html")
+    return template.render(
+        document=document,
+        charts={name: Markup(themed(svg)) for name, svg in charts.items()},
+        kind_of=lambda block: kinds[type(block)],
+    )
+
+
+def themed(svg: str) -> str:
+    """The chart with its ground colours taken from the page it stands in."""
+    return _COLOUR.sub(lambda match: f"var({_VARIABLES[match[0]]})", svg)

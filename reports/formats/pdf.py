@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report as PDF, by typst: the same Document and the same charts as the HTML.
+
+The template reads the document as JSON data, so nothing of a job is ever markup.
+Reproducible: typst's own fonts only, no network, and the run's start as the date.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import typst
+
+from ldapslam.base.errors import ReportError
+from ldapslam.reports.document import (
+    Block,
+    ChartPlace,
+    Document,
+    Listing,
+    Paragraph,
+    Table,
+)
+
+_TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
+#: A column of texts longer than this shares the width that is left.
+_WIDE_TEXT = 24
+#: A table that has no more stands on one page.
+_WHOLE_ROWS = 26
+_END_ROWS = 4
+
+
+def render_pdf(
+    document: Document, charts: Mapping[str, str], *, started_utc: str
+) -> bytes:
+    """`charts`: name -> SVG; `started_utc` becomes the document's date."""
+    with tempfile.TemporaryDirectory(prefix="ldapslam-") as name:
+        folder = Path(name)
+        (folder / "report.typ").write_text(_TEMPLATE.read_text("utf-8"), "utf-8")
+        data = {**_data(document), "date": _date(started_utc)}
+        (folder / "document.json").write_text(json.dumps(data), "utf-8")
+        for chart, svg in charts.items():
+            (folder / f"{chart}.svg").write_text(svg, "utf-8")
+        try:
+            pdf: bytes = typst.compile(
+                str(folder / "report.typ"),
+                root=str(folder),
+                format="pdf",
+                ignore_system_fonts=True,
+            )
+        except typst.TypstError as error:
+            raise ReportError(f"the PDF could not be made: {error}") from error
+    return pdf
+
+
+def _date(at_utc: str) -> dict[str, int]:
+    at = datetime.fromisoformat(at_utc)
+    names = ("year", "month", "day", "hour", "minute", "second")
+    return {name: getattr(at, name) for name in names}
+
+
+def _data(document: Document) -> dict[str, Any]:
+    return {
+        "title": document.title,
+        "verdict": document.verdict,
+        "statement": document.statement,
+        "reasons": document.reasons,
+        "glance": [asdict(one) for one in document.glance],
+        "facts": document.facts,
+        "sections": [
+            {
+                "title": section.title,
+                "blocks": [_block(block) for block in section.blocks],
+            }
+            for section in document.sections
+        ],
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    match block:
+        case Table():
+            return {
+                "kind": "table",
+                "name": block.name.partition("-")[0],
+                "caption": block.caption,
+                "columns": [
+                    {**asdict(column), "is_wide": _is_wide(block, place)}
+                    for place, column in enumerate(block.columns)
+                ],
+                "rows": [[asdict(cell) for cell in row] for row in block.rows],
+                "kept": kept_together([row[0].text for row in block.rows]),
+                "notes": block.notes,
+            }
+        case ChartPlace():
+            return {"kind": "chart", **asdict(block)}
+        case Paragraph():
+            return {"kind": "paragraph", "text": block.text}
+        case Listing():
+            return {"kind": "listing", **asdict(block)}
+
+
+def kept_together(heads: Sequence[str]) -> list[int]:
+    """How many rows stand on one page each time, by the first cells of all rows: those
+    of one server, or whatever they are about; a table that is not long; and of a long
+    one the rows at either end."""
+    of_one = [len(list(rows)) for _, rows in groupby(heads)]
+    if all(number == 1 for number in of_one):
+        of_one = [len(heads)] if heads else []
+    kept: list[int] = []
+    for number in of_one:
+        if number <= _WHOLE_ROWS:
+            kept.append(number)
+        else:
+            kept += [_END_ROWS, *[1] * (number - 2 * _END_ROWS), _END_ROWS]
+    return kept
+
+
+def _is_wide(table: Table, place: int) -> bool:
+    if table.columns[place].is_number:
+        return False
+    return any(len(row[place].text) > _WIDE_TEXT for row in table.rows)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a run's reports into a folder, in the formats asked for.
+
+The charts are drawn once for HTML and PDF. A file is written beside its place and
+renamed, so that a reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import TextIO
+
+from ldapslam.base.errors import ReportError
+from ldapslam.reports.formats.exports import write_hlog, write_intervals, write_monitors
+from ldapslam.reports.formats.text import render_text
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of
+from ldapslam.reports.sections.report_document import document
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.store import Store
+
+#: Format -> file name, in the order in which they are written.
+FILES = {
+    "html": "report.html",
+    "pdf": "report.pdf",
+    "text": "report.txt",
+    "json": "result.json",
+    "csv": "intervals.csv",
+    "hlog": "histograms.hlog",
+}
+
+#: Beside intervals.csv, of a run with monitors.
+MONITORS_FILE = "monitors.csv"
+
+
+def render(
+    summary: Summary,
+    out: Path,
+    formats: Iterable[str] = tuple(FILES),
+    *,
+    store: Store,
+) -> list[Path]:
+    """The files written; `store` is where the summary came from. `csv` is two files
+    where the run had monitors."""
+    wanted = set(formats)
+    if unknown := wanted - FILES.keys():
+        raise ReportError(
+            f"unknown report format {min(unknown)!r}", hint=f"known: {', '.join(FILES)}"
+        )
+    writers = _writers(summary, store)
+    out.mkdir(parents=True, exist_ok=True)
+    files = {
+        file_name: writers[name] for name, file_name in FILES.items() if name in wanted
+    }
+    if "csv" in wanted and summary.monitors:
+        files[MONITORS_FILE] = writers["monitors"]
+    paths = []
+    for file_name, write in files.items():
+        path = out / file_name
+        unfinished = path.with_name(f".{file_name}.part")
+        write(unfinished)
+        os.replace(unfinished, path)
+        paths.append(path)
+    return paths
+
+
+def result_json(summary: Summary) -> str:
+    """The text of result.json."""
+    content = result_of(summary)
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], object]]:
+    content = document(summary)
+    run_id = summary.run.run_id
+
+    @cache
+    def drawn() -> dict[str, str]:
+        from ldapslam.reports.charts import charts
+
+        return charts.draw(summary, content.charts())
+
+    def html(path: Path) -> None:
+        from ldapslam.reports.formats.html import render_html
+
+        path.write_text(render_html(content, drawn()), "utf-8")
+
+    def pdf(path: Path) -> None:
+        from ldapslam.reports.formats.pdf import render_pdf
+
+        started_utc = summary.started_utc
+        path.write_bytes(render_pdf(content, drawn(), started_utc=started_utc))
+
+    def hlog(out: TextIO) -> None:
+        started_utc = summary.started_utc
+        write_hlog(store.intervals(run_id), out, started_utc=started_utc)
+
+    return {
+        "html": html,
+        "pdf": pdf,
+        "text": lambda path: path.write_text(render_text(content), "utf-8"),
+        "json": lambda path: path.write_text(result_json(summary), "utf-8"),
+        "csv": _streamed(lambda out: write_intervals(store.intervals(run_id), out)),
+        "hlog": _streamed(hlog),
+        "monitors": _streamed(
+            lambda out: write_monitors(monitor_series(store, run_id), out)
+        ),
+    }
+
+
+def _streamed(write: Callable[[TextIO], None]) -> Callable[[Path], None]:
+    def to_file(path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as out:
+            write(out)
+
+    return to_file

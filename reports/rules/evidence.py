@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verdict rests on: the run, its plan and limits, and what was collected. Pure.
+
+A stream may start after T0, stop before the run does, or end when its count of
+operations is done. Its throughput is over the part of the measure phase in which it was
+at work, else it would look slower the sooner it was through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ldapslam.jobs.fields.validity import Validity
+from ldapslam.reports.collect.clocks import Clock
+from ldapslam.reports.collect.completeness import (
+    Completeness,
+    Loss,
+    completeness,
+    losses_of,
+    observer_failures_of,
+)
+from ldapslam.reports.collect.replication import Replication, replication_of
+from ldapslam.reports.collect.telemetry import MonitorSummary
+from ldapslam.reports.collect.timeline import NS_PER_S, Plan
+from ldapslam.reports.collect.totals import Collected, OperationTotals, StreamTotals
+from ldapslam.reports.rules.reconciliation import (
+    Reconciliation,
+    reconcile,
+    sent_requests,
+)
+from ldapslam.results.records import EventRecord, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One stream's part of the measure phase."""
+
+    #: Length of it; None when the stream was not at work in the measure phase.
+    measure_s: float | None
+    #: From the stream's start to its last response, whatever the phase; None without
+    #: one, and of a stream that did not reach its count.
+    elapsed_s: float | None
+
+
+def window_of(
+    planned: Mapping[str, Any],
+    totals: StreamTotals,
+    collected: Collected,
+    *,
+    is_short: bool = False,
+) -> Window:
+    """`planned` is the stream in the run's plan; `is_short`: it has a count that it did
+    not reach, so it was at work for as long as the run."""
+    starts_ns = planned.get("start_ns") or 0
+    stops_ns = planned.get("end_ns") or 0
+    last_ns = totals.last_done_ns
+    elapsed_s = None
+    if last_ns is not None and last_ns > starts_ns and not is_short:
+        elapsed_s = (last_ns - starts_ns) / NS_PER_S
+    start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
+    if start_ns is None or end_ns is None:
+        return Window(None, elapsed_s)
+    if planned.get("count") and last_ns is not None and not is_short:
+        end_ns = min(end_ns, last_ns)
+    if stops_ns:
+        # what was under way then is completed later, and counts
+        end_ns = min(end_ns, max(stops_ns, last_ns or 0))
+    start_ns = max(start_ns, starts_ns)
+    if end_ns <= start_ns:
+        return Window(None, elapsed_s)
+    return Window((end_ns - start_ns) / NS_PER_S, elapsed_s)
+
+
+def measured_s(
+    streams: Mapping[str, Mapping[str, Any]], collected: Collected
+) -> float | None:
+    """Length of the measure phase as it was run, over all agents: to the last response
+    when every stream has a count."""
+    start_ns, end_ns = collected.measure_start_ns, collected.measure_end_ns
+    if start_ns is None or end_ns is None:
+        return None
+    lasts_ns = [totals.last_done_ns or 0 for totals in collected.streams.values()]
+    if lasts_ns and all(one.get("count") for one in streams.values()):
+        end_ns = min(end_ns, max(lasts_ns))
+    return (end_ns - start_ns) / NS_PER_S if end_ns > start_ns else None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rules look at."""
+
+    run: RunRecord
+    plan: Plan
+    validity: Validity
+    collected: Collected
+    #: Agent -> its facts.
+    facts: Mapping[str, Mapping[str, Any]]
+    #: Agent -> its clock over the run; of those that were sampled.
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
+    #: What was read of servers and hosts.
+    monitors: Sequence[MonitorSummary] = ()
+    events: Sequence[EventRecord] = ()
+
+    @cached_property
+    def streams(self) -> dict[str, Mapping[str, Any]]:
+        """The planned streams by name."""
+        return {stream["name"]: stream for stream in self.run.plan.get("streams", ())}
+
+    def sessions_of(self, stream: str) -> int:
+        """Begun, or dropped; each page of a paged search counts like a session, and so
+        does each operation of a Python class: this may be too many, never too few."""
+        return sum(count for _, count in self._first_requests(stream))
+
+    def _first_requests(self, stream: str) -> Iterator[tuple[Mapping[str, Any], int]]:
+        """The operations that begin sessions, and how many of each were due."""
+        for operation in self.streams[stream].get("operations", ()):
+            totals = self.collected.operations.get((stream, operation["name"]))
+            if totals is not None and operation.get("is_first", True):
+                counts = totals.whole
+                yield operation, counts["scheduled"] - counts["substituted"]
+
+    def is_short(self, stream: str) -> bool:
+        """Has it a count that was not reached?"""
+        count = self.streams[stream].get("count")
+        return count is not None and self.sessions_of(stream) < count
+
+    def may_be_short(self, stream: str) -> bool:
+        """Is it not certain that a count was reached? It is when its agents have ended
+        before the plan did, or when no session can have counted twice."""
+        planned = self.streams[stream]
+        count: int | None = planned.get("count")
+        if count is None or self._all_ended_early(stream):
+            return self.is_short(stream)
+        sessions = 0
+        for operation, requests in self._first_requests(stream):
+            if operation.get("is_paged") or planned.get("engine") == "python":
+                return True
+            sessions += -(-requests // operation.get("per_session", 1))
+        return sessions < count
+
+    def _all_ended_early(self, stream: str) -> bool:
+        planned = len(self.plan.intervals)
+        drivers = [
+            agent.final_index
+            for agent in self.collected.agents.values()
+            if stream in agent.streams
+        ]
+        return bool(drivers) and all(
+            final is not None and final < planned for final in drivers
+        )
+
+    def totals_of(self, stream: str) -> StreamTotals:
+        """Empty where nobody reported of it."""
+        return self.collected.streams.get(stream, StreamTotals())
+
+    def window_of(self, stream: str) -> Window:
+        """When the stream was at work."""
+        planned = self.streams.get(stream, {})
+        totals = self.totals_of(stream)
+        is_short = stream in self.streams and self.is_short(stream)
+        window = window_of(planned, totals, self.collected, is_short=is_short)
+        if stream in self.streams and self.may_be_short(stream):
+            return replace(window, elapsed_s=None)
+        return window
+
+    def down_share(self, stream: str) -> float | None:
+        """The part of its measured time that a connection was down, on average; None
+        where the stream was not at work."""
+        measure_s = self.window_of(stream).measure_s
+        connections = self.streams.get(stream, {}).get("connections")
+        if not measure_s or not connections:
+            return None
+        down_ns = self.totals_of(stream).down_in_measure_ns
+        share: float = down_ns / NS_PER_S / (connections * measure_s)
+        return min(share, 1.0)
+
+    def was_through_before(self, stream: str) -> bool:
+        """Did it come to an end of its own before the measure phase?"""
+        planned = self.streams.get(stream, {})
+        has_end = bool(planned.get("count") or planned.get("end_ns"))
+        return has_end and self.window_of(stream).measure_s is None
+
+    def ended_early(self, stream: str) -> bool:
+        """Did an agent that drove it end before the plan did?"""
+        planned = len(self.plan.intervals)
+        return any(
+            stream in agent.streams
+            and agent.final_index is not None
+            and agent.final_index < planned
+            for agent in self.collected.agents.values()
+        )
+
+    def operations_of(self, model: str) -> dict[tuple[str, str], OperationTotals]:
+        streams = {
+            name
+            for name, stream in self.streams.items()
+            if stream.get("model") == model
+        }
+        return {
+            key: totals
+            for key, totals in self.collected.operations.items()
+            if key[0] in streams
+        }
+
+    @property
+    def searches(self) -> set[tuple[str, str]]:
+        """The operations that are searches."""
+        return self._operations_with("kind", "search")
+
+    @property
+    def paged(self) -> set[tuple[str, str]]:
+        """The operations that read one page after another."""
+        return self._operations_with("is_paged", True)
+
+    def _operations_with(self, key: str, value: object) -> set[tuple[str, str]]:
+        return {
+            (name, operation["name"])
+            for name, stream in self.streams.items()
+            for operation in stream.get("operations", ())
+            if operation.get(key) == value
+        }
+
+    @cached_property
+    def losses(self) -> dict[str, Loss]:
+        """Agent -> when and why it was lost."""
+        return losses_of(self.events, self.run.agents, self.run.t0_utc)
+
+    @cached_property
+    def observer_failures(self) -> list[str]:
+        return observer_failures_of(self.events)
+
+    @cached_property
+    def completeness(self) -> Completeness:
+        """What there is of what agents owed."""
+        return completeness(self.run, self.plan, self.collected)
+
+    @cached_property
+    def reconciliations(self) -> dict[str, Reconciliation]:
+        """The books with the servers' own counts; empty where none was watched."""
+        books = sent_requests(self.run, self.collected)
+        return reconcile(self.run, books, self.collected)
+
+    @cached_property
+    def replication(self) -> Replication | None:
+        """What the job asked to be checked after the load."""
+        return replication_of(self.run, self.observer_failures)
+
+    @property
+    def clock_deviation_limit_ns(self) -> float:
+        """How far clocks may come apart during the run."""
+        return self.validity.clock_deviation * self.plan.interval_s * NS_PER_S

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Can the numbers be certified, and are they good enough? Pure.
+
+Every rule is checked in every run. A run that breaks a rule is INVALID, whatever its
+thresholds say; one that misses a threshold, or whose servers turned out to differ, is
+FAIL; the rest is PASS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ldapslam.reports.collect.totals import unanswered
+from ldapslam.reports.rules.evidence import Evidence
+from ldapslam.reports.rules.rules import RULES, Rule
+
+PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
+
+#: Fact of an agent, its value, and what that means for the figures.
+_AGENT_NOTES = (
+    (
+        "shares_host_with_target",
+        True,
+        "the load was made on a target's host: these are figures of the pair",
+    ),
+    (
+        "kernel_stamps",
+        False,
+        "without kernel receive stamps, receive lag is part of the response time",
+    ),
+    (
+        "realtime",
+        False,
+        "without real-time priority, send lag depends on what else runs on the host",
+    ),
+)
+_CONNECTION_NOTES = {
+    "connect_failures": "connection attempts failed",
+    "disconnects": "connections were lost",
+    "protocol_errors": "protocol errors in responses",
+    "late_responses": "messages came for requests that had timed out or were abandoned",
+    "unexpected_messages": "messages nobody had asked for",
+    "notices": "unsolicited notices from the directory",
+    "stamps_missing": "responses without a kernel receive stamp",
+}
+
+_OPERATION_NOTES = {
+    "expected": "ended with a result code other than success that the job expects; "
+    "they are no errors, and have times of their own",
+    "substituted": "had no entry of this run to work on: one was added in "
+    "their place, or their session ended",
+    "captures_missing": "succeeded without the value that their session needs: they "
+    "count as failed, and the session ended",
+}
+
+
+#: What helps where it can be told: the rule's limit, and this.
+_REMEDIES = {
+    "clients_connected": "why did the server refuse, or end, connections?",
+    "sent_share": "a lower rate, more connections, or a server that keeps up",
+    "dropped_arrivals": "a lower rate, more connections, or a larger max_backlog",
+    "send_lag": "give agents CPUs of their own, and CAP_SYS_NICE",
+    "generator_stalled": "give agents CPUs of their own",
+    "generator_saturated": "fewer clients, think time, or more agents and CPUs",
+}
+
+
+def judge(evidence: Evidence) -> tuple[Rule, ...]:
+    """All rules in the order of the report."""
+    return tuple(check(evidence) for check in RULES)
+
+
+def conclude(
+    rules: Sequence[Rule],
+    thresholds: Sequence[tuple[str, str, bool]],
+    failures: Sequence[str] = (),
+) -> tuple[str, tuple[str, ...]]:
+    """The verdict and its reasons; thresholds are (expression, value, passed), failures
+    what was verified after the load and found wrong."""
+    broken = [_reason(rule) for rule in rules if not rule.passed]
+    missed = [
+        f"threshold missed: {expression}, was {value}"
+        for expression, value, passed in thresholds
+        if not passed
+    ]
+    missed += failures
+    verdict = INVALID if broken else FAIL if missed else PASS
+    return verdict, tuple(broken + missed)
+
+
+def _reason(rule: Rule) -> str:
+    reason = f"{rule.problem}: {rule.observed}"
+    if remedy := _REMEDIES.get(rule.name):
+        reason += f" (limit {rule.limit}; {remedy})"
+    return reason
+
+
+def notes(evidence: Evidence) -> tuple[str, ...]:
+    """What a reader should know of how the figures came about."""
+    lines = []
+    per_point = evidence.plan.intervals_per_point
+    if per_point > 1:
+        lines.append(
+            f"charts show {per_point} intervals merged into one point; tables are exact"
+        )
+    lines += _notes_of_the_run(evidence)
+    for fact, value, text in _AGENT_NOTES:
+        named = [
+            agent
+            for agent, facts in sorted(evidence.facts.items())
+            if facts.get(fact) is value
+        ]
+        if named:
+            who = "agent" if len(named) == 1 else "agents"
+            lines.append(f"{who} {', '.join(named)}: {text}")
+    lines += [
+        _unanswered_note(".".join(key), number)
+        for key, operation in evidence.collected.operations.items()
+        if (number := unanswered(operation.measured))
+    ]
+    lines += [
+        f"stream {name} was through before the measure phase: it has no figures there"
+        for name in evidence.streams
+        if evidence.was_through_before(name)
+    ]
+    lines += [
+        f"stream {name} {_shortfall(evidence, name)} its count: its total time is not "
+        "known"
+        for name in evidence.streams
+        if evidence.may_be_short(name)
+    ]
+    lines += _notes_of_sessions(evidence)
+    lines += _notes_of_replays(evidence)
+    lines += _notes_of_books(evidence)
+    lines += [
+        f"agent {agent} left entries that the run had added: `ldapslam run --cleanup "
+        f"{evidence.run.run_id}` on its host removes them"
+        for agent, facts in sorted(evidence.facts.items())
+        if (done := facts.get("clean_up")) and (done.get("left") or done.get("error"))
+    ]
+    lines += [
+        f"{'.'.join(key)} never returned an entry: they may not be the data it is for"
+        for key, operation in evidence.collected.operations.items()
+        if key in evidence.searches
+        and operation.measured["succeeded"]
+        and not operation.measured["entries"]
+    ]
+    for name, stream in evidence.collected.streams.items():
+        lines += [
+            f"stream {name}: {number:,} {words}"
+            for counter, words in _CONNECTION_NOTES.items()
+            if (number := stream.counters.get(counter, 0))
+        ]
+    return tuple(lines)
+
+
+def _notes_of_the_run(evidence: Evidence) -> list[str]:
+    """Of one that is not over, was taken over, or whose clocks jumped."""
+    run, lines = evidence.run, []
+    if evidence.completeness.is_live:
+        lines.append(
+            f"the run is not over ({run.state}): the report shows what had arrived"
+        )
+    if adopted := run.manifest.get("adopted"):
+        times = "once" if len(adopted) == 1 else f"{len(adopted)} times"
+        lines.append(
+            f"the coordinator was restarted {times} during the run and took it up "
+            "again; see the events"
+        )
+    lines += [
+        f"agent {agent}: steps of its monotonic clock against the coordinator's: "
+        f"{clock.step_count}, the first by {clock.steps[0].ns / 1e6:,.3f} ms at "
+        f"{clock.steps[0].at_s:,.1f} s"
+        for agent, clock in evidence.clocks.items()
+        if clock.steps
+    ]
+    return lines
+
+
+def _notes_of_replays(evidence: Evidence) -> list[str]:
+    """What of the logs was not sent. Every agent has read all of them."""
+    facts = next(iter(evidence.facts.values()), {})
+    return [
+        f"stream {name}: of its log, {one['count']:,} {one['operation']} requests were "
+        f"not replayed: {one['reason']}"
+        for name, replay in facts.get("replays", {}).items()
+        for one in replay["skipped"]
+    ]
+
+
+def _notes_of_books(evidence: Evidence) -> list[str]:
+    """What servers counted beside the run's requests, and what they do not count."""
+    lines = []
+    for account, book in evidence.reconciliations.items():
+        if book.unknown:
+            lines.append(f"the books of {account} cannot be balanced: {book.unknown}")
+        others = {kind: one.others for kind, one in book.lines.items() if one.others}
+        if others:
+            listed = ", ".join(f"{number:,} {kind}" for kind, number in others.items())
+            lines.append(
+                f"{account} had requests that nobody of the run sent: {listed}; other "
+                "clients' or replication's"
+            )
+    return lines
+
+
+def _but_watched(stream: Mapping[str, Any]) -> str:
+    watches = stream.get("watched")
+    return "; what a replica tells by itself has its stamp" if watches else ""
+
+
+def _notes_of_sessions(evidence: Evidence) -> list[str]:
+    """Of streams that do more than send one request after another."""
+    lines = [
+        f"stream {name} is driven by Python: its requests have no kernel receive "
+        f"stamp, so receive lag is part of their response time{_but_watched(stream)}"
+        for name, stream in evidence.streams.items()
+        if stream.get("engine") == "python"
+    ]
+    for key, operation in evidence.collected.operations.items():
+        title, counts = ".".join(key), operation.measured
+        lines += [
+            f"{title}: {counts[counter]:,} {words}"
+            for counter, words in _OPERATION_NOTES.items()
+            if counts[counter]
+        ]
+        if key in evidence.paged:
+            lines.append(f"{title}: each page is a request with times of its own")
+    return lines
+
+
+def _shortfall(evidence: Evidence, stream: str) -> str:
+    return "did not reach" if evidence.is_short(stream) else "may not have reached"
+
+
+def _unanswered_note(operation: str, number: int) -> str:
+    if number == 1:
+        return (
+            f"1 request of {operation} had no answer (timed out, or lost with its "
+            "connection): it ranks above every response time"
+        )
+    return (
+        f"{number:,} requests of {operation} had no answer (timed out, or lost with "
+        "their connection): they rank above every response time"
+    )

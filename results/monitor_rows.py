@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The readings of monitors in the store: put in, read, removed.
+
+They arrive as reports of agents do, again after a lost connection: what is there stays
+as it is. Values are packed as little-endian doubles, so that a reading is one row
+whatever its number of metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import sqlalchemy as sa
+
+from ldapslam.results import schema
+from ldapslam.results.monitor_records import (
+    Metric,
+    MonitorDescription,
+    MonitorSample,
+    MonitorSeries,
+)
+from ldapslam.results.store import Store
+
+_DOUBLE = "<f8"
+#: Readings that one transaction of a removal takes away: about 0.05 s.
+_BATCH_SAMPLES = 5_000
+
+_descriptions = schema.monitor_description
+_samples = schema.monitor_sample
+
+
+def describe_monitors(
+    store: Store, run_id: str, agent: str, monitors: Iterable[MonitorDescription]
+) -> None:
+    """Keep what an agent's monitors are; one that is there stays as it is."""
+    with store.transaction(writes=True) as connection:
+        query = sa.select(_descriptions.c.monitor)
+        known = set(connection.scalars(query.filter_by(run_id=run_id, agent=agent)))
+        rows = [
+            {
+                "run_id": run_id,
+                "agent": agent,
+                "monitor": one.name,
+                "metrics": [list(metric) for metric in one.metrics],
+                "facts": dict(one.facts),
+            }
+            for one in monitors
+            if one.name not in known
+        ]
+        if rows:
+            connection.execute(_descriptions.insert(), rows)
+
+
+def add_monitor_samples(
+    store: Store, run_id: str, agent: str, samples: Sequence[MonitorSample]
+) -> None:
+    """Keep readings; one that is there stays as it is."""
+    of_monitor: dict[str, dict[int, MonitorSample]] = defaultdict(dict)
+    for sample in samples:
+        of_monitor[sample.monitor].setdefault(sample.at_ns, sample)
+    with store.transaction(writes=True) as connection:
+        for monitor, given in of_monitor.items():
+            key = {"run_id": run_id, "agent": agent, "monitor": monitor}
+            at_ns = _samples.c.at_ns
+            query = sa.select(at_ns).where(at_ns.between(min(given), max(given)))
+            known = set(connection.scalars(query.filter_by(**key)))
+            rows = [
+                {
+                    **key,
+                    "at_ns": one.at_ns,
+                    "took_ns": one.took_ns,
+                    "packed_values": np.array(one.values, _DOUBLE).tobytes(),
+                    "failure": one.failure,
+                }
+                for one in given.values()
+                if one.at_ns not in known
+            ]
+            if rows:
+                connection.execute(_samples.insert(), rows)
+
+
+def monitor_descriptions(
+    store: Store, run_id: str
+) -> list[tuple[str, MonitorDescription]]:
+    """Agent and monitor, by the monitor's name."""
+    table = _descriptions.c
+    query = sa.select(table.agent, table.monitor, table.metrics, table.facts)
+    query = query.filter_by(run_id=run_id).order_by(table.monitor, table.agent)
+    with store.transaction() as connection:
+        return [
+            (
+                agent,
+                MonitorDescription(name, tuple(Metric(*one) for one in metrics), facts),
+            )
+            for agent, name, metrics, facts in connection.execute(query)
+        ]
+
+
+def monitor_series(store: Store, run_id: str) -> Iterator[MonitorSeries]:
+    """The readings of every monitor, one monitor in memory at a time."""
+    for agent, description in monitor_descriptions(store, run_id):
+        yield _series(store, run_id, agent, description)
+
+
+def _series(
+    store: Store, run_id: str, agent: str, description: MonitorDescription
+) -> MonitorSeries:
+    table, width = _samples.c, len(description.metrics)
+    query = sa.select(table.at_ns, table.took_ns, table.packed_values, table.failure)
+    query = query.filter_by(run_id=run_id, agent=agent, monitor=description.name)
+    with store.transaction() as connection:
+        rows = connection.execute(query.order_by(table.at_ns)).all()
+    values = np.full((len(rows), width), np.nan)
+    for number, row in enumerate(rows):
+        found = np.frombuffer(row.packed_values, _DOUBLE)
+        if len(found) == width:
+            values[number] = found
+    return MonitorSeries(
+        agent,
+        description,
+        np.array([row.at_ns for row in rows], np.int64),
+        np.array([row.took_ns for row in rows], np.int64),
+        values,
+        {n: row.failure for n, row in enumerate(rows) if row.failure is not None},
+    )
+
+
+def remove_monitor_samples(store: Store, run_id: str, pause_s: float) -> None:
+    """Remove a run's readings, in short transactions with pauses for others."""
+    table = _samples.c
+    first = sa.select(table.agent, table.monitor).filter_by(run_id=run_id).limit(1)
+    while True:
+        with store.transaction(writes=True) as connection:
+            row = connection.execute(first).first()
+            if row is None:
+                return
+            of_monitor = sa.and_(
+                table.run_id == run_id,
+                table.agent == row.agent,
+                table.monitor == row.monitor,
+            )
+            batch = sa.select(table.at_ns).where(of_monitor).order_by(table.at_ns)
+            end_ns = connection.scalar(batch.offset(_BATCH_SAMPLES).limit(1))
+            if end_ns is not None:
+                of_monitor = sa.and_(of_monitor, table.at_ns < end_ns)
+            connection.execute(_samples.delete().where(of_monitor))
+        if end_ns is not None:
+            time.sleep(pause_s)

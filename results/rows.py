@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records to rows of the store's tables, and back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import sqlalchemy as sa
+from google.protobuf.message import Message
+from sqlalchemy import Connection, Row, RowMapping, Table
+
+from ldapslam.proto.common_pb2 import (
+    HostInterval,
+    OperationInterval,
+    StreamInterval,
+    WorkerInterval,
+)
+from ldapslam.proto.fields import (
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    WORKER_COUNTERS,
+    histogram_messages,
+    histograms_of,
+)
+from ldapslam.results import schema
+from ldapslam.results.records import ClockRow, ClockSample, IntervalRecord, RunRecord
+
+#: The parent first.
+INTERVAL_TABLES = (
+    schema.interval,
+    schema.operation_interval,
+    schema.stream_interval,
+    schema.worker_interval,
+)
+
+_Key = tuple[str, int, int]
+
+_OPERATION_PLAIN = ("stream", "operation", "measured", *OPERATION_COUNTERS)
+_STREAM_PLAIN = ("stream", *STREAM_COUNTERS)
+_WORKER_PLAIN = ("worker", "model", *WORKER_COUNTERS)
+#: What the store has of HostInterval; absent where the host does not tell.
+_HOST_PLAIN = ("cpu_utilisation", "steal_share", "throttled_ns")
+_RUN_PLAIN = tuple(
+    field.name for field in fields(RunRecord) if field.name not in ("seed", "agents")
+)
+
+
+def run_row(record: RunRecord) -> dict[str, Any]:
+    row = _pick(record, _RUN_PLAIN)
+    row["plan"] = dict(record.plan)
+    row["manifest"] = dict(record.manifest)
+    return {**row, "seed": str(record.seed), "agents": list(record.agents)}
+
+
+def run_record(row: Row[Any]) -> RunRecord:
+    values = row._mapping
+    plain = {name: values[name] for name in _RUN_PLAIN}
+    return RunRecord(seed=int(values["seed"]), agents=tuple(values["agents"]), **plain)
+
+
+def interval_rows(
+    run_id: str, record: IntervalRecord
+) -> list[tuple[Table, list[dict[str, Any]]]]:
+    """The rows of a report, table by table, the parent first."""
+    key = {
+        "run_id": run_id,
+        "agent": record.agent,
+        "epoch": record.epoch,
+        "sequence": record.sequence,
+        "interval_index": record.index,
+    }
+    parent = {
+        **key,
+        "phase": record.phase,
+        "start_ns": record.start_ns,
+        "end_ns": record.end_ns,
+        "final": record.final,
+        "clock_step_ns": record.clock_step_ns,
+        "has_host": record.host is not None,
+        **_given(record.host or HostInterval(), _HOST_PLAIN),
+    }
+    return [
+        (schema.interval, [parent]),
+        (
+            schema.operation_interval,
+            [{**key, **_operation_row(operation)} for operation in record.operations],
+        ),
+        (
+            schema.stream_interval,
+            [{**key, **_stream_row(stream)} for stream in record.streams],
+        ),
+        (
+            schema.worker_interval,
+            [{**key, **_pick(worker, _WORKER_PLAIN)} for worker in record.workers],
+        ),
+    ]
+
+
+def add_interval(connection: Connection, run_id: str, record: IntervalRecord) -> bool:
+    """Inserts a report; False when it is there."""
+    table = schema.interval
+    known = sa.select(table.c.sequence).where(
+        table.c.run_id == run_id,
+        table.c.agent == record.agent,
+        table.c.epoch == record.epoch,
+        table.c.sequence == record.sequence,
+    )
+    if connection.execute(known).first() is not None:
+        return False
+    for child, values in interval_rows(run_id, record):
+        if values:
+            connection.execute(child.insert(), values)
+    return True
+
+
+def interval_records(
+    found: Mapping[str, Sequence[RowMapping]],
+) -> list[IntervalRecord]:
+    """Table name -> its rows, of some intervals; records by index, then agent."""
+    operations: dict[_Key, list[OperationInterval]] = defaultdict(list)
+    for row in found[schema.operation_interval.name]:
+        operations[_key(row)].append(_operation_record(row))
+    streams: dict[_Key, list[StreamInterval]] = defaultdict(list)
+    for row in found[schema.stream_interval.name]:
+        streams[_key(row)].append(_stream_record(row))
+    workers: dict[_Key, list[WorkerInterval]] = defaultdict(list)
+    for row in found[schema.worker_interval.name]:
+        values = {name: row[name] for name in _WORKER_PLAIN}
+        workers[_key(row)].append(WorkerInterval(**values))
+    records = [
+        IntervalRecord(
+            agent=row["agent"],
+            epoch=row["epoch"],
+            sequence=row["sequence"],
+            index=row["interval_index"],
+            phase=row["phase"],
+            start_ns=row["start_ns"],
+            end_ns=row["end_ns"],
+            final=row["final"],
+            operations=tuple(
+                sorted(
+                    operations[_key(row)],
+                    key=lambda one: (one.stream, one.operation, one.measured),
+                )
+            ),
+            streams=tuple(sorted(streams[_key(row)], key=lambda one: one.stream)),
+            workers=tuple(
+                sorted(workers[_key(row)], key=lambda one: (one.model, one.worker))
+            ),
+            host=_host_record(row),
+            clock_step_ns=row["clock_step_ns"],
+        )
+        for row in found[schema.interval.name]
+    ]
+    return sorted(records, key=lambda one: (one.index, one.agent, one.epoch))
+
+
+def add_clock_samples(
+    connection: Connection, run_id: str, samples: Iterable[ClockRow]
+) -> None:
+    """Inserts exchanges with agents' clocks; one that is there stays as it is."""
+    table = schema.run_clock
+    for sample in samples:
+        agent, at_ns, offset_ns, bound_ns = sample
+        key = {"run_id": run_id, "agent": agent, "at_ns": at_ns}
+        known = sa.select(table.c.at_ns).filter_by(**key)
+        if connection.execute(known).first() is None:
+            values = {**key, "offset_ns": offset_ns, "bound_ns": bound_ns}
+            connection.execute(table.insert(), values)
+
+
+def clock_samples(connection: Connection, run_id: str) -> dict[str, list[ClockSample]]:
+    """Agent -> its samples in the order of time."""
+    table = schema.run_clock
+    columns = (table.c[name] for name in ClockSample._fields)
+    query = sa.select(*columns).where(table.c.run_id == run_id)
+    found: dict[str, list[ClockSample]] = defaultdict(list)
+    for row in connection.execute(query.order_by(table.c.agent, table.c.at_ns)):
+        found[row.agent].append(ClockSample(*row))
+    return dict(found)
+
+
+def _operation_row(operation: OperationInterval) -> dict[str, Any]:
+    packed = histograms_of(operation)
+    histograms = {
+        column: packed.get(key) for key, column in schema.HISTOGRAM_COLUMNS.items()
+    }
+    codes = {str(code): n for code, n in sorted(operation.result_codes.items())}
+    return {**_pick(operation, _OPERATION_PLAIN), "result_codes": codes, **histograms}
+
+
+def _operation_record(row: RowMapping) -> OperationInterval:
+    plain = {name: row[name] for name in _OPERATION_PLAIN}
+    return OperationInterval(
+        **plain,
+        result_codes={int(code): n for code, n in row["result_codes"].items()},
+        histograms=histogram_messages(
+            {
+                key: row[column]
+                for key, column in schema.HISTOGRAM_COLUMNS.items()
+                if row[column] is not None
+            }
+        ),
+    )
+
+
+def _stream_row(stream: StreamInterval) -> dict[str, Any]:
+    return {
+        **_pick(stream, _STREAM_PLAIN),
+        **_given(stream, ("last_done_ns",)),
+        **{name: getattr(stream, name) or None for name in SET_UP_TIMES},
+    }
+
+
+def _stream_record(row: RowMapping) -> StreamInterval:
+    # protobuf takes None for absent
+    names = (*_STREAM_PLAIN, "last_done_ns", *SET_UP_TIMES)
+    return StreamInterval(**{name: row[name] for name in names})
+
+
+def _host_record(row: RowMapping) -> HostInterval | None:
+    if not row["has_host"]:
+        return None
+    return HostInterval(**{name: row[name] for name in _HOST_PLAIN})
+
+
+def _key(row: RowMapping) -> _Key:
+    return row["agent"], row["epoch"], row["sequence"]
+
+
+def _given(message: Message, names: Sequence[str]) -> dict[str, Any]:
+    """Optional fields; None where one is absent."""
+    return {
+        name: getattr(message, name) if message.HasField(name) else None
+        for name in names
+    }
+
+
+def _pick(record: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}

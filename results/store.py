@@ -1,0 +1,527 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results store: runs and their intervals, in SQLite or PostgreSQL.
+
+One Store may be used from several threads: calls are serialised. A SQLite store is one
+file in WAL mode with full synchronisation, because an agent forgets what the store has
+acknowledged. Nothing here interprets results; reading streams over intervals in windows
+so that a run of days needs no more memory than a run of minutes. A run travels as a
+SQLite file that holds it alone (`export_run`), as a run's folder has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+
+from ldapslam.base.errors import NoStore, RunNotFound, StoreBusy, StoreError, StoreFull
+from ldapslam.results import rows, schema
+from ldapslam.results.migrate import migrate
+from ldapslam.results.records import (
+    FINAL_STATES,
+    ClockRow,
+    ClockSample,
+    EventRecord,
+    IntervalRecord,
+    RunRecord,
+    SubmissionRecord,
+)
+
+
+@dataclass(slots=True)
+class WriteLog:
+    """Of one Store since it was opened."""
+
+    #: Transactions that were to write: those committed, and those that failed.
+    commits: int = 0
+    failures: int = 0
+    #: From begin to the end of the commit, waiting for other writers included.
+    total_s: float = 0.0
+    last_s: float = 0.0
+    #: CLOCK_MONOTONIC of the last commit; None before the first.
+    committed_s: float | None = None
+    #: Why the last write failed; None when it was committed.
+    failure: str | None = None
+
+    def note_commit(self, took_s: float) -> None:
+        self.commits += 1
+        self.total_s += took_s
+        self.last_s = took_s
+        self.committed_s = time.monotonic()
+        self.failure = None
+
+    def note_failure(self, why: str) -> None:
+        self.failures += 1
+        self.failure = why
+
+
+#: File name of a run's store within its folder.
+FOLDER_STORE = "results.sqlite"
+
+_BUSY_TIMEOUT_S = 10.0
+_CHUNK_BYTES = 1 << 20
+_COPY_ROWS = 500
+#: SQLite's shared memory cannot grow with less.
+_LEAST_FREE_BYTES = 1 << 20
+_WINDOW_INTERVALS = 64
+#: Advisory lock of the coordinator that owns a server's database.
+_CLAIM_KEY = 0x51AD
+_WRITES = "ldapslam_writes"
+
+
+class Store:
+    """Use `Store.open`; close it, or use it as a context manager."""
+
+    def __init__(self, engine: Engine, url: str, path: Path | None) -> None:
+        self._engine = engine
+        self._lock = threading.RLock()
+        self._claim: Connection | None = None
+        #: For messages: without a password.
+        self.url = url
+        #: The file; None when the store is none.
+        self.path = path
+        #: How the writing goes.
+        self.writes = WriteLog()
+
+    @classmethod
+    def open(cls, url: str | Path, *, read_only: bool = False) -> Store:
+        """Opens a store by URL, by file, or by the folder of a run.
+
+        Creates what does not exist and migrates what is old, unless `read_only`.
+        """
+        address = _address(url)
+        shown = address.render_as_string(hide_password=True)
+        path = None
+        if address.get_backend_name() == "sqlite":
+            if address.database and address.database != ":memory:":
+                path = Path(address.database).resolve()
+            engine = _sqlite_engine(path, shown, read_only)
+        else:
+            engine = _server_engine(address, shown)
+        store = cls(engine, shown, path)
+        try:
+            with store.transaction(writes=not read_only) as connection:
+                migrate(connection, shown, may_write=not read_only)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        with self._lock:
+            if self._claim is not None:
+                self._claim.close()
+            self._engine.dispose()
+
+    def claim(self, owner: str) -> str | None:
+        """On PostgreSQL: own it until closed. The other owner, when it has one."""
+        if self._engine.dialect.name != "postgresql":
+            return None
+        try:
+            connection = self._engine.connect()
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            if connection.scalar(sa.select(sa.func.pg_try_advisory_lock(_CLAIM_KEY))):
+                # what another one is told
+                name = sa.func.set_config("application_name", owner, False)
+                connection.execute(sa.select(name))
+                self._claim = connection
+                return None
+            with connection:
+                return connection.scalar(_CLAIMANT) or "another process"
+        except DBAPIError as error:
+            raise self._store_error(error) from error
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Runs
+
+    def create_run(
+        self, record: RunRecord, submission: SubmissionRecord | None = None
+    ) -> None:
+        """Keep a run, and what it was made of: both or neither."""
+        with self.transaction(writes=True) as connection:
+            connection.execute(schema.run.insert(), rows.run_row(record))
+            if submission is not None:
+                row = {"run_id": record.run_id, **asdict(submission)}
+                connection.execute(schema.submission.insert(), row)
+
+    def set_run_state(
+        self,
+        run_id: str,
+        state: str,
+        detail: str = "",
+        *,
+        t0_utc: str | None = None,
+        started_utc: str | None = None,
+        finished_utc: str | None = None,
+    ) -> None:
+        """Sets the state; of the times, those that are given. A final state stays: what
+        a full store took late must not undo it."""
+        times = {
+            "t0_utc": t0_utc,
+            "started_utc": started_utc,
+            "finished_utc": finished_utc,
+        }
+        given = {name: value for name, value in times.items() if value is not None}
+        values = {"state": state, "state_detail": detail, **given}
+        if state not in FINAL_STATES and self.run(run_id).state in FINAL_STATES:
+            return
+        self._update_run(run_id, values)
+
+    def set_verdict(self, run_id: str, verdict: str) -> None:
+        """What the run was judged to be, once it has ended."""
+        self._update_run(run_id, {"verdict": verdict})
+
+    def set_run_agents(self, run_id: str, agents: Iterable[str]) -> None:
+        """Names the planned agents, once the fleet has chosen them."""
+        self._update_run(run_id, {"agents": list(agents)})
+
+    def set_manifest(self, run_id: str, facts: Mapping[str, Any]) -> None:
+        """Adds `facts` to the run's manifest; a key that exists is replaced."""
+        with self.transaction(writes=True) as connection:
+            row = connection.execute(
+                sa.select(schema.run.c.manifest).where(schema.run.c.run_id == run_id)
+            ).first()
+            if row is None:
+                raise RunNotFound(run_id)
+            connection.execute(
+                schema.run.update().where(schema.run.c.run_id == run_id),
+                {"manifest": {**row[0], **facts}},
+            )
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, the latest submitted first."""
+        query = sa.select(schema.run).order_by(
+            schema.run.c.submitted_utc.desc(), schema.run.c.run_id.desc()
+        )
+        with self.transaction() as connection:
+            return [rows.run_record(row) for row in connection.execute(query)]
+
+    def run(self, run_id: str) -> RunRecord:
+        """The run of this id, or the only run whose id begins so."""
+        column = schema.run.c.run_id
+        with self.transaction() as connection:
+            exact = sa.select(schema.run).where(column == run_id)
+            found = connection.execute(exact).all()
+            if not found and run_id:
+                prefix = column.startswith(run_id, autoescape=True)
+                query = sa.select(schema.run).where(prefix).order_by(column)
+                found = connection.execute(query).all()
+        if not found:
+            raise RunNotFound(run_id)
+        if len(found) > 1:
+            names = ", ".join(row.run_id for row in found[:5])
+            raise RunNotFound(run_id, hint=f"{len(found)} runs begin so: {names}")
+        return rows.run_record(found[0])
+
+    # Agents and events
+
+    def put_agent(self, run_id: str, agent: str, facts: Mapping[str, Any]) -> None:
+        """Adds `facts` to what is known of an agent in a run."""
+        table = schema.run_agent
+        key = sa.and_(table.c.run_id == run_id, table.c.agent == agent)
+        with self.transaction(writes=True) as connection:
+            self._require_run(connection, run_id)
+            row = connection.execute(sa.select(table.c.facts).where(key)).first()
+            if row is None:
+                values = {"run_id": run_id, "agent": agent, "facts": dict(facts)}
+                connection.execute(table.insert(), values)
+            else:
+                merged = {"facts": {**row[0], **facts}}
+                connection.execute(table.update().where(key), merged)
+
+    def agents(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """Agent -> its facts, by name."""
+        table = schema.run_agent
+        query = sa.select(table.c.agent, table.c.facts).where(table.c.run_id == run_id)
+        with self.transaction() as connection:
+            found = connection.execute(query.order_by(table.c.agent))
+            return {agent: dict(facts) for agent, facts in found}
+
+    def add_event(self, run_id: str, kind: str, text: str, at_utc: str) -> None:
+        table = schema.run_event
+        count = sa.select(sa.func.count()).where(table.c.run_id == run_id)
+        with self.transaction(writes=True) as connection:
+            self._require_run(connection, run_id)
+            number = connection.execute(count).scalar_one()
+            connection.execute(
+                table.insert(),
+                {
+                    "run_id": run_id,
+                    "number": number,
+                    "at_utc": at_utc,
+                    "kind": kind,
+                    "text": text,
+                },
+            )
+
+    def events(self, run_id: str) -> list[EventRecord]:
+        """The run's events in the order they were added."""
+        table = schema.run_event
+        query = sa.select(table.c.at_utc, table.c.kind, table.c.text)
+        query = query.where(table.c.run_id == run_id).order_by(table.c.number)
+        with self.transaction() as connection:
+            return [EventRecord(*row) for row in connection.execute(query)]
+
+    # Clocks
+
+    def add_clock_samples(self, run_id: str, samples: Iterable[ClockRow]) -> None:
+        """Adds exchanges with agents' clocks; one that is there stays as it is."""
+        with self.transaction(writes=True) as connection:
+            rows.add_clock_samples(connection, run_id, samples)
+
+    def clock_samples(self, run_id: str) -> dict[str, list[ClockSample]]:
+        """Agent -> its samples in the order of time; without those that have none."""
+        with self.transaction() as connection:
+            return rows.clock_samples(connection, run_id)
+
+    # Intervals
+
+    def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
+        """Adds a report; False when the store already has it. Durable on return."""
+        return self.add_intervals([(run_id, record)])[0]
+
+    def add_intervals(
+        self, reports: Sequence[tuple[str, IntervalRecord]]
+    ) -> list[bool]:
+        """Adds reports of runs in one transaction: all of them, or with an error none.
+        Of each, False when the store already has it."""
+        with self.transaction(writes=True) as connection:
+            for run_id in {run_id for run_id, _ in reports}:
+                self._require_run(connection, run_id)
+            return [rows.add_interval(connection, *report) for report in reports]
+
+    def intervals(self, run_id: str) -> Iterator[IntervalRecord]:
+        """The run's reports by interval, then agent; a few intervals in memory."""
+        column = schema.interval.c.interval_index
+        query = sa.select(column).distinct().order_by(column)
+        with self.transaction() as connection:
+            found = connection.scalars(query.where(schema.interval.c.run_id == run_id))
+            indexes = found.all()
+        for number in range(0, len(indexes), _WINDOW_INTERVALS):
+            window = indexes[number : number + _WINDOW_INTERVALS]
+            yield from self._window(run_id, window[0], window[-1])
+
+    def _window(self, run_id: str, first: int, last: int) -> list[IntervalRecord]:
+        found = {}
+        with self.transaction() as connection:
+            for table in rows.INTERVAL_TABLES:
+                column = table.c.interval_index
+                query = sa.select(table).where(
+                    table.c.run_id == run_id, column.between(first, last)
+                )
+                found[table.name] = connection.execute(query).mappings().all()
+        return rows.interval_records(found)
+
+    # A run as a file
+
+    def export_run(self, run_id: str) -> Iterator[bytes]:
+        """The run as the chunks of a SQLite file that holds it alone."""
+        self.run(run_id)
+        with tempfile.TemporaryDirectory(prefix="ldapslam-") as folder:
+            path = Path(folder) / FOLDER_STORE
+            with Store.open(path) as archive:
+                self._copy_run(run_id, archive)
+                archive._leave_wal()
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    yield chunk
+
+    def import_run(self, chunks: Iterable[bytes]) -> str:
+        """Adds a run that `export_run` gave; returns its id."""
+        with tempfile.TemporaryDirectory(prefix="ldapslam-") as folder:
+            path = Path(folder) / FOLDER_STORE
+            with path.open("wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+            with Store.open(path) as archive:
+                found = archive.runs()
+                if len(found) != 1:
+                    raise StoreError(f"an archive holds one run, this one {len(found)}")
+                run_id = found[0].run_id
+                with contextlib.suppress(RunNotFound):
+                    if self.run(run_id).run_id == run_id:
+                        raise StoreError(
+                            f"run {run_id!r} is already in store {self.url!r}"
+                        )
+                archive._copy_run(run_id, self)
+        return run_id
+
+    def _copy_run(self, run_id: str, target: Store) -> None:
+        with self.transaction() as source, target.transaction(writes=True) as sink:
+            for table in schema.TABLES:
+                query = sa.select(table).where(table.c.run_id == run_id)
+                found = source.execution_options(yield_per=_COPY_ROWS).execute(query)
+                for batch in found.mappings().partitions():
+                    sink.execute(table.insert(), [dict(row) for row in batch])
+
+    def _leave_wal(self) -> None:
+        """One plain file, which can be read where nothing can be written."""
+        with self._lock, self._engine.connect() as connection:
+            raw = connection.connection.dbapi_connection
+            if isinstance(raw, sqlite3.Connection):
+                raw.execute("PRAGMA journal_mode=DELETE")
+
+    # Access
+
+    def _update_run(self, run_id: str, values: Mapping[str, Any]) -> None:
+        query = schema.run.update().where(schema.run.c.run_id == run_id)
+        with self.transaction(writes=True) as connection:
+            if connection.execute(query, dict(values)).rowcount == 0:
+                raise RunNotFound(run_id)
+
+    @staticmethod
+    def _require_run(connection: Connection, run_id: str) -> None:
+        query = sa.select(schema.run.c.run_id).where(schema.run.c.run_id == run_id)
+        if connection.execute(query).first() is None:
+            raise RunNotFound(run_id)
+
+    @contextlib.contextmanager
+    def transaction(self, *, writes: bool = False) -> Iterator[Connection]:
+        """A connection for one transaction, for modules of this package; StoreError."""
+        options = {_WRITES: writes}
+        try:
+            with self._lock, self._engine.connect() as connection:
+                connection = connection.execution_options(**options)
+                begun_s = time.monotonic()
+                with connection.begin():
+                    yield connection
+                if writes:
+                    self.writes.note_commit(time.monotonic() - begun_s)
+        except DBAPIError as error:
+            failure = self._store_error(error)
+            if writes:
+                self.writes.note_failure(str(failure))
+            raise failure from error
+
+    def _store_error(self, error: DBAPIError) -> StoreError:
+        detail = str(error.orig or error).strip()
+        if "database is locked" in detail:
+            return StoreBusy(self.url, _BUSY_TIMEOUT_S)
+        if self._is_full(error):
+            return StoreFull(self.url, detail)
+        return StoreError(f"store {self.url!r}: {detail}")
+
+    def _is_full(self, error: DBAPIError) -> bool:
+        """SQLITE_FULL, or an I/O error where no room is left; disk_full (53100)."""
+        if getattr(error.orig, "sqlstate", None) == "53100":
+            return True
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_IOERR and self.path is not None:
+            return shutil.disk_usage(self.path.parent).free < _LEAST_FREE_BYTES
+        return bool(code == sqlite3.SQLITE_FULL)
+
+
+_CLAIMANT = sa.text(
+    "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
+    f"WHERE locktype = 'advisory' AND granted AND objid = {_CLAIM_KEY} "
+    "AND datname = current_database()"
+)
+
+
+def _address(url: str | Path) -> URL:
+    if isinstance(url, Path) or "://" not in url:
+        path = Path(url)
+        if path.is_dir():
+            path /= FOLDER_STORE
+        return URL.create("sqlite", database=str(path))
+    try:
+        address = make_url(url)
+    except ArgumentError as error:
+        raise NoStore(f"store: {url.partition('://')[0]}://… is no URL") from error
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    return address
+
+
+def _sqlite_engine(path: Path | None, shown: str, read_only: bool) -> Engine:
+    uri = _sqlite_uri(path, shown, read_only) if path else "file::memory:"
+
+    def connect() -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                uri,
+                uri=True,
+                timeout=_BUSY_TIMEOUT_S,
+                isolation_level=None,  # transactions begin by _begin, as asked for
+                check_same_thread=False,  # the Store's lock serialises
+            )
+        except sqlite3.Error as error:
+            raise NoStore(f"store {shown!r}: {error}") from error
+        try:
+            _check_format(connection, shown)
+            connection.execute("PRAGMA trusted_schema=OFF")
+            connection.execute("PRAGMA foreign_keys=ON")
+            if not read_only:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=StaticPool)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later would fail at once, not
+        # wait, when another process writes: take the write lock at the start.
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _check_format(connection: sqlite3.Connection, shown: str) -> None:
+    """By SQLite: who opens and closes the file otherwise drops its locks (POSIX)."""
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise NoStore(f"store {shown!r} is not a results store") from error
+        raise
+
+
+def _sqlite_uri(path: Path, shown: str, read_only: bool) -> str:
+    if not path.exists():
+        if read_only:
+            raise NoStore(f"store {shown!r} does not exist")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite gives the files beside it the same mode
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise NoStore(f"store {shown!r}: {error}") from error
+    return path.as_uri() + ("?mode=ro" if read_only else "")
+
+
+def _server_engine(address: URL, shown: str) -> Engine:
+    try:
+        return sa.create_engine(address, pool_pre_ping=True)
+    except NoSuchModuleError as error:
+        raise NoStore(
+            f"store {shown!r}: unknown kind {address.drivername!r}",
+            hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+        ) from error
+    except ModuleNotFoundError as error:
+        raise NoStore(
+            f"store {shown!r} needs the Python package {error.name!r}",
+            hint="pip install 'ldapslam[postgresql]'",
+        ) from error

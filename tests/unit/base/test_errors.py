@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors survive borders, and lead to documented exit codes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from ldapslam.base import errors
+from ldapslam.base.errors import (
+    EXIT_CODE_MEANING,
+    AccessRefused,
+    AgentLimitExceeded,
+    AgentLost,
+    AgentUnreachable,
+    AgentVersionMismatch,
+    BindRejected,
+    ClockOffsetTooLarge,
+    ConfigError,
+    ConfigErrors,
+    CoordinatorUnreachable,
+    EngineError,
+    ExitCode,
+    GeneratorSaturated,
+    JobError,
+    JobErrors,
+    LdapSlamError,
+    NoStore,
+    NotEnoughAgents,
+    PopulationMismatch,
+    ReportError,
+    RunAborted,
+    RunNotFound,
+    SchemaTooNew,
+    StoreBusy,
+    StoreFull,
+    TargetMarkerMissing,
+    TargetNotAllowed,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
+
+FAULT = JobError("expected x", file="a.yaml", line=3, column=5, path="run", hint="y")
+SAMPLES = [
+    FAULT,
+    JobErrors([FAULT, JobError("cannot be read", file="b.yaml")]),
+    ConfigError("no such setting", hint="see --help"),
+    ConfigErrors([ConfigError("t:3: no"), ConfigError("t:5: nor that", hint="y")]),
+    CoordinatorUnreachable("127.0.0.1:7400", "connection refused"),
+    AgentUnreachable("a1", 5),
+    AgentLost("a1", 5.25),
+    AgentVersionMismatch("a1", "0.1.0", "0.2.0"),
+    NotEnoughAgents("3 agents", ["a1", "a2"]),
+    NotEnoughAgents("3 agents", ["a1"], ["a2 takes only jobs that name it"]),
+    AccessRefused("a viewer may not submit"),
+    AgentLimitExceeded("a1", "9 connections", "4", "max-connections"),
+    ClockOffsetTooLarge("a1", 7_000_000, 5_000_000),
+    TargetUnreachable("ldap://a", "connection refused"),
+    BindRejected("ldap://a", "cn=x", 49, "bad password"),
+    TlsHandshakeFailed("ldaps://a", "certificate expired"),
+    TargetNotAllowed("ldap://a", "a1"),
+    PopulationMismatch("ldap://a", "9 entries, expected 10"),
+    TargetNotAllowed("ldap://a", "a1", "it is elsewhere", hint="allow it"),
+    TargetMarkerMissing("ldap://a", "no entry"),
+    RunAborted("cancelled"),
+    GeneratorSaturated(2_000_000, 1_000_000),
+    NoStore("store 'x' does not exist"),
+    RunNotFound("r1"),
+    SchemaTooNew("sqlite:///x", "9", "3"),
+    StoreBusy("sqlite:///x", 5),
+    StoreFull("sqlite:///x", "disk is full"),
+    ReportError("no font"),
+    EngineError("snapshot 5 is missing"),
+]
+IDS = [type(error).__name__ for error in SAMPLES]
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=IDS)
+def test_error_survives_pickling(error: LdapSlamError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.to_dict() == error.to_dict()
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=IDS)
+def test_error_survives_json(error: LdapSlamError) -> None:
+    again = LdapSlamError.from_dict(json.loads(json.dumps(error.to_dict())))
+    assert type(again) is type(error)
+    assert (str(again), again.hint) == (str(error), error.hint)
+    assert again.to_dict() == error.to_dict()
+
+
+def test_unknown_error_class_gives_the_root_with_its_message() -> None:
+    error = LdapSlamError.from_dict(
+        {"class": "FromTheFuture", "message": "what", "values": {"hint": "update"}}
+    )
+    assert type(error) is LdapSlamError
+    assert (str(error), error.hint) == ("what", "update")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("JobErrors", {"faults": 7}),
+        ("JobErrors", {"faults": [{"class": "X", "message": "m", "values": {}}]}),
+        ("JobErrors", {}),
+        ("JobError", {"reason": "r", "file": "f", "line": "3", "path": ""}),
+        ("AgentLost", {"agent": "a", "silent_s": True}),
+        ("NotEnoughAgents", {"wanted": "w", "available": ["a", 5]}),
+    ],
+)
+def test_an_error_with_values_of_no_use_becomes_the_root(
+    name: str, values: dict[str, object]
+) -> None:
+    error = LdapSlamError.from_dict({"class": name, "message": "m", "values": values})
+    assert type(error) is LdapSlamError
+    assert (str(error), error.hint) == ("m", None)
+
+
+def test_an_error_that_an_earlier_version_described_keeps_its_class() -> None:
+    values = {"wanted": "2 agents", "available": ["a"], "hint": "start more"}
+    error = LdapSlamError.from_dict(
+        {"class": "NotEnoughAgents", "message": "m", "values": values}
+    )
+    assert isinstance(error, NotEnoughAgents)
+    assert error.exit_code is ExitCode.FLEET
+
+
+def test_a_described_error_has_the_attributes_of_its_class_only() -> None:
+    values = {"agent": "a", "silent_s": 5, "exit_code": 0, "args": [], "hint": "h"}
+    error = LdapSlamError.from_dict(
+        {"class": "AgentLost", "message": "m", "values": values}
+    )
+    assert isinstance(error, AgentLost)
+    assert vars(error) == {"agent": "a", "silent_s": 5, "hint": "h"}
+    assert error.exit_code is ExitCode.FLEET
+
+
+def test_every_leaf_class_has_a_sample() -> None:
+    classes = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, LdapSlamError)
+    }
+    leaves = {
+        cls
+        for cls in classes
+        if not any(other is not cls and issubclass(other, cls) for other in classes)
+    }
+    # raised by itself as well
+    assert leaves | {ConfigError} == {type(error) for error in SAMPLES}
+
+
+def test_position_of_a_fault_leads_its_message() -> None:
+    assert str(FAULT) == "a.yaml:3:5: run: expected x"
+    assert str(JobError("cannot be read", file="b.yaml")) == "b.yaml: cannot be read"
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    assert set(EXIT_CODE_MEANING) == set(ExitCode)
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (JobErrors([FAULT]), 2),
+        (RunAborted("cancelled"), 3),
+        (AgentLost("a1", 5), 5),
+        (BindRejected("ldap://a", None, 49, ""), 6),
+        (EngineError("x"), 70),
+    ],
+    ids=lambda value: str(getattr(value, "__class__", value)),
+)
+def test_error_leads_to_the_exit_code_of_its_kind(
+    error: LdapSlamError, exit_code: int
+) -> None:
+    assert error.exit_code == exit_code

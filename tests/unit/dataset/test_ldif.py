@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LDIF read: what RFC 2849 allows of entries, the place of what it does not."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import ldif as other_ldif  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.dataset.ldif import Record, entry_count, ldif_entries, open_ldif, records
+
+FILE = b"""version: 1
+
+# a comment
+#  that is folded
+ here
+dn: dc=example,dc=com
+objectClass: organization
+objectclass: dcObject
+o: Example
+dc: example
+description: a long
+  line
+ , folded
+
+dn:: Y249w4RybmUsZGM9ZXhhbXBsZSxkYz1jb20=
+changetype: add
+cn:: w4RybmU=
+sn:Allen
+title:
+description: one\x20
+"""
+
+
+def read(text: bytes) -> list[Record]:
+    return list(records(io.BytesIO(text), "file"))
+
+
+def test_entries_are_read() -> None:
+    first, second = read(FILE)
+    assert first.dn == "dc=example,dc=com"
+    assert first.attributes == {
+        "objectClass": [b"organization", b"dcObject"],
+        "o": [b"Example"],
+        "dc": [b"example"],
+        "description": [b"a long line, folded"],
+    }
+    assert second.dn == "cn=Ärne,dc=example,dc=com"
+    assert second.attributes == {
+        "cn": ["Ärne".encode()],
+        "sn": [b"Allen"],
+        "title": [b""],
+        "description": [b"one "],
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [FILE, FILE.replace(b"\n", b"\r\n"), b"\n\n" + FILE + b"\n\n\n", FILE[:-1]],
+    ids=["as it is", "CRLF", "blank lines around", "no line end"],
+)
+def test_line_ends_and_blank_lines_do_not_count(text: bytes) -> None:
+    assert [(one.dn, one.attributes) for one in read(text)] == [
+        (one.dn, one.attributes) for one in read(FILE)
+    ]
+
+
+def test_reading_goes_on_at_the_end_of_a_record() -> None:
+    first, second = read(FILE)
+    rest = io.BytesIO(FILE)
+    rest.seek(first.end_bytes)
+    [again] = records(rest, "file", line=first.end_line, offset_bytes=first.end_bytes)
+    assert again == second
+    assert second.end_bytes == len(FILE)
+    assert FILE.splitlines()[second.line - 1].startswith(b"dn:: ")
+    assert second.text == FILE[first.end_bytes :]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b"dn: dc=x\n\ndn: dc=y\ndc x\n", "file:4: expected `name: value`, got 'dc x'"),
+        (b"dc: x\n", "file:1: expected `dn:` first, got 'dc: x'"),
+        (b"dn: dc=x\nchangetype: modify\n", "file:2: expected an entry, got a change"),
+        (b"dn: dc=x\ndc:: ?\n", "file:2: the base64 is wrong"),
+        (b"dn: dc=x\ndc:< file:///etc/passwd\n", "file:2: a value by URL is not read"),
+        (b"dn:: /w==\n", "file:1: the DN is no UTF-8"),
+        (b" dn: dc=x\n", "file:1: a continuation line has no line before it"),
+        (b"version: 2\n", "file:1: expected version 1, got '2'"),
+        (b"dn: dc=x\n-\n", "file:2: expected `name: value`, got '-'"),
+    ],
+)
+def test_faults_are_told_by_line(text: bytes, fault: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(text)
+    assert str(error.value).startswith(fault)
+    assert error.value.hint
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["cn", "description", "jpegPhoto;binary", "x-a"]),
+            st.lists(st.binary(max_size=200), min_size=1, max_size=3),
+            min_size=1,
+        ),
+        max_size=5,
+    )
+)
+def test_reads_what_another_writer_wrote(entries: list[dict[str, list[bytes]]]) -> None:
+    text = io.StringIO()
+    writer = other_ldif.LDIFWriter(text)
+    for number, entry in enumerate(entries):
+        writer.unparse(f"cn={number},dc=x", entry)
+    found = read(text.getvalue().encode())
+    assert [(one.dn, one.attributes) for one in found] == [
+        (f"cn={number},dc=x", entry) for number, entry in enumerate(entries)
+    ]
+
+
+def test_packed_files_are_read_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "people.ldif.gz"
+    path.write_bytes(gzip.compress(FILE))
+    with open_ldif(path) as stream:
+        assert stream.read() == FILE
+    assert [dn for dn, _ in ldif_entries(path)] == [one.dn for one in read(FILE)]
+    assert entry_count(path) == 2
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        list(ldif_entries(path))
+
+
+def test_unreadable_files_are_told(tmp_path: Path) -> None:
+    for path, reason in ((tmp_path / "none", "No such file"), (tmp_path, "directory")):
+        with pytest.raises(ConfigError, match=reason):
+            list(ldif_entries(path))

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees compared: what was taken away, added or changed is counted and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.base.errors import TargetError
+from ldapslam.directory.comparison import Comparison, compare
+from ldapslam.directory.entry_digest import Attributes, Rules, normalised_dn
+
+
+class MemoryTree:
+    def __init__(self, entries: Mapping[str, Attributes], name: str = "tree") -> None:
+        self.name = name
+        self._entries = dict(entries)
+        #: How often all of it was read.
+        self.readings = 0
+
+    def entries(self) -> Iterator[tuple[str, Attributes]]:
+        self.readings += 1
+        return iter(self._entries.items())
+
+    def names(self) -> Iterator[str]:
+        self.readings += 1
+        return iter(self._entries)
+
+    def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
+        keys = {normalised_dn(dn) for dn in dns}
+        return (
+            item for item in self._entries.items() if normalised_dn(item[0]) in keys
+        )
+
+
+def person(number: int, **changes: bytes) -> tuple[str, Attributes]:
+    attributes = {"uid": f"u{number}".encode(), "sn": b"Same", **changes}
+    return f"uid=u{number},dc=x", {name: [value] for name, value in attributes.items()}
+
+
+PEOPLE = dict(person(number) for number in range(5_000))
+
+
+def found(result: Comparison, kind: str) -> list[str]:
+    return sorted(one.dn for one in result.named if one.kind == kind)
+
+
+def test_equal_trees_are_read_once() -> None:
+    expected = MemoryTree(PEOPLE)
+    other = MemoryTree({dn.upper(): entry for dn, entry in reversed(PEOPLE.items())})
+    result = compare(expected, other)
+    assert result.is_equal
+    assert result.compared == len(PEOPLE)
+    assert str(result.expected) == str(result.found)
+    assert (expected.readings, other.readings) == (1, 1)
+
+
+@pytest.mark.parametrize("sample", [None, len(PEOPLE)])
+def test_each_difference_is_named(sample: int | None) -> None:
+    changed = {**PEOPLE, **dict([person(8, sn=b"Else")])}
+    del changed["uid=u7,dc=x"]
+    changed["uid=new,dc=x"] = {}
+    result = compare(MemoryTree(PEOPLE), MemoryTree(changed), sample=sample)
+    assert (result.missing, result.extra, result.different) == (1, 1, 1)
+    assert found(result, "missing") == ["uid=u7,dc=x"]
+    assert found(result, "extra") == ["uid=new,dc=x"]
+    [different] = [one for one in result.named if one.kind == "different"]
+    assert different.dn == "uid=u8,dc=x"
+    [attribute] = different.attributes
+    assert attribute.attribute == "sn"
+    assert (attribute.only_expected, attribute.only_found) == ((b"Same",), (b"Else",))
+
+
+def test_an_entry_that_a_file_has_twice_is_one() -> None:
+    twice = {**PEOPLE, "UID=u7,dc=x": PEOPLE["uid=u7,dc=x"]}
+    assert compare(MemoryTree(twice), MemoryTree(PEOPLE)).is_equal
+    fewer = {dn: entry for dn, entry in PEOPLE.items() if dn != "uid=u7,dc=x"}
+    assert compare(MemoryTree(twice), MemoryTree(fewer)).missing == 1
+
+
+def test_names_are_bounded_and_counts_are_not() -> None:
+    other = dict(person(number, sn=b"Else") for number in range(2_500, 7_500))
+    result = compare(MemoryTree(PEOPLE), MemoryTree(other), named=3)
+    assert (result.missing, result.extra, result.different) == (2_500, 2_500, 2_500)
+    assert len(result.named) == 9
+
+
+@pytest.mark.parametrize("sample", [None, 10])
+def test_empty_trees(sample: int | None) -> None:
+    nothing = MemoryTree({})
+    assert compare(nothing, nothing, sample=sample).is_equal
+    assert compare(nothing, MemoryTree(PEOPLE), sample=sample).extra == len(PEOPLE)
+    assert compare(MemoryTree(PEOPLE), nothing, sample=sample).missing == len(PEOPLE)
+
+
+def test_a_sample_is_drawn_by_its_seed() -> None:
+    changed = dict(person(number, sn=b"Else") for number in range(5_000))
+    backwards = MemoryTree(dict(reversed(PEOPLE.items())))
+
+    def drawn(expected: MemoryTree, seed: int) -> list[str]:
+        result = compare(expected, MemoryTree(changed), sample=5, seed=seed, named=100)
+        assert (result.compared, result.different) == (5, 5)
+        return found(result, "different")
+
+    assert drawn(MemoryTree(PEOPLE), 1) == drawn(backwards, 1)
+    assert drawn(backwards, 1) != drawn(backwards, 2)
+
+
+def test_what_is_no_longer_different_is_named_all_the_same() -> None:
+    class Mended(MemoryTree):
+        def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
+            return MemoryTree(PEOPLE).pick(dns)
+
+    changed = Mended({**PEOPLE, **dict([person(8, sn=b"Else")])})
+    result = compare(MemoryTree(PEOPLE), changed)
+    assert result.different == 1
+    [different] = result.named
+    assert (different.dn, different.attributes) == ("uid=u8,dc=x", ())
+
+
+def test_a_sample_that_cannot_be_read_is_an_error() -> None:
+    class Hidden(MemoryTree):
+        def pick(self, dns: Iterable[str]) -> Iterator[tuple[str, Attributes]]:
+            return super().pick(list(dns)[1:])
+
+    with pytest.raises(TargetError, match="of a sample of 5 entries 4 could be read"):
+        compare(MemoryTree(PEOPLE), Hidden(PEOPLE), sample=5)
+
+
+numbers = st.sets(st.integers(0, 60))
+
+
+@given(expected=numbers, other=numbers, changed=numbers)
+def test_counts_are_those_of_sets(
+    expected: set[int], other: set[int], changed: set[int]
+) -> None:
+    left = dict(person(number) for number in expected)
+    right = dict(
+        person(number, sn=b"Else" if number in changed else b"Same") for number in other
+    )
+    result = compare(MemoryTree(left), MemoryTree(right), Rules(), named=100)
+    assert result.missing == len(expected - other)
+    assert result.extra == len(other - expected)
+    assert result.different == len(expected & other & changed)
+    assert result.compared == len(expected & other)
+    assert result.is_equal == (left == right)
+    assert (str(result.expected) == str(result.found)) == result.is_equal
+    for kind, which in (
+        ("missing", expected - other),
+        ("extra", other - expected),
+        ("different", expected & other & changed),
+    ):
+        assert found(result, kind) == sorted(f"uid=u{number},dc=x" for number in which)

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The histogram against HdrHistogram, numpy and the binomial distribution."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from hdrh.histogram import HdrHistogram
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldapslam.base.errors import StoreError
+from ldapslam.results.histogram import (
+    MAX_US,
+    Histogram,
+    bucket_index,
+    bucket_range_ns,
+    order_statistic_ranks,
+    percentile_rank,
+    samples_needed,
+)
+from ldapslam.results.packed import BUCKETS, header_of
+
+MAX_NS = MAX_US * 1000
+#: Durations over all magnitudes: uniform ones would hardly ever be short.
+durations = st.integers(0, 41).flatmap(
+    lambda bits: st.integers(0, min(2**bits, MAX_NS))
+)
+samples = st.lists(durations, max_size=200)
+
+
+def lognormal(count: int, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.lognormal(np.log(400_000), 1.1, count).astype(np.int64)
+
+
+def test_merging_agents_gives_the_histogram_of_the_union() -> None:
+    parts = [lognormal(count, seed) for seed, count in enumerate((900, 1, 0, 4000))]
+    merged = Histogram.merge(Histogram.of_values(part).packed() for part in parts)
+    assert merged.packed() == Histogram.of_values(np.concatenate(parts)).packed()
+
+
+@given(st.lists(samples, max_size=5))
+def test_merge_is_the_union_whatever_the_parts(parts: list[list[int]]) -> None:
+    merged = Histogram.merge(Histogram.of_values(part).packed() for part in parts)
+    union = Histogram.of_values([value for part in parts for value in part])
+    assert merged.packed() == union.packed()
+
+
+@given(samples)
+def test_unpacking_restores_what_was_packed(values: list[int]) -> None:
+    packed = Histogram.of_values(values).packed()
+    assert Histogram.from_packed(packed).packed() == packed
+
+
+@given(durations)
+def test_a_bucket_holds_its_value_and_is_narrow(value_ns: int) -> None:
+    bucket = int(bucket_index(np.array([value_ns // 1000]))[0])
+    low_ns, high_ns = bucket_range_ns(bucket)
+    assert low_ns <= value_ns < high_ns
+    # one us, or at most 1/1024 of the value
+    assert high_ns - low_ns <= max(1000, low_ns / 1024)
+
+
+@given(st.lists(durations, min_size=1, max_size=200), st.floats(0.1, 99.999))
+def test_a_percentile_is_within_half_a_bucket_of_the_value_of_its_rank(
+    values: list[int], p: float
+) -> None:
+    value_ns = Histogram.of_values(values).percentile(p)
+    assert value_ns is not None
+    exact_ns = sorted(values)[percentile_rank(p, len(values)) - 1]
+    assert abs(value_ns - exact_ns) <= max(500, exact_ns / 2048 + 500)
+
+
+def test_buckets_follow_each_other_without_a_gap() -> None:
+    ranges = [bucket_range_ns(bucket) for bucket in range(BUCKETS)]
+    assert ranges[0][0] == 0
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(ranges))
+    assert ranges[-1][1] > MAX_NS
+
+
+def test_layout_and_percentiles_are_those_of_hdrhistogram() -> None:
+    values_us = lognormal(10_000) // 1000
+    oracle = HdrHistogram(1, MAX_US, 3)
+    for value_us in values_us:
+        oracle.record_value(int(value_us))
+    ours = Histogram.of_values(values_us * 1000)
+    assert ours.counts.nonzero()[0].tolist() == [
+        index for index, count in enumerate(oracle.counts) if count
+    ]
+    for p in (50, 90, 95, 99, 99.9):  # p % of 10,000 values is a whole number
+        bucket_us = oracle.get_lowest_equivalent_value(
+            oracle.get_value_at_percentile(p)
+        )
+        value_ns = ours.percentile(p)
+        assert value_ns is not None
+        low_ns, high_ns = bucket_range_ns(int(bucket_index(np.array([bucket_us]))[0]))
+        assert low_ns <= value_ns <= high_ns
+
+
+def test_hdrhistogram_decodes_what_we_encode() -> None:
+    ours = Histogram.of_values(lognormal(5000))
+    decoded = HdrHistogram.decode(ours.to_hdr_v2())
+    counts = [int(ours.counts[index]) for index in range(decoded.counts_len)]
+    assert list(decoded.counts) == counts
+    assert decoded.get_total_count() == 5000
+
+
+def test_min_max_and_mean_are_exact() -> None:
+    values = lognormal(777)
+    histogram = Histogram.of_values(values)
+    assert histogram.min_ns == values.min()
+    assert histogram.max_ns == histogram.percentile(100) == values.max()
+    assert histogram.mean() == pytest.approx(values.mean(), rel=1e-12)
+    assert histogram.stddev() == pytest.approx(values.std(), rel=1e-3)
+
+
+def test_an_empty_histogram_has_no_figures() -> None:
+    empty = Histogram()
+    assert empty.percentile(50) is None
+    assert empty.ci95(50) is None
+    assert empty.mean() is None
+    assert empty.stddev() is None
+    assert Histogram.from_packed(empty.packed()).total == 0
+
+
+def test_a_value_above_one_hour_is_counted_never_clipped() -> None:
+    hour_ns = 3_600_000_000_000
+    histogram = Histogram.of_values([1_000_000, hour_ns, hour_ns + 1_000_000])
+    assert (histogram.total, histogram.overflow) == (2, 1)
+    assert header_of(histogram.packed())[2] == 1
+    assert histogram.sum_ns == 1_000_000 + hour_ns
+
+
+def with_unanswered(values_ns: np.ndarray, unanswered: int) -> Histogram:
+    histogram = Histogram.of_values(values_ns)
+    histogram.unanswered = unanswered
+    return histogram
+
+
+def test_requests_without_an_answer_rank_above_every_value() -> None:
+    histogram = with_unanswered(np.arange(1, 971) * 1_000_000, 30)
+    assert histogram.sample == 1000
+    for p in (50, 90, 97):  # the value of rank 10 p, in ms
+        assert histogram.reliable_percentile(p) == pytest.approx(p * 1e7, rel=1e-3)
+    assert histogram.percentile(97.1) is None
+    assert histogram.reliable_percentile(99) is None
+    assert histogram.percentile(100) is None
+    assert histogram.mean() is None
+    assert histogram.stddev() is None
+    curve = histogram.percentiles(np.array([50.0, 97.0, 97.1, 100.0]))
+    assert np.isnan(curve).tolist() == [False, False, True, True]
+
+
+def test_an_interval_may_end_among_requests_without_an_answer() -> None:
+    histogram = with_unanswered(np.arange(1, 992) * 1_000_000, 9)
+    low, high = order_statistic_ranks(1000, 0.99) or (0, 0)
+    assert low <= histogram.total < high
+    interval = histogram.ci95(99)
+    assert interval is not None
+    assert interval.low_ns == pytest.approx(low * 1e6, rel=1e-3)
+    assert interval.high_ns is None
+    assert with_unanswered(np.arange(900), 100).ci95(99) is None
+    inside = histogram.ci95(50)
+    assert inside is not None
+    assert inside.high_ns is not None
+
+
+@given(samples, samples, st.integers(0, 50), st.integers(0, 50))
+def test_requests_without_an_answer_add_up(
+    one: list[int], other: list[int], first: int, second: int
+) -> None:
+    merged = with_unanswered(np.array(one), first)
+    merged.add(with_unanswered(np.array(other), second))
+    assert merged.sample == len(one) + len(other) + first + second
+    assert merged.unanswered == first + second
+
+
+def test_only_requests_without_an_answer_have_no_figures() -> None:
+    histogram = with_unanswered(np.array([]), 5000)
+    assert histogram.percentile(50) is None
+    assert histogram.percentile(100) is None
+    assert histogram.ci95(50) is None
+    assert histogram.mean() is None
+
+
+def test_values_above_one_hour_rank_above_every_bucket() -> None:
+    hours_ns = 3 * 3_600_000_000_000
+    histogram = Histogram.of_values([1_000_000] * 97 + [hours_ns] * 3)
+    assert histogram.sample == 100
+    assert histogram.percentile(97) == pytest.approx(1e6, rel=1e-3)
+    assert histogram.percentile(98) is None
+    assert histogram.percentile(100) == hours_ns  # the maximum is exact
+    assert histogram.mean() is None  # the sum is of the buckets' values
+
+
+@pytest.mark.parametrize(
+    ("p", "needed"),
+    [(50, 20), (90, 100), (95, 200), (99, 1000), (99.9, 10_000), (99.99, 100_000)],
+)
+def test_a_percentile_needs_ten_values_above_it(p: float, needed: int) -> None:
+    assert samples_needed(p) == needed
+    values = np.arange(needed) * 1000
+    assert Histogram.of_values(values[1:]).reliable_percentile(p) is None
+    assert Histogram.of_values(values).reliable_percentile(p) is not None
+
+
+@pytest.mark.parametrize(
+    ("p", "total", "rank"),
+    [(50, 1, 1), (50, 10, 5), (99.9, 1000, 999), (99.9, 1001, 1000), (0.1, 5, 1)],
+)
+def test_rank_is_not_disturbed_by_floats(p: float, total: int, rank: int) -> None:
+    assert percentile_rank(p, total) == rank
+
+
+@pytest.mark.parametrize("q", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("total", [5, 6, 20, 101, 300])
+def test_order_statistic_ranks_cover_95_percent_and_are_the_tightest(
+    total: int, q: float
+) -> None:
+    exact_q = Fraction(str(q))
+    weights = (
+        comb(total, k) * exact_q**k * (1 - exact_q) ** (total - k) for k in range(total)
+    )
+    # below[rank] = P(B < rank) for B binomial(total, q)
+    below = list(itertools.accumulate(weights, initial=Fraction(0)))
+    tail = Fraction("0.025")
+    lows = [rank for rank in range(1, total + 1) if below[rank] <= tail]
+    highs = [rank for rank in range(1, total + 1) if 1 - below[rank] <= tail]
+    expected = (max(lows), min(highs)) if lows and highs else None
+    assert order_statistic_ranks(total, q) == expected
+
+
+def test_the_interval_covers_the_true_percentile_95_times_of_100() -> None:
+    rng = np.random.default_rng(7)
+    true_ns = 1e6 * np.exp(0.8 * 1.2815515655446004)  # p90 of the log-normal
+    hits = 0
+    for _ in range(400):
+        values = rng.lognormal(np.log(1e6), 0.8, 300).astype(np.int64)
+        interval = Histogram.of_values(values).ci95(90)
+        assert interval is not None
+        assert interval.high_ns is not None
+        hits += interval.low_ns <= true_ns <= interval.high_ns
+    assert hits >= 0.93 * 400  # 95 % less two standard deviations
+
+
+GOOD = Histogram.of_values([1000, 2000, 3000]).packed()
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(GOOD[:40], id="header cut"),
+        pytest.param(GOOD[:-1], id="counts cut"),
+        pytest.param(GOOD + b"\0", id="too long"),
+        pytest.param(b"SLH2" + GOOD[4:], id="wrong magic"),
+        pytest.param(GOOD[:4] + struct.pack("<I", 2**32 - 1) + GOOD[8:], id="huge n"),
+        pytest.param(GOOD[:8] + struct.pack("<Q", 4) + GOOD[16:], id="wrong total"),
+        pytest.param(
+            GOOD[:48] + struct.pack("<HHH", 3, 2, 1) + GOOD[54:], id="descending"
+        ),
+        pytest.param(
+            GOOD[:48] + struct.pack("<HHH", 1, 2, BUCKETS) + GOOD[54:], id="too far"
+        ),
+        pytest.param(
+            struct.pack("<4sIQQQQQ", b"SLH1", 0, 7, 0, 0, 0, 0), id="total of nothing"
+        ),
+    ],
+)
+def test_bytes_that_are_no_histogram_are_refused(packed: bytes) -> None:
+    with pytest.raises(StoreError, match="packed histogram"):
+        Histogram.from_packed(packed)

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results store: idempotent, ordered, portable, and careful with what it opens."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from ldapslam.base.errors import (
+    ExitCode,
+    NoStore,
+    RunNotFound,
+    SchemaTooNew,
+    StoreError,
+)
+from ldapslam.proto.common_pb2 import HostInterval
+from ldapslam.results import migrate, schema
+from ldapslam.results.records import IntervalRecord
+from ldapslam.results.store import FOLDER_STORE, Store
+from support.store import RUN_ID, Scenario, fill, intervals, run_record
+
+SMALL = Scenario(measure_s=2, searches_per_s=20)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open("sqlite://") as store:
+        yield store
+
+
+def test_a_run_is_read_as_it_was_written(store: Store) -> None:
+    record = replace(run_record(SMALL), seed=2**64 - 1)
+    store.create_run(record)
+    assert store.run(RUN_ID) == record
+    assert store.runs() == [record]
+
+
+def test_intervals_are_read_as_they_were_written_by_index_then_agent(
+    store: Store,
+) -> None:
+    written = list(intervals(SMALL))
+    store.create_run(run_record(SMALL))
+    for record in reversed(written):
+        store.add_interval(RUN_ID, record)
+    assert list(store.intervals(RUN_ID)) == written
+
+
+def test_many_intervals_are_read_in_windows_without_a_seam(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    for index in range(0, 300, 3):
+        record = IntervalRecord("load1", 1, index, index, "measure", index, index + 1)
+        store.add_interval(RUN_ID, record)
+    assert [one.index for one in store.intervals(RUN_ID)] == list(range(0, 300, 3))
+
+
+def test_indexes_far_apart_are_read_as_fast_as_near_ones(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    for index in (0, 2**31 - 1):
+        record = IntervalRecord("load1", 1, index, index, "measure", index, index + 1)
+        store.add_interval(RUN_ID, record)
+    assert [one.index for one in store.intervals(RUN_ID)] == [0, 2**31 - 1]
+
+
+def test_a_store_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        store.create_run(run_record(SMALL))
+        modes = {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+    assert modes == {0o600}
+
+
+def test_a_second_delivery_of_a_report_changes_nothing(store: Store) -> None:
+    fill(store, SMALL)
+    written = list(store.intervals(RUN_ID))
+    assert not any(store.add_interval(RUN_ID, record) for record in written)
+    assert list(store.intervals(RUN_ID)) == written
+
+
+def test_the_same_sequence_of_a_new_epoch_is_another_report(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    record = IntervalRecord("load1", 1, 0, 0, "measure", 0, 1)
+    assert store.add_interval(RUN_ID, record)
+    assert store.add_interval(RUN_ID, replace(record, epoch=2))
+
+
+def test_no_host_figures_and_unknown_host_figures_are_told_apart(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    record = IntervalRecord("load1", 1, 0, 0, "measure", 0, 1)
+    unknown = replace(record, sequence=1, index=1, host=HostInterval())
+    for one in (record, unknown):
+        store.add_interval(RUN_ID, one)
+    assert [one.host for one in store.intervals(RUN_ID)] == [None, HostInterval()]
+
+
+def test_facts_are_added_to_what_is_known(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    store.put_agent(RUN_ID, "load1", {"cpu": "x", "workers": 1})
+    store.put_agent(RUN_ID, "load1", {"workers": 2})
+    assert store.agents(RUN_ID) == {"load1": {"cpu": "x", "workers": 2}}
+    store.set_manifest(RUN_ID, {"python": "3.13"})
+    manifest = store.run(RUN_ID).manifest
+    assert manifest["python"] == "3.13"
+    assert manifest["ldapslam"] == "0.1.0"
+
+
+def test_states_and_events_are_kept(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    store.set_run_state(RUN_ID, "cancelled", "by ana", finished_utc="2026-03-01T12:30Z")
+    run = store.run(RUN_ID)
+    assert (run.state, run.state_detail) == ("cancelled", "by ana")
+    assert run.finished_utc == "2026-03-01T12:30Z"
+    assert run.t0_utc == run_record(SMALL).t0_utc
+    for number in range(3):
+        store.add_event(RUN_ID, "noted", f"event {number}", "2026-03-01T12:00Z")
+    assert [event.text for event in store.events(RUN_ID)] == [
+        "event 0",
+        "event 1",
+        "event 2",
+    ]
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    assert store.run(RUN_ID[:6]).run_id == RUN_ID
+    store.create_run(replace(run_record(SMALL), run_id=f"{RUN_ID}-again"))
+    assert store.run(RUN_ID).run_id == RUN_ID, "an exact id is never ambiguous"
+    with pytest.raises(RunNotFound) as found:
+        store.run(RUN_ID[:6])
+    assert "2 runs begin so" in str(found.value.hint)
+
+
+@pytest.mark.parametrize("run_id", ["", "nosuch", "%", "_"])
+def test_an_unknown_run_is_said_to_be_unknown(store: Store, run_id: str) -> None:
+    store.create_run(run_record(SMALL))
+    with pytest.raises(RunNotFound):
+        store.run(run_id)
+
+
+def test_nothing_is_stored_for_an_unknown_run(store: Store) -> None:
+    record = next(intervals(SMALL))
+    with pytest.raises(RunNotFound):
+        store.add_interval("nosuch", record)
+    with pytest.raises(RunNotFound):
+        store.put_agent("nosuch", "load1", {})
+    with pytest.raises(RunNotFound):
+        store.set_run_state("nosuch", "running")
+    with pytest.raises(RunNotFound):
+        store.set_manifest("nosuch", {})
+    with pytest.raises(RunNotFound):
+        list(store.export_run("nosuch"))
+
+
+def test_an_exported_run_is_imported_whole(store: Store) -> None:
+    fill(store, SMALL)
+    store.create_run(replace(run_record(SMALL), run_id="another"))
+    chunks = list(store.export_run(RUN_ID))
+    with Store.open("sqlite://") as other:
+        assert other.import_run(chunks) == RUN_ID
+        assert other.runs() == [store.run(RUN_ID)]
+        assert other.agents(RUN_ID) == store.agents(RUN_ID)
+        assert other.events(RUN_ID) == store.events(RUN_ID)
+        assert list(other.intervals(RUN_ID)) == list(store.intervals(RUN_ID))
+        with pytest.raises(StoreError, match="already in store"):
+            other.import_run(chunks)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([b"garbage"], id="garbage"),
+        pytest.param([b"SQLite format 3\0", b"\xff" * 5000], id="broken"),
+        pytest.param([], id="nothing"),
+    ],
+)
+def test_an_archive_that_is_none_is_refused(store: Store, chunks: list[bytes]) -> None:
+    with pytest.raises(StoreError):
+        store.import_run(chunks)
+    assert store.runs() == []
+
+
+def test_an_export_can_be_opened_where_nothing_can_be_written(
+    store: Store, tmp_path: Path
+) -> None:
+    fill(store, SMALL)
+    file = tmp_path / FOLDER_STORE
+    file.write_bytes(b"".join(store.export_run(RUN_ID)))
+    file.chmod(stat.S_IRUSR)
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with Store.open(tmp_path, read_only=True) as folder:
+            assert list(folder.intervals(RUN_ID)) == list(store.intervals(RUN_ID))
+            with pytest.raises(StoreError):
+                folder.set_run_state(RUN_ID, "failed")
+        assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
+
+
+def test_a_store_survives_being_closed_and_opened(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "new" / "results.sqlite") as store:
+        fill(store, SMALL)
+    with Store.open(f"sqlite:///{tmp_path}/new/results.sqlite") as store:
+        assert len(list(store.intervals(RUN_ID))) == len(list(intervals(SMALL)))
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.sqlite"]
+
+
+def test_a_store_that_is_missing_is_not_made_for_reading(tmp_path: Path) -> None:
+    with pytest.raises(NoStore, match="does not exist"):
+        Store.open(tmp_path / "none.sqlite", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear store,\n" * 10)
+    for read_only in (False, True):
+        with pytest.raises(NoStore, match="not a results store"):
+            Store.open(path, read_only=read_only)
+    assert path.read_text() == "Dear store,\n" * 10
+
+
+def test_a_store_of_a_later_version_is_refused_with_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    Store.open(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0999'")
+    connection.close()
+    with pytest.raises(SchemaTooNew) as refused:
+        Store.open(path)
+    assert refused.value.found == "0999"
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nosuch://host/db", "nosuch"),
+        ("postgresql+nosuch://ana:secret@host/db", "nosuch"),
+    ],
+)
+def test_an_unusable_url_is_explained_without_its_password(
+    url: str, message: str
+) -> None:
+    with pytest.raises(NoStore, match=message) as refused:
+        Store.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_driver_that_is_not_installed_is_named_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(NoStore, match="needs the Python package 'psycopg'") as refused:
+        Store.open("postgresql://host/db")
+    assert "pip install" in str(refused.value.hint)
+
+
+def test_a_database_of_another_program_is_no_store_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE letter (text)")
+    connection.close()
+    with pytest.raises(NoStore, match="not a results store"):
+        Store.open(path, read_only=True)
+
+
+def test_a_place_that_cannot_be_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NoStore, match=r"File exists: .*file") as refused:
+        Store.open(tmp_path / "file" / "results.sqlite")
+    assert refused.value.hint
+    assert refused.value.exit_code is ExitCode.USAGE
+
+
+def test_writers_on_several_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "results.sqlite") as store:
+        store.create_run(run_record(SMALL))
+
+        def write(agent: str) -> None:
+            for index in range(20):
+                record = IntervalRecord(agent, 1, index, index, "measure", 0, 1)
+                assert store.add_interval(RUN_ID, record)
+
+        threads = [threading.Thread(target=write, args=(f"load{n}",)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(list(store.intervals(RUN_ID))) == 80
+
+
+def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with Store.open(path) as store:
+        fill(store, SMALL)
+    _take_back(path, schema.FIRST_REVISION)
+    with Store.open(path) as store:
+        assert list(store.intervals(RUN_ID)) == list(intervals(SMALL))
+        with store._engine.connect() as connection:
+            context = MigrationContext.configure(connection)
+            assert compare_metadata(context, schema.metadata) == []
+            assert context.get_current_revision() == schema.SCHEMA_REVISION
+
+
+def test_a_store_that_no_migration_starts_from_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    Store.open(path).close()
+    _take_back(path, "0003")
+    with pytest.raises(NoStore, match="schema 0003, of before the first release"):
+        Store.open(path)
+
+
+def _take_back(path: Path, revision: str) -> None:
+    """Without what migrations add."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE stream_interval DROP COLUMN down_ns")
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    connection.close()
+
+
+def test_a_final_state_stays(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "results.sqlite") as store:
+        fill(store, SMALL)
+        store.set_run_state(RUN_ID, "failed", "the disk was full")
+        store.set_run_state(RUN_ID, "draining", "written late")
+        assert store.run(RUN_ID).state == "failed"
+        store.set_run_state(RUN_ID, "finished")
+        assert store.run(RUN_ID).state == "finished"
+
+
+def test_the_newest_migration_is_the_one_the_code_names() -> None:
+    scripts = ScriptDirectory(str(migrate._SCRIPTS))
+    assert scripts.get_current_head() == schema.SCHEMA_REVISION
+
+
+def test_clock_samples_are_kept_once_and_come_in_order(store: Store) -> None:
+    store.create_run(run_record(SMALL))
+    assert store.clock_samples(RUN_ID) == {}
+    rows = [("load2", 20, -7, 3), ("load1", 30, 2**62, 4), ("load1", 10, 5, 6)]
+    store.add_clock_samples(RUN_ID, rows)
+    store.add_clock_samples(RUN_ID, [("load1", 10, 99, 99)])
+    assert store.clock_samples(RUN_ID) == {
+        "load1": [("load1", 10, 5, 6), ("load1", 30, 2**62, 4)],
+        "load2": [("load2", 20, -7, 3)],
+    }
+
+
+_OPEN_AND_CLOSE = """
+import sys
+from ldapslam.results.store import Store
+Store.open(sys.argv[1]).close()
+"""
+
+
+def test_who_reads_a_store_twice_keeps_its_locks_on_it(tmp_path: Path) -> None:
+    """Or another process takes itself for the last one, and removes the log."""
+    path = tmp_path / "results.sqlite"
+    log = path.with_name(f"{path.name}-wal")
+    with Store.open(path) as store:
+        fill(store, Scenario())
+        with Store.open(path, read_only=True) as second:
+            assert [run.run_id for run in second.runs()] == [RUN_ID]
+        before = log.stat().st_ino
+        other = [sys.executable, "-c", _OPEN_AND_CLOSE, str(path)]
+        subprocess.run(other, check=True, timeout=60)
+        assert log.stat().st_ino == before
+        store.add_event(RUN_ID, "late", "written afterwards", "2026-03-01T12:00:09Z")
+        with Store.open(path, read_only=True) as second:
+            assert "late" in [event.kind for event in second.events(RUN_ID)]

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our errors survive the wire, and gRPC's become ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from ldapslam.base import errors
+from ldapslam.base.errors import (
+    AccessRefused,
+    AgentLimitExceeded,
+    AgentLost,
+    AgentUnreachable,
+    AgentVersionMismatch,
+    BindRejected,
+    ClockOffsetTooLarge,
+    ConfigError,
+    ConfigErrors,
+    CoordinatorUnreachable,
+    EngineError,
+    FleetError,
+    GeneratorSaturated,
+    JobError,
+    JobErrors,
+    LdapSlamError,
+    NoStore,
+    NotEnoughAgents,
+    PopulationMismatch,
+    ReportError,
+    RunAborted,
+    RunError,
+    RunNotFound,
+    SchemaTooNew,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    TargetError,
+    TargetMarkerMissing,
+    TargetNotAllowed,
+    TargetUnreachable,
+    TlsHandshakeFailed,
+)
+from ldapslam.proto.common_pb2 import Failure
+from ldapslam.transport.codec import FAILURE_KEY, error_of_rpc, rpc_errors, status_of
+from ldapslam.transport.messages import ProtocolError, error_of, failure_message
+
+FAULT = JobError("expected a rate, got 5", file="a.yaml", line=3, column=9, path="x.y")
+SAMPLES: list[LdapSlamError] = [
+    LdapSlamError("boom", hint="duck"),
+    FAULT,
+    JobErrors([FAULT, JobError("bad", file="a.yaml", hint="better")]),
+    ConfigError("no such option"),
+    ConfigErrors([ConfigError("bad"), ConfigError("worse", hint="better")]),
+    FleetError("busy"),
+    AccessRefused("the certificate was revoked", hint="get another"),
+    CoordinatorUnreachable("127.0.0.1:7400", "connection refused"),
+    AgentUnreachable("a1", 5.0),
+    AgentLost("a1", 4.2),
+    AgentVersionMismatch("a1", "1", "2"),
+    NotEnoughAgents("3 agents", ["a1", "a2"]),
+    AgentLimitExceeded("a1", "9 connections", "4", "max-connections"),
+    ClockOffsetTooLarge("a1", 6_000_000, 5_000_000),
+    TargetError("cannot be used"),
+    TargetUnreachable("ldap://x", "connection refused"),
+    BindRejected("ldap://x", "cn=ä", 49, "no", hint="try again"),
+    TlsHandshakeFailed("ldaps://x", "expired"),
+    TargetNotAllowed("ldap://x", "a1"),
+    TargetNotAllowed("ldap://x", "a1", "it is elsewhere", hint="allow it"),
+    TargetMarkerMissing("ldap://x", "no entry"),
+    PopulationMismatch("ldap://x", "1 is missing"),
+    RunError("failed"),
+    RunAborted("lost"),
+    GeneratorSaturated(2_000_000, 1_000_000),
+    StoreError("disk full"),
+    NoStore("store x does not exist"),
+    RunNotFound("r1"),
+    SchemaTooNew("sqlite:///x", "9", "1"),
+    StoreBusy("sqlite:///x", 10.0),
+    StoreFull("sqlite:///x", "disk is full"),
+    ReportError("no typst"),
+    EngineError("broken"),
+]
+
+
+class RefusedCall(grpc.RpcError):  # type: ignore[misc]
+    """What a client gets of a refused call."""
+
+    def __init__(
+        self,
+        code: grpc.StatusCode,
+        details: str,
+        metadata: tuple[tuple[str, bytes | str], ...] = (),
+    ) -> None:
+        super().__init__()
+        self._parts = code, details, metadata
+
+    def code(self) -> grpc.StatusCode:
+        return self._parts[0]
+
+    def details(self) -> str:
+        return self._parts[1]
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes | str], ...]:
+        return self._parts[2]
+
+
+def of_class(error: LdapSlamError) -> str:
+    return type(error).__name__
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=of_class)
+def test_an_error_survives_the_wire(error: LdapSlamError) -> None:
+    back = error_of_rpc(RefusedCall(*status_of(error)), "127.0.0.1:7400")
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert back.hint == error.hint
+    assert back.exit_code is error.exit_code
+    assert back.to_dict() == error.to_dict()
+
+
+def all_errors() -> Iterator[type[LdapSlamError]]:
+    for _, cls in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(cls, LdapSlamError):
+            yield cls
+
+
+def test_every_class_has_a_sample() -> None:
+    assert set(all_errors()) == {type(error) for error in SAMPLES}
+
+
+CODES = [
+    (FAULT, grpc.StatusCode.INVALID_ARGUMENT),
+    (RunNotFound("r"), grpc.StatusCode.NOT_FOUND),
+    (StoreBusy("x", 1), grpc.StatusCode.UNAVAILABLE),
+    (AccessRefused("x"), grpc.StatusCode.PERMISSION_DENIED),
+    (NotEnoughAgents("1 agent", []), grpc.StatusCode.FAILED_PRECONDITION),
+    (RunAborted("x"), grpc.StatusCode.ABORTED),
+    (EngineError("x"), grpc.StatusCode.INTERNAL),
+    (LdapSlamError("x"), grpc.StatusCode.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), CODES)
+def test_foreign_clients_see_the_kind_of_error(
+    error: LdapSlamError, code: grpc.StatusCode
+) -> None:
+    assert status_of(error)[:2] == (code, str(error))
+
+
+def test_a_call_that_did_not_reach_us_means_unreachable() -> None:
+    call = RefusedCall(grpc.StatusCode.UNAVAILABLE, "connection refused")
+    with (
+        pytest.raises(CoordinatorUnreachable, match="connection refused"),
+        rpc_errors("127.0.0.1:1"),
+    ):
+        raise call
+
+
+def test_a_call_without_answer_says_so() -> None:
+    error = error_of_rpc(RefusedCall(grpc.StatusCode.DEADLINE_EXCEEDED, "x"), "a")
+    assert "no answer in time" in str(error)
+
+
+BAD_FAILURES = [
+    Failure(error_class="FleetError", message="m", values_json="{"),
+    Failure(error_class="FleetError", message="m", values_json="[1]"),
+    Failure(error_class="FleetError", message="m", values_json="[" * 100_000),
+    Failure(error_class="JobErrors", values_json='{"faults": {"class": 1}}'),
+]
+
+
+@pytest.mark.parametrize("failure", BAD_FAILURES, ids=["cut", "list", "deep", "inner"])
+def test_a_nonsensical_failure_is_an_error_of_its_own(failure: Failure) -> None:
+    assert isinstance(error_of(failure), ProtocolError)
+
+
+def test_a_hint_that_is_no_text_is_dropped() -> None:
+    failure = failure_message(FleetError("m"))
+    failure.values_json = '{"hint": [1, 2]}'
+    assert error_of(failure).hint is None
+
+
+def test_an_unknown_class_arrives_as_the_root() -> None:
+    error = error_of(Failure(error_class="Newer", message="m", values_json="{}"))
+    assert type(error) is LdapSlamError
+    assert str(error) == "m"
+
+
+def test_garbage_in_the_metadata_is_an_error_of_its_own() -> None:
+    metadata = ((FAILURE_KEY, b"\xff\xff"),)
+    call = RefusedCall(grpc.StatusCode.UNKNOWN, "x", metadata)
+    assert isinstance(error_of_rpc(call, "a"), ProtocolError)
+
+
+def test_very_many_faults_still_fit_into_the_metadata() -> None:
+    faults = [JobError("x" * 5000, file="a.yaml", line=n) for n in range(1000)]
+    _, text, ((_, packed),) = status_of(JobErrors(faults))
+    assert len(packed) < 1024 * 1024
+    assert len(text) <= 1000

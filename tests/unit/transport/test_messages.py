@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames, facts, addresses, snapshots: what goes in comes out, or is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pytest
+
+from ldapslam.base.address import (
+    check_plaintext,
+    grpc_target,
+    is_local,
+    split_host_port,
+)
+from ldapslam.base.errors import ConfigError
+from ldapslam.jobs.fields.thresholds import SET_UP_METRICS, TIME_METRICS
+from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto.engine_pb2 import EngineStarted
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    GAUGES,
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    histogram_messages,
+    histograms_of,
+)
+from ldapslam.transport.frames import (
+    MAX_FRAME_BYTES,
+    encode_frame,
+    read_frame,
+    read_frame_async,
+)
+from ldapslam.transport.messages import (
+    ProtocolError,
+    decode_facts,
+    facts_json,
+    snapshot_message,
+)
+
+# Frames.
+
+
+def read_with_asyncio(content: bytes) -> EngineStarted | None:
+    async def read() -> EngineStarted | None:
+        stream = asyncio.StreamReader()
+        stream.feed_data(content)
+        stream.feed_eof()
+        return await read_frame_async(stream, EngineStarted)
+
+    return asyncio.run(read())
+
+
+def read_with_file(content: bytes) -> EngineStarted | None:
+    return read_frame(io.BytesIO(content), EngineStarted)
+
+
+READERS = pytest.mark.parametrize(
+    "read", [read_with_file, read_with_asyncio], ids=["file", "asyncio"]
+)
+
+
+@READERS
+@pytest.mark.parametrize("value", [0, 1, -5, 2**62])
+def test_a_message_survives_its_frame(read: Any, value: int) -> None:
+    message = EngineStarted(start_error_ns=value)
+    assert read(encode_frame(message)) == message
+
+
+@READERS
+def test_the_end_of_the_stream_is_no_message(read: Any) -> None:
+    assert read(b"") is None
+
+
+FRAME = encode_frame(EngineStarted(start_error_ns=1234567))
+
+
+@READERS
+@pytest.mark.parametrize(
+    "content",
+    [
+        FRAME[:2],
+        FRAME[:-1],
+        (MAX_FRAME_BYTES + 1).to_bytes(4, "big") + b"x",
+        b"\x00\x00\x00\x02\xff\xff",
+    ],
+    ids=["cut length", "cut message", "too long", "garbage"],
+)
+def test_a_broken_frame_is_refused(read: Any, content: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        read(content)
+
+
+# Facts.
+
+
+def test_facts_survive_and_odd_values_become_text() -> None:
+    facts = {"kernel": "Linux", "cores": 2, "odd": {1, 2}.__class__, "none": None}
+    back = decode_facts(facts_json(facts))
+    assert back == {**facts, "odd": "<class 'set'>"}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "[" * 100_000])
+def test_facts_that_are_no_object_are_refused(text: str) -> None:
+    with pytest.raises(ProtocolError):
+        decode_facts(text)
+
+
+# Addresses.
+
+ADDRESSES = [
+    ("127.0.0.1:7400", "127.0.0.1:7400", True),
+    ("127.0.0.1", "127.0.0.1:7400", True),
+    ("localhost:1", "localhost:1", True),
+    ("[::1]:7400", "[::1]:7400", True),
+    ("::1", "[::1]:7400", True),
+    ("[::1]", "[::1]:7400", True),
+    ("unix:/run/x", "unix:/run/x", True),
+    ("10.0.0.7:7400", "10.0.0.7:7400", False),
+    ("0.0.0.0:7400", "0.0.0.0:7400", False),
+    ("ds1.example.com", "ds1.example.com:7400", False),
+]
+
+
+@pytest.mark.parametrize(("address", "target", "local"), ADDRESSES)
+def test_addresses_are_read_as_people_write_them(
+    address: str, target: str, local: bool
+) -> None:
+    assert grpc_target(address) == target
+    assert is_local(address) is local
+
+
+@pytest.mark.parametrize(
+    "address", ["", ":7400", "h:x", "h:99999", "unix:x", "unix:/" + "x" * 107]
+)
+def test_an_address_that_is_none_is_refused_with_a_hint(address: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        grpc_target(address)
+    assert caught.value.hint
+
+
+def test_an_address_that_others_reach_needs_insecure() -> None:
+    check_plaintext("127.0.0.1:7400", insecure=False)
+    check_plaintext("10.0.0.7:7400", insecure=True)
+    with pytest.raises(ConfigError, match="neither encrypted nor authenticated"):
+        check_plaintext("10.0.0.7:7400", insecure=False)
+
+
+def test_an_ipv6_address_loses_its_brackets() -> None:
+    assert split_host_port("[::1]:7400") == ("::1", 7400)
+
+
+# Snapshots.
+
+
+def test_thresholds_know_the_metrics_of_the_protocol() -> None:
+    assert sorted(TIME_METRICS) == sorted(METRICS)
+    assert sorted(SET_UP_METRICS) == sorted(SET_UP_TIMES)
+
+
+def test_counters_are_told_from_gauges_and_durations() -> None:
+    assert OPERATION_COUNTERS[:3] == ("scheduled", "sent", "completed")
+    assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == {*GAUGES, "down_ns"}
+
+
+def test_histograms_keep_their_names() -> None:
+    packed = {(one, other): b"x" for one in METRICS for other in OUTCOMES}
+    operation = pb.OperationInterval(histograms=histogram_messages(packed))
+    assert histograms_of(operation) == packed
+    operation = pb.OperationInterval(
+        histograms=[
+            pb.Histogram(
+                metric=pb.METRIC_BACKLOG_WAIT, outcome=pb.OUTCOME_EXPECTED, packed=b"y"
+            )
+        ]
+    )
+    assert histograms_of(operation) == {("backlog_wait", "expected"): b"y"}
+
+
+def test_a_snapshot_gets_names_for_numbers() -> None:
+    counters = dict.fromkeys(OPERATION_COUNTERS, 0)
+    gauges = dict.fromkeys(STREAM_COUNTERS, 0)
+    snapshot = {
+        "index": 3,
+        "start_ns": 10,
+        "end_ns": 20,
+        "final": True,
+        "clock_step_ns": -7,
+        "operations": [
+            {
+                **counters,
+                "stream": 1,
+                "operation": 1,
+                "measured": True,
+                "scheduled": 9,
+                "expected": 5,
+                "requests": 12,
+                "result_codes": {0: 4, 32: 5},
+                "histograms": [(0, 0, b"a"), (4, 1, b"b"), (1, 4, b"c")],
+            }
+        ],
+        "streams": [
+            {
+                **gauges,
+                "stream": 0,
+                "connects": 2,
+                "notices": 3,
+                "binds": 2,
+                "last_done_ns": 19,
+                "connect_time": None,
+                "tcp_time": None,
+                "tls_time": None,
+                "bind_time": b"d",
+            }
+        ],
+        "workers": [
+            {
+                "worker": 0,
+                "model": "open",
+                "wall_ns": 10,
+                "busy_ns": 5,
+                "spin_ns": 1,
+                "cpu_ns": 6,
+                "run_queue_ns": 0,
+                "loops": 8,
+            }
+        ],
+    }
+    message = snapshot_message(
+        snapshot,
+        phase="drain",
+        streams=[("readers", ["search"]), ("writers", ["add", "modify"])],
+        host=pb.HostInterval(cpu_utilisation=0.5),
+    )
+    (operation,) = message.operations
+    assert (operation.stream, operation.operation) == ("writers", "modify")
+    assert (operation.scheduled, dict(operation.result_codes)) == (9, {0: 4, 32: 5})
+    assert histograms_of(operation) == {
+        ("response_time", "succeeded"): b"a",
+        ("backlog_wait", "failed"): b"b",
+        ("service_time", "unresolved"): b"c",
+    }
+    assert (operation.expected, operation.requests, operation.abandoned) == (5, 12, 0)
+    (stream,) = message.streams
+    assert (stream.stream, stream.connects, stream.notices) == ("readers", 2, 3)
+    assert (stream.binds, stream.unbinds, stream.last_done_ns) == (2, 0, 19)
+    assert (stream.connect_time, stream.bind_time) == (b"", b"d")
+    assert message.workers[0].busy_ns == 5
+    assert (message.final, message.clock_step_ns, message.phase) == (True, -7, "drain")

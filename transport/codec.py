@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our errors to gRPC statuses and back, and the settings of both ends of a channel.
+
+A server refuses a call with a status code, which tells foreign clients the kind of
+error, the error's text as details, and the whole error as a serialised Failure in the
+trailing metadata, of which our clients make an equal error again. No grpc.RpcError
+leaves the modules that call: they wrap their calls in `rpc_errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from ldapslam.base.errors import (
+    AccessRefused,
+    ConfigError,
+    CoordinatorUnreachable,
+    EngineError,
+    FleetError,
+    JobError,
+    JobErrors,
+    LdapSlamError,
+    ReportError,
+    RunError,
+    RunNotFound,
+    StoreError,
+    TargetError,
+)
+from ldapslam.proto import common_pb2 as pb
+from ldapslam.transport.messages import (
+    MAX_MESSAGE_BYTES,
+    ProtocolError,
+    error_of,
+    failure_message,
+)
+
+_Message = TypeVar("_Message")
+
+#: Key of the serialised Failure in a refused call's trailing metadata.
+FAILURE_KEY = "ldapslam-failure-bin"
+
+#: Largest Failure on the wire; metadata beyond gRPC's 8 KiB needs both sides' consent.
+_MAX_METADATA_BYTES = 1024 * 1024
+_MAX_FAULTS = 200
+_MAX_STATUS_CHARACTERS = 1000
+
+#: Settings of both ends. so_reuseport would let two coordinators share one port.
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.so_reuseport", 0),
+    # a proxy named in the environment is for the web, not for the fleet
+    ("grpc.enable_http_proxy", 0),
+)
+
+# Most specific class first.
+_STATUS_OF: tuple[tuple[type[LdapSlamError], grpc.StatusCode], ...] = (
+    (JobError, grpc.StatusCode.INVALID_ARGUMENT),
+    (JobErrors, grpc.StatusCode.INVALID_ARGUMENT),
+    (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),
+    (RunNotFound, grpc.StatusCode.NOT_FOUND),
+    (StoreError, grpc.StatusCode.UNAVAILABLE),
+    (AccessRefused, grpc.StatusCode.PERMISSION_DENIED),
+    (FleetError, grpc.StatusCode.FAILED_PRECONDITION),
+    (TargetError, grpc.StatusCode.FAILED_PRECONDITION),
+    (RunError, grpc.StatusCode.ABORTED),
+    (ReportError, grpc.StatusCode.INTERNAL),
+    (EngineError, grpc.StatusCode.INTERNAL),
+    (LdapSlamError, grpc.StatusCode.UNKNOWN),
+)
+
+
+def status_code(error: LdapSlamError) -> grpc.StatusCode:
+    """What a client that knows only gRPC sees."""
+    return next(code for cls, code in _STATUS_OF if isinstance(error, cls))
+
+
+def status_of(
+    error: LdapSlamError,
+) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
+    """Code, details and trailing metadata with which a server refuses a call."""
+    if isinstance(error, JobErrors) and len(error.faults) > _MAX_FAULTS:
+        error = JobErrors(error.faults[:_MAX_FAULTS])
+    failure = failure_message(error).SerializeToString()
+    if len(failure) > _MAX_METADATA_BYTES // 2:
+        text = str(error)[:_MAX_STATUS_CHARACTERS]
+        failure = failure_message(LdapSlamError(text)).SerializeToString()
+    text = str(error)[:_MAX_STATUS_CHARACTERS]
+    return status_code(error), text, ((FAILURE_KEY, failure),)
+
+
+def error_of_rpc(error: grpc.RpcError, address: str) -> LdapSlamError:
+    """The error that a failed call to `address` stands for.
+
+    Without a Failure the call did not reach our code: the peer is unreachable, or it
+    is something else than ours.
+    """
+    for key, value in error.trailing_metadata() or ():
+        if key == FAILURE_KEY:
+            failure = pb.Failure()
+            try:
+                failure.ParseFromString(value)
+            except DecodeError:
+                return ProtocolError("a refusal cannot be read")
+            return error_of(failure)
+    code = error.code()
+    detail = error.details() or code.name
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        detail = "no answer in time"
+    return CoordinatorUnreachable(address, detail)
+
+
+@contextmanager
+def rpc_errors(address: str) -> Iterator[None]:
+    """Within, a failed call raises our error in place of grpc.RpcError."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise error_of_rpc(error, address) from error
+
+
+def readable(message: _Message | None, address: str) -> _Message:
+    """What `address` sent. Of what it cannot read, gRPC's asyncio gives None."""
+    if message is None:
+        raise CoordinatorUnreachable(address, "what it sent cannot be read")
+    return message

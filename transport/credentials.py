@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both ends of a connection: mutual TLS where there are certificates, plain otherwise.
+
+With certificates nothing falls back to plain text; only a Unix socket, whose owner
+alone can open it, is always plain. gRPC speaks TLS 1.2 and 1.3. Files are read anew for
+each connection, so that a renewed certificate needs no restart.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from ldapslam.base.address import grpc_target
+from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.transport.codec import CHANNEL_OPTIONS
+from ldapslam.transport.pki.certificate import (
+    Identity,
+    Role,
+    identity_of,
+    public_key_bytes,
+    read_certificates,
+    read_pem,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Who we are, and whom we trust; PEM files."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+    #: Revoked certificates, for a coordinator; None: nobody's is.
+    revoked: Path | None = None
+
+    def identity(self) -> Identity:
+        """Our own name and role; ConfigError when the files cannot be used."""
+        certificate = read_certificates(self.certificate)[0]
+        read_certificates(self.authority)
+        try:
+            key = load_pem_private_key(read_pem(self.key), None)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{self.key}: is no private key without passphrase"
+            ) from error
+        ours, theirs = key.public_key(), certificate.public_key()
+        if public_key_bytes(ours) != public_key_bytes(theirs):
+            raise ConfigError(
+                f"{self.key}: is not the key of the certificate {self.certificate}"
+            )
+        try:
+            identity = identity_of(certificate)
+            identity.check_time(datetime.now(UTC))
+        except AccessRefused as error:
+            raise ConfigError(
+                f"{self.certificate}: {error}", hint=error.hint
+            ) from error
+        return identity
+
+    def authorities(self) -> list[x509.Certificate]:
+        return read_certificates(self.authority)
+
+
+def check_server(files: TlsFiles) -> Identity:
+    """ConfigError when a coordinator cannot serve with these files."""
+    identity = files.identity()
+    if identity.role is not Role.COORDINATOR:
+        raise ConfigError(
+            f"{files.certificate}: is the certificate of {identity.role} "
+            f"{identity.name!r}, a coordinator needs one of its own",
+            hint="ldapslam pki issue --role coordinator --name … --host …",
+        )
+    return identity
+
+
+def check_client(files: TlsFiles, *roles: Role) -> Identity:
+    """ConfigError when nobody in one of these roles can connect with these files."""
+    identity = files.identity()
+    if identity.role not in roles:
+        wanted = " or ".join(roles)
+        raise ConfigError(
+            f"{files.certificate}: is the certificate of {identity.role} "
+            f"{identity.name!r}, this needs one of role {wanted}",
+            hint=f"ldapslam pki issue --role {roles[0]} --name …",
+        )
+    return identity
+
+
+def channel(address: str, files: TlsFiles | None) -> grpc.Channel:
+    """A connection to a coordinator; nothing is sent yet."""
+    target, options = grpc_target(address), list(CHANNEL_OPTIONS)
+    if files is None or address.startswith("unix:"):
+        return grpc.insecure_channel(target, options)
+    return grpc.secure_channel(target, _client_credentials(files), options)
+
+
+def aio_channel(address: str, files: TlsFiles | None) -> grpc.aio.Channel:
+    """`channel`, for an event loop."""
+    target, options = grpc_target(address), list(CHANNEL_OPTIONS)
+    if files is None or address.startswith("unix:"):
+        return grpc.aio.insecure_channel(target, options)
+    return grpc.aio.secure_channel(target, _client_credentials(files), options)
+
+
+def trusting_channel(address: str, authority_pem: bytes) -> grpc.Channel:
+    """A connection of somebody who has no certificate yet, but knows the authority."""
+    return grpc.secure_channel(
+        grpc_target(address),
+        grpc.ssl_channel_credentials(root_certificates=authority_pem),
+        list(CHANNEL_OPTIONS),
+    )
+
+
+def _client_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        root_certificates=read_pem(files.authority),
+        private_key=read_pem(files.key),
+        certificate_chain=read_pem(files.certificate),
+    )
+
+
+def server_credentials(
+    files: TlsFiles, *, asks_for_certificates: bool = True
+) -> grpc.ServerCredentials:
+    """Of a coordinator: its callers need certificates of the same authority.
+
+    False: they need none, which is for enrolment alone.
+    """
+    reader = _ServerFiles(files, asks_for_certificates)
+    return grpc.dynamic_ssl_server_credentials(
+        reader.read(),
+        reader.changed,
+        require_client_authentication=asks_for_certificates,
+    )
+
+
+class _ServerFiles:
+    """Reads a server's files again when they have changed; on gRPC's threads."""
+
+    def __init__(self, files: TlsFiles, asks_for_certificates: bool) -> None:
+        self._files = files
+        self._asks_for_certificates = asks_for_certificates
+        self._lock = threading.Lock()
+        self._stamps = self._now()
+
+    def read(self) -> grpc.ServerCertificateConfiguration:
+        files = self._files
+        pair = read_pem(files.key), read_pem(files.certificate)
+        roots = read_pem(files.authority) if self._asks_for_certificates else None
+        return grpc.ssl_server_certificate_configuration([pair], roots)
+
+    def changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """What to use from now on; None for what there is."""
+        with self._lock:
+            stamps = self._now()
+            if stamps == self._stamps:
+                return None
+            try:
+                check_server(self._files)
+                configuration = self.read()
+            except ConfigError:
+                # being written, or wrong: the last good ones stay in use
+                return None
+            self._stamps = stamps
+            return configuration
+
+    def _now(self) -> list[tuple[int, int, int] | None]:
+        files = self._files
+        return [
+            _stamp(path) for path in (files.certificate, files.key, files.authority)
+        ]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

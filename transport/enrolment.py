@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent's own key and certificate: got with a join token, renewed before its end.
+
+They lie in a folder beside the spool. The key is made there and never leaves it; only
+the certificate is replaced when it is renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.proto import enrolment_pb2 as pb
+from ldapslam.proto.enrolment_pb2_grpc import (
+    CertificateServiceStub,
+    EnrolmentServiceStub,
+)
+from ldapslam.transport.codec import readable, rpc_errors
+from ldapslam.transport.credentials import TlsFiles, trusting_channel
+from ldapslam.transport.pki.certificate import (
+    Identity,
+    build_request,
+    certificate_pem,
+    identity_of,
+    key_pem,
+    new_key,
+    public_key_bytes,
+    read_certificate,
+    read_key,
+)
+from ldapslam.transport.pki.files import make_private_folder, write_private
+from ldapslam.transport.pki.token import JoinToken
+
+_log = logging.getLogger(__name__)
+
+_CALL_TIMEOUT_S = 15.0
+#: Of a certificate's life: then it is renewed.
+_RENEWED_AFTER = 2 / 3
+#: Between attempts, and between looks at the clock, which may be set.
+_LOOK_EVERY_S = 600.0
+
+
+def identity_files(spool: Path) -> TlsFiles:
+    """Where the agent on this spool keeps what it joined with."""
+    folder = spool.with_name(f"{spool.name}.tls")
+    return TlsFiles(folder / "cert.pem", folder / "key.pem", folder / "ca.pem")
+
+
+def join(token: JoinToken, address: str, files: TlsFiles) -> None:
+    """Get a certificate for a key of our own; nothing to do when there is one.
+
+    Another token than the one that it was got with is there for a reason, such as a
+    revocation: it gets a new key and a new certificate.
+
+    FleetError when the coordinator refuses or is not there; ConfigError when what is
+    there is somebody else's.
+    """
+    if files.certificate.exists():
+        identity = files.identity()
+        if identity.name != token.name:
+            raise ConfigError(
+                f"{files.certificate.parent}: has the certificate of "
+                f"{identity.name!r}, the join token is for {token.name!r}",
+                hint="give another --spool, or remove that folder",
+            )
+        if _is_used(token, files):
+            _log.info("joined already, as %s", identity.name)
+            return
+    make_private_folder(files.key.parent)
+    key = new_key()
+    request = pb.EnrolRequest(
+        token=token.proof, request_pem=build_request(key, token.name)
+    )
+    with (
+        rpc_errors(address),
+        trusting_channel(address, token.authority_pem) as channel,
+    ):
+        stub = EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
+        reply = stub.Enrol(request, timeout=_CALL_TIMEOUT_S)
+    identity = _checked(reply, key.public_key(), token.name)
+    # never a key with the certificate of another one
+    files.certificate.unlink(missing_ok=True)
+    write_private(files.key, key_pem(key))
+    write_private(files.authority, token.authority_pem)
+    write_private(_token_file(files), _id_of(token).encode())
+    write_private(files.certificate, reply.certificate_pem)
+    _log.info("joined as %s %s", identity.role, identity.name)
+
+
+def _token_file(files: TlsFiles) -> Path:
+    """Has the id of the token that the certificate was got with; it opens nothing."""
+    return files.certificate.with_name("token-id")
+
+
+def _id_of(token: JoinToken) -> str:
+    return token.proof.partition(".")[0]
+
+
+def _is_used(token: JoinToken, files: TlsFiles) -> bool:
+    try:
+        return _token_file(files).read_text() == _id_of(token)
+    except FileNotFoundError:
+        return True  # nothing says that it is another one
+
+
+async def keep_renewed(channel: Any, address: str, files: TlsFiles) -> None:
+    """Renew the certificate when it is due, over a connection; until cancelled.
+
+    The connection goes on with the old one; the next one has the new.
+    """
+    stub = CertificateServiceStub(channel)  # type: ignore[no-untyped-call]
+    while True:
+        try:
+            identity = identity_of(await asyncio.to_thread(_certificate, files))
+            if _is_due(identity, datetime.now(UTC)):
+                await _renew(stub, address, identity.name, files)
+        except LdapSlamError as error:
+            _log.warning("the certificate is not renewed: %s", error)
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def _renew(stub: Any, address: str, name: str, files: TlsFiles) -> None:
+    key = await asyncio.to_thread(read_key, files.key)
+    with rpc_errors(address):
+        answer = await stub.Renew(
+            pb.RenewRequest(request_pem=build_request(key, name)),
+            timeout=_CALL_TIMEOUT_S,
+        )
+    reply: pb.EnrolReply = readable(answer, address)
+    identity = _checked(reply, key.public_key(), name)
+    await asyncio.to_thread(write_private, files.certificate, reply.certificate_pem)
+    _log.info("certificate renewed until %s", identity.not_after_utc)
+
+
+def _certificate(files: TlsFiles) -> x509.Certificate:
+    return read_certificate(files.certificate)
+
+
+def _is_due(identity: Identity, now_utc: datetime) -> bool:
+    life = identity.not_after_utc - identity.not_before_utc
+    return now_utc >= identity.not_before_utc + life * _RENEWED_AFTER
+
+
+def _checked(reply: pb.EnrolReply, own: PublicKeyTypes, name: str) -> Identity:
+    """ConfigError when the certificate is not one for our key and name."""
+    try:
+        certificate = x509.load_pem_x509_certificate(reply.certificate_pem)
+        is_ours = certificate_pem(certificate) == reply.certificate_pem
+    except ValueError as error:
+        raise ConfigError("the coordinator's answer is no certificate") from error
+    identity = identity_of(certificate)
+    ours = public_key_bytes(own)
+    theirs = public_key_bytes(certificate.public_key())
+    if not is_ours or ours != theirs or identity.name != name:
+        raise ConfigError("the coordinator's answer is a certificate for another key")
+    return identity

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our values to protobuf messages and back: errors, facts, snapshots.
+
+Pure translation without gRPC, so that the engine's process does not load it. What
+comes from a peer is hostile: decoding raises ProtocolError and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ldapslam.base.errors import FleetError, LdapSlamError
+from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto.fields import (
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    WORKER_COUNTERS,
+)
+
+#: Raised with each incompatible change of the .proto files.
+PROTOCOL_VERSION = 4
+
+#: Largest message in either direction; a snapshot of 100 operations is below 10 MB.
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+class ProtocolError(FleetError):
+    """A peer sent what the protocol does not allow."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            f"malformed message: {detail}", hint="install the same ldapslam on both"
+        )
+        self.detail = detail
+
+
+def build_version() -> str:
+    """Version of the installed package; a bare source tree says so."""
+    try:
+        return version("ldapslam")
+    except PackageNotFoundError:
+        return "0+source"
+
+
+def describe_version(protocol_version: int, build: str) -> str:
+    """As the handshake names it in a refusal."""
+    return f"protocol {protocol_version} (ldapslam {build})"
+
+
+def failure_message(error: LdapSlamError) -> pb.Failure:
+    """The message that `error_of` makes an equal error of."""
+    data = error.to_dict()
+    return pb.Failure(
+        error_class=data["class"],
+        message=data["message"],
+        values_json=json.dumps(data["values"]),
+    )
+
+
+def error_of(failure: pb.Failure) -> LdapSlamError:
+    """The error that a peer described; a nonsensical description is an error too."""
+    try:
+        values = json.loads(failure.values_json or "{}")
+        return LdapSlamError.from_dict(
+            {
+                "class": failure.error_class,
+                "message": failure.message,
+                "values": values,
+            }
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return ProtocolError(f"failure {failure.error_class!r} cannot be read")
+
+
+def facts_json(facts: Mapping[str, Any]) -> str:
+    """Facts as they travel; a value that JSON does not know becomes its text."""
+    return json.dumps(facts, default=str, sort_keys=True)
+
+
+def decode_facts(text: str) -> dict[str, Any]:
+    """The facts of a peer."""
+    try:
+        facts = json.loads(text or "{}", parse_float=_finite, parse_constant=_finite)
+        # half a surrogate pair is valid JSON and no text
+        json.dumps(facts, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise ProtocolError("facts are not JSON") from None
+    if not isinstance(facts, dict):
+        raise ProtocolError("facts are not a JSON object")
+    return facts
+
+
+def _finite(text: str) -> float:
+    """NaN and infinities are no JSON, though Python reads and writes them."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def snapshot_message(
+    snapshot: Mapping[str, Any],
+    *,
+    phase: str,
+    streams: Iterable[tuple[str, Iterable[str]]],
+    host: pb.HostInterval,
+) -> pb.Snapshot:
+    """The engine's snapshot with names in place of numbers.
+
+    `streams` names the streams and their operations in the order in which they were
+    added to the engine.
+    """
+    names = [(stream, list(operations)) for stream, operations in streams]
+    message = pb.Snapshot(
+        index=snapshot["index"],
+        phase=phase,
+        start_ns=snapshot["start_ns"],
+        end_ns=snapshot["end_ns"],
+        final=snapshot["final"],
+        clock_step_ns=snapshot["clock_step_ns"],
+        host=host,
+    )
+    for row in snapshot["operations"]:
+        name_of_stream, operations = names[row["stream"]]
+        message.operations.append(
+            pb.OperationInterval(
+                stream=name_of_stream,
+                operation=operations[row["operation"]],
+                measured=row["measured"],
+                result_codes=row["result_codes"],
+                histograms=[
+                    # the engine counts from 0, protobuf's 0 is UNSPECIFIED
+                    pb.Histogram(metric=metric + 1, outcome=outcome + 1, packed=packed)
+                    for metric, outcome, packed in row["histograms"]
+                ],
+                **{name: row[name] for name in OPERATION_COUNTERS},
+            )
+        )
+    for row in snapshot["streams"]:
+        stream = pb.StreamInterval(
+            stream=names[row["stream"]][0],
+            **{name: row[name] for name in STREAM_COUNTERS},
+        )
+        for name in SET_UP_TIMES:
+            setattr(stream, name, row[name] or b"")
+        if last_done_ns := row["last_done_ns"]:  # none: 0, or None
+            stream.last_done_ns = last_done_ns
+        message.streams.append(stream)
+    for row in snapshot["workers"]:
+        message.workers.append(
+            pb.WorkerInterval(
+                worker=row["worker"],
+                model=row["model"],
+                **{name: row[name] for name in WORKER_COUNTERS},
+            )
+        )
+    return message

@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of a fleet's own certificate authority, and what is done with it.
+
+    ca.pem, ca.key       the authority; who has the key can be anybody
+    crl.pem              who is revoked
+    certificates/        everything ever signed, by serial number
+    issued/NAME/         cert.pem, key.pem, ca.pem of NAME, to be taken to its host
+    tokens/              join tokens that were not used yet, their secrets hashed
+
+All of it is for its owner alone. A name has one holder at a time: it cannot be issued
+again before it is revoked or expired. Every change is made under a lock, and files are
+replaced whole, so that a coordinator may read them at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.transport.pki import token as tokens
+from ldapslam.transport.pki.certificate import (
+    BACKDATE,
+    Identity,
+    Role,
+    build_authority,
+    build_leaf,
+    certificate_pem,
+    check_name,
+    hosts_of,
+    identity_of,
+    key_pem,
+    new_key,
+    read_certificate,
+    read_key,
+    request_key,
+    time_text,
+)
+from ldapslam.transport.pki.files import (
+    errors_of,
+    locked,
+    make_private_folder,
+    write_private,
+)
+from ldapslam.transport.pki.token import JoinToken
+
+AUTHORITY_LIFETIME = timedelta(days=3650)
+LEAF_LIFETIME = timedelta(days=365)
+#: Of agents that joined by token: they renew by themselves.
+JOINED_LIFETIME = timedelta(days=30)
+
+CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A certificate that was just made."""
+
+    identity: Identity
+    certificate_pem: bytes
+    authority_pem: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate of the register."""
+
+    identity: Identity
+    hosts: Sequence[str]
+    is_revoked: bool
+
+    def state(self, now_utc: datetime) -> str:
+        """valid, expired or revoked."""
+        if self.is_revoked:
+            return "revoked"
+        return "expired" if now_utc > self.identity.not_after_utc else "valid"
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Authority:
+    """An authority that is there; `create` makes one."""
+
+    def __init__(
+        self, folder: Path, now_utc: Callable[[], datetime] = _utc_now
+    ) -> None:
+        """ConfigError when there is none, or its files cannot be used."""
+        self.folder = folder
+        self._now_utc = now_utc
+        if not (folder / AUTHORITY_FILE).exists():
+            raise ConfigError(
+                f"{folder}: there is no certificate authority",
+                hint="make one: ldapslam pki init",
+            )
+        self.certificate = read_certificate(folder / AUTHORITY_FILE)
+        self.authority_pem = certificate_pem(self.certificate)
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        name: str,
+        lifetime: timedelta = AUTHORITY_LIFETIME,
+        now_utc: Callable[[], datetime] = _utc_now,
+    ) -> Authority:
+        """Make the folder; ConfigError when there is an authority in it already."""
+        if not 0 < len(name) <= 64:
+            raise ConfigError(f"name {name[:80]!r}: expected 1 to 64 characters")
+        make_private_folder(folder)
+        with locked(folder):
+            for file in (AUTHORITY_FILE, "ca.key"):
+                if (folder / file).exists():
+                    raise ConfigError(
+                        f"{folder}: there is a certificate authority already",
+                        hint="give another --pki, or remove the folder: all its "
+                        "certificates are worthless then",
+                    )
+            for inner in ("certificates", "issued", "tokens"):
+                make_private_folder(folder / inner)
+            key = new_key()
+            certificate = build_authority(key, name, now_utc(), lifetime)
+            write_private(folder / "ca.key", key_pem(key))
+            write_private(folder / AUTHORITY_FILE, certificate_pem(certificate))
+            authority = cls(folder, now_utc)
+            authority._write_revoked([])
+        return authority
+
+    @property
+    def revoked_file(self) -> Path:
+        return self.folder / "crl.pem"
+
+    def bundle(self, name: str) -> Path:
+        """Folder of what NAME needs."""
+        return self.folder / "issued" / name
+
+    def issued(self) -> list[Issued]:
+        """All that were ever signed, by name; first those not revoked, the newest."""
+        revoked = {entry.serial_number for entry in self._revoked()}
+        found = []
+        for certificate in self._certificates():
+            identity = identity_of(certificate)
+            is_revoked = identity.serial in revoked
+            found.append(Issued(identity, hosts_of(certificate), is_revoked))
+        found.sort(key=lambda one: one.identity.not_before_utc, reverse=True)
+        return sorted(found, key=lambda one: (one.identity.name, one.is_revoked))
+
+    def valid(self, name: str) -> Issued | None:
+        """The newest certificate of NAME that is neither expired nor revoked."""
+        now_utc = self._now_utc()
+        for one in self.issued():
+            if one.identity.name == name and one.state(now_utc) == "valid":
+                return one
+        return None
+
+    def issue(
+        self,
+        name: str,
+        role: Role,
+        hosts: Sequence[str] = (),
+        lifetime: timedelta = LEAF_LIFETIME,
+    ) -> Path:
+        """A new key and certificate; the folder that has them."""
+        self._check_new(name, role, hosts)
+        key = new_key()
+        with locked(self.folder):
+            self._check_free(name)
+            signed = self._sign(key.public_key(), name, role, hosts, lifetime)
+            folder = self.bundle(name)
+            # an expired one's
+            shutil.rmtree(folder, ignore_errors=True)
+            make_private_folder(folder)
+            write_private(folder / KEY_FILE, key_pem(key))
+            write_private(folder / CERTIFICATE_FILE, signed.certificate_pem)
+            write_private(folder / AUTHORITY_FILE, self.authority_pem)
+        return folder
+
+    def renew(self, name: str, lifetime: timedelta = LEAF_LIFETIME) -> Path:
+        """A new certificate for NAME's key, with its role and hosts; the file.
+
+        Not for a revoked one: that needs a new key.
+        """
+        with locked(self.folder):
+            last, certificate = self._last(name)
+            if last.is_revoked:
+                raise ConfigError(
+                    f"the certificate of {name!r} is revoked",
+                    hint="issue a new one: ldapslam pki issue",
+                )
+            signed = self._sign(
+                certificate.public_key(), name, last.identity.role, last.hosts, lifetime
+            )
+            make_private_folder(self.bundle(name))
+            path = self.bundle(name) / CERTIFICATE_FILE
+            write_private(path, signed.certificate_pem)
+            write_private(self.bundle(name) / AUTHORITY_FILE, self.authority_pem)
+        return path
+
+    def revoke(self, name: str) -> int:
+        """Make all of NAME's certificates and tokens worthless; how many were good.
+
+        Its files are removed: NAME may be issued anew.
+        """
+        now_utc = self._now_utc()
+        with locked(self.folder):
+            serials = [
+                one.identity.serial
+                for one in self.issued()
+                if one.identity.name == name and one.state(now_utc) == "valid"
+            ]
+            unused = [path for path in self._tokens() if _holder(path) == name]
+            if not serials and not unused:
+                raise ConfigError(
+                    f"{name!r} has no valid certificate, and no token",
+                    hint="`ldapslam pki list` shows who has",
+                )
+            entries = list(self._revoked())
+            for serial in serials:
+                entry = x509.RevokedCertificateBuilder().serial_number(serial)
+                entries.append(entry.revocation_date(now_utc).build())
+            self._write_revoked(entries)
+            with errors_of(self.folder / "tokens"):
+                for path in unused:
+                    path.unlink()
+            shutil.rmtree(self.bundle(name), ignore_errors=True)
+        return len(serials) + len(unused)
+
+    # Joining.
+
+    def token(
+        self, name: str, role: Role, lifetime: timedelta, enrol: str = ""
+    ) -> JoinToken:
+        """A token with which NAME can be enrolled, once."""
+        self._check_new(name, role, ())
+        made = tokens.new_token(name, role, self.authority_pem, enrol)
+        until_utc = self._now_utc() + lifetime
+        kept = {
+            "name": name,
+            "role": str(role),
+            "secret_sha256": tokens.hashed(made.secret),
+            "until_utc": until_utc.isoformat(),
+        }
+        with locked(self.folder):
+            self._check_free(name)
+            path = self.folder / "tokens" / made.token_id
+            write_private(path, json.dumps(kept).encode())
+        return made
+
+    def enrol(self, proof: str, request_pem: bytes) -> Signed:
+        """The first certificate of a token's bearer; AccessRefused.
+
+        The token is good once, and not used up by a request that cannot be signed.
+        """
+        public_key = request_key(request_pem)
+        with locked(self.folder):
+            kept = self._claimable(proof)
+            if kept is None:
+                raise AccessRefused(
+                    "the join token is not good: unknown, used or expired",
+                    hint="make a new one on the coordinator's host: "
+                    "ldapslam pki token --name …",
+                )
+            name, role, path = kept
+            try:
+                self._check_free(name)
+            except ConfigError as error:
+                raise AccessRefused(str(error), hint=error.hint) from error
+            # before it is signed: should that fail, the token is gone, never good twice
+            with errors_of(path):
+                path.unlink()
+            return self._sign(public_key, name, role, (), JOINED_LIFETIME)
+
+    def renew_for(self, name: str, role: Role, request_pem: bytes) -> Signed:
+        """A new certificate for somebody who has shown the old one; AccessRefused."""
+        public_key = request_key(request_pem)
+        with locked(self.folder):
+            if self.valid(name) is None:  # revoked a moment ago
+                raise AccessRefused(f"the certificate of {name!r} was revoked")
+            return self._sign(public_key, name, role, (), JOINED_LIFETIME)
+
+    def _tokens(self) -> list[Path]:
+        return [
+            path
+            for path in (self.folder / "tokens").iterdir()
+            if not path.name.startswith(".")
+        ]
+
+    def _claimable(self, proof: str) -> tuple[str, Role, Path] | None:
+        parts = tokens.split_proof(proof)
+        if parts is None:
+            return None
+        token_id, secret = parts
+        path = self.folder / "tokens" / token_id
+        try:
+            kept = json.loads(path.read_bytes())
+            until_utc = datetime.fromisoformat(kept["until_utc"])
+            is_match = tokens.matches(secret, kept["secret_sha256"])
+            name, role = str(kept["name"]), Role(kept["role"])
+        except (OSError, ValueError, KeyError, TypeError):
+            tokens.matches(secret, "")
+            return None
+        if not is_match or self._now_utc() > until_utc:
+            return None
+        return name, role, path
+
+    # The register.
+
+    def _certificates(self) -> Iterator[x509.Certificate]:
+        for path in sorted((self.folder / "certificates").glob("*.pem")):
+            yield read_certificate(path)
+
+    def _last(self, name: str) -> tuple[Issued, x509.Certificate]:
+        """The newest certificate of NAME, revoked or not."""
+        for one in self.issued():
+            if one.identity.name == name:
+                return one, read_certificate(self._register_path(one.identity.serial))
+        raise ConfigError(
+            f"there is no certificate of {name!r}",
+            hint="`ldapslam pki list` shows those that there are",
+        )
+
+    def _register_path(self, serial: int) -> Path:
+        return self.folder / "certificates" / f"{serial:040x}.pem"
+
+    def _sign(
+        self,
+        public_key: CertificatePublicKeyTypes,
+        name: str,
+        role: Role,
+        hosts: Sequence[str],
+        lifetime: timedelta,
+    ) -> Signed:
+        now_utc = self._now_utc()
+        if now_utc > self.certificate.not_valid_after_utc:
+            raise ConfigError(
+                f"{self.folder}: the authority itself expired at "
+                f"{time_text(self.certificate.not_valid_after_utc)}",
+                hint="make a new one, in another folder: ldapslam pki init",
+            )
+        certificate = build_leaf(
+            self.certificate,
+            read_key(self.folder / "ca.key"),
+            public_key,
+            name,
+            role,
+            hosts,
+            now_utc - BACKDATE,
+            min(now_utc + lifetime, self.certificate.not_valid_after_utc),
+        )
+        identity = identity_of(certificate)
+        content = certificate_pem(certificate)
+        # first into the register: what is not in it cannot be revoked
+        write_private(self._register_path(identity.serial), content)
+        return Signed(identity, content, self.authority_pem)
+
+    def _check_new(self, name: str, role: Role, hosts: Sequence[str]) -> None:
+        check_name(name)
+        if role is Role.COORDINATOR and not hosts:
+            raise ConfigError(
+                "a coordinator's certificate needs the hosts by which it is reached",
+                hint="give --host NAME or --host ADDRESS, each that agents use",
+            )
+        if role is not Role.COORDINATOR and hosts:
+            raise ConfigError(
+                f"hosts are for a coordinator's certificate, not for {role}'s",
+                hint="leave out --host",
+            )
+
+    def _check_free(self, name: str) -> None:
+        holder = self.valid(name)
+        if holder is not None:
+            raise ConfigError(
+                f"{name!r} has a certificate already, valid until "
+                f"{time_text(holder.identity.not_after_utc)}",
+                hint=f"ldapslam pki renew {name}, or revoke it first",
+            )
+
+    # The list of the revoked.
+
+    def _revoked(self) -> list[x509.RevokedCertificate]:
+        path = self.revoked_file
+        try:
+            return list(x509.load_pem_x509_crl(path.read_bytes()))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise ConfigError(f"{path}: is no list of the revoked: {error}") from error
+
+    def _write_revoked(self, entries: Sequence[x509.RevokedCertificate]) -> None:
+        now_utc = self._now_utc()
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self.certificate.subject)
+            .last_update(now_utc - BACKDATE)
+            # it is renewed when it changes, not by time
+            .next_update(self.certificate.not_valid_after_utc)
+        )
+        for entry in entries:
+            builder = builder.add_revoked_certificate(entry)
+        signed = builder.sign(read_key(self.folder / "ca.key"), hashes.SHA256())
+        write_private(self.revoked_file, signed.public_bytes(Encoding.PEM))
+
+
+def _holder(token_path: Path) -> str | None:
+    """Whom a token is for; None when the file is no token."""
+    try:
+        return str(json.loads(token_path.read_bytes())["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

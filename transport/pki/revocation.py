@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which certificates are revoked: the authority's list (CRL), read when it changes.
+
+A list that cannot be read, or is not signed by the authority, never takes the place of
+a good one: who was revoked stays so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+
+from ldapslam.base.errors import ConfigError
+from ldapslam.transport.pki.certificate import Identity, read_pem
+
+_log = logging.getLogger(__name__)
+
+_Stamp = tuple[int, int, int]
+
+
+class Revocations:
+    """The revoked certificates of one or more authorities."""
+
+    def __init__(
+        self, path: Path | None, authorities: Sequence[x509.Certificate]
+    ) -> None:
+        """`path` None: nothing is revoked. ConfigError when the list cannot be used."""
+        self._path = path
+        self._authorities = tuple(authorities)
+        self._stamp: _Stamp | None = None
+        self._revoked: frozenset[tuple[bytes, int]] = frozenset()
+        if path is not None:
+            self._stamp = _stamp(path)
+            self._revoked = self._read(path)
+
+    def refresh(self) -> None:
+        """Take a changed list; of one that cannot be used, log it and keep the last."""
+        if self._path is None:
+            return
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._revoked = self._read(self._path)
+        except ConfigError as error:
+            _log.error("%s; the last one stays in force", error)
+        else:
+            _log.info("%s: %d certificates are revoked", self._path, len(self._revoked))
+
+    def has(self, identity: Identity) -> bool:
+        """True when this certificate is revoked."""
+        return (identity.issuer, identity.serial) in self._revoked
+
+    def _read(self, path: Path) -> frozenset[tuple[bytes, int]]:
+        try:
+            revocations = x509.load_pem_x509_crl(read_pem(path))
+        except ValueError as error:
+            raise ConfigError(
+                f"{path}: is no list of revoked certificates: {error}",
+                hint="give a CRL as PEM",
+            ) from error
+        if not any(
+            authority.subject == revocations.issuer
+            and _is_signed_by(revocations, authority)
+            for authority in self._authorities
+        ):
+            raise ConfigError(
+                f"{path}: the list of revoked certificates is not signed by the "
+                "authority"
+            )
+        issuer = revocations.issuer.public_bytes()
+        return frozenset((issuer, entry.serial_number) for entry in revocations)
+
+
+def _is_signed_by(
+    revocations: x509.CertificateRevocationList, authority: x509.Certificate
+) -> bool:
+    key = authority.public_key()
+    try:
+        return revocations.is_signature_valid(key)  # type: ignore[arg-type]
+    except TypeError:  # a key of a kind that signs no such lists
+        return False
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
