@@ -78,7 +78,7 @@ class BareClients:
         program = self._build(
             "tls_server",
             _HERE / "tls_server.c",
-            _ENGINE_SOURCES / "canned.c",
+            _ENGINE_SOURCES / "responder" / "canned.c",
             f"-I{_ENGINE_SOURCES}",
             "-lgnutls",
         )

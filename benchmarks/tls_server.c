@@ -6,7 +6,7 @@
  *
  * prints its URI, then the number of searches answered for every line on stdin; ends
  * with stdin. */
-#include "canned.h"
+#include "responder/canned.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

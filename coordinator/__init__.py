@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Schedules jobs on agents, watches their runs and collects what they report."""

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Streams that a user's Python class drives, in client processes."""

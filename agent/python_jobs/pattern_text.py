@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Value patterns as texts, for clients that the engine does not drive.
 
-The patterns are those of the job file (jobs/requests/pattern.py), and mean the same; what needs
-the engine (files, variables, timestamps) is refused with a sentence that says so.
+The patterns are those of the job file (jobs/requests/pattern.py), and mean the same;
+what needs the engine (files, variables, timestamps) is refused.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Probe writes: how long a write takes to reach the replicas."""

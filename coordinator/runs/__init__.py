@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""One run: submission, life cycle, control, incoming reports, crash recovery."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run watches beside its load, and what it verifies afterwards. Pure data:
-agent/monitors reads the servers and hosts, directory/replication.py compares the servers.
+agent/monitoring reads the servers and hosts, directory/replication.py compares the
+servers.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ reads the sampled entries on every server. JSON, schema `ldapslam.population/1`:
     {"schema": …, "base": DN, "entries": N, "fingerprint": HEX, "ignored": [NAME…],
      "sample": {DN: HEX…}}
 
-A digest is that of one entry, 16 octets, the fingerprint that of all (directory/entry_digest.py
-says of what). Pure.
+A digest is that of one entry, 16 octets, the fingerprint that of all entries; of what,
+is in directory/entry_digest.py. Pure.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Load models over time: constant, ramps, stages, rate files."""

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Reads a run from the store and merges its intervals."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What built-in job types noted of a run, out of the agents' facts. Pure.
 
-Bulk imports (lab/bulk_load/job.py) and replication probes (agent/replication/probe.py). A
-note is taken for what it is only if it has all its fields: job types of users note what
-they like.
+Bulk imports (lab/bulk_load/job.py) and replication probes (agent/replication/probe.py).
+A note is taken for what it is only if it has all its fields: job types of users note
+what they like.
 """
 
 from __future__ import annotations

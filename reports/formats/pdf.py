@@ -28,7 +28,7 @@ from ldapslam.reports.document import (
     Table,
 )
 
-_TEMPLATE = Path(__file__).parent / "templates" / "report.typ"
+_TEMPLATE = Path(__file__).parents[1] / "templates" / "report.typ"
 #: A column of texts longer than this shares the width that is left.
 _WIDE_TEXT = 24
 #: A table that has no more stands on one page.

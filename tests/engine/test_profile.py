@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan's arithmetic of rates over time is the engine's own (agent/csrc/pacer.c)."""
+"""The plan's arithmetic of rates over time is the engine's (csrc/load/pacer.c)."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ def engine_arrivals_by(tmp_path_factory: pytest.TempPathFactory) -> ArrivalsBy:
     """N(t) by the engine's pacer, built by itself."""
     library = tmp_path_factory.mktemp("pacer") / "pacer.so"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    files = [str(SOURCES / name) for name in ("pacer.c", "share.c", "rng.c")]
+    files = [str(SOURCES / name) for name in ("load/pacer.c", "core/rng.c")]
     subprocess.run(
         [
             *(compiler, "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC"),
+            f"-I{SOURCES}",
             *("-o", str(library)),
-            *(file for file in files if Path(file).exists()),
+            *files,
             "-lm",
         ],
         check=True,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report adds up, record by record and as plainly as it can be said.
 
-Slow, and the oracle for reports/collect/collect.py, which does it by columns: everything it
-collects must be equal to this, not nearly so.
+Slow, and the oracle for reports/collect/collect.py, which does it by columns: all that
+it collects must be equal to this, not nearly so.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ from ldapslam.jobs.requests.template import Node, Template, compile_template
 
 CSRC = Path(__file__).parents[2] / "agent" / "csrc"
 _SOURCES = (
-    "op",
-    "op_encode",
-    "values",
-    "value_source",
-    "feed",
-    "pacer",
-    "rng",
+    "template/op",
+    "template/op_encode",
+    "template/values",
+    "template/value_source",
+    "template/feed",
+    "load/pacer",
+    "core/rng",
     "test/draw_samples",
 )
 

@@ -12,8 +12,8 @@
  *                                           before UNTIL; then "end"
  *   expect T                                N(t) of the profile
  */
-#include "op.h"
-#include "pacer.h"
+#include "load/pacer.h"
+#include "template/op.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

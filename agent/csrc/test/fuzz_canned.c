@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer: the responder's view of what a client sends. */
-#include "canned.h"
+#include "responder/canned.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer: whatever a whole response holds, what is found lies within it. */
-#include "content.h"
+#include "ldap/content.h"
 
 #include <stdlib.h>
 #include <string.h>

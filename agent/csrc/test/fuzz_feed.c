@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer: the lines of any file, with their ends put back, are the file. */
-#include "feed.h"
+#include "template/feed.h"
 
 #include <stdlib.h>
 #include <string.h>

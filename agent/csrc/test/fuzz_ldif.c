@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer: any program of a node, below one with two slots, is refused or rendered
  * within the lengths that were compiled. */
-#include "ldif_internal.h"
-#include "slam_err.h"
+#include "core/slam_err.h"
+#include "ldif/ldif_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* libFuzzer: any program with any sources is either refused, or encodes requests within
  * the sizes that it promised. The input: the number of sources, 17 bytes for each, the
  * program; the sources' data is the program's bytes. */
-#include "op.h"
+#include "template/op.h"
 
 #include <stdlib.h>
 #include <string.h>

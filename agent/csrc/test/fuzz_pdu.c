@@ -2,7 +2,7 @@
 /* libFuzzer: whatever a directory sends, and however the reads cut it, the parser stays
  * within the bytes that it was given, and the cut changes nothing. The first byte of
  * the input is the length of a read, the rest is what the directory sends. */
-#include "pdu.h"
+#include "ldap/pdu.h"
 
 #include <stdlib.h>
 #include <string.h>

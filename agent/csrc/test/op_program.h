@@ -4,7 +4,7 @@
 #ifndef SLAM_OP_PROGRAM_H
 #define SLAM_OP_PROGRAM_H
 
-#include "op.h"
+#include "template/op.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Set-up of connections: what is sent and timed, and that nobody waits for another. */
-#include "clock.h"
-#include "connector.h"
-#include "responder.h"
-#include "sasl.h"
-#include "slam_err.h"
+#include "core/clock.h"
+#include "core/slam_err.h"
+#include "ldap/connector.h"
+#include "ldap/sasl.h"
+#include "responder/responder.h"
 #include "slam_test.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "content.h"
+#include "ldap/content.h"
 #include "slam_test.h"
 
 /* id 5, entry "cn=a", attributes cn: a, b and mail without values */

@@ -2,10 +2,10 @@
 /* The whole engine against the canned responder, in one process: what the sanitizers
  * watch. What is measured is the business of tests/engine and tests/accuracy. Its
  * length comes of one harness for all that a session may do. */
-#include "clock.h"
-#include "engine.h"
-#include "responder.h"
-#include "slam_err.h"
+#include "core/clock.h"
+#include "core/slam_err.h"
+#include "load/engine.h"
+#include "responder/responder.h"
 #include "slam_test.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "feed.h"
-#include "op.h"
-#include "slam_err.h"
+#include "core/slam_err.h"
 #include "slam_test.h"
+#include "template/feed.h"
+#include "template/op.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "histogram.h"
-#include "rng.h"
+#include "core/histogram.h"
+#include "core/rng.h"
 #include "slam_test.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldif.h"
-#include "slam_err.h"
+#include "core/slam_err.h"
+#include "ldif/ldif.h"
 #include "slam_test.h"
 
 #include <fcntl.h>

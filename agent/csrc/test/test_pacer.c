@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pacer.h"
-#include "slam_err.h"
+#include "core/slam_err.h"
+#include "load/pacer.h"
 #include "slam_test.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pdu.h"
+#include "ldap/pdu.h"
 #include "slam_test.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "clock.h"
-#include "recorder.h"
+#include "core/clock.h"
+#include "core/recorder.h"
 #include "slam_test.h"
 
 static struct slam_recorder r;

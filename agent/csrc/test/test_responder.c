@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "canned.h"
-#include "clock.h"
-#include "delays.h"
-#include "pdu.h"
-#include "responder.h"
-#include "slam_err.h"
+#include "core/clock.h"
+#include "core/slam_err.h"
+#include "ldap/pdu.h"
+#include "responder/canned.h"
+#include "responder/delays.h"
+#include "responder/responder.h"
 #include "slam_test.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rng.h"
+#include "core/rng.h"
 #include "slam_test.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/thread.h"
 #include "slam_test.h"
-#include "thread.h"
 
 #include <pthread.h>
 #include <sched.h>

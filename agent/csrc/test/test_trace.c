@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "slam_err.h"
+#include "core/slam_err.h"
+#include "load/trace.h"
 #include "slam_test.h"
-#include "trace.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distributions are tested by goodness of fit in tests/engine/test_values.py, which
  * draws through this code; here are the exact cases and the edges. */
-#include "slam_err.h"
+#include "core/slam_err.h"
 #include "slam_test.h"
-#include "values.h"
+#include "template/values.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -206,13 +206,13 @@ def test_optional_parts_beyond_the_engines_limit_are_a_fault() -> None:
 @pytest.mark.parametrize(
     ("header", "name", "limit"),
     [
-        ("op.h", "SLAM_OP_MAX_DEPTH", template.MAX_DEPTH),
-        ("op.h", "SLAM_OP_MAX_VALUES", template.MAX_VALUES),
-        ("op.h", "SLAM_OP_MAX_CHANCES", template.MAX_CHANCES),
-        ("values.h", "SLAM_VARIABLE_MAX", template.MAX_VARIABLE_BYTES),
-        ("value_source.c", "LIST_MAX", template.MAX_LIST_BYTES),
-        ("op.h", "SLAM_OP_MAX_PDU", template.MAX_REQUEST_BYTES),
-        ("values.h", "SLAM_VALUE_MAX_LEN", template.MAX_VALUE_BYTES),
+        ("template/op.h", "SLAM_OP_MAX_DEPTH", template.MAX_DEPTH),
+        ("template/op.h", "SLAM_OP_MAX_VALUES", template.MAX_VALUES),
+        ("template/op.h", "SLAM_OP_MAX_CHANCES", template.MAX_CHANCES),
+        ("template/values.h", "SLAM_VARIABLE_MAX", template.MAX_VARIABLE_BYTES),
+        ("template/value_source.c", "LIST_MAX", template.MAX_LIST_BYTES),
+        ("template/op.h", "SLAM_OP_MAX_PDU", template.MAX_REQUEST_BYTES),
+        ("template/values.h", "SLAM_VALUE_MAX_LEN", template.MAX_VALUE_BYTES),
     ],
 )
 def test_limits_are_those_of_the_engine(header: str, name: str, limit: int) -> None:
@@ -223,7 +223,7 @@ def test_limits_are_those_of_the_engine(header: str, name: str, limit: int) -> N
 
 
 def test_kinds_are_numbered_as_in_the_engine() -> None:
-    text = (CSRC / "values.h").read_text()
+    text = (CSRC / "template/values.h").read_text()
     kinds = dict(re.findall(r"SLAM_VALUE_(\w+) = (\d+)", text))
     kinds["RANDOM_STRING"] = kinds.pop("STRING")
     assert {name: getattr(template, name) for name in kinds} == {

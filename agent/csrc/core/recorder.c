@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/recorder.h"
+
+#include "core/clock.h"
+#include "core/slam_err.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void
+slam_op_record_clear(struct slam_op_record *op)
+{
+    memset(op, 0, offsetof(struct slam_op_record, histograms));
+    for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
+        for (size_t metric = 0; metric < SLAM_METRICS; metric++)
+            slam_histogram_reset(&op->histograms[outcome][metric]);
+}
+
+void
+slam_stream_record_clear(struct slam_stream_record *stream)
+{
+    memset(stream, 0, offsetof(struct slam_stream_record, set_up));
+    for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
+        slam_histogram_reset(&stream->set_up[time]);
+}
+
+static void
+record_clear(const struct slam_recorder *r, struct slam_interval_record *record)
+{
+    struct slam_op_record *ops = record->ops;
+    struct slam_stream_record *streams = record->streams;
+
+    for (size_t i = 0; i < 2 * r->op_count; i++)
+        slam_op_record_clear(&ops[i]);
+    for (size_t i = 0; i < r->stream_count; i++)
+        slam_stream_record_clear(&streams[i]);
+    *record = (struct slam_interval_record){.ops = ops, .streams = streams};
+}
+
+int
+slam_recorder_init(struct slam_recorder *r, size_t op_count, size_t stream_count)
+{
+    pthread_condattr_t attr;
+
+    memset(r, 0, sizeof(*r));
+    r->op_count = op_count;
+    r->stream_count = stream_count;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->closed_cond, &attr);
+    pthread_condattr_destroy(&attr);
+    for (size_t i = 0; i < 2; i++) {
+        r->records[i].ops = calloc(2 * op_count, sizeof(struct slam_op_record));
+        r->records[i].streams = calloc(stream_count, sizeof(struct slam_stream_record));
+        if (!r->records[i].ops || !r->records[i].streams)
+            return SLAM_ENOMEM;
+        record_clear(r, &r->records[i]);
+    }
+    r->active = &r->records[0];
+    return SLAM_OK;
+}
+
+void
+slam_recorder_destroy(struct slam_recorder *r)
+{
+    for (size_t i = 0; i < 2; i++) {
+        free(r->records[i].ops);
+        free(r->records[i].streams);
+    }
+    pthread_cond_destroy(&r->closed_cond);
+    pthread_mutex_destroy(&r->lock);
+}
+
+bool
+slam_recorder_close(struct slam_recorder *r, uint64_t now_ns, bool final)
+{
+    bool may_close;
+
+    pthread_mutex_lock(&r->lock);
+    /* interval i lives in record i % 2; i + 1 needs the record of i - 1 */
+    may_close = final || r->released >= r->interval;
+    if (may_close) {
+        r->active->end_ns = now_ns;
+        r->active->final = final;
+        r->closed = ++r->interval;
+        r->finished = final;
+        pthread_cond_signal(&r->closed_cond);
+    }
+    pthread_mutex_unlock(&r->lock);
+    if (may_close && !final) {
+        r->active = &r->records[r->interval % 2];
+        r->active->start_ns = now_ns;
+    }
+    return may_close;
+}
+
+const struct slam_interval_record *
+slam_recorder_wait(struct slam_recorder *r, uint64_t index, uint64_t deadline_ns,
+                   bool *finished)
+{
+    const struct slam_interval_record *record = NULL;
+    struct timespec deadline = slam_clock_timespec(deadline_ns);
+    int rc = 0;
+
+    pthread_mutex_lock(&r->lock);
+    while (r->closed <= index && !r->finished && rc == 0)
+        rc = pthread_cond_timedwait(&r->closed_cond, &r->lock, &deadline);
+    *finished = r->finished && r->closed <= index;
+    if (r->closed > index)
+        record = &r->records[index % 2];
+    pthread_mutex_unlock(&r->lock);
+    return record;
+}
+
+void
+slam_recorder_release(struct slam_recorder *r, uint64_t index)
+{
+    record_clear(r, &r->records[index % 2]);
+    pthread_mutex_lock(&r->lock);
+    r->released = index + 1;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void
+slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from)
+{
+    to->scheduled += from->scheduled;
+    to->sent += from->sent;
+    to->completed += from->completed;
+    to->succeeded += from->succeeded;
+    to->expected += from->expected;
+    to->failed += from->failed;
+    to->dropped += from->dropped;
+    to->unresolved += from->unresolved;
+    to->timed_out += from->timed_out;
+    to->abandoned += from->abandoned;
+    to->substituted += from->substituted;
+    to->captures_missing += from->captures_missing;
+    to->requests += from->requests;
+    to->entries += from->entries;
+    to->references += from->references;
+    for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
+        to->result_codes[i] += from->result_codes[i];
+    for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
+        for (size_t metric = 0; metric < SLAM_METRICS; metric++)
+            slam_histogram_merge(&to->histograms[outcome][metric],
+                                 &from->histograms[outcome][metric]);
+}
+
+void
+slam_stream_record_merge(struct slam_stream_record *to,
+                         const struct slam_stream_record *from)
+{
+    to->connects += from->connects;
+    to->binds += from->binds;
+    to->extended += from->extended;
+    to->unbinds += from->unbinds;
+    to->connect_failures += from->connect_failures;
+    to->disconnects += from->disconnects;
+    to->down_ns += from->down_ns;
+    to->protocol_errors += from->protocol_errors;
+    to->late_responses += from->late_responses;
+    to->unexpected_messages += from->unexpected_messages;
+    to->notices += from->notices;
+    to->stamps_missing += from->stamps_missing;
+    to->in_flight += from->in_flight;
+    to->backlog += from->backlog;
+    if (from->last_completion_ns > to->last_completion_ns)
+        to->last_completion_ns = from->last_completion_ns;
+    for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
+        slam_histogram_merge(&to->set_up[time], &from->set_up[time]);
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ldap/connector.h"
+
+#include "core/clock.h"
+#include "core/slam_err.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* libldap, the TLS library and the resolver take less. */
+#define STACK_BYTES (512u << 10)
+
+/* Set-ups at once before the run, when all connections are made together: less than the
+ * queue of a listening directory holds (389-DS: 128), or some would be dropped there
+ * and tried again by the kernel a second later. Connections without TLS and bind are
+ * made before the directory takes them from that queue: a stream's spacing is for
+ * those. */
+#define FIRST_AT_ONCE 64u
+
+struct slam_connector {
+    pthread_mutex_t lock;
+    pthread_cond_t due;      /* for the leader: something may be due earlier */
+    pthread_cond_t follow;   /* for the others: the leader has gone to work */
+    pthread_cond_t settled;  /* for slam_connector_wait */
+    struct slam_link **heap; /* protected by lock: by queue_ns, earliest first */
+    size_t heap_len;         /* protected by lock */
+    size_t under_way;        /* protected by lock */
+    size_t failures;         /* protected by lock */
+    struct slam_conn_error first_error; /* protected by lock */
+    bool led;                           /* protected by lock: a thread waits on `due` */
+    bool stopping;                      /* protected by lock */
+    bool waited;         /* protected by lock: slam_connector_wait is over */
+    size_t idle;         /* protected by lock: threads without work */
+    pthread_t *threads;  /* protected by lock, until they are joined */
+    size_t thread_count; /* protected by lock */
+    size_t thread_limit;
+    pthread_attr_t attributes;
+};
+
+int
+slam_inbox_init(struct slam_inbox *inbox)
+{
+    inbox->head = NULL;
+    pthread_mutex_init(&inbox->lock, NULL);
+    inbox->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return inbox->event_fd < 0 ? SLAM_ESYS : SLAM_OK;
+}
+
+void
+slam_inbox_destroy(struct slam_inbox *inbox)
+{
+    if (inbox->event_fd >= 0)
+        close(inbox->event_fd);
+    pthread_mutex_destroy(&inbox->lock);
+}
+
+struct slam_link *
+slam_inbox_take(struct slam_inbox *inbox)
+{
+    struct slam_link *head;
+
+    pthread_mutex_lock(&inbox->lock);
+    head = inbox->head;
+    inbox->head = NULL;
+    pthread_mutex_unlock(&inbox->lock);
+    return head;
+}
+
+void
+slam_inbox_wake(struct slam_inbox *inbox)
+{
+    eventfd_write(inbox->event_fd, 1);
+}
+
+static void
+deliver(struct slam_link *link)
+{
+    struct slam_inbox *inbox = link->inbox;
+
+    pthread_mutex_lock(&inbox->lock);
+    link->next = inbox->head;
+    inbox->head = link;
+    pthread_mutex_unlock(&inbox->lock);
+    slam_inbox_wake(inbox);
+}
+
+/* An old wire is closed at once, whenever the new one is due. */
+static uint64_t
+queue_ns(const struct slam_link *link)
+{
+    return link->wire ? 0 : link->due_ns;
+}
+
+static void
+heap_push(struct slam_connector *c, struct slam_link *link)
+{
+    size_t i = c->heap_len++;
+
+    while (i > 0 && queue_ns(c->heap[(i - 1) / 2]) > queue_ns(link)) {
+        c->heap[i] = c->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    c->heap[i] = link;
+}
+
+static struct slam_link *
+heap_pop(struct slam_connector *c)
+{
+    struct slam_link *top = c->heap[0];
+    struct slam_link *last = c->heap[--c->heap_len];
+    size_t i = 0;
+
+    for (;;) {
+        size_t child = 2 * i + 1;
+
+        if (child >= c->heap_len)
+            break;
+        if (child + 1 < c->heap_len &&
+            queue_ns(c->heap[child + 1]) < queue_ns(c->heap[child]))
+            child++;
+        if (queue_ns(c->heap[child]) >= queue_ns(last))
+            break;
+        c->heap[i] = c->heap[child];
+        i = child;
+    }
+    if (c->heap_len > 0)
+        c->heap[i] = last;
+    return top;
+}
+
+/* Waits for a link that is due. One thread, the leader, waits for the time; the others
+ * wait for the leader to go to work. Called and returns with the lock held; NULL: stop.
+ */
+static struct slam_link *
+next_due(struct slam_connector *c)
+{
+    while (!c->stopping) {
+        bool may_begin = c->heap_len > 0 && (c->waited || c->under_way < FIRST_AT_ONCE);
+
+        if (may_begin && queue_ns(c->heap[0]) <= slam_clock_mono_ns())
+            return heap_pop(c);
+        if (c->led) {
+            pthread_cond_wait(&c->follow, &c->lock);
+            continue;
+        }
+        c->led = true;
+        if (!may_begin) {
+            pthread_cond_wait(&c->due, &c->lock);
+        } else {
+            struct timespec due = slam_clock_timespec(queue_ns(c->heap[0]));
+
+            pthread_cond_timedwait(&c->due, &c->lock, &due);
+        }
+        c->led = false;
+    }
+    return NULL;
+}
+
+static void *connector_main(void *arg);
+
+/* Called with the lock held. */
+static bool
+start_thread(struct slam_connector *c)
+{
+    if (pthread_create(&c->threads[c->thread_count], &c->attributes, connector_main, c))
+        return false;
+    c->thread_count++;
+    c->idle++;
+    return true;
+}
+
+static int
+set_up(struct slam_link *link, struct slam_conn_error *error)
+{
+    struct slam_wire *wire = NULL;
+    int rc;
+
+    rc = slam_wire_open(link->config, link->uri_index, link->storage, &wire,
+                        &link->setup, error);
+    link->wire = wire;
+    deliver(link);
+    return rc;
+}
+
+static void *
+connector_main(void *arg)
+{
+    struct slam_connector *c = arg;
+    struct slam_link *link;
+    sigset_t all;
+
+    /* Signals are for the process's own threads; and libldap writes to sockets that may
+     * be closed, without asking for no SIGPIPE. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    pthread_mutex_lock(&c->lock);
+    while ((link = next_due(c)) != NULL) {
+        struct slam_conn_error error = {0};
+        bool closes = link->wire != NULL;
+        int rc = SLAM_OK;
+
+        c->under_way++;
+        c->idle--;
+        /* somebody must wait for what is due next */
+        if (c->idle > 0)
+            pthread_cond_signal(&c->follow);
+        else if (c->thread_count < c->thread_limit)
+            start_thread(c);
+        pthread_mutex_unlock(&c->lock);
+        if (closes) {
+            slam_wire_close(link->wire);
+            link->wire = NULL;
+        }
+        if (link->due_ns <= slam_clock_mono_ns()) {
+            rc = set_up(link, &error);
+            link = NULL;
+        }
+        pthread_mutex_lock(&c->lock);
+        if (link)
+            heap_push(c, link);
+        c->under_way--;
+        c->idle++;
+        /* who leads by now may be waiting for a link that is due later */
+        if (link || !c->waited)
+            pthread_cond_signal(&c->due);
+        if (rc != SLAM_OK && c->failures++ == 0)
+            c->first_error = error;
+        pthread_cond_broadcast(&c->settled);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+int
+slam_connector_create(size_t threads, size_t max_links, struct slam_connector **out)
+{
+    struct slam_connector *c = calloc(1, sizeof(*c));
+    pthread_condattr_t attr;
+    bool started;
+
+    if (!c)
+        return SLAM_ENOMEM;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->due, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&c->follow, NULL);
+    pthread_cond_init(&c->settled, NULL);
+    pthread_attr_init(&c->attributes);
+    pthread_attr_setstacksize(&c->attributes, STACK_BYTES);
+    c->thread_limit = threads;
+    c->heap = calloc(max_links ? max_links : 1, sizeof(struct slam_link *));
+    c->threads = calloc(threads, sizeof(*c->threads));
+    if (!c->heap || !c->threads) {
+        slam_connector_destroy(c);
+        return SLAM_ENOMEM;
+    }
+    pthread_mutex_lock(&c->lock);
+    started = start_thread(c);
+    pthread_mutex_unlock(&c->lock);
+    if (!started) {
+        slam_connector_destroy(c);
+        return SLAM_ESYS;
+    }
+    *out = c;
+    return SLAM_OK;
+}
+
+void
+slam_connector_destroy(struct slam_connector *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stopping = true;
+    pthread_cond_broadcast(&c->due);
+    pthread_cond_broadcast(&c->follow);
+    pthread_mutex_unlock(&c->lock);
+    /* threads are started by what has work, and there is no more of it */
+    for (size_t i = 0; i < c->thread_count; i++)
+        pthread_join(c->threads[i], NULL);
+    pthread_attr_destroy(&c->attributes);
+    pthread_cond_destroy(&c->due);
+    pthread_cond_destroy(&c->follow);
+    pthread_cond_destroy(&c->settled);
+    pthread_mutex_destroy(&c->lock);
+    free(c->threads);
+    free(c->heap);
+    free(c);
+}
+
+void
+slam_connector_submit(struct slam_connector *c, struct slam_link *link, uint64_t due_ns)
+{
+    pthread_mutex_lock(&c->lock);
+    link->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
+    heap_push(c, link);
+    if (c->heap[0] == link)
+        pthread_cond_signal(&c->due);
+    pthread_mutex_unlock(&c->lock);
+}
+
+int
+slam_connector_wait(struct slam_connector *c, struct slam_conn_error *error)
+{
+    int rc = SLAM_OK;
+
+    pthread_mutex_lock(&c->lock);
+    while (c->failures == 0 && (c->heap_len > 0 || c->under_way > 0))
+        pthread_cond_wait(&c->settled, &c->lock);
+    if (c->failures > 0) {
+        *error = c->first_error;
+        c->heap_len = 0;
+        rc = SLAM_ECONNECT;
+    }
+    c->waited = true;
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/engine.h"
+
+#include "core/clock.h"
+#include "core/slam_err.h"
+#include "load/replay.h"
+#include "load/worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_STREAMS 1024u
+
+/* How far ahead an early end is set: longer than a worker takes from reading the clock
+ * to reading the end. */
+#define STOP_AHEAD_NS UINT64_C(10000000)
+
+enum engine_state { NEW, PREPARED, RUNNING, DONE };
+
+struct slam_engine {
+    enum engine_state state;
+    struct slam_engine_config config;
+    uint64_t *boundaries_ns;
+    struct slam_timeline timeline;
+    struct slam_feeds *feeds;
+    struct slam_stream *streams;
+    size_t stream_count;
+    size_t op_count;
+    struct slam_connector *connector;
+    struct slam_worker *workers[2 * SLAM_MAX_WORKERS];
+    size_t worker_count;
+    uint64_t next_snapshot;
+    struct slam_op_record *merged_ops;
+    struct slam_stream_record *merged_streams;
+    struct slam_snapshot snapshot;
+};
+
+static int
+say(char *err, size_t err_len, int rc, const char *text)
+{
+    snprintf(err, err_len, "%s", text);
+    return rc;
+}
+
+int
+slam_engine_create(const struct slam_engine_config *config, struct slam_engine **out,
+                   char *err, size_t err_len)
+{
+    struct slam_engine *e;
+    size_t bytes = config->boundary_count * sizeof(uint64_t);
+
+    if (config->workers < 1 || config->workers > SLAM_MAX_WORKERS)
+        return say(err, err_len, SLAM_EINVAL, "workers must be 1 to 256");
+    if (config->boundary_count < 1)
+        return say(err, err_len, SLAM_EINVAL, "a run needs at least one interval");
+    for (size_t i = 0; i < config->boundary_count; i++)
+        if (config->boundaries_ns[i] <= (i ? config->boundaries_ns[i - 1] : 0))
+            return say(err, err_len, SLAM_EINVAL, "interval ends must ascend from T0");
+    e = calloc(1, sizeof(*e));
+    if (e)
+        e->boundaries_ns = malloc(bytes);
+    if (!e || !e->boundaries_ns || slam_feeds_create(&e->feeds) != SLAM_OK) {
+        free(e ? e->boundaries_ns : NULL);
+        free(e);
+        return say(err, err_len, SLAM_ENOMEM, "no memory for the engine");
+    }
+    memcpy(e->boundaries_ns, config->boundaries_ns, bytes);
+    e->config = *config;
+    e->config.boundaries_ns = e->boundaries_ns;
+    e->timeline = (struct slam_timeline){.boundaries_ns = e->boundaries_ns,
+                                         .boundary_count = config->boundary_count,
+                                         .measure_start_ns = config->measure_start_ns,
+                                         .measure_end_ns = config->measure_end_ns,
+                                         .ramp_up_ns = config->ramp_up_ns,
+                                         .grace_ns = config->grace_ns};
+    atomic_init(&e->timeline.stop_ns, UINT64_MAX);
+    atomic_init(&e->timeline.abort, false);
+    *out = e;
+    return SLAM_OK;
+}
+
+void
+slam_engine_destroy(struct slam_engine *e)
+{
+    if (!e)
+        return;
+    atomic_store(&e->timeline.abort, true);
+    for (size_t i = 0; i < e->worker_count; i++) {
+        slam_worker_wake(e->workers[i]);
+        slam_worker_join(e->workers[i]);
+    }
+    slam_connector_destroy(e->connector);
+    for (size_t i = 0; i < e->worker_count; i++)
+        slam_worker_destroy(e->workers[i]);
+    for (size_t i = 0; i < e->stream_count; i++)
+        slam_stream_destroy(&e->streams[i]);
+    free(e->streams);
+    slam_feeds_destroy(e->feeds);
+    free(e->merged_ops);
+    free(e->merged_streams);
+    free(e->boundaries_ns);
+    free(e);
+}
+
+int
+slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_config *c,
+                       char *err, size_t err_len)
+{
+    struct slam_stream *streams;
+    int rc;
+
+    if (e->state != NEW)
+        return say(err, err_len, SLAM_ESTATE, "streams are added before prepare");
+    if (e->stream_count >= MAX_STREAMS)
+        return say(err, err_len, SLAM_EINVAL, "too many streams");
+    streams = realloc(e->streams, (e->stream_count + 1) * sizeof(*streams));
+    if (!streams)
+        return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+    e->streams = streams;
+    rc = slam_stream_init(&streams[e->stream_count], c, err, err_len);
+    if (rc != SLAM_OK) {
+        slam_stream_destroy(&streams[e->stream_count]);
+        return rc;
+    }
+    return (int)e->stream_count++;
+}
+
+static int
+add_fault(const struct slam_engine *e, size_t stream, char *err, size_t err_len)
+{
+    if (e->state != NEW)
+        return say(err, err_len, SLAM_ESTATE, "operations are added before prepare");
+    if (stream >= e->stream_count)
+        return say(err, err_len, SLAM_EINVAL, "no such stream");
+    return SLAM_OK;
+}
+
+int
+slam_engine_add_operation(struct slam_engine *e, size_t stream,
+                          const struct slam_operation_config *config, char *err,
+                          size_t err_len)
+{
+    int rc = add_fault(e, stream, err, err_len);
+
+    if (rc == SLAM_OK)
+        rc = slam_stream_add_operation(&e->streams[stream], config, e->feeds, err,
+                                       err_len);
+    return rc < 0 ? rc : (int)e->streams[stream].op_count - 1;
+}
+
+int
+slam_engine_add_script(struct slam_engine *e, size_t stream, uint32_t weight,
+                       const struct slam_step_config *steps, size_t step_count,
+                       char *err, size_t err_len)
+{
+    int rc = add_fault(e, stream, err, err_len);
+
+    if (rc == SLAM_OK)
+        rc = slam_stream_add_script(&e->streams[stream], weight, steps, step_count, err,
+                                    err_len);
+    return rc < 0 ? rc : (int)e->streams[stream].script_count - 1;
+}
+
+static int
+create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
+{
+    struct slam_worker_config config = {.open = open,
+                                        .count = e->config.workers,
+                                        .realtime = e->config.realtime,
+                                        .spin_ns = e->config.spin_ns,
+                                        .seed = e->config.seed,
+                                        .max_pdu_bytes = e->config.max_pdu_bytes,
+                                        .total_op_count = e->op_count,
+                                        .total_stream_count = e->stream_count,
+                                        .streams = e->streams,
+                                        .timeline = &e->timeline,
+                                        .connector = e->connector};
+    uint32_t most = 0;
+
+    for (size_t i = 0; i < e->stream_count; i++)
+        if (e->streams[i].open == open && e->streams[i].connections > most)
+            most = e->streams[i].connections;
+    for (; config.index < config.count && config.index < most; config.index++) {
+        int rc =
+            slam_worker_create(&config, &e->workers[e->worker_count], err, err_len);
+
+        if (rc != SLAM_OK)
+            return rc;
+        e->worker_count++;
+    }
+    return SLAM_OK;
+}
+
+/* Of binds that are load. */
+static int
+check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
+{
+    int rc = SLAM_OK;
+
+    for (size_t i = 0; rc == SLAM_OK && i < s->op_count; i++)
+        if (s->ops[i].extras && s->ops[i].extras->mechanism)
+            rc = slam_conn_config_check_mechanism(&s->conn, s->ops[i].extras->mechanism,
+                                                  error);
+    return rc;
+}
+
+int
+slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *err,
+                    size_t err_len)
+{
+    size_t connections = 0;
+    int rc;
+
+    if (e->state != NEW)
+        return say(err, err_len, SLAM_ESTATE, "prepare is called once");
+    for (size_t i = 0; i < e->stream_count; i++) {
+        const char *fault = slam_stream_fault(&e->streams[i]);
+
+        if (fault)
+            return say(err, err_len, SLAM_EINVAL, fault);
+        rc = slam_replay_open(&e->streams[i], err, err_len);
+        if (rc != SLAM_OK)
+            return rc;
+        e->streams[i].first_op = e->op_count;
+        e->op_count += e->streams[i].op_count;
+        connections += e->streams[i].connections;
+    }
+    if (e->op_count == 0)
+        return say(err, err_len, SLAM_EINVAL, "a run needs at least one stream");
+    e->merged_ops = calloc(2 * e->op_count, sizeof(*e->merged_ops));
+    e->merged_streams = calloc(e->stream_count, sizeof(*e->merged_streams));
+    if (!e->merged_ops || !e->merged_streams)
+        return say(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
+    slam_wire_init();
+    for (size_t i = 0; i < e->stream_count; i++) {
+        rc = slam_conn_config_prepare(&e->streams[i].conn, error);
+        if (rc == SLAM_OK)
+            rc = check_mechanisms(&e->streams[i], error);
+        if (rc != SLAM_OK)
+            return rc;
+    }
+    rc = slam_connector_create(
+        connections < SLAM_CONNECTOR_THREADS ? connections : SLAM_CONNECTOR_THREADS,
+        connections, &e->connector);
+    if (rc != SLAM_OK)
+        return say(err, err_len, rc, "the connector's threads could not be started");
+    rc = create_workers(e, true, err, err_len);
+    if (rc == SLAM_OK)
+        rc = create_workers(e, false, err, err_len);
+    if (rc != SLAM_OK)
+        return rc;
+    for (size_t i = 0; i < e->worker_count; i++)
+        slam_worker_connect(e->workers[i]);
+    rc = slam_connector_wait(e->connector, error);
+    if (rc == SLAM_OK)
+        e->state = PREPARED;
+    return rc;
+}
+
+int
+slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_len)
+{
+    if (e->state != PREPARED)
+        return say(err, err_len, SLAM_ESTATE, "start comes once, after prepare");
+    e->timeline.t0_ns = t0_ns;
+    atomic_init(&e->timeline.unfinished, (uint32_t)e->worker_count);
+    e->state = RUNNING;
+    for (size_t i = 0; i < e->worker_count; i++) {
+        int rc = slam_worker_start(e->workers[i]);
+
+        if (rc != SLAM_OK)
+            return say(err, err_len, rc, "a worker thread could not be started");
+    }
+    return SLAM_OK;
+}
+
+void
+slam_engine_stop(struct slam_engine *e)
+{
+    uint64_t unset = UINT64_MAX;
+
+    atomic_compare_exchange_strong(&e->timeline.stop_ns, &unset,
+                                   slam_clock_mono_ns() + STOP_AHEAD_NS);
+    for (size_t i = 0; i < e->worker_count; i++)
+        slam_worker_wake(e->workers[i]);
+}
+
+/* -- snapshots -- */
+
+static void
+clear_merged(struct slam_engine *e)
+{
+    for (size_t i = 0; i < 2 * e->op_count; i++)
+        slam_op_record_clear(&e->merged_ops[i]);
+    for (size_t i = 0; i < e->stream_count; i++)
+        slam_stream_record_clear(&e->merged_streams[i]);
+    e->snapshot = (struct slam_snapshot){.ops = e->merged_ops,
+                                         .op_count = e->op_count,
+                                         .streams = e->merged_streams,
+                                         .stream_count = e->stream_count,
+                                         .start_ns = UINT64_MAX,
+                                         .final = true};
+}
+
+static uint64_t
+after(uint64_t ns, uint64_t t0_ns)
+{
+    return ns > t0_ns ? ns - t0_ns : 0;
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The time in which the worker had something to do. What is outside of epoll_wait is
+ * not all of it: the kernel may work, or have the thread wait for a CPU, within. What
+ * was on a CPU or ready for one is not all of it either: a hypervisor's share of the
+ * CPU is in neither. */
+static uint64_t
+busy_ns(const struct slam_interval_record *r, uint64_t wall_ns)
+{
+    uint64_t outside_ns = after(wall_ns, r->wait_ns + r->spin_ns);
+    uint64_t runnable_ns = after(r->cpu_ns, r->spin_ns) + r->run_queue_ns;
+
+    return least(outside_ns > runnable_ns ? outside_ns : runnable_ns, wall_ns);
+}
+
+static void
+merge_worker(struct slam_engine *e, uint32_t index, bool open,
+             const struct slam_interval_record *r)
+{
+    struct slam_snapshot *s = &e->snapshot;
+    uint64_t start_ns = after(r->start_ns, e->timeline.t0_ns);
+    uint64_t end_ns = after(r->end_ns, e->timeline.t0_ns);
+    uint64_t wall_ns = after(end_ns, start_ns);
+
+    for (size_t i = 0; i < 2 * e->op_count; i++)
+        slam_op_record_merge(&e->merged_ops[i], &r->ops[i]);
+    for (size_t i = 0; i < e->stream_count; i++)
+        slam_stream_record_merge(&e->merged_streams[i], &r->streams[i]);
+    s->start_ns = start_ns < s->start_ns ? start_ns : s->start_ns;
+    s->end_ns = end_ns > s->end_ns ? end_ns : s->end_ns;
+    s->clock_step_ns =
+        r->clock_step_ns > s->clock_step_ns ? r->clock_step_ns : s->clock_step_ns;
+    s->workers[s->worker_count++] =
+        (struct slam_worker_figures){.index = index,
+                                     .open = open,
+                                     .wall_ns = wall_ns,
+                                     .busy_ns = busy_ns(r, wall_ns),
+                                     .spin_ns = r->spin_ns,
+                                     .cpu_ns = r->cpu_ns,
+                                     /* a wait counts as a whole when it ends */
+                                     .run_queue_ns = least(r->run_queue_ns, wall_ns),
+                                     .loops = r->loops};
+}
+
+int
+slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
+                     const struct slam_snapshot **out, char *err, size_t err_len)
+{
+    uint64_t deadline_ns = slam_clock_mono_ns() + timeout_ns;
+    const struct slam_interval_record *records[2 * SLAM_MAX_WORKERS];
+    bool final = true;
+
+    if (e->state != RUNNING)
+        return say(err, err_len, SLAM_ESTATE, "snapshots come between start and final");
+    if (index != e->next_snapshot)
+        return say(err, err_len, SLAM_EINVAL, "snapshots are read in order, each once");
+    /* all sessions of all streams are over: the run has nothing more to measure */
+    if (atomic_load_explicit(&e->timeline.unfinished, memory_order_acquire) == 0)
+        slam_engine_stop(e);
+    for (size_t i = 0; i < e->worker_count; i++) {
+        bool finished;
+
+        records[i] = slam_recorder_wait(slam_worker_recorder(e->workers[i]), index,
+                                        deadline_ns, &finished);
+        if (!records[i] && !finished)
+            return 0;
+        final = final && (finished || records[i]->final);
+    }
+    clear_merged(e);
+    e->snapshot.final = final;
+    for (size_t i = 0; i < e->worker_count; i++) {
+        if (!records[i])
+            continue;
+        merge_worker(e, (uint32_t)i, slam_worker_is_open(e->workers[i]), records[i]);
+        slam_recorder_release(slam_worker_recorder(e->workers[i]), index);
+    }
+    for (size_t i = 0; i < e->stream_count; i++)
+        e->merged_streams[i].last_completion_ns =
+            after(e->merged_streams[i].last_completion_ns, e->timeline.t0_ns);
+    e->next_snapshot++;
+    if (final)
+        e->state = DONE;
+    *out = &e->snapshot;
+    return 1;
+}
+
+void
+slam_engine_locate(const struct slam_engine *e, size_t op, size_t *stream,
+                   size_t *operation)
+{
+    size_t s = 0;
+
+    while (op - e->streams[s].first_op >= e->streams[s].op_count)
+        s++;
+    *stream = s;
+    *operation = op - e->streams[s].first_op;
+}
+
+void
+slam_engine_facts(const struct slam_engine *e, struct slam_engine_facts *facts)
+{
+    size_t open_workers = 0;
+    size_t realtime_workers = 0;
+
+    *facts = (struct slam_engine_facts){.kernel_stamps = true,
+                                        .workers = (uint32_t)e->worker_count};
+    slam_wire_library(facts->libldap, sizeof(facts->libldap), facts->tls,
+                      sizeof(facts->tls));
+    for (size_t i = 0; i < e->worker_count; i++) {
+        facts->connections += slam_worker_connections(e->workers[i]);
+        facts->kernel_stamps =
+            facts->kernel_stamps && slam_worker_stamps(e->workers[i]);
+        open_workers += slam_worker_is_open(e->workers[i]);
+        realtime_workers += slam_worker_realtime(e->workers[i]);
+    }
+    for (size_t i = 0; i < e->worker_count; i++) {
+        uint64_t error_ns = slam_worker_start_error_ns(e->workers[i]);
+
+        facts->start_error_ns =
+            error_ns > facts->start_error_ns ? error_ns : facts->start_error_ns;
+    }
+    facts->realtime = open_workers > 0 && realtime_workers == open_workers;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/flow.h"
+
+#include "core/slam_err.h"
+#include "load/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+
+static uint32_t
+share(uint64_t total, uint32_t index, uint32_t count)
+{
+    return (uint32_t)(total / count + (index < total % count ? 1 : 0));
+}
+
+/* Zeroed memory for a table that is walked at random: on cache lines, and on huge pages
+ * where it is large, because a miss of the TLB costs as much as one of the cache. */
+static void *
+alloc_table(size_t count, size_t size)
+{
+    size_t bytes = count * size;
+    size_t align = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : SLAM_CACHE_LINE;
+    void *table;
+
+    bytes = (bytes + align - 1) / align * align;
+    table = aligned_alloc(align, bytes);
+    if (!table)
+        return NULL;
+    if (align == HUGE_PAGE_BYTES)
+        madvise(table, bytes, MADV_HUGEPAGE);
+    return memset(table, 0, bytes);
+}
+
+/* Memory and links of the flow's sessions. */
+static int
+init_sessions(struct slam_flow *flow, size_t slots)
+{
+    const struct slam_stream *stream = flow->stream;
+
+    if (!stream->has_sessions)
+        return SLAM_OK;
+    flow->sessions = calloc(slots, sizeof(*flow->sessions));
+    /* one more than needed: without variables there is still something to point to */
+    flow->variables =
+        calloc(slots * stream->variable_count + 1, sizeof(*flow->variables));
+    flow->pauses = calloc(stream->pause_count + 1, sizeof(*flow->pauses));
+    flow->ledgers = calloc(stream->ledger_count + 1, sizeof(struct slam_ledger *));
+    if (!flow->sessions || !flow->variables || !flow->pauses || !flow->ledgers)
+        return SLAM_ENOMEM;
+    for (size_t i = 0; i < slots; i++) {
+        flow->sessions[i].slot = &flow->slots[i];
+        flow->sessions[i].variables = flow->variables + i * stream->variable_count;
+    }
+    return SLAM_OK;
+}
+
+static int
+open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err, size_t err_len)
+{
+    const struct slam_stream *stream = flow->stream;
+
+    for (uint32_t i = 0; i < stream->ledger_count; i++) {
+        char path[4096];
+        int n = snprintf(path, sizeof(path), "%s/%zu-%u-%u.ledger",
+                         stream->ledger_folder, flow->stream_index, i, worker_index);
+        int rc;
+
+        if (n < 0 || (size_t)n >= sizeof(path)) {
+            snprintf(err, err_len, "the ledgers' folder has too long a name");
+            return SLAM_EINVAL;
+        }
+        rc = slam_ledger_open(path, &flow->ledgers[i], err, err_len);
+        if (rc != SLAM_OK)
+            return rc;
+    }
+    return SLAM_OK;
+}
+
+static size_t
+value_states(const struct slam_stream_op *op)
+{
+    size_t states = slam_op_source_count(op->op);
+
+    for (size_t i = 0; op->extras && i < op->extras->let_count; i++)
+        states += slam_op_source_count(op->extras->lets[i].text);
+    return states;
+}
+
+static struct slam_value_state *
+init_states(const struct slam_op *op, struct slam_value_state *states)
+{
+    for (size_t i = 0; i < slam_op_source_count(op); i++)
+        slam_value_state_init(slam_op_source(op, i), states++);
+    return states;
+}
+
+static void
+init_values(struct slam_flow *flow)
+{
+    const struct slam_stream *stream = flow->stream;
+    struct slam_value_state *states = flow->value_states;
+
+    for (size_t i = 0; i < stream->op_count; i++) {
+        const struct slam_op_extras *extras = stream->ops[i].extras;
+
+        flow->first_state[i] = (size_t)(states - flow->value_states);
+        for (size_t j = 0; extras && j < extras->let_count; j++)
+            states = init_states(extras->lets[j].text, states);
+        states = init_states(stream->ops[i].op, states);
+    }
+}
+
+static void
+init_connections(struct slam_flow *flow)
+{
+    const struct slam_worker_config *config = &flow->worker->config;
+    const struct slam_stream *stream = flow->stream;
+
+    for (uint32_t i = 0; i < flow->conn_count; i++) {
+        struct slam_conn *conn = &flow->conns[i];
+        uint64_t local = config->index + (uint64_t)i * config->count;
+        uint64_t number = stream->first_connection + local * stream->connection_stride;
+
+        conn->flow = flow;
+        conn->link.config = &stream->conn;
+        conn->link.uri_index = (size_t)(number % stream->conn.uri_count);
+        conn->link.inbox = &flow->worker->inbox;
+        conn->link.storage = flow->wires + i * slam_wire_size();
+        conn->slots = flow->slots + (size_t)i * stream->in_flight;
+        conn->tx = flow->tx + (size_t)i * stream->max_pdu;
+        if (stream->reads_content)
+            conn->kept = flow->kept + (size_t)i * SLAM_KEEP_BYTES;
+        for (uint32_t slot = stream->in_flight; slot-- > 0;) {
+            conn->slots[slot].conn = conn;
+            conn->slots[slot].next_free = conn->free_head;
+            conn->free_head = slot;
+            conn->free_count++;
+        }
+    }
+}
+
+int
+slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream_index,
+               char *err, size_t err_len)
+{
+    const struct slam_worker_config *config = &worker->config;
+    const struct slam_stream *stream = &config->streams[stream_index];
+    uint32_t carriers =
+        stream->connections < config->count ? stream->connections : config->count;
+    uint64_t sequence;
+    size_t slots;
+    size_t states = 0;
+    int rc;
+
+    snprintf(err, err_len, "no memory for a stream's connections");
+    flow->worker = worker;
+    flow->stream = stream;
+    flow->stream_index = stream_index;
+    flow->conn_count = share(stream->connections, config->index, config->count);
+    flow->share = (struct slam_share){
+        .first = stream->first_connection +
+                 (uint64_t)config->index * stream->connection_stride,
+        .step = (uint64_t)config->count * stream->connection_stride,
+        .count = flow->conn_count,
+        .total = stream->total_connections};
+    flow->sessions_left =
+        stream->total_operations == 0
+            ? UINT64_MAX
+            : slam_share_count(&flow->share, stream->total_operations);
+    slots = (size_t)flow->conn_count * stream->in_flight;
+    while ((UINT32_C(1) << flow->slot_bits) < stream->in_flight)
+        flow->slot_bits++;
+    for (size_t op = 0; op < stream->op_count; op++)
+        states += value_states(&stream->ops[op]);
+    if (stream->open)
+        flow->backlog_cap =
+            stream->max_backlog == 0
+                ? 0
+                : share(stream->max_backlog - 1, config->index, carriers) + 1;
+
+    flow->conns = alloc_table(flow->conn_count, sizeof(*flow->conns));
+    flow->slots = alloc_table(slots, sizeof(*flow->slots));
+    flow->wires = alloc_table(flow->conn_count, slam_wire_size());
+    flow->tx = malloc(flow->conn_count * stream->max_pdu);
+    flow->kept = stream->reads_content
+                     ? malloc((size_t)flow->conn_count * SLAM_KEEP_BYTES)
+                     : NULL;
+    flow->value_states = calloc(states ? states : 1, sizeof(*flow->value_states));
+    flow->first_state = calloc(stream->op_count, sizeof(*flow->first_state));
+    flow->backlog =
+        calloc(flow->backlog_cap ? flow->backlog_cap : 1, sizeof(*flow->backlog));
+    if (!flow->conns || !flow->slots || !flow->wires || !flow->tx ||
+        (stream->reads_content && !flow->kept) || !flow->value_states ||
+        !flow->first_state || !flow->backlog)
+        return SLAM_ENOMEM;
+    rc = init_sessions(flow, slots);
+    if (rc == SLAM_OK)
+        rc = open_ledgers(flow, config->index, err, err_len);
+    if (rc != SLAM_OK)
+        return rc;
+
+    /* seeded by connection: the same whatever else the run has */
+    sequence = (3 * (uint64_t)stream_index << 32) + flow->share.first;
+    slam_rng_seed(&flow->values_rng, config->seed, sequence);
+    slam_rng_seed(&flow->pacer_rng, config->seed, sequence + (UINT64_C(1) << 32));
+    slam_rng_seed(&flow->backoff_rng, config->seed, sequence + (UINT64_C(2) << 32));
+    init_values(flow);
+    init_connections(flow);
+    if (stream->trace)
+        return slam_replay_init(flow);
+    if (stream->open)
+        slam_pacer_init(&flow->pacer, stream->segments, stream->segment_count,
+                        stream->arrivals, &flow->share, stream->total_operations,
+                        &flow->pacer_rng);
+    return SLAM_OK;
+}
+
+void
+slam_flow_destroy(struct slam_flow *flow)
+{
+    for (uint32_t i = 0; flow->conns && i < flow->conn_count; i++)
+        slam_wire_close(flow->conns[i].link.wire);
+    for (size_t i = 0; flow->sessions && i < flow->conn_count * flow->stream->in_flight;
+         i++)
+        slam_sasl_destroy(flow->sessions[i].sasl);
+    for (uint32_t i = 0; flow->ledgers && i < flow->stream->ledger_count; i++)
+        slam_ledger_close(flow->ledgers[i]);
+    free(flow->conns);
+    free(flow->slots);
+    free(flow->wires);
+    free(flow->tx);
+    free(flow->kept);
+    free(flow->sessions);
+    free(flow->variables);
+    free(flow->pauses);
+    free(flow->ledgers);
+    free(flow->value_states);
+    free(flow->first_state);
+    free(flow->backlog);
+    slam_replay_destroy(flow);
+}
+
+uint32_t
+slam_flow_pick(struct slam_flow *flow)
+{
+    const struct slam_stream *stream = flow->stream;
+    uint64_t draw;
+
+    if (stream->script_count == 1)
+        return 0;
+    draw = slam_rng_below(&flow->values_rng, stream->total_weight);
+    for (uint32_t script = 0;; script++) {
+        if (draw < stream->scripts[script].weight)
+            return script;
+        draw -= stream->scripts[script].weight;
+    }
+}
+
+bool
+slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
+{
+    const struct slam_timeline *t = flow->worker->config.timeline;
+
+    return intended_ns >= t->t0_ns + t->measure_start_ns &&
+           intended_ns < t->t0_ns + t->measure_end_ns;
+}
+
+struct slam_op_record *
+slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
+{
+    return slam_recorder_op(&flow->worker->recorder, flow->stream->first_op + op,
+                            measured);
+}
+
+struct slam_stream_record *
+slam_flow_stream_record(const struct slam_flow *flow)
+{
+    return &flow->worker->recorder.active->streams[flow->stream_index];
+}

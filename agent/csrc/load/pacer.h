@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When requests are due: pure arithmetic, no clock.
+ *
+ * A profile says how many arrivals the run expects by t ns after T0: N(t), the integral
+ * of its rate. It consists of segments, one after the other; with t from the segment's
+ * start and N0 the arrivals before it,
+ *
+ *     linear   N(t) = N0 + a t + (b - a) t^2 / (2 T)           rate a at 0, b at T
+ *     sine     N(t) = N0 + a t + b c (1 - cos(2 pi t / c)) / (2 pi)
+ *                                                   rate a + b sin(2 pi t / c), |b| <=
+ * a
+ *
+ * The run's arrivals are one sequence, cut exactly over the workers of all agents that
+ * carry the stream (share.h). Arrival x is due
+ *
+ *     constant   at N^-1(x)
+ *     uniform    at N^-1(x + u), u uniform in [0, 1): one arrival per step of N
+ *     poisson    at N^-1(position), where a share's position grows by C / n * Exp(1):
+ *                each share is a Poisson process of n / C of the rate, their sum one of
+ *                the whole rate
+ *
+ * rounded to the nearest ns. N^-1(x) is the first t after which N is above x, so
+ * nothing arrives while the rate is zero. After the last segment there is no arrival.
+ */
+#ifndef SLAM_PACER_H
+#define SLAM_PACER_H
+
+#include "core/rng.h"
+#include "core/share.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum slam_rate_kind { SLAM_RATE_LINEAR = 0, SLAM_RATE_SINE = 1 };
+
+enum slam_arrivals {
+    SLAM_ARRIVALS_CONSTANT = 0,
+    SLAM_ARRIVALS_POISSON = 1,
+    SLAM_ARRIVALS_UNIFORM = 2
+};
+
+#define SLAM_RATE_FOR_EVER (UINT64_C(1) << 62) /* duration of a last segment */
+#define SLAM_PACER_NONE UINT64_MAX
+
+struct slam_rate_segment {
+    enum slam_rate_kind kind;
+    uint64_t duration_ns; /* T */
+    double a;             /* events per ns of the whole run */
+    double b;
+    double c; /* sine: the period in ns */
+    /* slam_rate_profile_prepare: */
+    uint64_t start_ns; /* after T0 */
+    double first;      /* N at the segment's start and end */
+    double end;
+};
+
+struct slam_pacer {
+    const struct slam_rate_segment *segments; /* the stream's */
+    size_t segment_count;
+    size_t segment; /* of the last arrival */
+    enum slam_arrivals arrivals;
+    struct slam_share share;
+    struct slam_share_cursor cursor; /* constant, uniform */
+    double position;                 /* poisson */
+    uint64_t left;                   /* arrivals of this share that are still to come */
+};
+
+/* Checks a profile and fills in what it accumulates to. Returns 0, or SLAM_EINVAL with
+ * the reason in err. */
+int slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count,
+                              char *err, size_t err_len);
+
+/* N(t), for tests and reports. */
+double slam_rate_profile_arrivals(const struct slam_rate_segment *segments,
+                                  size_t count, uint64_t t_ns);
+
+/* segments: prepared, at least one; they outlive the pacer. limit: arrivals of the
+ * whole run, 0: no limit; each share gets its part of it exactly. rng is used by
+ * Poisson and uniform arrivals only. Returns 0, or SLAM_EINVAL for a share without
+ * connections. */
+int slam_pacer_init(struct slam_pacer *pacer, const struct slam_rate_segment *segments,
+                    size_t segment_count, enum slam_arrivals arrivals,
+                    const struct slam_share *share, uint64_t limit,
+                    struct slam_rng *rng);
+
+/* Time of the next arrival, in ns after T0; advances to the one after. Never decreases.
+ * SLAM_PACER_NONE, then and ever after, when there is no further arrival. */
+uint64_t slam_pacer_next(struct slam_pacer *pacer, struct slam_rng *rng);
+
+#endif

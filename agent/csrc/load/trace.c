@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/trace.h"
+
+#include "core/slam_err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "traces are mapped as they are: little-endian"
+#endif
+
+#define TAG_SEQUENCE 0x30u
+#define TAG_INTEGER 0x02u
+
+/* A request of 1 MiB at most, as templates make (SLAM_OP_MAX_PDU); before its body come
+ * the SEQUENCE's header and the messageID, 5 and 6 bytes at their longest. */
+#define BODY_MAX (1u << 20)
+#define ENVELOPE_MAX 11u
+
+struct header {
+    char magic[8];
+    uint64_t records;
+    uint64_t connections;
+    uint64_t zero;
+};
+
+static const char magic[8] = "SLT1";
+
+struct slam_trace {
+    const uint8_t *at;
+    uint64_t len;
+    uint64_t *first_of; /* [connections] */
+    size_t max_pdu;
+};
+
+_Static_assert(sizeof(struct slam_trace_record) == 40, "as the file has it");
+_Static_assert(sizeof(struct header) == 32, "as the file has it");
+
+static uint64_t
+end_of(uint64_t offset, const struct slam_trace_record *record)
+{
+    return offset + sizeof(*record) + (((uint64_t)record->length + 7) & ~UINT64_C(7));
+}
+
+/* Says what is wrong with the record at an offset. */
+static int
+fail(char *err, size_t err_len, uint64_t offset, const char *what)
+{
+    snprintf(err, err_len, "trace: at byte %llu: %s", (unsigned long long)offset, what);
+    return SLAM_EINVAL;
+}
+
+/* Where the last record of each connection seen so far is, or 0. */
+struct check {
+    const struct header *header;
+    uint32_t operations;
+    uint64_t *last_of;
+    uint64_t due_ns;
+};
+
+static const char *
+check_record(const struct slam_trace *trace, struct check *check, uint64_t offset)
+{
+    const struct slam_trace_record *record = slam_trace_at(trace, offset);
+    uint64_t *first, *last;
+
+    if (trace->len - offset < sizeof(*record))
+        return "the file ends within a record";
+    if (record->length < 2 || record->length > BODY_MAX)
+        return "the length of a body is out of range";
+    if (end_of(offset, record) > trace->len)
+        return "the file ends within a body";
+    if (record->connection >= check->header->connections)
+        return "the number of a connection is out of range";
+    if (record->operation >= check->operations)
+        return "the number of an operation is out of range";
+    if (record->due_ns < check->due_ns)
+        return "records are not in the order of their times";
+    first = &trace->first_of[record->connection];
+    last = &check->last_of[record->connection];
+    if (*last == 0)
+        *first = offset;
+    else if (slam_trace_at(trace, *last)->next != offset)
+        return "it is not the one that the record before it on its connection names";
+    *last = offset;
+    check->due_ns = record->due_ns;
+    return NULL;
+}
+
+static int
+check_all(struct slam_trace *trace, struct check *check, char *err, size_t err_len)
+{
+    uint64_t offset = sizeof(struct header);
+    uint32_t longest = 0;
+
+    for (uint64_t i = 0; i < check->header->records; i++) {
+        const char *wrong = check_record(trace, check, offset);
+        const struct slam_trace_record *record = slam_trace_at(trace, offset);
+
+        if (wrong)
+            return fail(err, err_len, offset, wrong);
+        longest = record->length > longest ? record->length : longest;
+        offset = end_of(offset, record);
+    }
+    if (offset != trace->len)
+        return fail(err, err_len, offset, "something follows the last record");
+    for (uint64_t c = 0; c < check->header->connections; c++)
+        if (check->last_of[c] && slam_trace_at(trace, check->last_of[c])->next != 0)
+            return fail(err, err_len, check->last_of[c],
+                        "the last record of a connection names another one");
+    trace->max_pdu = longest + ENVELOPE_MAX;
+    return SLAM_OK;
+}
+
+static int
+check_file(struct slam_trace *trace, uint32_t connections, uint32_t operations,
+           char *err, size_t err_len)
+{
+    struct check check = {.header = (const struct header *)(const void *)trace->at,
+                          .operations = operations};
+    int status;
+
+    if (trace->len < sizeof(struct header) ||
+        memcmp(check.header->magic, magic, sizeof(magic)) != 0)
+        return fail(err, err_len, 0, "this is no trace");
+    if (check.header->connections > connections)
+        return fail(err, err_len, 0, "it has more connections than the stream");
+    /* of the stream's size: a connection may have no record */
+    trace->first_of = calloc((size_t)connections + 1, sizeof(*trace->first_of));
+    check.last_of = calloc((size_t)connections + 1, sizeof(*check.last_of));
+    if (trace->first_of && check.last_of)
+        status = check_all(trace, &check, err, err_len);
+    else
+        status = SLAM_ENOMEM;
+    free(check.last_of);
+    return status;
+}
+
+static int
+map(struct slam_trace *trace, const char *path, char *err, size_t err_len)
+{
+    struct stat facts;
+    void *at = MAP_FAILED;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool sized = fd >= 0 && fstat(fd, &facts) == 0 && facts.st_size > 0;
+
+    if (sized)
+        at = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) {
+        snprintf(err, err_len, "trace: %s: %s", path,
+                 fd < 0 || sized ? strerror(errno) : "it is empty");
+    } else {
+        trace->at = at;
+        trace->len = (uint64_t)facts.st_size;
+    }
+    if (fd >= 0)
+        close(fd);
+    return at == MAP_FAILED ? SLAM_ESYS : SLAM_OK;
+}
+
+int
+slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
+                struct slam_trace **trace, char *err, size_t err_len)
+{
+    struct slam_trace *opened = calloc(1, sizeof(*opened));
+    int status;
+
+    if (!opened)
+        return SLAM_ENOMEM;
+    status = map(opened, path, err, err_len);
+    if (status == SLAM_OK)
+        status = check_file(opened, connections, operations, err, err_len);
+    if (status == SLAM_OK)
+        *trace = opened;
+    else
+        slam_trace_close(opened);
+    return status;
+}
+
+void
+slam_trace_close(struct slam_trace *trace)
+{
+    if (!trace)
+        return;
+    if (trace->at)
+        munmap((void *)(uintptr_t)trace->at, trace->len);
+    free(trace->first_of);
+    free(trace);
+}
+
+size_t
+slam_trace_max_pdu(const struct slam_trace *trace)
+{
+    return trace->max_pdu;
+}
+
+const struct slam_trace_record *
+slam_trace_at(const struct slam_trace *trace, uint64_t offset)
+{
+    if (offset == 0)
+        return NULL;
+    return (const struct slam_trace_record *)(const void *)(trace->at + offset);
+}
+
+uint64_t
+slam_trace_first(const struct slam_trace *trace)
+{
+    return trace->len > sizeof(struct header) ? sizeof(struct header) : 0;
+}
+
+uint64_t
+slam_trace_first_of(const struct slam_trace *trace, uint32_t connection)
+{
+    return trace->first_of[connection];
+}
+
+uint64_t
+slam_trace_following(const struct slam_trace *trace, uint64_t offset)
+{
+    uint64_t end = end_of(offset, slam_trace_at(trace, offset));
+
+    return end < trace->len ? end : 0;
+}
+
+/* Writes a TLV's length before `end`, in its shortest form; where it begins. */
+static uint8_t *
+put_length(uint8_t *end, size_t length)
+{
+    uint8_t octets = 0;
+
+    if (length < 0x80) {
+        *--end = (uint8_t)length;
+        return end;
+    }
+    for (; length; length >>= 8, octets++)
+        *--end = (uint8_t)length;
+    *--end = (uint8_t)(0x80 | octets);
+    return end;
+}
+
+size_t
+slam_trace_encode(const struct slam_trace_record *record, int32_t message_id,
+                  uint8_t *end)
+{
+    uint8_t *at = end - record->length;
+    uint8_t *id_end = at;
+    uint32_t id = (uint32_t)message_id;
+
+    memcpy(at, record + 1, record->length);
+    do
+        *--at = (uint8_t)id;
+    while ((id >>= 8) != 0);
+    if (*at & 0x80)
+        *--at = 0; /* the sign: it is positive */
+    at = put_length(at, (size_t)(id_end - at));
+    *--at = TAG_INTEGER;
+    at = put_length(at, (size_t)(end - at));
+    *--at = TAG_SEQUENCE;
+    return (size_t)(end - at);
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/worker.h"
+
+#include "core/clock.h"
+#include "core/slam_err.h"
+#include "load/channel.h"
+#include "load/request.h"
+#include "load/schedule.h"
+#include "load/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define EPOLL_EVENTS 256
+
+/* How many connections ahead memory is asked for. */
+#define PREFETCH_FAR 6
+#define PREFETCH_NEAR 3
+
+/* How soon to try again when control has not read the interval before. */
+#define CLOSE_RETRY_NS UINT64_C(1000000)
+
+/* How long before T0 a closed worker takes real-time priority, its connections set up;
+ * with more of them their first requests would keep it too long. */
+#define START_PRIORITY_NS UINT64_C(20000000)
+#define START_PRIORITY_CONNECTIONS 256
+
+/* -- clocks and intervals -- */
+
+static uint64_t
+end_ns(const struct slam_timeline *t)
+{
+    uint64_t planned = t->t0_ns + t->boundaries_ns[t->boundary_count - 1];
+    uint64_t stop = atomic_load_explicit(&t->stop_ns, memory_order_acquire);
+
+    return stop < planned ? stop : planned;
+}
+
+static bool
+close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
+{
+    struct slam_interval_record *record = worker->recorder.active;
+    uint64_t cpu_ns = slam_thread_cpu_ns();
+    uint64_t run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
+    uint64_t step_ns = slam_thread_update_offset(&worker->realtime_offset_ns);
+
+    if (step_ns > record->clock_step_ns)
+        record->clock_step_ns = step_ns;
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        struct slam_flow *flow = &worker->flows[i];
+
+        slam_channel_tally_down(flow, now_ns);
+        record->streams[flow->stream_index].in_flight = flow->in_flight;
+        record->streams[flow->stream_index].backlog = flow->backlog_len;
+    }
+    record->cpu_ns = cpu_ns - worker->cpu_ns;
+    record->run_queue_ns = run_queue_ns - worker->run_queue_ns;
+    if (!slam_recorder_close(&worker->recorder, now_ns, final))
+        return false;
+    worker->cpu_ns = cpu_ns;
+    worker->run_queue_ns = run_queue_ns;
+    return true;
+}
+
+static void
+begin_drain(struct slam_worker *worker)
+{
+    worker->draining = true;
+    for (size_t i = 0; i < worker->flow_count; i++)
+        slam_schedule_end(&worker->flows[i]);
+}
+
+/* -- the loop -- */
+
+static void
+take_deliveries(struct slam_worker *worker)
+{
+    uint64_t now_ns = slam_clock_mono_ns();
+    struct slam_link *link = slam_inbox_take(&worker->inbox);
+
+    while (link) {
+        struct slam_link *next = link->next;
+
+        /* the link is the first member of its connection */
+        slam_channel_connected((struct slam_conn *)link, now_ns);
+        link = next;
+    }
+}
+
+static uint64_t
+earliest(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When the worker must act next, if no message comes before. */
+static uint64_t
+next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
+              uint64_t run_end_ns, uint64_t *pace_ns)
+{
+    uint64_t deadline = earliest(boundary_ns, run_end_ns);
+
+    *pace_ns = UINT64_MAX;
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        const struct slam_flow *flow = &worker->flows[i];
+
+        if (flow->oldest)
+            deadline = earliest(deadline, flow->oldest->sent_ns +
+                                              flow->stream->request_timeout_ns);
+        *pace_ns = earliest(*pace_ns, slam_session_next_ns(flow));
+        if (!worker->draining)
+            *pace_ns = earliest(*pace_ns, slam_schedule_next_ns(flow));
+    }
+    return earliest(deadline, *pace_ns);
+}
+
+/* The timer is armed anew only when it would ring too late. On a virtual machine each
+ * arming costs a visit to the hypervisor, ten times the rest of the wait: a time-out of
+ * epoll_wait would pay for it at every message. A ring too early is one idle turn. */
+static void
+arm_timer(struct slam_worker *worker, uint64_t deadline_ns)
+{
+    struct itimerspec at = {.it_value = slam_clock_timespec(deadline_ns)};
+
+    if (worker->armed_ns <= deadline_ns)
+        return;
+    timerfd_settime(worker->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    worker->armed_ns = deadline_ns;
+}
+
+static bool
+is_connection(const struct slam_worker *worker, const struct epoll_event *event)
+{
+    return event->data.ptr != &worker->timer_fd && event->data.ptr != &worker->inbox;
+}
+
+static void
+prefetch(const struct slam_worker *worker, const struct epoll_event *events, int n,
+         int i)
+{
+    if (i + PREFETCH_FAR < n && is_connection(worker, &events[i + PREFETCH_FAR]))
+        slam_request_prefetch(events[i + PREFETCH_FAR].data.ptr, false);
+    if (i + PREFETCH_NEAR < n && is_connection(worker, &events[i + PREFETCH_NEAR]))
+        slam_request_prefetch(events[i + PREFETCH_NEAR].data.ptr, true);
+}
+
+static void
+handle_event(struct slam_worker *worker, const struct epoll_event *event)
+{
+    eventfd_t count;
+
+    if (event->data.ptr == &worker->timer_fd) {
+        worker->armed_ns = UINT64_MAX;
+    } else if (event->data.ptr == &worker->inbox) {
+        eventfd_read(worker->inbox.event_fd, &count);
+        take_deliveries(worker);
+    } else {
+        slam_request_io(event->data.ptr, event->events);
+    }
+}
+
+/* Waits for messages until the deadline and handles them. Where the thread may spin,
+ * the last stretch before a paced send is polled instead of slept. */
+static void
+wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_ns,
+                uint64_t pace_ns)
+{
+    struct slam_interval_record *record = worker->recorder.active;
+    uint64_t spin_ns = worker->thread.spins ? worker->config.spin_ns : 0;
+    struct epoll_event events[EPOLL_EVENTS];
+    uint64_t sleep_until_ns = deadline_ns;
+    bool sleeps;
+    uint64_t after_ns;
+    int n;
+
+    if (deadline_ns == pace_ns && spin_ns > 0)
+        sleep_until_ns = deadline_ns > spin_ns ? deadline_ns - spin_ns : 0;
+    sleeps = sleep_until_ns > now_ns;
+    if (sleeps)
+        arm_timer(worker, sleep_until_ns);
+    n = epoll_wait(worker->epoll_fd, events, EPOLL_EVENTS, sleeps ? -1 : 0);
+    after_ns = slam_clock_mono_ns();
+    record->loops++;
+    if (sleeps)
+        record->wait_ns += after_ns - now_ns;
+    else if (n == 0)
+        record->spin_ns += after_ns - now_ns;
+    for (int i = 0; i < n; i++) {
+        prefetch(worker, events, n, i);
+        handle_event(worker, &events[i]);
+    }
+}
+
+static void
+run_schedules(struct slam_worker *worker, uint64_t now_ns, uint64_t limit_ns)
+{
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        struct slam_flow *flow = &worker->flows[i];
+
+        slam_channel_expire(flow, now_ns);
+        slam_session_run(flow, now_ns);
+        if (!worker->draining)
+            slam_schedule_run(flow, now_ns, limit_ns);
+    }
+}
+
+/* Tells once when every flow has run the number of sessions that it was given. */
+static void
+tell_when_finished(struct slam_worker *worker)
+{
+    if (worker->finished)
+        return;
+    for (size_t i = 0; i < worker->flow_count; i++)
+        if (!slam_schedule_is_over(&worker->flows[i]))
+            return;
+    worker->finished = true;
+    atomic_fetch_sub_explicit(&worker->config.timeline->unfinished, 1,
+                              memory_order_release);
+}
+
+/* Until T0: takes connections, sends nothing, measures nothing. Workers of other agents
+ * on this host begin at the same instant, and a closed loop leaves its core to another
+ * only when the scheduler says so, a millisecond later: closed workers too have
+ * real-time priority until their first requests are sent. */
+static void
+wait_for_start(struct slam_worker *worker)
+{
+    const struct slam_timeline *t = worker->config.timeline;
+    struct slam_interval_record *record = worker->recorder.active;
+    bool is_raised = worker->config.realtime && !worker->config.open &&
+                     slam_worker_connections(worker) <= START_PRIORITY_CONNECTIONS;
+    uint64_t lead_ns = is_raised ? START_PRIORITY_NS : 0;
+    uint64_t now_ns;
+
+    while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {
+        uint64_t start_ns = earliest(t->t0_ns, end_ns(t));
+
+        now_ns = slam_clock_mono_ns();
+        if (lead_ns != 0 && now_ns + lead_ns >= start_ns) {
+            slam_thread_raise(&worker->thread);
+            lead_ns = 0;
+        }
+        if (now_ns >= start_ns)
+            break;
+        wait_and_handle(worker, now_ns, start_ns - lead_ns, start_ns - lead_ns);
+    }
+    now_ns = slam_clock_mono_ns();
+    atomic_store(&worker->start_error_ns, now_ns > t->t0_ns ? now_ns - t->t0_ns : 0);
+    record->start_ns = t->t0_ns;
+    record->wait_ns = record->spin_ns = record->loops = 0;
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        worker->flows[i].down_at_ns = t->t0_ns;
+        record->streams[worker->flows[i].stream_index].down_ns = 0;
+    }
+    worker->cpu_ns = slam_thread_cpu_ns();
+    worker->run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
+}
+
+static void
+worker_loop(struct slam_worker *worker)
+{
+    const struct slam_timeline *t = worker->config.timeline;
+    size_t interval = 0;
+    bool planned_closed = false;
+
+    wait_for_start(worker);
+    while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {
+        /* the clock first, the end second: see slam_timeline.stop_ns */
+        uint64_t now_ns = slam_clock_mono_ns();
+        uint64_t run_end_ns = end_ns(t);
+        uint64_t grace_end_ns = run_end_ns + t->grace_ns;
+        uint64_t boundary_ns = UINT64_MAX;
+        uint64_t pace_ns;
+        uint64_t deadline_ns;
+
+        run_schedules(worker, now_ns, run_end_ns);
+        if (!worker->draining && now_ns >= run_end_ns)
+            begin_drain(worker);
+        if (!planned_closed) {
+            boundary_ns = earliest(t->t0_ns + t->boundaries_ns[interval], run_end_ns);
+            if (now_ns >= boundary_ns) {
+                if (close_interval(worker, now_ns, false)) {
+                    planned_closed = boundary_ns == run_end_ns;
+                    interval++;
+                    continue;
+                }
+                boundary_ns = now_ns + CLOSE_RETRY_NS;
+            }
+        }
+        /* each planned interval has a record of its own, late as it may be */
+        if (worker->draining && planned_closed &&
+            ((worker->active == 0 && worker->replacing == 0) || now_ns >= grace_end_ns))
+            break;
+        tell_when_finished(worker);
+        deadline_ns =
+            next_deadline(worker, boundary_ns,
+                          worker->draining ? grace_end_ns : run_end_ns, &pace_ns);
+        if (!worker->config.open)
+            slam_thread_lower(&worker->thread);
+        wait_and_handle(worker, now_ns, deadline_ns, pace_ns);
+        slam_thread_watch(&worker->thread, now_ns);
+        atomic_store_explicit(&worker->realtime, worker->thread.realtime,
+                              memory_order_relaxed);
+    }
+    if (!worker->draining)
+        begin_drain(worker);
+    for (size_t i = 0; i < worker->flow_count; i++)
+        slam_channel_give_up(&worker->flows[i]);
+    close_interval(worker, slam_clock_mono_ns(), true);
+}
+
+static void *
+worker_main(void *arg)
+{
+    struct slam_worker *worker = arg;
+
+    slam_thread_open(&worker->thread, worker->config.open && worker->config.realtime);
+    worker->realtime_offset_ns = slam_thread_realtime_offset_ns();
+    for (size_t i = 0; i < worker->flow_count; i++)
+        slam_schedule_begin(&worker->flows[i]);
+    worker_loop(worker);
+    slam_thread_close(&worker->thread);
+    return NULL;
+}
+
+/* -- life -- */
+
+int
+slam_worker_create(const struct slam_worker_config *config, struct slam_worker **out,
+                   char *err, size_t err_len)
+{
+    struct slam_worker *worker = calloc(1, sizeof(*worker));
+    struct epoll_event inbox = {.events = EPOLLIN, .data.ptr = NULL};
+    struct epoll_event timer = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
+    size_t scratch_len = 1;
+    int rc = SLAM_ENOMEM;
+
+    if (!worker)
+        goto out;
+    worker->config = *config;
+    worker->epoll_fd = worker->timer_fd = -1;
+    worker->armed_ns = UINT64_MAX;
+    atomic_init(&worker->stamps, true);
+    atomic_init(&worker->start_error_ns, UINT64_MAX);
+    /* both leave something that destroy accepts, also when they fail */
+    rc = slam_inbox_init(&worker->inbox);
+    if (slam_recorder_init(&worker->recorder, config->total_op_count,
+                           config->total_stream_count) != SLAM_OK)
+        rc = SLAM_ENOMEM;
+    if (rc != SLAM_OK)
+        goto out;
+    inbox.data.ptr = &worker->inbox;
+    timer.data.ptr = &worker->timer_fd;
+    worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    worker->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (worker->epoll_fd < 0 || worker->timer_fd < 0 ||
+        epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, worker->inbox.event_fd, &inbox) !=
+            0 ||
+        epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, worker->timer_fd, &timer) != 0) {
+        rc = SLAM_ESYS;
+        goto out;
+    }
+    rc = SLAM_ENOMEM;
+    worker->flows = calloc(config->total_stream_count, sizeof(*worker->flows));
+    if (!worker->flows)
+        goto out;
+    for (size_t i = 0; i < config->total_stream_count; i++) {
+        const struct slam_stream *stream = &config->streams[i];
+
+        if (stream->open != config->open || stream->connections <= config->index)
+            continue;
+        rc = slam_flow_init(&worker->flows[worker->flow_count++], worker, i, err,
+                            err_len);
+        if (rc != SLAM_OK)
+            goto out;
+        if (stream->max_pdu > worker->pdu_len)
+            worker->pdu_len = stream->max_pdu;
+        if (stream->scratch_len > scratch_len)
+            scratch_len = stream->scratch_len;
+    }
+    worker->scratch = malloc(scratch_len);
+    worker->pdu = malloc(worker->pdu_len + 1);
+    rc = worker->scratch && worker->pdu ? SLAM_OK : SLAM_ENOMEM;
+out:
+    if (rc != SLAM_OK) {
+        if (rc == SLAM_ENOMEM)
+            snprintf(err, err_len, "no memory for a worker");
+        else if (rc == SLAM_ESYS)
+            snprintf(err, err_len, "%s", strerror(errno));
+        slam_worker_destroy(worker);
+        worker = NULL;
+    }
+    *out = worker;
+    return rc;
+}
+
+void
+slam_worker_destroy(struct slam_worker *worker)
+{
+    if (!worker)
+        return;
+    for (size_t i = 0; i < worker->flow_count; i++)
+        slam_flow_destroy(&worker->flows[i]);
+    free(worker->flows);
+    free(worker->scratch);
+    free(worker->pdu);
+    if (worker->epoll_fd >= 0)
+        close(worker->epoll_fd);
+    if (worker->timer_fd >= 0)
+        close(worker->timer_fd);
+    slam_inbox_destroy(&worker->inbox);
+    slam_recorder_destroy(&worker->recorder);
+    free(worker);
+}
+
+void
+slam_worker_connect(struct slam_worker *worker)
+{
+    uint64_t now_ns = slam_clock_mono_ns();
+
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        struct slam_flow *flow = &worker->flows[i];
+
+        for (uint32_t j = 0; j < flow->conn_count; j++) {
+            uint64_t number = flow->share.first + j * flow->share.step;
+
+            slam_connector_submit(worker->config.connector, &flow->conns[j].link,
+                                  now_ns + number * flow->stream->connect_spacing_ns);
+        }
+    }
+}
+
+bool
+slam_worker_is_open(const struct slam_worker *worker)
+{
+    return worker->config.open;
+}
+
+size_t
+slam_worker_connections(const struct slam_worker *worker)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < worker->flow_count; i++)
+        count += worker->flows[i].conn_count;
+    return count;
+}
+
+int
+slam_worker_start(struct slam_worker *worker)
+{
+    if (pthread_create(&worker->pthread, NULL, worker_main, worker) != 0)
+        return SLAM_ESYS;
+    worker->started = true;
+    return SLAM_OK;
+}
+
+void
+slam_worker_wake(struct slam_worker *worker)
+{
+    slam_inbox_wake(&worker->inbox);
+}
+
+void
+slam_worker_join(struct slam_worker *worker)
+{
+    if (worker->started)
+        pthread_join(worker->pthread, NULL);
+    worker->started = false;
+}
+
+struct slam_recorder *
+slam_worker_recorder(struct slam_worker *worker)
+{
+    return &worker->recorder;
+}
+
+uint64_t
+slam_worker_start_error_ns(const struct slam_worker *worker)
+{
+    return worker->start_error_ns;
+}
+
+bool
+slam_worker_realtime(const struct slam_worker *worker)
+{
+    return worker->realtime;
+}
+
+bool
+slam_worker_stamps(const struct slam_worker *worker)
+{
+    return worker->stamps;
+}

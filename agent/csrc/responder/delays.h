@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the canned responder owes and when: delays drawn from a weighted mixture, and a
+ * heap of the answers that wait for theirs. Pure but for the heap's memory; no clock.
+ */
+#ifndef SLAM_DELAYS_H
+#define SLAM_DELAYS_H
+
+#include "core/rng.h"
+#include "responder/canned.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLAM_DELAYS_WAITING_MAX (1u << 20)
+
+struct slam_delay {
+    uint64_t weight; /* share of the requests: weight / sum of the weights */
+    uint64_t delay_ns;
+};
+
+struct slam_delays {
+    struct slam_rng rng;
+    struct slam_delay *mixture;
+    size_t mixture_len; /* 0: no delay */
+    uint64_t weight_sum;
+    struct slam_waiting *heap; /* binary heap, the earliest first */
+    size_t heap_len;
+    size_t heap_size;
+};
+
+struct slam_waiting {
+    uint64_t due_ns;
+    uint64_t stamp_ns; /* of the request's arrival */
+    void *client;
+    enum slam_canned_kind kind;
+    int32_t message_id;
+};
+
+/* Copies the mixture. Returns 0, SLAM_EINVAL when the sum of the weights is not in
+ * 1..2^64-1, SLAM_ENOMEM. */
+int slam_delays_init(struct slam_delays *delays, const struct slam_delay *mixture,
+                     size_t mixture_len, uint64_t seed);
+void slam_delays_destroy(struct slam_delays *delays);
+
+uint64_t slam_delays_draw(struct slam_delays *delays);
+
+/* Returns false when too many answers wait or there is no memory. */
+bool slam_delays_push(struct slam_delays *delays, const struct slam_waiting *waiting);
+
+/* Takes the earliest answer, if it is due at now_ns. */
+bool slam_delays_pop_due(struct slam_delays *delays, uint64_t now_ns,
+                         struct slam_waiting *waiting);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A canned LDAP server: what the engine is measured against, not part of any load. One
+ * thread answers every request with success (a search with one entry, a compare with
+ * compareTrue), at once or after a delay drawn from a weighted mixture; requests may be
+ * pipelined at will. Unbind and abandon have no answer, and StartTLS is refused.
+ *
+ * It keeps its own record of each load request: the time from the kernel's receive
+ * stamp of the request to the hand-over of the answer to the socket. What delays the
+ * responder itself (a late wake-up, a pause) is therefore in the record, and a client
+ * that measures well agrees with it. Where the kernel gives no stamp (Unix sockets),
+ * the time after the read stands in. Requests that arrive in one read share the stamp
+ * of the last. */
+#ifndef SLAM_RESPONDER_H
+#define SLAM_RESPONDER_H
+
+#include "responder/canned.h"
+#include "responder/delays.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct slam_responder; /* one owner; the calls below are made from one thread */
+
+struct slam_responder_options {
+    const char *socket_path; /* NULL: TCP on 127.0.0.1, a port that is free */
+    const struct slam_delay *delays;
+    size_t delay_count;     /* 0: answer at once */
+    uint64_t seed;          /* of the draws from the mixture */
+    size_t record_capacity; /* samples kept; 0: neither record nor receive stamps */
+};
+
+struct slam_responder_sample {
+    uint64_t received_ns; /* CLOCK_MONOTONIC, from the kernel's stamp */
+    uint64_t service_ns;  /* answer handed over - received */
+    enum slam_canned_kind kind;
+};
+
+struct slam_responder_counts {
+    uint64_t connections;
+    uint64_t protocol_errors; /* connections closed for what they sent */
+    uint64_t samples_lost;    /* answers beyond record_capacity */
+    uint64_t requests[SLAM_CANNED_KINDS];
+};
+
+/* Listens. The options are copied. Returns 0 and *responder, or a negative slam_err
+ * with the reason in err. */
+int slam_responder_create(const struct slam_responder_options *options,
+                          struct slam_responder **responder, char *err, size_t err_len);
+
+/* Stops, if need be, closes everything, removes the Unix socket. NULL is allowed. */
+void slam_responder_destroy(struct slam_responder *responder);
+
+/* Starts the thread. Returns 0 or a negative slam_err. */
+int slam_responder_start(struct slam_responder *responder, char *err, size_t err_len);
+
+/* Ends the thread; connections stay open, unanswered, until slam_responder_destroy. */
+void slam_responder_stop(struct slam_responder *responder);
+
+/* A paused responder neither reads nor writes, like a stopped process. Both return at
+ * once; the thread follows at the next turn of its loop. */
+void slam_responder_pause(struct slam_responder *responder);
+void slam_responder_resume(struct slam_responder *responder);
+
+/* The TCP port; 0 for a Unix socket. */
+uint16_t slam_responder_port(const struct slam_responder *responder);
+
+void slam_responder_counts(const struct slam_responder *responder,
+                           struct slam_responder_counts *counts);
+
+/* The samples so far, in the order of the answers: *count elements, valid until
+ * slam_responder_destroy, never changed once returned. May be called during a run. */
+const struct slam_responder_sample *
+slam_responder_record(const struct slam_responder *responder, size_t *count);
+
+#endif
