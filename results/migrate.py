@@ -15,9 +15,12 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from ldapslam.base.errors import NoStore, SchemaTooNew, StoreError
-from ldapslam.results.schema import FIRST_REVISION, SCHEMA_REVISION, metadata
+from ldapslam.results.schema import metadata
 
 _SCRIPTS = Path(__file__).with_name("migrations")
+_REVISIONS = sorted(path.name[1:5] for path in _SCRIPTS.glob("versions/m*.py"))
+#: The oldest one that migrations start from, and the newest, which new stores have.
+FIRST_REVISION, SCHEMA_REVISION = _REVISIONS[0], _REVISIONS[-1]
 #: Alembic's `op` and `context` are the process's: two upgrades at once, as by two
 #: exports, would write to each other's stores, and crash when one is closed.
 _ALEMBIC = threading.Lock()

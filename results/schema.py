@@ -41,11 +41,6 @@ from ldapslam.proto.fields import (
     WORKER_COUNTERS,
 )
 
-#: Revision of the newest migration.
-SCHEMA_REVISION = "0005"
-#: The oldest one that migrations start from.
-FIRST_REVISION = "0004"
-
 metadata = MetaData()
 
 run = Table(
