@@ -11,7 +11,7 @@ from ldapslam.cli.measure.check_faults import Faults
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 from ldapslam.jobs.types.replication_probe import PROBE_CLASS
-from ldapslam.reports.collect.probes import method_text
+from ldapslam.reports.collect.job_notes import method_text
 
 if TYPE_CHECKING:
     from ldapslam.agent.monitoring.servers import ObservedServers

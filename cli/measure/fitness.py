@@ -26,6 +26,7 @@ from ldapslam.agent.host import host_facts
 from ldapslam.base.errors import EngineError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
 
 #: As in the benchmark of the engine's cost.
@@ -35,7 +36,6 @@ RATE_PER_S = 5_000
 WARM_UP_S = 1
 MEASURE_S = 4
 
-_METRICS = ("response_time", "service_time", "send_lag", "receive_lag", "backlog_wait")
 _START_LEAD_NS = 100_000_000
 _SNAPSHOT_TIMEOUT_NS = 10_000_000_000
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -189,7 +189,7 @@ def _figures(
     snapshots: list[dict[str, Any]], start_ns: int, end_ns: int, facts: dict[str, Any]
 ) -> Load:
     counts: Counter[str] = Counter()
-    histograms = {metric: Histogram() for metric in _METRICS}
+    histograms = {metric: Histogram() for metric in METRICS}
     cpu_ns = completions = 0
     for snapshot in snapshots:
         middle_ns = (snapshot["start_ns"] + snapshot["end_ns"]) // 2
@@ -203,7 +203,7 @@ def _figures(
                 counts["completed"] += row["completed"]
                 counts["failed"] += row["completed"] - row["succeeded"]
                 for metric, _, packed in row["histograms"]:
-                    histograms[_METRICS[metric]].add_packed(packed)
+                    histograms[METRICS[metric]].add_packed(packed)
     return Load(
         completed=counts["completed"],
         failed=counts["failed"],

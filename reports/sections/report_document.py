@@ -7,7 +7,7 @@ charts, the agents, how it was measured, and the manifest. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ldapslam.reports.charts.chart_data import PANELS, event_marks
 from ldapslam.reports.distribution import Distribution
@@ -24,49 +24,36 @@ from ldapslam.reports.document import (
     Paragraph,
     Section,
     Table,
+    cell_of,
+    number,
+    table,
 )
+from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections import (
     appendix,
+    bulk_imports,
     connections,
-    gap_section,
-    imports,
     outcomes,
     replication_section,
-    settings_section,
     telemetry_section,
-)
-from ldapslam.reports.sections.time_cells import (
-    SHOWN,
-    missing,
-    percentile_cells,
-    time_cell,
-    time_columns,
-    times_cells,
-)
-from ldapslam.reports.summary import (
-    OperationSummary,
-    StreamSummary,
-    Summary,
 )
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
+    SHOWN,
     count,
     decimal,
     grouped,
     milliseconds,
+    missing,
     percent,
+    percentile_cell,
     seconds,
+    time_cell,
+    time_of_day,
+    times_columns,
 )
-
-_METRIC_TITLES = {
-    "response_time": "response time",
-    "service_time": "service time",
-    "backlog_wait": "backlog wait",
-    "send_lag": "send lag",
-    "receive_lag": "receive lag",
-}
 
 
 def document(summary: Summary) -> Document:
@@ -76,7 +63,7 @@ def document(summary: Summary) -> Document:
         statement=_statement(summary),
         reasons=tuple(grouped(reason) for reason in summary.reasons),
         glance=tuple(
-            Glance(one.title, imports.glance(summary, one.stream) or _glance(one))
+            Glance(one.title, bulk_imports.glance(summary, one.stream) or _glance(one))
             for one in summary.operations
         ),
         facts=_facts(summary),
@@ -87,7 +74,7 @@ def document(summary: Summary) -> Document:
             Section("times", "Times in detail", _times(summary)),
             Section("errors", "Requests and errors", outcomes.outcomes(summary)),
             Section("connections", "Connections", connections.connections(summary)),
-            *_section("imports", "Imports", imports.imports(summary)),
+            *_section("imports", "Imports", bulk_imports.imports(summary)),
             *_section(
                 "replication",
                 "Replication",
@@ -100,7 +87,7 @@ def document(summary: Summary) -> Document:
             *_section(
                 "settings",
                 "Settings of the servers",
-                settings_section.shared(manifest_of(summary)),
+                appendix.shared(manifest_of(summary)),
             ),
         ),
     )
@@ -183,35 +170,27 @@ def _rate(stream: StreamSummary) -> str:
 def _basis(summary: Summary) -> tuple[Block, ...]:
     thresholds: Block = Paragraph("The job sets no thresholds.")
     if summary.thresholds:
-        thresholds = Table(
+        thresholds = table(
             "thresholds",
             "Thresholds of the job",
+            summary.thresholds,
+            (Column("Threshold"), lambda one: one.expression),
+            (number("Observed"), lambda one: grouped(one.shown)),
             (
-                Column("Threshold"),
-                Column("Observed", is_number=True),
                 Column("Result"),
-            ),
-            tuple(
-                (
-                    Cell(one.expression),
-                    Cell(grouped(one.shown)),
-                    Cell("met", GOOD) if one.passed else Cell("missed", BAD),
-                )
-                for one in summary.thresholds
+                lambda one: Cell("met", GOOD) if one.passed else Cell("missed", BAD),
             ),
         )
-    rules = Table(
+    rules = table(
         "rules",
         "Validity rules: may the numbers be trusted?",
-        (Column("Rule"), Column("Limit"), Column("Observed"), Column("Result")),
-        tuple(
-            (
-                Cell(rule.title, hint=rule.name),
-                Cell(grouped(rule.limit)),
-                Cell(grouped(rule.observed)),
-                Cell("holds", GOOD) if rule.passed else Cell("broken", BAD),
-            )
-            for rule in summary.rules
+        summary.rules,
+        (Column("Rule"), lambda rule: Cell(rule.title, hint=rule.name)),
+        (Column("Limit"), lambda rule: grouped(rule.limit)),
+        (Column("Observed"), lambda rule: grouped(rule.observed)),
+        (
+            Column("Result"),
+            lambda rule: Cell("holds", GOOD) if rule.passed else Cell("broken", BAD),
         ),
     )
     notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
@@ -219,31 +198,43 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
 
 
 def _results(summary: Summary) -> tuple[Block, ...]:
-    has_expected = any(one.counts["expected"] for one in summary.operations)
-    table = Table(
+    def percentile(name: str) -> Callable[[OperationSummary], Cell]:
+        return lambda one: _if_any(one, lambda times: percentile_cell(times, name))
+
+    expected: tuple[Column, Callable[[OperationSummary], Cell | str]]
+    expected = number("expected"), lambda one: count(one.counts["expected"])
+    headline = table(
         "headline",
         "Measure phase, response time of successes",
+        summary.operations,
+        (Column("Operation"), lambda one: one.title),
+        (number("throughput", "/s"), lambda one: decimal(one.throughput_per_s)),
+        (number("succeeded"), lambda one: count(one.counts["succeeded"])),
+        *[expected] * any(one.counts["expected"] for one in summary.operations),
         (
-            Column("Operation"),
-            Column("throughput", "/s", True),
-            Column("succeeded", "", True),
-            *([Column("expected", "", True)] if has_expected else []),
-            Column("errors", "%", True),
-            Column("p50", "ms", True),
-            Column("p90", "ms", True),
-            Column("p95", "ms", True),
-            Column("p99", "ms", True),
-            Column("p99.9", "ms", True),
-            Column("max", "ms", True),
+            number("errors", "%"),
+            lambda one: Cell(
+                percent(one.error_share, 3), BAD if one.error_share else ""
+            ),
         ),
-        tuple(_headline(one, has_expected) for one in summary.operations),
+        *((number(name.replace("_", "."), "ms"), percentile(name)) for name in SHOWN),
         (
+            number("max", "ms"),
+            lambda one: _if_any(one, lambda t: time_cell(t, "max", t.max_us)),
+        ),
+        notes=(
             *missing([one.times["response_time"] for one in summary.timed]),
             *_expected_only(summary),
-            *gap_section.of_delivered(summary),
+            *_of_delivered(summary),
         ),
     )
-    return (table, *_streams(summary))
+    return (headline, *_streams(summary))
+
+
+def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell:
+    if not one.has_responses:
+        return Cell(NOTHING, MUTED, "has no response")
+    return cell(one.times["response_time"])
 
 
 def _streams(summary: Summary) -> tuple[Block, ...]:
@@ -255,30 +246,23 @@ def _streams(summary: Summary) -> tuple[Block, ...]:
     ]
     if not own:
         return ()
-    table = Table(
+    streams = table(
         "streams",
         "Streams with an end or times of their own",
+        own,
+        (Column("Stream"), lambda stream: stream.name),
         (
-            Column("Stream"),
-            Column("sessions planned", "", True),
-            Column("total time", "s", True),
-            Column("measured", "s", True),
+            number("sessions planned"),
+            lambda stream: count(stream.count) if stream.count else NOTHING,
         ),
-        tuple(
-            (
-                Cell(stream.name),
-                Cell(count(stream.count) if stream.count else NOTHING),
-                Cell(decimal(stream.window.elapsed_s, 3)),
-                Cell(decimal(stream.window.measure_s, 3)),
-            )
-            for stream in own
-        ),
-        (
+        (number("total time", "s"), lambda stream: decimal(stream.window.elapsed_s, 3)),
+        (number("measured", "s"), lambda stream: decimal(stream.window.measure_s, 3)),
+        notes=(
             "Total time: from the stream's start to its last response, in any phase. "
             "Throughput is over the time measured.",
         ),
     )
-    return (table,)
+    return (streams,)
 
 
 def _expected_only(summary: Summary) -> tuple[str, ...]:
@@ -292,23 +276,6 @@ def _expected_only(summary: Summary) -> tuple[str, ...]:
     return (
         f"Of {', '.join(names)} no success is expected: its times are those of the "
         "expected results.",
-    )
-
-
-def _headline(one: OperationSummary, has_expected: bool) -> tuple[Cell, ...]:
-    times = one.times["response_time"]
-    has_errors = bool(one.error_share)
-    return (
-        Cell(one.title),
-        Cell(decimal(one.throughput_per_s)),
-        Cell(count(one.counts["succeeded"])),
-        *([Cell(count(one.counts["expected"]))] if has_expected else []),
-        Cell(percent(one.error_share, 3), BAD if has_errors else ""),
-        *(
-            (*percentile_cells(times), time_cell(times, "max", times.max_us))
-            if one.has_responses
-            else [Cell(NOTHING, MUTED, "has no response")] * (len(SHOWN) + 1)
-        ),
     )
 
 
@@ -331,7 +298,7 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
         ),
     ]
-    blocks += gap_section.gaps(summary)
+    blocks += _gaps(summary)
     return tuple(blocks)
 
 
@@ -387,17 +354,19 @@ def _ends(summary: Summary) -> str:
 
 
 def _times_table(one: OperationSummary) -> Table:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
+    columns = times_columns()
     for metric, times in one.times.items():
         if metric == "backlog_wait" and not times.count:
             continue  # a closed loop has no backlog
-        rows.append((Cell(_METRIC_TITLES[metric]), *times_cells(times)))
+        cells = (of((times,)) for _, of in columns)
+        rows.append((Cell(metric.replace("_", " ")), *map(cell_of, cells)))
         if metric == "response_time":
             rows.append(_interval_row(times))
     return Table(
         f"times-{one.stream}-{one.operation}",
         one.title,
-        (Column("Time", "ms"), *time_columns()),
+        (Column("Time", "ms"), *(column for column, _ in columns)),
         tuple(rows),
     )
 
@@ -421,3 +390,82 @@ def _interval_row(times: Distribution) -> tuple[Cell, ...]:
 
 def _counted(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+#: More rows would hide the rest of the report; result.json has all of them.
+_ROWS = 50
+
+_MEANING = (
+    "Nothing is filled in for what is missing. Counts, totals and percentiles are of "
+    "what was delivered. Throughput divides it by the whole measure phase, so it is "
+    "too low by the share that is missing. Charts are hatched where an interval lacks "
+    "an agent, and draw no figure of the fleet from it."
+)
+
+
+def _gaps(summary: Summary) -> tuple[Block, ...]:
+    """Tables of what is missing or cut short, and what that means; none without any."""
+    found = summary.completeness
+    blocks: list[Block] = []
+    if found.gaps:
+        blocks += [_gaps_table(summary), Paragraph(_MEANING)]
+    if found.partials:
+        blocks.append(_partials_table(summary))
+    return tuple(blocks)
+
+
+def _of_delivered(summary: Summary) -> tuple[str, ...]:
+    """The note on figures of a measure phase that is not all there."""
+    found = summary.completeness
+    if found.measure_there >= found.measure_due:
+        return ()
+    missing = found.measure_due - found.measure_there
+    share = percent(missing / found.measure_due, 2)
+    return (
+        "Figures are of what was delivered. Missing or cut short: "
+        f"{count(missing)} of the {count(found.measure_due)} intervals that agents "
+        f"owed in the measure phase ({share}%).",
+    )
+
+
+def _gaps_table(summary: Summary) -> Table:
+    gaps = summary.completeness.gaps
+    more = len(gaps) - _ROWS
+
+    def at(second: float) -> str:
+        return time_of_day(summary.started_utc, second)
+
+    live = "The run is not over: some of them may still arrive."
+    return table(
+        "gaps",
+        "Missing intervals: gaps in the charts, never filled in",
+        gaps[:_ROWS],
+        (Column("Agent"), lambda gap: gap.agent),
+        (number("Intervals"), lambda gap: count(gap.count)),
+        (number("Numbers"), lambda gap: gap.numbers),
+        (number("From", "s"), lambda gap: decimal(gap.start_s, 1)),
+        (number("To", "s"), lambda gap: decimal(gap.end_s, 1)),
+        (number("From", "UTC"), lambda gap: at(gap.start_s)),
+        (number("To", "UTC"), lambda gap: at(gap.end_s)),
+        notes=(
+            *[f"and {count(more)} more: result.json has all of them"] * (more > 0),
+            *[live] * summary.completeness.is_live,
+        ),
+    )
+
+
+def _partials_table(summary: Summary) -> Table:
+    return table(
+        "partials",
+        "Intervals cut short by an agent's early end",
+        summary.completeness.partials[:_ROWS],
+        (Column("Agent"), lambda one: one.agent),
+        (number("Number"), lambda one: str(one.index)),
+        (number("From", "s"), lambda one: decimal(one.start_s, 1)),
+        (number("Up to", "s"), lambda one: decimal(one.end_s, 3)),
+        (
+            number("Up to", "UTC"),
+            lambda one: time_of_day(summary.started_utc, one.end_s),
+        ),
+        notes=("Counted in all totals, in no rate of a chart.",),
+    )

@@ -12,10 +12,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.rules.balance import unread
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.rules.reconciliation import unread
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import Scenario, fill, run_record
 
@@ -61,7 +62,9 @@ def summary_of(
 @functools.cache
 def sent() -> dict[str, dict[str, int]]:
     """What the scenario's agents send, by account and kind."""
-    return {account: dict(book) for account, book in summary_of({}).books.items()}
+    return {
+        account: dict(book) for account, book in summary_of({}).sent_requests.items()
+    }
 
 
 def observed(rise: dict[str, int | None], control: dict[str, int] | None = None) -> Any:
@@ -85,9 +88,9 @@ def rule(summary: Summary, name: str) -> tuple[bool, str]:
 
 def test_a_run_that_watched_no_server_has_nothing_to_balance() -> None:
     summary = summary_of({})
-    assert summary.balances == {}
+    assert summary.reconciliations == {}
     assert rule(summary, "books") == (True, "nothing to check")
-    assert summary.result()["books"][REPLICA]["search"].keys() == {"agents"}
+    assert result_of(summary)["books"][REPLICA]["search"].keys() == {"agents"}
 
 
 def test_books_balance_with_what_the_observer_asked() -> None:
@@ -98,7 +101,7 @@ def test_books_balance_with_what_the_observer_asked() -> None:
     )
     assert summary.verdict == "PASS"
     assert rule(summary, "books") == (True, "balanced")
-    books = summary.result()["books"]
+    books = result_of(summary)["books"]
     assert books[REPLICA]["search"] == {
         "agents": searches,
         "control": 12,
@@ -111,7 +114,7 @@ def test_books_balance_with_what_the_observer_asked() -> None:
     assert books[SUPPLIER]["modify"]["server"] is None
     assert books[SUPPLIER]["modify"]["difference"] is None
     assert any(f"{SUPPLIER} was not watched" in note for note in summary.notes)
-    Draft202012Validator(result_schema()).validate(summary.result())
+    Draft202012Validator(result_schema()).validate(result_of(summary))
 
 
 def test_requests_of_others_are_told_and_allowed() -> None:
@@ -140,7 +143,7 @@ def test_requests_that_the_server_never_counted_make_the_run_invalid() -> None:
 def test_a_request_without_an_answer_may_never_have_arrived() -> None:
     scenario = Scenario(timed_out=1, unresolved=1)
     summary = summary_of({}, scenario)
-    searches = summary.books[REPLICA]["search"]
+    searches = summary.sent_requests[REPLICA]["search"]
     (readers,) = (one for one in summary.operations if one.stream == "readers")
     lost = readers.totals["timed_out"] + readers.totals["unresolved"]
     assert lost > 3
@@ -158,7 +161,7 @@ def test_a_kind_that_a_server_does_not_count_is_unknown() -> None:
     summary = summary_of(
         {REPLICA: observed({"search": searches, "unbind": None}, {"unbind": 1})}
     )
-    line = summary.balances[REPLICA].lines["unbind"]
+    line = summary.reconciliations[REPLICA].lines["unbind"]
     assert (line.control, line.server, line.difference) == (1, None, None)
     assert summary.verdict == "PASS"
 
@@ -174,7 +177,7 @@ def test_a_server_that_was_started_anew_has_no_books(change: dict[str, Any]) -> 
     one = observed({"search": 5_000})
     one["after"] |= change
     summary = summary_of({REPLICA: one})
-    assert "was started anew" in summary.balances[REPLICA].unknown
+    assert "was started anew" in summary.reconciliations[REPLICA].unknown
     assert summary.verdict == "INVALID"
     assert not rule(summary, "server_restarted")[0]
 
@@ -189,7 +192,7 @@ def test_a_server_that_was_started_anew_has_no_books(change: dict[str, Any]) -> 
 )
 def test_what_could_not_be_read_is_unknown(observation: Any, reason: str) -> None:
     summary = summary_of({REPLICA: observation})
-    assert reason in summary.balances[REPLICA].unknown
+    assert reason in summary.reconciliations[REPLICA].unknown
     assert summary.verdict == "PASS"
     # but not where the job asks for it
     for asked in (
@@ -223,15 +226,15 @@ def test_a_server_without_counts_is_no_fault_unless_there_is_a_limit() -> None:
 def test_the_servers_of_a_role_are_summed() -> None:
     uris = ["ldap://a.example.com", "ldap://b.example.com"]
     scenario = Scenario(streams={"readers": {"uris": uris}})
-    searches = summary_of({}, scenario).books["replica"]["search"]
+    searches = summary_of({}, scenario).sent_requests["replica"]["search"]
     both = {uris[0]: observed({"search": 10}), uris[1]: observed({"search": 20})}
     summary = summary_of(both, scenario)
-    line = summary.balances["replica"].lines["search"]
+    line = summary.reconciliations["replica"].lines["search"]
     assert (line.agents, line.server) == (searches, 30)
     # one of them says nothing
     summary = summary_of({uris[0]: observed({"search": 10})}, scenario)
-    assert summary.balances["replica"].lines["search"].server is None
-    assert summary.balances["replica"].unknown == f"{uris[1]} was not watched"
+    assert summary.reconciliations["replica"].lines["search"].server is None
+    assert summary.reconciliations["replica"].unknown == f"{uris[1]} was not watched"
 
 
 def test_accounts_with_a_server_in_common_are_balanced_together() -> None:
@@ -239,7 +242,7 @@ def test_accounts_with_a_server_in_common_are_balanced_together() -> None:
     scenario = Scenario(
         streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}}
     )
-    books = summary_of({}, scenario).books
+    books = summary_of({}, scenario).sent_requests
     searches, modifies = books["replica"]["search"], books[uris[0]]["modify"]
     summary = summary_of(
         {
@@ -248,9 +251,9 @@ def test_accounts_with_a_server_in_common_are_balanced_together() -> None:
         },
         scenario,
     )
-    (name,) = summary.balances
+    (name,) = summary.reconciliations
     assert name == f"replica + {uris[0]}"
-    lines = summary.balances[name].lines
+    lines = summary.reconciliations[name].lines
     assert (lines["search"].difference, lines["modify"].difference) == (0, 0)
     assert rule(summary, "books") == (True, "balanced")
 
@@ -258,7 +261,7 @@ def test_accounts_with_a_server_in_common_are_balanced_together() -> None:
 def test_a_server_without_load_has_an_account_of_its_own() -> None:
     uri = "ldap://ds9.example.com"
     summary = summary_of({uri: observed({"search": 4}, {"search": 4})})
-    line = summary.balances[uri].lines["search"]
+    line = summary.reconciliations[uri].lines["search"]
     assert (line.agents, line.control, line.difference) == (0, 4, 0)
 
 
@@ -283,7 +286,7 @@ def test_what_a_supplier_sent_to_a_replica_is_no_other_client(
     replica = observed({"add": 8, "modify": 4})
     replica["facts"] = {"settings": {"nsslapd-localhost": "localhost.localdomain"}}
     summary = summary_of({SUPPLIER: supplied(sent), REPLICA: replica})
-    lines = summary.balances[REPLICA].lines
+    lines = summary.reconciliations[REPLICA].lines
     assert (lines["add"].difference, lines["modify"].difference) == differences
     assert lines["add"].replicated == 8 - differences[0]
     is_told = any("nobody of the run sent" in note for note in summary.notes)
