@@ -34,7 +34,8 @@ class JobType(Generic[OptionsT]):
     #: What `type:` calls it.
     name: ClassVar[str]
     #: What `options:` may say; its docstring and descriptions are shown to users. A
-    #: field of type sections.FileName is a file that the agents are sent.
+    #: field of type sections.FileName is a file that the agents are sent; a check of
+    #: the options (sections.checked) may read it (context.Reading.text_of).
     Options: ClassVar[type[Section]]
     #: Keys of the stream that the type sets, so that the job file must not.
     sets: ClassVar[tuple[str, ...]] = ("operations",)
@@ -47,8 +48,7 @@ class JobType(Generic[OptionsT]):
     def expand(self, options: OptionsT, stream: Mapping[str, Any]) -> dict[str, Any]:
         """Keys of the stream and their values, as a job file has them. `stream` is
         what the job file says beside type and options, not yet checked: only what the
-        type extends need be read. A Fault says what does not go together; a file that
-        an option names can be read with files.read_file."""
+        type extends need be read. A Fault says what does not go together."""
         raise NotImplementedError
 
     def expand_among(
