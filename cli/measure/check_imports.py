@@ -9,7 +9,7 @@ from ldapslam.base.errors import LdapSlamError
 from ldapslam.cli.console import put
 from ldapslam.cli.measure.check_faults import Faults
 from ldapslam.jobs.plan import AgentPlan
-from ldapslam.jobs.types.bulk_load import BULK_LOAD_CLASS
+from ldapslam.jobs.types import bulk_load
 
 
 def ask_imports(
@@ -21,7 +21,10 @@ def ask_imports(
 
     documents: list[dict[str, Any]] = []
     for stream in plan.streams:
-        if stream.python is None or stream.python.class_path != BULK_LOAD_CLASS:
+        if (
+            stream.python is None
+            or stream.python.class_path != bulk_load.BulkLoad.python_class()
+        ):
             continue
         try:
             version = BulkLoad(stream.python.options).examine(

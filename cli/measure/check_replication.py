@@ -10,7 +10,7 @@ from ldapslam.cli.console import put, say
 from ldapslam.cli.measure.check_faults import Faults
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
-from ldapslam.jobs.types.replication_probe import PROBE_CLASS
+from ldapslam.jobs.types import replication_probe
 from ldapslam.reports.collect.probes import method_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ def ask_probes(
     """Every server that a probe writes to or watches."""
     documents: list[dict[str, Any]] = []
     for stream in plan.streams:
-        if stream.python is not None and stream.python.class_path == PROBE_CLASS:
+        if (
+            stream.python is not None
+            and stream.python.class_path
+            == replication_probe.ReplicationProbe.python_class()
+        ):
             documents += _ask_probe(stream, stream.python, faults, as_json)
     return documents
 

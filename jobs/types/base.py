@@ -21,9 +21,12 @@ command line, on the coordinator and on every agent; code is never sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ldapslam.jobs.fields.sections import Section
+
+PYTHON_JOBS = "ldapslam.python_jobs"
 
 OptionsT = TypeVar("OptionsT", bound=Section)
 
@@ -39,6 +42,13 @@ class JobType(Generic[OptionsT]):
     Options: ClassVar[type[Section]]
     #: Keys of the stream that the type sets, so that the job file must not.
     sets: ClassVar[tuple[str, ...]] = ("operations",)
+
+    @classmethod
+    def python_class(cls) -> str:
+        """Module and name of the class that drives the type's streams: the one that the
+        entry point group `ldapslam.python_jobs` has for the type."""
+        (entry_point,) = entry_points(group=PYTHON_JOBS, name=cls.name)
+        return entry_point.value
 
     @classmethod
     def summary(cls) -> str:

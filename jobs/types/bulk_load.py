@@ -22,7 +22,6 @@ from ldapslam.jobs.fields.sections import (
 )
 from ldapslam.jobs.types.base import JobType, without_nothing
 
-BULK_LOAD_CLASS = "ldapslam.lab.bulk_load.job:BulkLoad"
 OPERATION = "import"
 #: Settings of slapd whose values are paths on the agent's host.
 PATH_SETTINGS = ("include", "moduleload")
@@ -159,7 +158,7 @@ class BulkLoad(JobType[BulkLoadOptions]):
         is_quick = options.quick if options.quick is not None else True
         return {
             "python": {
-                "class": BULK_LOAD_CLASS,
+                "class": self.python_class(),
                 "operations": [OPERATION],
                 "needs_target": False,
                 "options": without_nothing(

@@ -12,9 +12,6 @@ from ldapslam.jobs.fields.sections import Flag, Section
 from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 from ldapslam.jobs.types.base import JobType
 
-#: Drives `client: process`: it forks a client for each operation.
-PROCESS_CLASS = "ldapslam.agent.python_jobs.fork_client:ForkedSearch"
-
 
 class BurstOptions(Section):
     """What each client searches, and what a client is."""
@@ -64,7 +61,7 @@ class Burst(JobType[BurstOptions]):
         if options.client == "process":
             return {
                 "python": {
-                    "class": PROCESS_CLASS,
+                    "class": self.python_class(),
                     "options": search,
                     "operations": ["search"],
                 }
