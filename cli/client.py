@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +20,6 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
-from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
 DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
@@ -66,24 +65,8 @@ class Client:
     ) -> None:
         self._channel.close()
 
-    def submit(
-        self,
-        job_text: bytes,
-        *,
-        job_file: str,
-        overrides: Sequence[str],
-        files: Mapping[str, bytes],
-    ) -> str:
+    def submit(self, request: pb.SubmitJobRequest) -> str:
         """Have a job run; the run's id."""
-        request = pb.SubmitJobRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
-            job_file=job_file,
-            job_text=job_text,
-            overrides=overrides,
-            files=files,
-            submitted_by=operator_name(),
-        )
         with explained_errors(self.address, self._files):
             reply = self._stub.SubmitJob(request, timeout=_CALL_TIMEOUT_S)
         return str(reply.run_id)

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where entries are read from: a server, a file of LDIF, a template."""
+"""Where entries are read from: a server, a file of LDIF, a template; and what the
+connection options say of a server.
+
+The options become a job, which is checked and planned as any job is, so that a data
+command connects as an agent would.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,12 +16,14 @@ from typing import Any, TypeVar
 import click
 import ldap
 
+from ldapslam.cli.measure.one_line_options import compose_head
 from ldapslam.dataset.generate import Generation
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
 from ldapslam.dataset.templates import ready_templates
-from ldapslam.directory.access import LdapAccess, connect
+from ldapslam.directory.access import LdapAccess, access_of, connect
 from ldapslam.directory.comparison import Tree
 from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.plan import agent_plan
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -103,3 +110,23 @@ def _naming_context(connection: Any, uri: str) -> str:
             f"{', '.join(contexts) or '(it tells none)'}"
         )
     return contexts[0]
+
+
+#: What a job needs beside its target; nobody sends it.
+_STREAM = {
+    "name": "access",
+    "target": "directory",
+    "load": {"closed": {"clients": 1}},
+    "operations": [{"search": {"base": "", "scope": "base"}}],
+}
+
+
+def directory_access(uri: str, given: Mapping[str, Any]) -> LdapAccess:
+    """What the values of `connection_options` say, with the password. JobErrors and
+    ConfigError in the words of the options."""
+    if given["realm"] is not None:
+        raise click.UsageError("--realm is for load; here the mechanism's own is taken")
+    job = compose_head("access", [uri], dict(given), "URI")
+    job.put(("run", "duration"), "1s", "")
+    job.put(("streams", 0), _STREAM, "")
+    return access_of(agent_plan(job.load(), 0, 1, 0).streams[0])

@@ -24,9 +24,8 @@ from ldapslam.cli.fleet.moments import (
 from ldapslam.cli.fleet.operate import watch_run
 from ldapslam.cli.fleet.schedule_client import ScheduleClient
 from ldapslam.cli.fleet.schedule_texts import MISFIRES, OVERLAPS, schedule_document
-from ldapslam.cli.job_source import JobFile
 from ldapslam.cli.options import coordinator_option, job_argument, set_option
-from ldapslam.cli.submission import job_request
+from ldapslam.cli.submission import JobFile, job_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.results.records import utc_text

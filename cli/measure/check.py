@@ -17,19 +17,19 @@ import click
 
 from ldapslam.base import units
 from ldapslam.base.errors import ExitCode, LdapSlamError
-from ldapslam.cli.check_thresholds import unsupported_thresholds
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.measure.check_faults import Faults
-from ldapslam.cli.measure.check_imports import ask_imports
-from ldapslam.cli.measure.check_monitors import (
+from ldapslam.cli.measure.check_servers import (
+    Faults,
+    ask_imports,
     ask_monitors,
+    ask_probes,
+    ask_verification,
     ask_watched,
     observed_servers,
 )
-from ldapslam.cli.measure.check_replication import ask_probes, ask_verification
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import job_argument, set_option
-from ldapslam.cli.submission import check_size_of_files
+from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
 from ldapslam.jobs.fields.monitors import Monitor
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream

@@ -117,7 +117,7 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
     assert users <= {
         "agent/engine/process.py",
         "agent/python_jobs/client.py",
-        "cli/measure/fitness.py",
+        "cli/measure/selfcheck.py",
         "cli/measure/responder_process.py",
         "dataset/generate.py",
     }
