@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +20,7 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
+from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
 DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
@@ -39,6 +40,25 @@ def operator_name() -> str:
     except (KeyError, OSError):  # a container's user id without a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
+
+
+def job_request(
+    job_text: bytes,
+    *,
+    job_file: str,
+    overrides: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> pb.SubmitJobRequest:
+    """The request that has a job run."""
+    return pb.SubmitJobRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        job_file=job_file,
+        job_text=job_text,
+        overrides=overrides,
+        files=files,
+        submitted_by=operator_name(),
+    )
 
 
 class Client:

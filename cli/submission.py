@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.client import Client, operator_name
+from ldapslam.cli.client import Client, job_request
 from ldapslam.cli.console import say
 from ldapslam.jobs.fields.thresholds import (
     KINDS_WITHOUT_RESPONSE,
@@ -29,30 +29,23 @@ from ldapslam.jobs.plan import planned_arrivals
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.distribution import PERCENTILES
 from ldapslam.results.histogram import samples_needed
-from ldapslam.transport.messages import (
-    MAX_MESSAGE_BYTES,
-    PROTOCOL_VERSION,
-    build_version,
-)
+from ldapslam.transport.messages import MAX_MESSAGE_BYTES
 
 #: What a message may hold, and room for the job.
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
 
 
-def job_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
-    """The request that has the job run, which is checked; JobErrors, ConfigError."""
+def checked_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
+    """The request that has a job run, which is checked here; JobErrors, ConfigError."""
     job = source.load(overrides)
     check_size_of_files(job)
     for warning in unsupported_thresholds(job):
         say(f"warning: {warning}")
-    return pb.SubmitJobRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
+    return job_request(
+        source.content(),
         job_file=source.name,
-        job_text=source.content(),
         overrides=overrides,
         files={name: path.read_bytes() for name, path in job.files.items()},
-        submitted_by=operator_name(),
     )
 
 
@@ -72,7 +65,7 @@ def check_size_of_files(job: Job) -> None:
 
 def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:
     """Check a job here, then have the coordinator run it; the run's id."""
-    return client.submit(job_request(source, overrides))
+    return client.submit(checked_request(source, overrides))
 
 
 class JobSource(Protocol):
