@@ -53,9 +53,7 @@ def observed_servers(job: Job) -> ObservedServers:
     return ObservedServers(job, AgentLimits(targets=parse_rules(["any"])), "check")
 
 
-def ask_watched(
-    servers: ObservedServers, faults: Faults, *, as_json: bool
-) -> list[dict[str, Any]]:
+def ask_watched(servers: ObservedServers, faults: Faults) -> list[dict[str, Any]]:
     """Every server whose counts go into the books."""
     documents: list[dict[str, Any]] = []
     for uri in servers.counted():
@@ -67,8 +65,7 @@ def ask_watched(
             documents.append({"uri": uri, **faults.add(error)})
             continue
         documents.append({"uri": uri, "counts": counted, "counts_missing": missing})
-        if not as_json:
-            put(f"{uri}: watched; it counts {', '.join(counted) or 'nothing'}")
+        faults.put(f"{uri}: watched; it counts {', '.join(counted) or 'nothing'}")
         if missing and not counted:
             say(
                 f"warning: {uri} does not say what it counts: its books stay open. "
@@ -89,7 +86,7 @@ def _counts(access: LdapAccess, uri: str) -> tuple[list[str], list[str]]:
 
 
 def ask_monitors(
-    job: Job, servers: ObservedServers, faults: Faults, *, as_json: bool
+    job: Job, servers: ObservedServers, faults: Faults
 ) -> list[dict[str, Any]]:
     """Every monitor that this host can have, read once."""
     from ldapslam.agent.monitoring.choose import monitors_for
@@ -124,14 +121,12 @@ def ask_monitors(
                     "figures_missing": found,
                 }
             )
-            if not as_json:
-                put(_monitor_line(monitor, found))
+            faults.put(_monitor_line(monitor, found))
             if isinstance(monitor, LogMonitor):
                 _look_into(monitor)
     for name in elsewhere:
         documents.append({"name": name, "asked": False})
-        if not as_json:
-            put(f"{name}: not on this host; an agent there will read it")
+        faults.put(f"{name}: not on this host; an agent there will read it")
     return documents
 
 
@@ -185,8 +180,14 @@ class Faults:
     """Errors by what they are about: who asks a server for something else later finds
     the same wrong with it, and tells it in other words."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_json: bool) -> None:
         self._found: dict[object, LdapSlamError] = {}
+        self._as_json = as_json
+
+    def put(self, text: str) -> None:
+        """A line of the result, unless that is a document."""
+        if not self._as_json:
+            put(text)
 
     def add(self, error: LdapSlamError) -> dict[str, Any]:
         """Tell it, unless it was; the document of it."""
@@ -219,9 +220,7 @@ def _unreachable(uri: str) -> object:
     return "reach", uri
 
 
-def ask_imports(
-    plan: AgentPlan, faults: Faults, *, as_json: bool
-) -> list[dict[str, Any]]:
+def ask_imports(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
     """The server of each stream of imports, with folders, files and programs."""
     from ldapslam.agent.admission.limits import ANY_PATH, AgentLimits
     from ldapslam.lab.bulk_load.job import BulkLoad
@@ -241,14 +240,11 @@ def ask_imports(
             documents.append({"stream": stream.name, **faults.add(error)})
             continue
         documents.append({"stream": stream.name, "server": version})
-        if not as_json:
-            put(f"{stream.name}: this host can import into {version}")
+        faults.put(f"{stream.name}: this host can import into {version}")
     return documents
 
 
-def ask_probes(
-    plan: AgentPlan, faults: Faults, *, as_json: bool
-) -> list[dict[str, Any]]:
+def ask_probes(plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
     """Every server that a probe writes to or watches."""
     documents: list[dict[str, Any]] = []
     for stream in plan.streams:
@@ -257,12 +253,12 @@ def ask_probes(
             and stream.python.class_path
             == replication_probe.ReplicationProbe.python_class()
         ):
-            documents += _ask_probe(stream, stream.python, faults, as_json)
+            documents += _ask_probe(stream, stream.python, faults)
     return documents
 
 
 def _ask_probe(
-    stream: StreamPlan, python: PythonPlan, faults: Faults, as_json: bool
+    stream: StreamPlan, python: PythonPlan, faults: Faults
 ) -> list[dict[str, Any]]:
     from ldapslam.agent.replication.probe import ReplicationProbe
     from ldapslam.directory.access import access_of
@@ -276,8 +272,7 @@ def _ask_probe(
         dn = probe.examine_target(target, access)
     except LdapSlamError as error:
         return [{"stream": stream.name, "uri": target, **faults.add(error)}]
-    if not as_json:
-        put(f"{target}: the probe may write {python.options['dn']}")
+    faults.put(f"{target}: the probe may write {python.options['dn']}")
     documents: list[dict[str, Any]] = []
     for uri in watched:
         if faults.is_unreachable(uri):
@@ -289,14 +284,13 @@ def _ask_probe(
             documents.append(document | faults.add(error))
             continue
         documents.append(document | {"method": method})
-        if not as_json:
-            poll_ns = python.options["poll_ns"]
-            put(f"{uri}: tells by {method_text(method, (poll_ns or 0) / 1e9)}")
+        poll_ns = python.options["poll_ns"]
+        faults.put(f"{uri}: tells by {method_text(method, (poll_ns or 0) / 1e9)}")
     return documents
 
 
 def ask_verification(
-    job: Job, servers: ObservedServers, faults: Faults, *, as_json: bool
+    job: Job, servers: ObservedServers, faults: Faults
 ) -> dict[str, Any] | None:
     """Whether all servers say how far they are, and have what is to be compared."""
     from collections import Counter
@@ -316,11 +310,12 @@ def ask_verification(
     except LdapSlamError as error:
         return faults.add(error)
     for tree in found["trees"]:
-        if not as_json:
-            now = "they differ"
-            if tree["converged"]:
-                now = "all have the same changes"
-            put(f"verify: {tree['suffix']} on {len(found['servers'])} servers; {now}")
+        now = "they differ"
+        if tree["converged"]:
+            now = "all have the same changes"
+        faults.put(
+            f"verify: {tree['suffix']} on {len(found['servers'])} servers; {now}"
+        )
         for uri, sources in tree["behind"].items():
             say(f"warning: {uri} is behind on {', '.join(sources)}")
     return found
