@@ -180,18 +180,28 @@ class Agents(Section):
             )
 
 
-class PythonStream(Section):
-    """A class that drives the stream in place of the engine: see the types `python`,
-    `wait_for_directory` and `replication_probe`, which set this."""
+class PythonOptions(Section):
+    """The class, what it records, and what it is given."""
 
     class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
         alias="class",
         description="its module and name; installed on every agent",
         examples=["'my_load.jobs:Login'"],
     )
+    operations: list[Name] = Field(
+        min_length=1,
+        description="names of what the class records, as in reports and thresholds",
+        examples=["[login]"],
+    )
     options: dict[str, Any] = Field(
         default_factory=dict, description="what the class is given, as it is"
     )
+
+
+class PythonStream(PythonOptions):
+    """A class that drives the stream in place of the engine: see the types `python`,
+    `wait_for_directory` and `replication_probe`, which set this."""
+
     operations: list[Name] = Field(
         default=["call"],
         min_length=1,

@@ -22,13 +22,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import Field
 
 from ldapslam.jobs.fields.sections import Section
+from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 
 PYTHON_JOBS = "ldapslam.python_jobs"
 
 OptionsT = TypeVar("OptionsT", bound=Section)
+
+
+class SearchOptions(Section):
+    """A search that types make."""
+
+    base: BaseDn = Field(
+        description="where to search; patterns allowed",
+        examples=["ou=people,dc=example,dc=com"],
+    )
+    scope: Literal["base", "one", "sub", "children"] = Field(
+        default="sub", description="how far below the base"
+    )
+    filter: FilterText = Field(
+        description="which entry; patterns allowed; it should find one",
+        examples=["(uid=user.[0-999])"],
+    )
+    attributes: list[AttributeSelector] = Field(
+        default_factory=list, description="attributes to return; an empty list is all"
+    )
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """The fields of the search operation."""
+        return {
+            "base": self.base,
+            "scope": self.scope,
+            "filter": self.filter,
+            "attributes": list(self.attributes),
+        }
 
 
 class JobType(Generic[OptionsT]):
