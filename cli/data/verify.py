@@ -17,11 +17,10 @@ from ldapslam.cli.data.load_progress import EntryProgress
 from ldapslam.cli.data.source import (
     connected,
     directory_access,
+    source_options,
     source_tree,
-    template_options,
 )
 from ldapslam.cli.measure.one_line_options import (
-    connection_options,
     in_words_of_options,
 )
 from ldapslam.directory.access import LdapAccess
@@ -38,7 +37,7 @@ _PASSWORD = "userpassword"
 @click.command("verify")
 @click.argument("expected", metavar="EXPECTED")
 @click.argument("uri", metavar="URI")
-@connection_options
+@source_options
 @click.option(
     "--expected-bind-dn",
     metavar="DN",
@@ -48,29 +47,15 @@ _PASSWORD = "userpassword"
     "--expected-password-file", metavar="FILE", help="Its password, in a file."
 )
 @click.option(
-    *("-b", "--base"),
-    metavar="DN",
-    help="Compare what is at this DN and below: that of the first entry of a file, the "
-    "naming context of a server that has one.",
-)
-@click.option(
     "--sample",
     metavar="N",
     type=click.IntRange(min=1),
     help="Compare the DNs of all entries, but the contents of only so many.",
 )
-@template_options(seed_is_also_of="--sample")
 @click.option(
     "--passwords",
     is_flag=True,
     help="Compare userPassword too, as it is stored: not where a server hashes it.",
-)
-@click.option(
-    "--ignore",
-    "ignored",
-    metavar="NAME",
-    multiple=True,
-    help="An attribute to leave out. Repeatable.",
 )
 @click.option(
     "--named",
@@ -244,21 +229,7 @@ def _document(result: Comparison, expected: str, uri: str, base: str) -> dict[st
 
 @click.command("fingerprint")
 @click.argument("source", metavar="SOURCE")
-@connection_options
-@click.option(
-    *("-b", "--base"),
-    metavar="DN",
-    help="Of what is at this DN and below: that of the first entry of a file, the "
-    "naming context of a server that has one.",
-)
-@template_options()
-@click.option(
-    "--ignore",
-    "ignored",
-    metavar="NAME",
-    multiple=True,
-    help="An attribute to leave out, such as one that jobs modify. Repeatable.",
-)
+@source_options
 @click.option(
     "--save",
     metavar="FILE",

@@ -11,7 +11,7 @@ from pydantic import Field
 from ldapslam.jobs.fields.result_codes import NAMES, ResultCode
 from ldapslam.jobs.fields.sections import Flag, Section, Text
 from ldapslam.jobs.fields.texts import AttributeSelector
-from ldapslam.jobs.types.base import JobType, SearchOptions, without_nothing
+from ldapslam.jobs.types.base import JobType, SearchOptions, drop_none
 
 
 class AuthOptions(SearchOptions):
@@ -47,7 +47,7 @@ class Auth(JobType[AuthOptions]):
     Options: ClassVar[type[Section]] = AuthOptions
 
     def expand(self, options: AuthOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
-        bind = without_nothing(
+        bind = drop_none(
             {
                 "bind": {"dn": "[dn]", "password": options.password},
                 "expect": options.expect

@@ -101,6 +101,6 @@ class JobType(Generic[OptionsT]):
         return self.expand(options, stream)
 
 
-def without_nothing(mapping: Mapping[str, Any]) -> dict[str, Any]:
+def drop_none(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that have a value: what an option leaves out, the stream does too."""
     return {key: value for key, value in mapping.items() if value is not None}

@@ -20,7 +20,7 @@ from ldapslam.jobs.fields.sections import (
     checked,
     one_or_more,
 )
-from ldapslam.jobs.types.base import JobType, without_nothing
+from ldapslam.jobs.types.base import JobType, drop_none
 
 OPERATION = "import"
 #: Settings of slapd whose values are paths on the agent's host.
@@ -161,7 +161,7 @@ class BulkLoad(JobType[BulkLoadOptions]):
                 "class": self.python_class(),
                 "operations": [OPERATION],
                 "needs_target": False,
-                "options": without_nothing(
+                "options": drop_none(
                     {
                         "server": options.server,
                         "method": options.method,
