@@ -21,9 +21,10 @@ from ldapslam.cli.measure.one_line_options import compose_head, connection_optio
 from ldapslam.dataset.generate import Generation
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
 from ldapslam.dataset.templates import ready_templates
-from ldapslam.directory.access import LdapAccess, access_of, connect
+from ldapslam.directory.access import connect
 from ldapslam.directory.comparison import Tree
 from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.plan import agent_plan
 
 #: The options of a command that reads entries from anywhere.
@@ -63,7 +64,7 @@ source_options = add_options(
 def source_tree(
     source: str,
     given: dict[str, Any],
-    access_of: Callable[[str, dict[str, Any]], LdapAccess],
+    access_of: Callable[[str, dict[str, Any]], ConnectionSettings],
 ) -> Iterator[tuple[Tree, str]]:
     """The tree of a server, a file or a template, with its base: where none is given,
     the server's naming context, or the first entry. `given` has the command's options,
@@ -95,7 +96,7 @@ def _local_tree(
 
 
 @contextmanager
-def connected(uri: str, access: LdapAccess) -> Iterator[Any]:
+def connected(uri: str, access: ConnectionSettings) -> Iterator[Any]:
     """A connection to read with."""
     connection = connect(uri, access)
     try:
@@ -129,7 +130,7 @@ _STREAM = {
 }
 
 
-def directory_access(uri: str, given: Mapping[str, Any]) -> LdapAccess:
+def directory_access(uri: str, given: Mapping[str, Any]) -> ConnectionSettings:
     """What the values of `connection_options` say, with the password. JobErrors and
     ConfigError in the words of the options."""
     if given["realm"] is not None:
@@ -137,4 +138,4 @@ def directory_access(uri: str, given: Mapping[str, Any]) -> LdapAccess:
     job = compose_head("access", [uri], dict(given), "URI")
     job.put(("run", "duration"), "1s", "")
     job.put(("streams", 0), _STREAM, "")
-    return access_of(agent_plan(job.load(), 0, 1, 0).streams[0])
+    return agent_plan(job.load(), 0, 1, 0).streams[0].connection.resolved()

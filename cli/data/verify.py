@@ -20,14 +20,12 @@ from ldapslam.cli.data.source import (
     source_options,
     source_tree,
 )
-from ldapslam.cli.measure.one_line_options import (
-    in_words_of_options,
-)
-from ldapslam.directory.access import LdapAccess
+from ldapslam.cli.measure.one_line_options import in_words_of_options
 from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
 from ldapslam.directory.entry_digest import AttributeDifference, Rules
 from ldapslam.directory.fingerprint import SAMPLE, record_of
 from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.fields.population import MAX_SAMPLE
 
 _SHOWN_CHARACTERS = 60
@@ -115,7 +113,7 @@ def verify_command(
     return ExitCode.PASS if result.is_equal else ExitCode.FAIL
 
 
-def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
+def _expected_access(expected: str, given: dict[str, Any]) -> ConnectionSettings:
     dn, file = given["expected_bind_dn"], given["expected_password_file"]
     if (dn is None) != (file is None):
         raise click.UsageError(
@@ -125,7 +123,7 @@ def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
     if dn is None:
         return access
     password = SecretRef(file=str(Path(file).absolute())).resolve()
-    return replace(access, bind_dn=dn, bind_password=password, mechanism=None)
+    return replace(access, bind=BindSettings(dn, password))
 
 
 # -- what is printed -------------------------------------------------------------------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ldapslam.agent.monitoring.base import Monitor
     from ldapslam.agent.monitoring.log import LogMonitor
     from ldapslam.agent.monitoring.servers import ObservedServers
-    from ldapslam.directory.access import LdapAccess
+    from ldapslam.jobs.connection_settings import ConnectionSettings
 
 
 from typing import TYPE_CHECKING
@@ -74,7 +74,7 @@ def ask_watched(servers: ObservedServers, faults: Faults) -> list[dict[str, Any]
     return documents
 
 
-def _counts(access: LdapAccess, uri: str) -> tuple[list[str], list[str]]:
+def _counts(access: ConnectionSettings, uri: str) -> tuple[list[str], list[str]]:
     """Kinds of requests that the server counts for this user, and that it does not."""
     from ldapslam.directory.control_connection import ControlConnection
     from ldapslam.directory.counts import detect, read_counts
@@ -261,14 +261,13 @@ def _ask_probe(
     stream: StreamPlan, python: PythonPlan, faults: Faults
 ) -> list[dict[str, Any]]:
     from ldapslam.agent.replication.probe import ReplicationProbe
-    from ldapslam.directory.access import access_of
 
     probe = ReplicationProbe(python.options)
     target, watched = stream.uris[0], stream.uris[-python.watched :]
     if faults.is_unreachable(target):
         return []
     try:
-        access = access_of(stream)
+        access = stream.connection.resolved()
         dn = probe.examine_target(target, access)
     except LdapSlamError as error:
         return [{"stream": stream.name, "uri": target, **faults.add(error)}]
