@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ldapslam.base.address import DEFAULT_PORT
 from ldapslam.base.errors import RunNotFound
 from ldapslam.cli.security import operator_files
 from ldapslam.proto import operator_pb2 as pb
@@ -22,15 +21,7 @@ from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
-COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
-DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
-
 _CALL_TIMEOUT_S = 10.0
-
-
-def default_coordinator() -> str:
-    """The coordinator when the command line names none."""
-    return os.environ.get(COORDINATOR_VARIABLE) or DEFAULT_COORDINATOR
 
 
 def operator_name() -> str:

@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.client import Client, job_request
 from ldapslam.cli.console import say
 from ldapslam.jobs.fields.thresholds import (
     KINDS_WITHOUT_RESPONSE,
+    PERCENTILES,
     TIME_METRICS,
     Threshold,
     parse_threshold,
+    samples_needed,
 )
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
@@ -27,9 +28,10 @@ from ldapslam.jobs.operations.sequence import Request, sessions_of
 from ldapslam.jobs.phases import measure_span
 from ldapslam.jobs.plan import planned_arrivals
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.reports.distribution import PERCENTILES
-from ldapslam.results.histogram import samples_needed
 from ldapslam.transport.messages import MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from ldapslam.cli.client import Client
 
 #: What a message may hold, and room for the job.
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
@@ -37,6 +39,8 @@ _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
 
 def checked_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
     """The request that has a job run, which is checked here; JobErrors, ConfigError."""
+    from ldapslam.cli.client import job_request
+
     job = source.load(overrides)
     check_size_of_files(job)
     for warning in unsupported_thresholds(job):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ldapslam.reports.distribution import PERCENTILES, Distribution
+from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
+from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import MUTED, Cell, Column, number
-from ldapslam.results.histogram import samples_needed
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"

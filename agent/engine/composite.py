@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.engine import setup as engine_setup
 from ldapslam.agent.engine.setup import add_streams, native_streams
-from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.plan import AgentPlan
 
 
@@ -56,6 +55,9 @@ def compose(
         add_streams(native, plan, ledger_folder=ledger_folder)
     if native is not None and not has_python:
         return native
+    # imported late: most runs have no Python streams
+    from ldapslam.agent.python_jobs.streams import PythonStreams
+
     return Composite(native, numbers, PythonStreams(plan, limits))
 
 

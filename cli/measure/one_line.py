@@ -28,7 +28,6 @@ from ldapslam.cli.measure.one_line_options import (
     in_words_of_options,
     put_operation,
 )
-from ldapslam.cli.measure.run import run_locally
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPERATION = "streams[0].operations"
@@ -46,6 +45,8 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
         job.load(overrides)
         put(job.text().rstrip("\n"))
         return ExitCode.PASS
+    from ldapslam.cli.measure.local_run import run_locally
+
     return run_locally(
         job, given["agents"], overrides, given["out"], as_json=given["as_json"]
     )

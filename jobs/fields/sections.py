@@ -64,7 +64,9 @@ class Section(BaseModel):
     at fault raises Unknown, which ends the check that asks for it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, defer_build=True
+    )
 
     #: Exactly one of these keys must be given, if any are listed.
     exactly_one: ClassVar[tuple[str, ...]] = ()

@@ -65,6 +65,7 @@ _AGENTS = 24
 def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     """Name -> SVG of each chart that the document has a place for."""
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     drawn = {}
     for place in places:
@@ -72,7 +73,9 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
             figure = _drawing(place.name)(summary)
             out = io.StringIO()
-            figure.savefig(out, format="svg", metadata={"Date": None})
+            # not savefig: that draws once more, only to lay out the figure
+            canvas: Any = FigureCanvasSVG(figure)
+            canvas.print_svg(out, metadata={"Date": None})
         drawn[place.name] = embeddable(
             out.getvalue(), place.name, place.title, place.description
         )
@@ -384,7 +387,7 @@ def _finished(figure: Figure, panels: Sequence[Axes], summary: Summary) -> Figur
 
 def _log_axis(axis: Any, axes: Axes) -> None:
     """Plain numbers at 1, 2, 5 when there is room for them, else at powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
     decades = math.log10(high / low) if low > 0 else 1.0
@@ -393,7 +396,7 @@ def _log_axis(axis: Any, axes: Axes) -> None:
     )
     axis.set_major_locator(LogLocator(subs=multiples))
     axis.set_major_formatter(FuncFormatter(grouped_number))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def _percentile_axis(axes: Axes, one: OperationSummary) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.types.bulk_load import OPERATION
 from ldapslam.proto.fields import OUTCOMES
 from ldapslam.reports.collect.job_notes import imports_of
@@ -25,7 +26,7 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.reconciliation import restarted, unread
-from ldapslam.results.histogram import Histogram, samples_needed
+from ldapslam.results.histogram import Histogram
 
 NOT_APPLICABLE = "nothing to check"
 
