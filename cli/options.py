@@ -19,6 +19,10 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
 _DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
 
+#: Where the results of local runs go, and the store in the folder of each.
+RUNS_FOLDER = Path("ldapslam-runs")
+STORE_NAME = "results.sqlite"
+
 #: Formats of a report, in the order in which they are made.
 FORMATS = ("html", "pdf", "text", "json", "csv", "hlog")
 

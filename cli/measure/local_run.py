@@ -24,8 +24,7 @@ from ldapslam.cli.measure.local_fleet import (
     agent_names,
     local_fleet,
 )
-from ldapslam.cli.measure.run import RUNS_FOLDER, STORE_NAME
-from ldapslam.cli.options import FORMATS
+from ldapslam.cli.options import FORMATS, RUNS_FOLDER, STORE_NAME
 from ldapslam.cli.outcome import (
     has_started,
     make_folder,

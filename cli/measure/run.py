@@ -9,10 +9,7 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option
-from ldapslam.cli.options import set_option
-
-RUNS_FOLDER = Path("ldapslam-runs")
-STORE_NAME = "results.sqlite"
+from ldapslam.cli.options import RUNS_FOLDER, set_option
 
 #: What every command that runs a job here has.
 agents_option = click.option(
