@@ -248,9 +248,7 @@ class AgentService(AgentServiceServicer):
                 self._release(report)
             return self._refuse_report(report, error)
         run = self._fleet.runs.get(report.run_id)
-        of = report.agent, report.epoch, report.attempt
-        if run is not None and not run.is_of_now(*of):
-            _log.info("run %s: a report of an earlier agent %s", *_key(report))
+        if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if run is not None:
@@ -277,9 +275,7 @@ class AgentService(AgentServiceServicer):
         """Commit what an observer found, and have the run's machine hear of it."""
         store, run_id, agent = self._journal.store, report.run_id, report.agent
         run = self._live_part(report)
-        of = agent, report.epoch, report.attempt
-        if run is not None and not run.is_of_now(*of):
-            _log.info("run %s: an observation of an earlier agent %s", *_key(report))
+        if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         try:
             record = await self._reporters_run(run_id, agent)
@@ -354,8 +350,15 @@ class AgentService(AgentServiceServicer):
         run.feed(run_machine.AgentFailed(report.agent, error))
 
 
-def _key(report: _Report) -> tuple[str, str]:
-    return report.run_id, report.agent
+def _is_stale(
+    report: agent_pb2.ProgressReport | observation_pb2.ObservationReport,
+    run: ActiveRun,
+) -> bool:
+    """Of an earlier process of the agent, or of an attempt before this one."""
+    if run.is_of_now(report.agent, report.epoch, report.attempt):
+        return False
+    _log.info("run %s: a stale report of agent %s", report.run_id, report.agent)
+    return True
 
 
 def _progress(

@@ -63,11 +63,14 @@ class RunQueue:
         if not is_waiting:
             await self._check_room(submission)
         # first of all: load whose results could not be stored must not begin
-        await self._journal.call(
-            self._journal.store.create_run,
-            submission.record,
-            submission_record(request),
+        kept = SubmissionRecord(
+            request.SerializeToString(),
+            request.not_before_utc or None,
+            request.after_run or None,
+            _CONDITIONS[request.after_if],
         )
+        store = self._journal.store
+        await self._journal.call(store.create_run, submission.record, kept)
         try:
             if must_fit:  # agents may have left since
                 self._check_agents(submission)
@@ -78,7 +81,8 @@ class RunQueue:
         run = self._fleet.new_run(submission)
         if is_waiting:
             run.is_released = False
-            run.tell_of_wait(_what_for(request))
+            # the scheduler says for what, within a second
+            run.tell_of_wait("waits for its time or another run")
         else:
             self.queue(run, may_wait=not must_fit)
         with contextlib.suppress(StoreFull):  # the run is there, and accepted
@@ -198,33 +202,11 @@ class RunQueue:
         self._hold_reason = hold_reason
 
 
-def submission_record(request: pb.SubmitJobRequest) -> SubmissionRecord:
-    """What the store keeps of it."""
-    return SubmissionRecord(
-        request.SerializeToString(),
-        request.not_before_utc or None,
-        request.after_run or None,
-        _CONDITIONS[request.after_if],
-    )
-
-
 _CONDITIONS = {
     pb.RUN_CONDITION_ANY: "any",
     pb.RUN_CONDITION_PASS: "pass",
     pb.RUN_CONDITION_FAIL: "fail",
 }
-
-
-def _what_for(request: pb.SubmitJobRequest) -> str:
-    """What a run waits for, for its detail."""
-    parts = []
-    if request.not_before_utc:
-        parts.append(f"not before {request.not_before_utc}")
-    if request.after_run:
-        condition = _CONDITIONS[request.after_if]
-        which = "" if condition == "any" else f", if that is a {condition}"
-        parts.append(f"after run {request.after_run}{which}")
-    return ", ".join(parts)
 
 
 def _waiting_run(run: ActiveRun) -> WaitingRun:
