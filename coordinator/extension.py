@@ -29,5 +29,5 @@ class Extension(Observer):
         """The coordinator is about to drain: begin nothing new."""
 
     async def stop(self) -> None:
-        """End it, also when the start failed: the coordinator has stopped, its journal
-        is still there."""
+        """End it, also when the start failed. The coordinator has stopped, its store
+        writer is still there."""

@@ -34,7 +34,6 @@ from ldapslam.base.address import check_plaintext, grpc_target, is_unix, split_h
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.runs.judge import Judge
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.enrolment import (
@@ -44,6 +43,7 @@ from ldapslam.coordinator.security.enrolment import (
 )
 from ldapslam.coordinator.security.guard import Guard
 from ldapslam.coordinator.security.ownership import owned_socket, owned_store
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto.agent_pb2_grpc import add_AgentServiceServicer_to_server
 from ldapslam.proto.enrolment_pb2_grpc import (
     add_CertificateServiceServicer_to_server,
@@ -125,11 +125,11 @@ async def serve(
     for extension in extensions:
         await extension.check()
     async with contextlib.AsyncExitStack() as stack:
-        journal = await asyncio.to_thread(Journal, store_url)
-        stack.push_async_callback(journal.close)
-        stack.enter_context(owned_store(journal.store))
+        writer = await asyncio.to_thread(StoreWriter, store_url)
+        stack.push_async_callback(writer.close)
+        stack.enter_context(owned_store(writer.store))
         coordinator = Coordinator(
-            journal, now_ns, judge=judge, observers=extensions, channels=channels
+            writer, now_ns, judge=judge, observers=extensions, channels=channels
         )
         audit = coordinator.audit
         revocations = None

@@ -119,7 +119,7 @@ class Metrics(Extension):
             *_build(),
             *fleet_families(coordinator.operators.agents()),
             *run_families(self),
-            *store_families(coordinator.journal.store),
+            *store_families(coordinator.writer.store),
         ]
 
     # What happens to runs.
