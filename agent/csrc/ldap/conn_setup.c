@@ -101,26 +101,26 @@ inherit_authorities(LDAP *ld)
 }
 
 static int
-demand_of(const struct slam_conn_config *config)
+demand_of(const struct slam_connection_settings *config)
 {
-    return config->verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
+    return config->tls.verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
 }
 
 static int
-make_context(struct slam_conn_config *config, LDAP *ld)
+make_context(struct slam_connection_settings *config, LDAP *ld)
 {
     int demand = demand_of(config);
     int of_a_client = 0;
     int rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
 
     if (rc == LDAP_OPT_SUCCESS)
-        rc = config->ca_file
-                 ? ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->ca_file)
+        rc = config->tls.ca_file
+                 ? ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->tls.ca_file)
                  : inherit_authorities(ld);
-    if (rc == LDAP_OPT_SUCCESS && config->cert_file)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CERTFILE, config->cert_file);
-    if (rc == LDAP_OPT_SUCCESS && config->key_file)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_KEYFILE, config->key_file);
+    if (rc == LDAP_OPT_SUCCESS && config->tls.cert_file)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CERTFILE, config->tls.cert_file);
+    if (rc == LDAP_OPT_SUCCESS && config->tls.key_file)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_KEYFILE, config->tls.key_file);
     if (rc == LDAP_OPT_SUCCESS)
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_NEWCTX, &of_a_client);
     if (rc == LDAP_OPT_SUCCESS)
@@ -129,16 +129,17 @@ make_context(struct slam_conn_config *config, LDAP *ld)
 }
 
 static int
-prepare_tls(struct slam_conn_config *config, struct slam_conn_error *error)
+prepare_tls(struct slam_connection_settings *config, struct slam_conn_error *error)
 {
     LDAP *ld = NULL;
     int rc;
 
-    if (!config->ca_file && !config->cert_file && !config->key_file && config->verify)
+    if (!config->tls.ca_file && !config->tls.cert_file && !config->tls.key_file &&
+        config->tls.verify)
         return SLAM_OK; /* libldap's default, which is one for the process */
-    if (!is_readable("ca_file", config->ca_file, error) ||
-        !is_readable("cert_file", config->cert_file, error) ||
-        !is_readable("key_file", config->key_file, error))
+    if (!is_readable("ca_file", config->tls.ca_file, error) ||
+        !is_readable("cert_file", config->tls.cert_file, error) ||
+        !is_readable("key_file", config->tls.key_file, error))
         return SLAM_ECONNECT;
     rc = ldap_initialize(&ld, NULL);
     if (rc == LDAP_SUCCESS)
@@ -156,8 +157,9 @@ prepare_tls(struct slam_conn_config *config, struct slam_conn_error *error)
 }
 
 int
-slam_conn_config_check_mechanism(const struct slam_conn_config *config,
-                                 const char *mechanism, struct slam_conn_error *error)
+slam_connection_settings_check_mechanism(const struct slam_connection_settings *config,
+                                         const char *mechanism,
+                                         struct slam_conn_error *error)
 {
     const size_t size = sizeof(error->detail);
     char **installed = NULL;
@@ -180,9 +182,10 @@ slam_conn_config_check_mechanism(const struct slam_conn_config *config,
 }
 
 int
-slam_conn_config_prepare(struct slam_conn_config *config, struct slam_conn_error *error)
+slam_connection_settings_prepare(struct slam_connection_settings *config,
+                                 struct slam_conn_error *error)
 {
-    bool tls = config->start_tls;
+    bool tls = config->tls.start_tls;
     int rc = SLAM_OK;
 
     snprintf(error->uri, sizeof(error->uri), "%s", config->uris[0]);
@@ -190,13 +193,14 @@ slam_conn_config_prepare(struct slam_conn_config *config, struct slam_conn_error
         tls = tls || is_ldaps(config->uris[i]);
     if (tls)
         rc = prepare_tls(config, error);
-    if (rc == SLAM_OK && config->mechanism)
-        rc = slam_conn_config_check_mechanism(config, config->mechanism, error);
+    if (rc == SLAM_OK && config->bind.mechanism)
+        rc = slam_connection_settings_check_mechanism(config, config->bind.mechanism,
+                                                      error);
     return rc;
 }
 
 void
-slam_conn_config_release(struct slam_conn_config *config)
+slam_connection_settings_release(struct slam_connection_settings *config)
 {
     if (config->tls_context && ldap_pvt_tls_ctx_free)
         ldap_pvt_tls_ctx_free(config->tls_context);
@@ -238,7 +242,7 @@ on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
 #define SECURITY_PROPERTIES "none,maxssf=0"
 
 static int
-set_options(struct slam_wire *wire, const struct slam_conn_config *config)
+set_options(struct slam_wire *wire, const struct slam_connection_settings *config)
 {
     LDAP *ld = wire->ld;
     struct timeval limit = time_limit(config->connect_timeout_ns);
@@ -260,7 +264,7 @@ set_options(struct slam_wire *wire, const struct slam_conn_config *config)
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
     if (rc == LDAP_SUCCESS && config->tls_context)
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CTX, config->tls_context);
-    if (rc == LDAP_SUCCESS && config->mechanism) {
+    if (rc == LDAP_SUCCESS && config->bind.mechanism) {
         /* the server's name is the URI's, not what its address resolves to */
         rc = ldap_set_option(ld, LDAP_OPT_X_SASL_NOCANON, LDAP_OPT_ON);
         if (rc == LDAP_SUCCESS)
@@ -288,15 +292,15 @@ await(LDAP *ld, int message_id, uint64_t deadline_ns, LDAPMessage **response)
 }
 
 static int
-bind_simple(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
-            uint32_t *binds)
+bind_simple(LDAP *ld, const struct slam_connection_settings *config,
+            uint64_t deadline_ns, uint32_t *binds)
 {
-    struct berval password = {.bv_len = config->bind_password_len,
-                              .bv_val = config->bind_password};
+    struct berval password = {.bv_len = config->bind.password_len,
+                              .bv_val = (char *)config->bind.password};
     LDAPMessage *response = NULL;
     int message_id = 0;
     int code = LDAP_OTHER;
-    int rc = ldap_sasl_bind(ld, config->bind_dn, LDAP_SASL_SIMPLE, &password, NULL,
+    int rc = ldap_sasl_bind(ld, config->bind.dn, LDAP_SASL_SIMPLE, &password, NULL,
                             NULL, &message_id);
 
     if (rc != LDAP_SUCCESS)
@@ -317,35 +321,35 @@ bind_simple(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_n
 static int
 answer_sasl(LDAP *ld, unsigned int flags, void *defaults, void *questions)
 {
-    const struct slam_conn_config *config = defaults;
+    const struct slam_connection_settings *config = defaults;
 
     (void)ld, (void)flags;
     for (sasl_interact_t *q = questions; q->id != SASL_CB_LIST_END; q++) {
         const char *answer = NULL;
 
         if (q->id == SASL_CB_AUTHNAME)
-            answer = config->authcid;
+            answer = config->bind.authcid;
         else if (q->id == SASL_CB_USER)
-            answer = config->authzid;
+            answer = config->bind.authzid;
         else if (q->id == SASL_CB_GETREALM)
-            answer = config->realm;
+            answer = config->bind.realm;
         else if (q->id == SASL_CB_PASS)
-            answer = config->bind_password;
+            answer = config->bind.password;
         if (!answer)
             answer = q->defresult ? q->defresult : "";
         q->result = answer;
         q->len =
-            (unsigned int)(answer == config->bind_password ? config->bind_password_len
+            (unsigned int)(answer == config->bind.password ? config->bind.password_len
                                                            : strlen(answer));
     }
     return LDAP_SUCCESS;
 }
 
 static int
-bind_sasl(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
+bind_sasl(LDAP *ld, const struct slam_connection_settings *config, uint64_t deadline_ns,
           uint32_t *binds)
 {
-    struct slam_conn_config answers =
+    struct slam_connection_settings answers =
         *config;                  /* libldap wants a pointer to non-const */
     const char *mechanism = NULL; /* libldap's note from step to step */
     LDAPMessage *response = NULL;
@@ -354,7 +358,7 @@ bind_sasl(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
     for (;;) {
         int message_id = 0;
 
-        rc = ldap_sasl_interactive_bind(ld, NULL, config->mechanism, NULL, NULL,
+        rc = ldap_sasl_interactive_bind(ld, NULL, config->bind.mechanism, NULL, NULL,
                                         LDAP_SASL_QUIET, answer_sasl, &answers,
                                         response, &mechanism, &message_id);
         ldap_msgfree(response);
@@ -369,11 +373,12 @@ bind_sasl(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
 }
 
 static int
-bind_connection(LDAP *ld, const struct slam_conn_config *config, uint32_t *binds)
+bind_connection(LDAP *ld, const struct slam_connection_settings *config,
+                uint32_t *binds)
 {
     uint64_t deadline_ns = slam_clock_mono_ns() + config->connect_timeout_ns;
 
-    if (config->mechanism)
+    if (config->bind.mechanism)
         return bind_sasl(ld, config, deadline_ns, binds);
     return bind_simple(ld, config, deadline_ns, binds);
 }
@@ -381,7 +386,8 @@ bind_connection(LDAP *ld, const struct slam_conn_config *config, uint32_t *binds
 /* Makes wire->ld over a socket of ours; the host that TLS and SASL know is the URI's.
  * Returns an LDAP result code. */
 static int
-attach(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri_index)
+attach(struct slam_wire *wire, const struct slam_connection_settings *config,
+       size_t uri_index)
 {
     int rc;
     int fd = slam_dial(config->addresses[uri_index], config->connect_timeout_ns);
@@ -401,13 +407,13 @@ attach(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri
 
 /* Connects, and for ldaps shakes hands. Returns an LDAP result code. */
 static int
-connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
+connect_wire(struct slam_wire *wire, const struct slam_connection_settings *config,
              size_t uri_index)
 {
     const char *uri = config->uris[uri_index];
     int rc;
 
-    if (config->addresses && *config->addresses[uri_index]) {
+    if (config->address_count > 0 && *config->addresses[uri_index]) {
         rc = attach(wire, config, uri_index);
         if (rc == LDAP_SUCCESS && is_ldaps(uri))
             rc = ldap_install_tls(wire->ld);
@@ -424,8 +430,8 @@ connect_wire(struct slam_wire *wire, const struct slam_conn_config *config,
 
 /* The steps of a set-up, each timed from the end of the one before. */
 static int
-set_up(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri_index,
-       enum slam_conn_stage *stage, struct slam_wire_setup *setup)
+set_up(struct slam_wire *wire, const struct slam_connection_settings *config,
+       size_t uri_index, enum slam_conn_stage *stage, struct slam_wire_setup *setup)
 {
     uint64_t started_ns = slam_clock_mono_ns();
     uint64_t before_ns = started_ns;
@@ -443,7 +449,7 @@ set_up(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri
     if (rc != LDAP_SUCCESS)
         return rc;
     before_ns = wire->connected_ns;
-    if (config->start_tls) {
+    if (config->tls.start_tls) {
         *stage = SLAM_STAGE_TLS;
         setup->extended = 1;
         rc = ldap_start_tls_s(wire->ld, NULL, NULL);
@@ -455,7 +461,7 @@ set_up(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri
         return LDAP_TIMEOUT;
     if (ldap_tls_inplace(wire->ld))
         setup->tls_ns = now_ns - before_ns;
-    if (config->mechanism || config->bind_dn) {
+    if (config->bind.mechanism || config->bind.dn) {
         *stage = SLAM_STAGE_BIND;
         before_ns = slam_clock_mono_ns();
         rc = bind_connection(wire->ld, config, &setup->binds);
@@ -470,8 +476,8 @@ set_up(struct slam_wire *wire, const struct slam_conn_config *config, size_t uri
 }
 
 int
-slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *storage,
-               struct slam_wire **out, struct slam_wire_setup *setup,
+slam_wire_open(const struct slam_connection_settings *config, size_t uri_index,
+               void *storage, struct slam_wire **out, struct slam_wire_setup *setup,
                struct slam_conn_error *error)
 {
     const char *uri = config->uris[uri_index];
@@ -481,7 +487,7 @@ slam_wire_open(const struct slam_conn_config *config, size_t uri_index, void *st
     int rc;
 
     memset(wire, 0, sizeof(*wire));
-    if (config->start_tls || is_ldaps(uri))
+    if (config->tls.start_tls || is_ldaps(uri))
         wire->handshake = &handshake;
     wire->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));

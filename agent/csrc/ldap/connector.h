@@ -34,7 +34,7 @@ void slam_inbox_wake(struct slam_inbox *inbox);
 /* The part of a connection that travels between worker and connector. */
 struct slam_link {
     struct slam_wire *wire; /* submit: the old one or NULL; delivery: new or NULL */
-    const struct slam_conn_config *config;
+    const struct slam_connection_settings *config;
     size_t uri_index;
     struct slam_inbox *inbox;
     void *storage;                /* where the wire is made: slam_wire_size bytes */

@@ -58,7 +58,7 @@ slam_bind_begin(struct slam_slot *slot, struct slam_session *session,
         extras->mechanism, slot->conn->flow->stream->hosts[link->uri_index],
         c_text(session, extras->authcid, authcid), password ? password->text : NULL,
         password ? password->len : 0, c_text(session, extras->authzid, authzid),
-        link->config->realm, &session->sasl, err, sizeof(err));
+        link->config->bind.realm, &session->sasl, err, sizeof(err));
     if (rc == 0)
         rc = slam_sasl_step(session->sasl, NULL, 0, &out, &out_len);
     return rc >= 0 && set_credentials(session, extras, out, out_len);

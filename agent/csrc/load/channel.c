@@ -125,7 +125,7 @@ slam_channel_lose(struct slam_conn *conn)
     struct slam_flow *flow = conn->flow;
     uint64_t now_ns = slam_clock_mono_ns();
 
-    for (uint32_t i = 0; i < flow->stream->in_flight; i++) {
+    for (uint32_t i = 0; i < flow->stream->settings.in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
 
         if (slot->state == SLAM_SLOT_SENT) {
@@ -165,7 +165,7 @@ say_unbind(struct slam_conn *conn)
 static bool
 is_worn(const struct slam_conn *conn, uint64_t now_ns)
 {
-    uint64_t limit_ns = conn->flow->stream->reconnect_ns;
+    uint64_t limit_ns = conn->flow->stream->settings.connection.reconnect_ns;
 
     return limit_ns > 0 && now_ns - conn->up_since_ns >= limit_ns;
 }
@@ -178,7 +178,7 @@ replace(struct slam_conn *conn, uint64_t now_ns)
     uint64_t connect_ns = now_ns;
 
     take_down(conn, now_ns);
-    for (uint32_t i = 0; i < conn->flow->stream->in_flight; i++)
+    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++)
         if (conn->slots[i].state == SLAM_SLOT_TIMED_OUT)
             slam_channel_release(&conn->slots[i]);
     if (conn->flow->stream->trace)
@@ -195,7 +195,7 @@ static void
 replace_when_idle(struct slam_conn *conn, uint64_t now_ns)
 {
     if (!conn->up || !conn->retiring ||
-        conn->free_count + conn->timed_out < conn->flow->stream->in_flight)
+        conn->free_count + conn->timed_out < conn->flow->stream->settings.in_flight)
         return;
     if (!conn->unbound)
         say_unbind(conn);
@@ -213,8 +213,8 @@ slam_channel_freed(struct slam_conn *conn, uint64_t received_ns, uint64_t done_n
     }
     replace_when_idle(conn, done_ns);
     if (flow->stream->trace) {
-        slam_replay_free(conn, flow->stream->open ? received_ns : done_ns);
-    } else if (flow->stream->open) {
+        slam_replay_free(conn, flow->stream->settings.open ? received_ns : done_ns);
+    } else if (flow->stream->settings.open) {
         slam_channel_offer(conn, received_ns);
         slam_schedule_slot_free(flow);
     } else {
@@ -266,7 +266,7 @@ slam_channel_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->generation = SLAM_FIRST_GENERATION;
     if (flow->stream->trace) {
         slam_replay_free(conn, now_ns);
-    } else if (flow->stream->open) {
+    } else if (flow->stream->settings.open) {
         slam_channel_offer(conn, now_ns);
         slam_schedule_slot_free(flow);
     } else if (conn->ready) {
@@ -279,7 +279,7 @@ slam_channel_connected(struct slam_conn *conn, uint64_t now_ns)
 void
 slam_channel_expire(struct slam_flow *flow, uint64_t now_ns)
 {
-    uint64_t limit = flow->stream->request_timeout_ns;
+    uint64_t limit = flow->stream->settings.request_timeout_ns;
 
     while (flow->oldest && flow->oldest->sent_ns + limit <= now_ns) {
         struct slam_slot *slot = flow->oldest;
@@ -290,7 +290,7 @@ slam_channel_expire(struct slam_flow *flow, uint64_t now_ns)
         slam_session_end(slot);
         slot->state = SLAM_SLOT_TIMED_OUT;
         /* a connection on which nothing answers any more is given up */
-        if (++conn->timed_out == flow->stream->in_flight)
+        if (++conn->timed_out == flow->stream->settings.in_flight)
             slam_channel_lose(conn);
         else
             replace_when_idle(conn, now_ns);
@@ -310,7 +310,7 @@ slam_channel_give_up(struct slam_flow *flow)
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
 
-        for (uint32_t j = 0; j < flow->stream->in_flight; j++)
+        for (uint32_t j = 0; j < flow->stream->settings.in_flight; j++)
             if (conn->slots[j].state == SLAM_SLOT_BLOCKED)
                 slam_flow_op_record(flow, conn->slots[j].op, conn->slots[j].measured)
                     ->dropped++;

@@ -12,7 +12,7 @@ slam_replay_open(struct slam_stream *s, char *err, size_t err_len)
 {
     int rc;
 
-    if (!s->trace_path)
+    if (!s->settings.trace)
         return SLAM_OK;
     for (size_t i = 0; i < s->script_count; i++)
         if (s->steps[s->scripts[i].first_step].op != i) {
@@ -20,8 +20,8 @@ slam_replay_open(struct slam_stream *s, char *err, size_t err_len)
                      "a trace has a script for each operation, in their order");
             return SLAM_EINVAL;
         }
-    rc = slam_trace_open(s->trace_path, s->connections, (uint32_t)s->script_count,
-                         &s->trace, err, err_len);
+    rc = slam_trace_open(s->settings.trace, s->settings.connections,
+                         (uint32_t)s->script_count, &s->trace, err, err_len);
     if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
         s->max_pdu = slam_trace_max_pdu(s->trace);
     return rc;
@@ -86,12 +86,12 @@ slam_replay_destroy(struct slam_flow *flow)
 void
 slam_replay_begin(struct slam_flow *flow)
 {
-    if (flow->stream->open) {
+    if (flow->stream->settings.open) {
         advance(flow, slam_trace_first(flow->stream->trace));
         return;
     }
     flow->next_arrival_ns = flow->worker->config.timeline->t0_ns +
-                            flow->stream->start_ns; /* of all connections */
+                            flow->stream->settings.start_ns; /* of all connections */
 }
 
 /* Sends the connection's next record: intended then, its slot free since then. */
@@ -134,7 +134,7 @@ slam_replay_free(struct slam_conn *conn, uint64_t since_ns)
     replayed->free_since_ns = since_ns;
     if (!record || !can_send(conn) || flow->ended || flow->worker->draining)
         return;
-    if (!flow->stream->open) {
+    if (!flow->stream->settings.open) {
         if (!conn->begun)
             return;
         count_scheduled(flow, record, since_ns);
@@ -168,7 +168,7 @@ arrive(struct slam_flow *flow, const struct slam_trace_record *record)
 void
 slam_replay_run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 {
-    if (flow->stream->open) {
+    if (flow->stream->settings.open) {
         while (flow->next_arrival_ns <= now_ns && flow->next_arrival_ns < limit_ns) {
             uint64_t offset = flow->cursor;
 

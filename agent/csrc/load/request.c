@@ -40,7 +40,7 @@ next_message_id(struct slam_conn *conn, uint32_t slot_index)
 static bool
 transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 {
-    uint64_t limit = conn->flow->stream->reconnect_operations;
+    uint64_t limit = conn->flow->stream->settings.connection.reconnect_operations;
     ssize_t written = slam_wire_write(conn->link.wire, pdu, len);
 
     /* at its limit, it gets no new session: it is replaced when the last one is over */
@@ -235,12 +235,12 @@ flush(struct slam_conn *conn)
         conn->tx_pos += (size_t)n;
     }
     arm_write(conn, false);
-    for (uint32_t i = 0; i < conn->flow->stream->in_flight && conn->up; i++)
+    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight && conn->up; i++)
         if (conn->slots[i].state == SLAM_SLOT_BLOCKED && !conn->waits_for_write)
             slam_request_send(&conn->slots[i]);
     if (conn->up && conn->flow->stream->trace) {
         slam_replay_free(conn, slam_clock_mono_ns());
-    } else if (conn->up && conn->flow->stream->open) {
+    } else if (conn->up && conn->flow->stream->settings.open) {
         slam_channel_offer(conn, slam_clock_mono_ns());
         slam_schedule_slot_free(conn->flow);
     }
@@ -293,10 +293,10 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
                           slam_since_ns(received, slot->sent_ns));
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
     slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
-    if (flow->stream->open)
+    if (flow->stream->settings.open)
         slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
-    slam_flow_stream_record(flow)->last_completion_ns = done_ns;
+    slam_flow_stream_record(flow)->last_done_ns = done_ns;
     slam_channel_answered(flow, slot);
     if (flow->sessions)
         slam_session_go_on(slot, op, outcome, received, done_ns);
@@ -346,7 +346,8 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         slam_flow_stream_record(flow)->notices++;
         return true;
     }
-    slot = slot_index < flow->stream->in_flight ? &conn->slots[slot_index] : NULL;
+    slot =
+        slot_index < flow->stream->settings.in_flight ? &conn->slots[slot_index] : NULL;
     if (!slot ||
         (slot->state != SLAM_SLOT_SENT && slot->state != SLAM_SLOT_TIMED_OUT) ||
         slot->message_id != pdu->message_id) {

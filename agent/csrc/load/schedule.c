@@ -27,7 +27,7 @@ slam_schedule_begin(struct slam_flow *flow)
         slam_replay_begin(flow);
         return;
     }
-    if (stream->open) {
+    if (stream->settings.open) {
         flow->next_arrival_ns = next_arrival(flow);
         return;
     }
@@ -35,9 +35,9 @@ slam_schedule_begin(struct slam_flow *flow)
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         uint64_t number = config->index + (uint64_t)i * config->count;
 
-        flow->conns[i].due_ns = t->t0_ns + stream->start_ns +
+        flow->conns[i].due_ns = t->t0_ns + stream->settings.start_ns +
                                 (uint64_t)((double)t->ramp_up_ns * (double)number /
-                                           (double)stream->connections);
+                                           (double)stream->settings.connections);
     }
 }
 
@@ -71,7 +71,7 @@ void
 slam_schedule_client_free(struct slam_conn *conn, uint64_t since_ns)
 {
     struct slam_flow *flow = conn->flow;
-    uint64_t think_ns = flow->stream->think_time_ns;
+    uint64_t think_ns = flow->stream->settings.think_time_ns;
 
     conn->ready = think_ns == 0;
     if (flow->worker->draining)
@@ -199,19 +199,20 @@ slam_schedule_run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 {
     if (flow->ended)
         return;
-    if (flow->stream->end_ns > 0) {
-        uint64_t end_ns = flow->worker->config.timeline->t0_ns + flow->stream->end_ns;
+    if (flow->stream->settings.end_ns > 0) {
+        uint64_t end_ns =
+            flow->worker->config.timeline->t0_ns + flow->stream->settings.end_ns;
 
         limit_ns = earlier(limit_ns, end_ns);
     }
     if (flow->stream->trace)
         slam_replay_run(flow, now_ns, limit_ns);
-    else if (flow->stream->open)
+    else if (flow->stream->settings.open)
         send_due_arrivals(flow, now_ns, limit_ns);
     else if (now_ns < limit_ns)
         send_due_clients(flow, now_ns);
     /* the stream's own end, before the run's */
-    if (flow->stream->end_ns > 0 && now_ns >= limit_ns)
+    if (flow->stream->settings.end_ns > 0 && now_ns >= limit_ns)
         slam_schedule_end(flow);
 }
 
@@ -222,9 +223,9 @@ slam_schedule_next_ns(const struct slam_flow *flow)
 
     if (flow->ended)
         return UINT64_MAX;
-    if (flow->stream->end_ns > 0)
-        next_ns = flow->worker->config.timeline->t0_ns + flow->stream->end_ns;
-    if (flow->stream->open || flow->stream->trace)
+    if (flow->stream->settings.end_ns > 0)
+        next_ns = flow->worker->config.timeline->t0_ns + flow->stream->settings.end_ns;
+    if (flow->stream->settings.open || flow->stream->trace)
         return earlier(next_ns, flow->next_arrival_ns);
     if (flow->next_start < flow->conn_count)
         next_ns = earlier(next_ns, flow->conns[flow->next_start].due_ns);
@@ -254,11 +255,11 @@ slam_schedule_is_over(const struct slam_flow *flow)
 {
     if (flow->stream->trace)
         return slam_replay_is_over(flow);
-    if (flow->stream->total_operations == 0 || flow->active > 0)
+    if (flow->stream->settings.total_operations == 0 || flow->active > 0)
         return false;
     if (flow->ended)
         return true;
-    return flow->stream->open
+    return flow->stream->settings.open
                ? flow->next_arrival_ns == UINT64_MAX && flow->backlog_len == 0
                : flow->sessions_left == 0;
 }

@@ -34,7 +34,8 @@ script_fault(const struct slam_stream *s, const struct slam_step_config *steps,
         if ((op->action == SLAM_ACTION_ABANDON) != is_given_up)
             return "an abandon follows a request that is not awaited, and it alone";
         is_given_up = op->extras && !op->extras->awaits;
-        if (op->action == SLAM_ACTION_UNBIND && (i + 1 < count || s->in_flight > 1))
+        if (op->action == SLAM_ACTION_UNBIND &&
+            (i + 1 < count || s->settings.in_flight > 1))
             return "an unbind is the last step, of sessions that have a connection";
     }
     return is_given_up ? "a request that is not awaited is abandoned next" : NULL;

@@ -285,7 +285,7 @@ slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
         return;
     session->entry_seen = true;
     for (size_t i = 0; i < op->extras->capture_count; i++) {
-        const struct slam_capture *c = &op->extras->captures[i];
+        const struct slam_capture_config *c = &op->extras->captures[i];
         struct slam_variable *v = &session->variables[c->variable];
         struct slam_bytes found;
         bool is_there =

@@ -111,8 +111,9 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
         const struct slam_flow *flow = &worker->flows[i];
 
         if (flow->oldest)
-            deadline = earliest(deadline, flow->oldest->sent_ns +
-                                              flow->stream->request_timeout_ns);
+            deadline =
+                earliest(deadline, flow->oldest->sent_ns +
+                                       flow->stream->settings.request_timeout_ns);
         *pace_ns = earliest(*pace_ns, slam_session_next_ns(flow));
         if (!worker->draining)
             *pace_ns = earliest(*pace_ns, slam_schedule_next_ns(flow));
@@ -373,7 +374,8 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     for (size_t i = 0; i < config->total_stream_count; i++) {
         const struct slam_stream *stream = &config->streams[i];
 
-        if (stream->open != config->open || stream->connections <= config->index)
+        if (stream->settings.open != config->open ||
+            stream->settings.connections <= config->index)
             continue;
         rc = slam_flow_init(&worker->flows[worker->flow_count++], worker, i, err,
                             err_len);
@@ -430,8 +432,9 @@ slam_worker_connect(struct slam_worker *worker)
         for (uint32_t j = 0; j < flow->conn_count; j++) {
             uint64_t number = flow->share.first + j * flow->share.step;
 
-            slam_connector_submit(worker->config.connector, &flow->conns[j].link,
-                                  now_ns + number * flow->stream->connect_spacing_ns);
+            slam_connector_submit(
+                worker->config.connector, &flow->conns[j].link,
+                now_ns + number * flow->stream->settings.connection.connect_spacing_ns);
         }
     }
 }
