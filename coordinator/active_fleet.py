@@ -16,7 +16,7 @@ from ldapslam.base.errors import LdapSlamError, NotEnoughAgents
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.fleet.fleet import Fleet
 from ldapslam.coordinator.fleet.link import AgentLink
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.judge import Verdicts

@@ -18,7 +18,7 @@ from ldapslam.base.errors import LdapSlamError, RunAborted, StoreFull
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.operator_service import OperatorService
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine

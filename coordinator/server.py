@@ -168,8 +168,6 @@ async def serve(
             _log.info("listening on %s", ", ".join(addresses))
             yield ServedCoordinator(addresses, enrolment_address)
         finally:
-            for extension in started:
-                extension.ending()
             await coordinator.stop(drain_timeout_s, leave_runs=leave_runs)
             for extension in reversed(started):
                 await extension.stop()

@@ -20,7 +20,7 @@ from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.coordinator.fleet.clock import ClockOffset
 from ldapslam.coordinator.fleet.link import AgentLink
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
 from ldapslam.coordinator.runs.facts import SERVER_FACTS

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldapslam.base.child import ask
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.listing import brief_runs
 from ldapslam.results.records import FINAL_STATES, RunRecord
