@@ -412,7 +412,7 @@ class Run:
             self._deadline_ns = self._drain_deadline_ns(now_ns)
         lost = [agent for agent, part in parts.items() if part is Part.LOST]
         if lost and ending.is_planned and self._limits.stop_on_loss:
-            # it ended between the two entries of the journal
+            # it ended between the two entries in the store
             error = AgentLost(lost[0], 0.0)
             return self._stop(RunState.FAILED, str(error), error, now_ns)
         return [] if self._live() else self._conclude(now_ns)

@@ -37,7 +37,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Journal:
+class StoreWriter:
     """Calls on the store's thread. Close it to have them all done."""
 
     def __init__(self, url: str) -> None:

@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import RunNotFound, StoreError, StoreFull
-from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.records import IntervalRecord
 from support.store import RUN_ID, Scenario, run_record
 
 
 def test_a_commit_does_not_wait_for_an_export(tmp_path: Path) -> None:
     async def export_beside_a_stuck_store() -> bytes:
-        journal = Journal(str(tmp_path / "results.sqlite"))
-        await journal.call(journal.store.create_run, run_record(Scenario()))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        await writer.call(writer.store.create_run, run_record(Scenario()))
         is_exported = threading.Event()
-        journal.post(is_exported.wait)
+        writer.post(is_exported.wait)
         try:
-            return b"".join([chunk async for chunk in journal.export(RUN_ID)])
+            return b"".join([chunk async for chunk in writer.export(RUN_ID)])
         finally:
             is_exported.set()
-            await journal.close()
+            await writer.close()
 
     archive = asyncio.run(export_beside_a_stuck_store())
     assert archive.startswith(b"SQLite format 3")
@@ -34,12 +34,12 @@ def test_a_commit_does_not_wait_for_an_export(tmp_path: Path) -> None:
 
 def test_an_export_that_nobody_reads_to_its_end_leaves_nothing(tmp_path: Path) -> None:
     async def begin_to_export() -> None:
-        journal = Journal(str(tmp_path / "results.sqlite"))
-        await journal.call(journal.store.create_run, run_record(Scenario()))
-        chunks = journal.export(RUN_ID)
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        await writer.call(writer.store.create_run, run_record(Scenario()))
+        chunks = writer.export(RUN_ID)
         await anext(chunks)
         await chunks.aclose()
-        await journal.close()
+        await writer.close()
 
     asyncio.run(begin_to_export())
     assert not [one for one in threading.enumerate() if one.name.startswith("export")]
@@ -64,26 +64,26 @@ def test_what_a_full_store_refuses_is_written_in_its_order_when_there_is_room(
     store = Store()
 
     async def write() -> None:
-        journal = Journal(str(tmp_path / "results.sqlite"))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
         try:
-            journal.post(store.take, 1)
-            await journal.flush()
+            writer.post(store.take, 1)
+            await writer.flush()
             store.has_room = False
             for number in (2, 3):
-                journal.post(store.take, number)
+                writer.post(store.take, number)
             # who waits for it is told; it is not done behind his back later
             with pytest.raises(StoreFull):
-                await journal.call(store.take, 100)
-            journal.post(store.take, 4)
+                await writer.call(store.take, 100)
+            writer.post(store.take, 4)
             with pytest.raises(StoreFull, match="3 writes wait for room"):
-                await journal.flush()
+                await writer.flush()
             assert store.taken == [1]
             store.has_room = True
             # what is awaited comes after what was posted before it
-            await journal.call(store.take, 5)
-            await journal.flush()
+            await writer.call(store.take, 5)
+            await writer.flush()
         finally:
-            await journal.close()
+            await writer.close()
 
     asyncio.run(write())
     assert store.taken == [1, 2, 3, 4, 5]
@@ -98,10 +98,10 @@ def test_a_write_that_fails_otherwise_is_logged_and_holds_nothing_up(
         raise StoreError("the disk is broken")
 
     async def write() -> None:
-        journal = Journal(str(tmp_path / "results.sqlite"))
-        journal.post(fail)
-        journal.post(store.take, 1)
-        await journal.close()
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        writer.post(fail)
+        writer.post(store.take, 1)
+        await writer.close()
 
     asyncio.run(write())
     assert store.taken == [1]
@@ -114,21 +114,21 @@ def _report(sequence: int) -> IntervalRecord:
 
 def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> None:
     async def report() -> tuple[list[object], int, list[int]]:
-        journal = Journal(str(tmp_path / "results.sqlite"))
-        await journal.call(journal.store.create_run, run_record(Scenario()))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        await writer.call(writer.store.create_run, run_record(Scenario()))
         commits = 0
-        add = journal.store.add_intervals
+        add = writer.store.add_intervals
 
         def counted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[bool]:
             nonlocal commits
             commits += 1
             return add(reports)
 
-        journal.store.add_intervals = counted  # type: ignore[method-assign]
+        writer.store.add_intervals = counted  # type: ignore[method-assign]
         is_stuck = threading.Event()
-        journal.post(is_stuck.wait)
+        writer.post(is_stuck.wait)
         together = [
-            asyncio.create_task(journal.add_interval(run_id, _report(sequence)))
+            asyncio.create_task(writer.add_interval(run_id, _report(sequence)))
             for run_id, sequence in (
                 (RUN_ID, 0),
                 (RUN_ID, 1),
@@ -141,9 +141,9 @@ def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> No
         asyncio.get_running_loop().call_soon(is_stuck.set)
         found = await asyncio.gather(*together, return_exceptions=True)
         first = commits
-        assert await journal.add_interval(RUN_ID, _report(4)) is True
-        stored = [one.index for one in journal.store.intervals(RUN_ID)]
-        await journal.close()
+        assert await writer.add_interval(RUN_ID, _report(4)) is True
+        stored = [one.index for one in writer.store.intervals(RUN_ID)]
+        await writer.close()
         return list(found), first, stored
 
     found, commits, stored = asyncio.run(report())
@@ -156,25 +156,25 @@ def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> No
 
 def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
     async def report() -> list[int]:
-        journal = Journal(str(tmp_path / "results.sqlite"))
-        await journal.call(journal.store.create_run, run_record(Scenario()))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
+        await writer.call(writer.store.create_run, run_record(Scenario()))
         sizes = []
-        add = journal.store.add_intervals
+        add = writer.store.add_intervals
 
         def noted(reports: Sequence[tuple[str, IntervalRecord]]) -> list[bool]:
             sizes.append(len(reports))
             return add(reports)
 
-        journal.store.add_intervals = noted  # type: ignore[method-assign]
+        writer.store.add_intervals = noted  # type: ignore[method-assign]
         is_stuck = threading.Event()
-        journal.post(is_stuck.wait)
+        writer.post(is_stuck.wait)
         tasks = [
-            asyncio.create_task(journal.add_interval(RUN_ID, _report(sequence)))
+            asyncio.create_task(writer.add_interval(RUN_ID, _report(sequence)))
             for sequence in range(100)
         ]
         asyncio.get_running_loop().call_soon(is_stuck.set)
         assert all(await asyncio.gather(*tasks))
-        await journal.close()
+        await writer.close()
         return sizes
 
     assert asyncio.run(report()) == [64, 36]

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from ldapslam.coordinator.outputs import run_figures
-from ldapslam.coordinator.outputs.run_figures import KEPT_S, Watchlist
+from ldapslam.coordinator.outputs import metrics
+from ldapslam.coordinator.outputs.metrics import KEPT_S, Metrics
 from ldapslam.proto import operator_pb2 as pb
 from support.store import Scenario, run_record
+
+PLACE = ("127.0.0.1", 0)
 
 
 class Clock:
@@ -29,13 +31,13 @@ def figures(index: int, *streams: str) -> pb.IntervalFigures:
     return pb.IntervalFigures(index=index, streams=rows)
 
 
-def watchlist() -> tuple[Watchlist, Clock]:
+def new_metrics() -> tuple[Metrics, Clock]:
     clock = Clock()
-    return Watchlist(clock), clock
+    return Metrics(PLACE, clock, ""), clock
 
 
 def test_totals_add_up_over_intervals_and_gauges_are_those_of_the_last() -> None:
-    runs, _ = watchlist()
+    runs, _ = new_metrics()
     runs.run_changed(status("r1", "running"))
     for index in range(3):
         runs.interval_measured("r1", figures(index, "readers"))
@@ -47,7 +49,7 @@ def test_totals_add_up_over_intervals_and_gauges_are_those_of_the_last() -> None
 
 
 def test_rates_of_a_drain_are_not_shown_and_its_requests_are_counted() -> None:
-    runs, _ = watchlist()
+    runs, _ = new_metrics()
     runs.run_changed(status("r1", "running"))
     runs.interval_measured("r1", figures(4, "readers"))
     drain = figures(5, "readers")
@@ -62,7 +64,7 @@ def test_rates_of_a_drain_are_not_shown_and_its_requests_are_counted() -> None:
 
 
 def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
-    runs, _ = watchlist()
+    runs, _ = new_metrics()
     runs.run_changed(status("r1", "queued"))
     runs.run_changed(status("r2", "running"))
     assert runs.states() == {"queued": 1, "running": 1}
@@ -70,7 +72,7 @@ def test_a_run_without_an_interval_counts_and_has_no_figures() -> None:
 
 
 def test_an_ended_run_is_shown_a_while_and_then_forgotten() -> None:
-    runs, clock = watchlist()
+    runs, clock = new_metrics()
     runs.run_changed(status("r1", "running"))
     runs.interval_measured("r1", figures(0, "readers"))
     runs.run_changed(status("r1", "finished"))
@@ -83,15 +85,15 @@ def test_an_ended_run_is_shown_a_while_and_then_forgotten() -> None:
 
 
 def test_intervals_of_a_run_that_nobody_told_of_are_ignored() -> None:
-    runs, _ = watchlist()
+    runs, _ = new_metrics()
     runs.run_changed(status("r1", "finished"))
     runs.interval_measured("r1", figures(0, "readers"))
     assert list(runs.shown()) == []
 
 
 def test_of_very_many_streams_those_of_the_newest_runs_are_shown() -> None:
-    runs, _ = watchlist()
-    names = [f"s{number}" for number in range(run_figures.MAX_STREAMS // 2)]
+    runs, _ = new_metrics()
+    names = [f"s{number}" for number in range(metrics.MAX_STREAMS // 2)]
     for run_id in ("r1", "r2", "r3"):
         runs.run_changed(status(run_id, "running"))
         runs.interval_measured(run_id, figures(0, *names))
@@ -99,9 +101,9 @@ def test_of_very_many_streams_those_of_the_newest_runs_are_shown() -> None:
 
 
 def test_ended_runs_are_counted_by_state_and_verdict() -> None:
-    runs, _ = watchlist()
+    runs, _ = new_metrics()
     for verdict in ("PASS", "FAIL", "PASS", None):
-        runs.run_judged(run_record(Scenario(run={"verdict": verdict})))
+        runs.run_judged(run_record(Scenario(run={"verdict": verdict})), ())
     assert runs.ended == {
         ("finished", "PASS"): 2,
         ("finished", "FAIL"): 1,
@@ -110,11 +112,11 @@ def test_ended_runs_are_counted_by_state_and_verdict() -> None:
 
 
 def test_a_run_that_ended_before_the_start_is_not_counted_when_it_is_judged() -> None:
-    runs = Watchlist(since_utc="2026-03-01T12:00:00Z")
+    runs = Metrics(PLACE, since_utc="2026-03-01T12:00:00Z")
     for run_id, ended_utc in (
         ("old", "2026-03-01T11:59:59Z"),
         ("new", "2026-03-01T12:00:01Z"),
     ):
         record = run_record(Scenario(run={"run_id": run_id, "finished_utc": ended_utc}))
-        runs.run_judged(record)
+        runs.run_judged(record, ())
     assert runs.ended == {("finished", "none"): 1}
