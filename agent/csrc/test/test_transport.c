@@ -73,7 +73,7 @@ target(struct target *t, unsigned int port)
 static void *
 storage(void)
 {
-    return aligned_alloc(SLAM_CACHE_LINE, slam_wire_size());
+    return aligned_alloc(SLAM_CACHE_LINE, slam_transport_size());
 }
 
 static void
@@ -84,11 +84,12 @@ test_set_up_is_counted_and_timed_step_by_step(void)
     const struct slam_connection_settings *config =
         target(&t, slam_responder_port(responder));
     struct slam_conn_error error;
-    struct slam_wire_setup setup;
-    struct slam_wire *wire;
+    struct slam_transport_setup setup;
+    struct slam_transport *transport;
     void *memory = storage();
 
-    CHECK_EQ(slam_wire_open(config, 0, memory, &wire, &setup, &error), SLAM_OK);
+    CHECK_EQ(slam_transport_open(config, 0, memory, &transport, &setup, &error),
+             SLAM_OK);
     CHECK_EQ(setup.binds, 1);
     CHECK_EQ(setup.extended, 0);
     CHECK_EQ(setup.tls_ns, 0);
@@ -96,8 +97,8 @@ test_set_up_is_counted_and_timed_step_by_step(void)
     CHECK(setup.bind_ns > 0);
     CHECK(setup.total_ns >= setup.connect_ns + setup.bind_ns);
     CHECK_EQ(requests(responder, SLAM_CANNED_BIND), 1);
-    slam_wire_close(wire);
-    slam_wire_close(NULL);
+    slam_transport_close(transport);
+    slam_transport_close(NULL);
     slam_responder_destroy(responder);
     free(memory);
 }
@@ -110,15 +111,16 @@ test_anonymous_client_sends_no_bind(void)
     struct slam_connection_settings *config =
         target(&t, slam_responder_port(responder));
     struct slam_conn_error error;
-    struct slam_wire_setup setup;
-    struct slam_wire *wire;
+    struct slam_transport_setup setup;
+    struct slam_transport *transport;
     void *memory = storage();
 
     config->bind.dn = NULL;
-    CHECK_EQ(slam_wire_open(config, 0, memory, &wire, &setup, &error), SLAM_OK);
+    CHECK_EQ(slam_transport_open(config, 0, memory, &transport, &setup, &error),
+             SLAM_OK);
     CHECK_EQ(setup.binds, 0);
     CHECK_EQ(setup.bind_ns, 0);
-    slam_wire_close(wire);
+    slam_transport_close(transport);
     CHECK_EQ(requests(responder, SLAM_CANNED_BIND), 0);
     slam_responder_destroy(responder);
     free(memory);
@@ -132,12 +134,13 @@ test_refused_start_tls_is_counted(void)
     struct slam_connection_settings *config =
         target(&t, slam_responder_port(responder));
     struct slam_conn_error error;
-    struct slam_wire_setup setup;
-    struct slam_wire *wire;
+    struct slam_transport_setup setup;
+    struct slam_transport *transport;
     void *memory = storage();
 
     config->tls.start_tls = true;
-    CHECK_EQ(slam_wire_open(config, 0, memory, &wire, &setup, &error), SLAM_ECONNECT);
+    CHECK_EQ(slam_transport_open(config, 0, memory, &transport, &setup, &error),
+             SLAM_ECONNECT);
     CHECK_EQ(error.stage, SLAM_STAGE_TLS);
     CHECK_EQ(error.code, 2);
     CHECK_EQ(setup.extended, 1);
@@ -178,7 +181,7 @@ test_what_cannot_be_used_is_known_before_the_first_connection(void)
 struct bench {
     struct slam_inbox inbox;
     struct slam_connector *connector;
-    struct slam_link *links;
+    struct slam_connect_request *requests;
     size_t count;
 };
 
@@ -187,11 +190,11 @@ bench_open(struct bench *b, size_t threads, size_t count)
 {
     CHECK_EQ(slam_inbox_init(&b->inbox), SLAM_OK);
     CHECK_EQ(slam_connector_create(threads, count, &b->connector), SLAM_OK);
-    b->links = calloc(count, sizeof(*b->links));
+    b->requests = calloc(count, sizeof(*b->requests));
     b->count = count;
     for (size_t i = 0; i < count; i++) {
-        b->links[i].inbox = &b->inbox;
-        b->links[i].storage = storage();
+        b->requests[i].inbox = &b->inbox;
+        b->requests[i].storage = storage();
     }
 }
 
@@ -200,14 +203,14 @@ bench_close(struct bench *b)
 {
     slam_connector_destroy(b->connector);
     for (size_t i = 0; i < b->count; i++) {
-        slam_wire_close(b->links[i].wire);
-        free(b->links[i].storage);
+        slam_transport_close(b->requests[i].transport);
+        free(b->requests[i].storage);
     }
-    free(b->links);
+    free(b->requests);
     slam_inbox_destroy(&b->inbox);
 }
 
-static struct slam_link *
+static struct slam_connect_request *
 next_delivery(struct bench *b, int timeout_ms)
 {
     struct pollfd fd = {.fd = b->inbox.event_fd, .events = POLLIN};
@@ -257,12 +260,12 @@ test_server_that_is_silent_keeps_no_other_waiting(void)
     prompt.config.connect_timeout_ns = 30000 * MS;
     bench_open(&b, SLAM_CONNECTOR_THREADS, SILENT + 1);
     for (size_t i = 0; i <= SILENT; i++)
-        b.links[i].config = i < SILENT ? &silent.config : &prompt.config;
+        b.requests[i].config = i < SILENT ? &silent.config : &prompt.config;
     for (size_t i = 0; i <= SILENT; i++)
-        slam_connector_submit(b.connector, &b.links[i], 0);
-    struct slam_link *first = next_delivery(&b, 30000);
-    bool is_prompt = first == &b.links[SILENT];
-    bool is_set_up = is_prompt && first->wire != NULL;
+        slam_connector_submit(b.connector, &b.requests[i], 0);
+    struct slam_connect_request *first = next_delivery(&b, 30000);
+    bool is_prompt = first == &b.requests[SILENT];
+    bool is_set_up = is_prompt && first->transport != NULL;
     uint64_t binds = is_prompt ? first->setup.binds : 0;
 
     /* before the checks: they return, and connectors still use the bench */
@@ -288,8 +291,8 @@ test_set_ups_begin_when_they_are_due(void)
     bench_open(&b, 4, LINKS);
     start_ns = slam_clock_mono_ns();
     for (size_t i = 0; i < LINKS; i++) {
-        b.links[i].config = &t.config;
-        slam_connector_submit(b.connector, &b.links[i], start_ns + i * 10 * MS);
+        b.requests[i].config = &t.config;
+        slam_connector_submit(b.connector, &b.requests[i], start_ns + i * 10 * MS);
     }
     CHECK_EQ(slam_connector_wait(b.connector, &error), SLAM_OK);
     CHECK(slam_clock_mono_ns() - start_ns >= (LINKS - 1) * 10 * MS);
@@ -311,11 +314,12 @@ test_old_connection_ends_at_once_whenever_the_new_one_is_due(void)
 
     target(&t, port)->bind.dn = NULL;
     bench_open(&b, 2, 1);
-    b.links[0].config = &t.config;
-    slam_connector_submit(b.connector, &b.links[0], 0);
+    b.requests[0].config = &t.config;
+    slam_connector_submit(b.connector, &b.requests[0], 0);
     CHECK_EQ(slam_connector_wait(b.connector, &error), SLAM_OK);
     accepted = accept(listener, NULL, NULL);
-    slam_connector_submit(b.connector, &b.links[0], slam_clock_mono_ns() + 60000 * MS);
+    slam_connector_submit(b.connector, &b.requests[0],
+                          slam_clock_mono_ns() + 60000 * MS);
     CHECK_EQ(recv(accepted, &byte, 1, 0), 0);
     bench_close(&b);
     close(accepted);
@@ -334,17 +338,19 @@ test_new_connection_is_made_when_due_though_others_wait_longer(void)
     target(&t, slam_responder_port(responder));
     bench_open(&b, 2, 2);
     for (size_t i = 0; i < 2; i++) {
-        b.links[i].config = &t.config;
-        slam_connector_submit(b.connector, &b.links[i], 0);
+        b.requests[i].config = &t.config;
+        slam_connector_submit(b.connector, &b.requests[i], 0);
     }
     CHECK_EQ(slam_connector_wait(b.connector, &error), SLAM_OK);
     while (next_delivery(&b, 0) != NULL)
         ;
-    /* a thread waits for the first of them, when the second one's wire was closed */
-    slam_connector_submit(b.connector, &b.links[0], slam_clock_mono_ns() + 60000 * MS);
+    /* a thread waits for the first of them, when the second one's transport was closed
+     */
+    slam_connector_submit(b.connector, &b.requests[0],
+                          slam_clock_mono_ns() + 60000 * MS);
     nanosleep(&pause, NULL);
-    slam_connector_submit(b.connector, &b.links[1], slam_clock_mono_ns() + 100 * MS);
-    CHECK(next_delivery(&b, 5000) == &b.links[1]);
+    slam_connector_submit(b.connector, &b.requests[1], slam_clock_mono_ns() + 100 * MS);
+    CHECK(next_delivery(&b, 5000) == &b.requests[1]);
     bench_close(&b);
     slam_responder_destroy(responder);
 }
@@ -359,8 +365,8 @@ test_first_failure_ends_the_wait(void)
     target(&t, 1);
     bench_open(&b, 2, 3);
     for (size_t i = 0; i < 3; i++) {
-        b.links[i].config = &t.config;
-        slam_connector_submit(b.connector, &b.links[i],
+        b.requests[i].config = &t.config;
+        slam_connector_submit(b.connector, &b.requests[i],
                               slam_clock_mono_ns() + i * 60000 * MS);
     }
     CHECK_EQ(slam_connector_wait(b.connector, &error), SLAM_ECONNECT);
@@ -408,7 +414,7 @@ main(void)
 {
     /* as a connector thread has it */
     signal(SIGPIPE, SIG_IGN);
-    slam_wire_init();
+    slam_transport_init();
     RUN(test_set_up_is_counted_and_timed_step_by_step);
     RUN(test_anonymous_client_sends_no_bind);
     RUN(test_refused_start_tls_is_counted);
