@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine is told of a stream: its settings, its operations, its scripts. The
- * texts and tables are the caller's; stream.c copies them. Times are ns. */
+/* What the engine is told of a stream: its settings, its operations, its scripts. What
+ * they point to is the caller's and stays until the engine is destroyed. Times are ns.
+ */
 #ifndef SLAM_CONFIG_H
 #define SLAM_CONFIG_H
 
