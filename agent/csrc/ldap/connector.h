@@ -35,7 +35,7 @@ void slam_inbox_wake(struct slam_inbox *inbox);
 struct slam_connect_request {
     struct slam_transport
         *transport; /* submit: the old one or NULL; delivery: new or NULL */
-    const struct slam_conn_config *config;
+    const struct slam_connection_settings *config;
     size_t uri_index;
     struct slam_inbox *inbox;
     void *storage; /* where the transport is made: slam_transport_size bytes */

@@ -363,26 +363,26 @@ inherit_authorities(LDAP *ld)
 }
 
 static int
-demand_of(const struct slam_conn_config *config)
+demand_of(const struct slam_connection_settings *config)
 {
-    return config->verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
+    return config->tls.verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
 }
 
 static int
-make_context(struct slam_conn_config *config, LDAP *ld)
+make_context(struct slam_connection_settings *config, LDAP *ld)
 {
     int demand = demand_of(config);
     int of_a_client = 0;
     int rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
 
     if (rc == LDAP_OPT_SUCCESS)
-        rc = config->ca_file
-                 ? ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->ca_file)
+        rc = config->tls.ca_file
+                 ? ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->tls.ca_file)
                  : inherit_authorities(ld);
-    if (rc == LDAP_OPT_SUCCESS && config->cert_file)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CERTFILE, config->cert_file);
-    if (rc == LDAP_OPT_SUCCESS && config->key_file)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_KEYFILE, config->key_file);
+    if (rc == LDAP_OPT_SUCCESS && config->tls.cert_file)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CERTFILE, config->tls.cert_file);
+    if (rc == LDAP_OPT_SUCCESS && config->tls.key_file)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_KEYFILE, config->tls.key_file);
     if (rc == LDAP_OPT_SUCCESS)
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_NEWCTX, &of_a_client);
     if (rc == LDAP_OPT_SUCCESS)
@@ -391,16 +391,17 @@ make_context(struct slam_conn_config *config, LDAP *ld)
 }
 
 static int
-prepare_tls(struct slam_conn_config *config, struct slam_conn_error *error)
+prepare_tls(struct slam_connection_settings *config, struct slam_conn_error *error)
 {
     LDAP *ld = NULL;
     int rc;
 
-    if (!config->ca_file && !config->cert_file && !config->key_file && config->verify)
+    if (!config->tls.ca_file && !config->tls.cert_file && !config->tls.key_file &&
+        config->tls.verify)
         return SLAM_OK; /* libldap's default, which is one for the process */
-    if (!is_readable("ca_file", config->ca_file, error) ||
-        !is_readable("cert_file", config->cert_file, error) ||
-        !is_readable("key_file", config->key_file, error))
+    if (!is_readable("ca_file", config->tls.ca_file, error) ||
+        !is_readable("cert_file", config->tls.cert_file, error) ||
+        !is_readable("key_file", config->tls.key_file, error))
         return SLAM_ECONNECT;
     rc = ldap_initialize(&ld, NULL);
     if (rc == LDAP_SUCCESS)
@@ -418,8 +419,9 @@ prepare_tls(struct slam_conn_config *config, struct slam_conn_error *error)
 }
 
 int
-slam_conn_config_check_mechanism(const struct slam_conn_config *config,
-                                 const char *mechanism, struct slam_conn_error *error)
+slam_connection_settings_check_mechanism(const struct slam_connection_settings *config,
+                                         const char *mechanism,
+                                         struct slam_conn_error *error)
 {
     const size_t size = sizeof(error->detail);
     char **installed = NULL;
@@ -442,9 +444,10 @@ slam_conn_config_check_mechanism(const struct slam_conn_config *config,
 }
 
 int
-slam_conn_config_prepare(struct slam_conn_config *config, struct slam_conn_error *error)
+slam_connection_settings_prepare(struct slam_connection_settings *config,
+                                 struct slam_conn_error *error)
 {
-    bool tls = config->start_tls;
+    bool tls = config->tls.start_tls;
     int rc = SLAM_OK;
 
     snprintf(error->uri, sizeof(error->uri), "%s", config->uris[0]);
@@ -452,13 +455,14 @@ slam_conn_config_prepare(struct slam_conn_config *config, struct slam_conn_error
         tls = tls || is_ldaps(config->uris[i]);
     if (tls)
         rc = prepare_tls(config, error);
-    if (rc == SLAM_OK && config->mechanism)
-        rc = slam_conn_config_check_mechanism(config, config->mechanism, error);
+    if (rc == SLAM_OK && config->bind.mechanism)
+        rc = slam_connection_settings_check_mechanism(config, config->bind.mechanism,
+                                                      error);
     return rc;
 }
 
 void
-slam_conn_config_release(struct slam_conn_config *config)
+slam_connection_settings_release(struct slam_connection_settings *config)
 {
     if (config->tls_context && ldap_pvt_tls_ctx_free)
         ldap_pvt_tls_ctx_free(config->tls_context);
@@ -500,7 +504,8 @@ on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
 #define SECURITY_PROPERTIES "none,maxssf=0"
 
 static int
-set_options(struct slam_transport *transport, const struct slam_conn_config *config)
+set_options(struct slam_transport *transport,
+            const struct slam_connection_settings *config)
 {
     LDAP *ld = transport->ld;
     struct timeval limit = time_limit(config->connect_timeout_ns);
@@ -522,7 +527,7 @@ set_options(struct slam_transport *transport, const struct slam_conn_config *con
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
     if (rc == LDAP_SUCCESS && config->tls_context)
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CTX, config->tls_context);
-    if (rc == LDAP_SUCCESS && config->mechanism) {
+    if (rc == LDAP_SUCCESS && config->bind.mechanism) {
         /* the server's name is the URI's, not what its address resolves to */
         rc = ldap_set_option(ld, LDAP_OPT_X_SASL_NOCANON, LDAP_OPT_ON);
         if (rc == LDAP_SUCCESS)
@@ -550,15 +555,15 @@ await(LDAP *ld, int message_id, uint64_t deadline_ns, LDAPMessage **response)
 }
 
 static int
-bind_simple(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
-            uint32_t *binds)
+bind_simple(LDAP *ld, const struct slam_connection_settings *config,
+            uint64_t deadline_ns, uint32_t *binds)
 {
-    struct berval password = {.bv_len = config->bind_password_len,
-                              .bv_val = config->bind_password};
+    struct berval password = {.bv_len = config->bind.password_len,
+                              .bv_val = (char *)config->bind.password};
     LDAPMessage *response = NULL;
     int message_id = 0;
     int code = LDAP_OTHER;
-    int rc = ldap_sasl_bind(ld, config->bind_dn, LDAP_SASL_SIMPLE, &password, NULL,
+    int rc = ldap_sasl_bind(ld, config->bind.dn, LDAP_SASL_SIMPLE, &password, NULL,
                             NULL, &message_id);
 
     if (rc != LDAP_SUCCESS)
@@ -579,35 +584,35 @@ bind_simple(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_n
 static int
 answer_sasl(LDAP *ld, unsigned int flags, void *defaults, void *questions)
 {
-    const struct slam_conn_config *config = defaults;
+    const struct slam_connection_settings *config = defaults;
 
     (void)ld, (void)flags;
     for (sasl_interact_t *q = questions; q->id != SASL_CB_LIST_END; q++) {
         const char *answer = NULL;
 
         if (q->id == SASL_CB_AUTHNAME)
-            answer = config->authcid;
+            answer = config->bind.authcid;
         else if (q->id == SASL_CB_USER)
-            answer = config->authzid;
+            answer = config->bind.authzid;
         else if (q->id == SASL_CB_GETREALM)
-            answer = config->realm;
+            answer = config->bind.realm;
         else if (q->id == SASL_CB_PASS)
-            answer = config->bind_password;
+            answer = config->bind.password;
         if (!answer)
             answer = q->defresult ? q->defresult : "";
         q->result = answer;
         q->len =
-            (unsigned int)(answer == config->bind_password ? config->bind_password_len
+            (unsigned int)(answer == config->bind.password ? config->bind.password_len
                                                            : strlen(answer));
     }
     return LDAP_SUCCESS;
 }
 
 static int
-bind_sasl(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
+bind_sasl(LDAP *ld, const struct slam_connection_settings *config, uint64_t deadline_ns,
           uint32_t *binds)
 {
-    struct slam_conn_config answers =
+    struct slam_connection_settings answers =
         *config;                  /* libldap wants a pointer to non-const */
     const char *mechanism = NULL; /* libldap's note from step to step */
     LDAPMessage *response = NULL;
@@ -616,7 +621,7 @@ bind_sasl(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
     for (;;) {
         int message_id = 0;
 
-        rc = ldap_sasl_interactive_bind(ld, NULL, config->mechanism, NULL, NULL,
+        rc = ldap_sasl_interactive_bind(ld, NULL, config->bind.mechanism, NULL, NULL,
                                         LDAP_SASL_QUIET, answer_sasl, &answers,
                                         response, &mechanism, &message_id);
         ldap_msgfree(response);
@@ -631,11 +636,12 @@ bind_sasl(LDAP *ld, const struct slam_conn_config *config, uint64_t deadline_ns,
 }
 
 static int
-bind_connection(LDAP *ld, const struct slam_conn_config *config, uint32_t *binds)
+bind_connection(LDAP *ld, const struct slam_connection_settings *config,
+                uint32_t *binds)
 {
     uint64_t deadline_ns = slam_clock_mono_ns() + config->connect_timeout_ns;
 
-    if (config->mechanism)
+    if (config->bind.mechanism)
         return bind_sasl(ld, config, deadline_ns, binds);
     return bind_simple(ld, config, deadline_ns, binds);
 }
@@ -643,7 +649,7 @@ bind_connection(LDAP *ld, const struct slam_conn_config *config, uint32_t *binds
 /* Makes transport->ld over a socket of ours; the host that TLS and SASL know is the
  * URI's. Returns an LDAP result code. */
 static int
-attach(struct slam_transport *transport, const struct slam_conn_config *config,
+attach(struct slam_transport *transport, const struct slam_connection_settings *config,
        size_t uri_index)
 {
     int rc;
@@ -665,12 +671,12 @@ attach(struct slam_transport *transport, const struct slam_conn_config *config,
 /* Connects, and for ldaps shakes hands. Returns an LDAP result code. */
 static int
 connect_transport(struct slam_transport *transport,
-                  const struct slam_conn_config *config, size_t uri_index)
+                  const struct slam_connection_settings *config, size_t uri_index)
 {
     const char *uri = config->uris[uri_index];
     int rc;
 
-    if (config->addresses && *config->addresses[uri_index]) {
+    if (config->address_count > 0 && *config->addresses[uri_index]) {
         rc = attach(transport, config, uri_index);
         if (rc == LDAP_SUCCESS && is_ldaps(uri))
             rc = ldap_install_tls(transport->ld);
@@ -687,7 +693,7 @@ connect_transport(struct slam_transport *transport,
 
 /* The steps of a set-up, each timed from the end of the one before. */
 static int
-set_up(struct slam_transport *transport, const struct slam_conn_config *config,
+set_up(struct slam_transport *transport, const struct slam_connection_settings *config,
        size_t uri_index, enum slam_conn_stage *stage,
        struct slam_transport_setup *setup)
 {
@@ -707,7 +713,7 @@ set_up(struct slam_transport *transport, const struct slam_conn_config *config,
     if (rc != LDAP_SUCCESS)
         return rc;
     before_ns = transport->connected_ns;
-    if (config->start_tls) {
+    if (config->tls.start_tls) {
         *stage = SLAM_STAGE_TLS;
         setup->extended = 1;
         rc = ldap_start_tls_s(transport->ld, NULL, NULL);
@@ -719,7 +725,7 @@ set_up(struct slam_transport *transport, const struct slam_conn_config *config,
         return LDAP_TIMEOUT;
     if (ldap_tls_inplace(transport->ld))
         setup->tls_ns = now_ns - before_ns;
-    if (config->mechanism || config->bind_dn) {
+    if (config->bind.mechanism || config->bind.dn) {
         *stage = SLAM_STAGE_BIND;
         before_ns = slam_clock_mono_ns();
         rc = bind_connection(transport->ld, config, &setup->binds);
@@ -734,7 +740,7 @@ set_up(struct slam_transport *transport, const struct slam_conn_config *config,
 }
 
 int
-slam_transport_open(const struct slam_conn_config *config, size_t uri_index,
+slam_transport_open(const struct slam_connection_settings *config, size_t uri_index,
                     void *storage, struct slam_transport **out,
                     struct slam_transport_setup *setup, struct slam_conn_error *error)
 {
@@ -745,7 +751,7 @@ slam_transport_open(const struct slam_conn_config *config, size_t uri_index,
     int rc;
 
     memset(transport, 0, sizeof(*transport));
-    if (config->start_tls || is_ldaps(uri))
+    if (config->tls.start_tls || is_ldaps(uri))
         transport->handshake = &handshake;
     transport->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));

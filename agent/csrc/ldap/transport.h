@@ -22,28 +22,41 @@
 /* What the processor fetches from memory at once. */
 #define SLAM_CACHE_LINE 64u
 
-/* What a stream's connections have in common. Read only once connections exist. The
- * texts are the owner's. */
-struct slam_conn_config {
-    char **uris;
+/* How a stream's connections are made. Read only once connections exist. The texts are
+ * the caller's and stay until the last connection is closed. */
+struct slam_tls_settings {
+    bool start_tls;
+    bool verify;           /* the server's certificate */
+    const char *ca_file;   /* NULL: libldap's default */
+    const char *cert_file; /* the client's certificate and its key, PEM; NULL: none */
+    const char *key_file;
+};
+
+struct slam_bind_settings {
+    const char *dn; /* NULL and no mechanism: anonymous, no bind request is sent */
+    const char *password; /* of the simple bind or of SASL; need not end with NUL */
+    size_t password_len;
+    const char *mechanism; /* SASL; NULL: simple bind with dn */
+    const char *authcid;   /* SASL's texts; NULL: none */
+    const char *authzid;
+    const char *realm;
+};
+
+struct slam_connection_settings {
+    const char *const *uris;
     size_t uri_count;
     /* Of each URI, where to connect (slam_dial's), "" where libldap resolves its name;
-     * NULL: so for all. TLS and SASL know the host by its name either way. */
-    char **addresses;
-    bool start_tls;
-    bool verify;     /* the server's certificate */
-    char *ca_file;   /* NULL: libldap's default */
-    char *cert_file; /* the client's certificate and its key, PEM; NULL: none */
-    char *key_file;
-    char *mechanism;     /* SASL; NULL: simple bind with bind_dn */
-    char *bind_dn;       /* NULL: anonymous, no bind request is sent */
-    char *bind_password; /* of the simple bind or of SASL; need not end with NUL */
-    size_t bind_password_len;
-    char *authcid; /* SASL's texts; NULL: none */
-    char *authzid;
-    char *realm;
-    uint64_t connect_timeout_ns; /* for each of connect, TLS, bind */
-    void *tls_context; /* slam_conn_config_prepare's; NULL: libldap's default */
+     * none: so for all. TLS and SASL know the host by its name either way. */
+    const char *const *addresses;
+    size_t address_count; /* uri_count or 0 */
+    struct slam_tls_settings tls;
+    struct slam_bind_settings bind;
+    uint64_t connect_timeout_ns;   /* for each of connect, TLS, bind */
+    uint64_t reconnect_operations; /* requests of one connection; 0: no limit */
+    uint64_t reconnect_ns;         /* longest life of a connection; 0: no limit */
+    uint64_t connect_spacing_ns;   /* connection n is set up n times that later */
+    /* slam_connection_settings_prepare: NULL: libldap's default */
+    void *tls_context;
 };
 
 enum slam_conn_stage {
@@ -81,18 +94,19 @@ void slam_transport_init(void);
  * are read once. After slam_transport_init, before the first slam_transport_open.
  * Returns 0, or SLAM_ECONNECT with *error filled: a file that cannot be used, a SASL
  * mechanism that libsasl does not have. */
-int slam_conn_config_prepare(struct slam_conn_config *config,
-                             struct slam_conn_error *error);
+int slam_connection_settings_prepare(struct slam_connection_settings *config,
+                                     struct slam_conn_error *error);
 
 /* Whether libsasl has the mechanism on this host. Returns 0, or SLAM_ECONNECT with
  * *error filled: it names those that are there. After slam_transport_init. */
-int slam_conn_config_check_mechanism(const struct slam_conn_config *config,
-                                     const char *mechanism,
-                                     struct slam_conn_error *error);
+int
+slam_connection_settings_check_mechanism(const struct slam_connection_settings *config,
+                                         const char *mechanism,
+                                         struct slam_conn_error *error);
 
 /* Gives it back; after the last slam_transport_close. Also for a config never prepared.
  */
-void slam_conn_config_release(struct slam_conn_config *config);
+void slam_connection_settings_release(struct slam_connection_settings *config);
 
 /* Bytes of a transport, a multiple of SLAM_CACHE_LINE. Its owner keeps the transports
  * of all connections in one table: scattered over the heap, each would cost a worker a
@@ -104,7 +118,7 @@ size_t slam_transport_size(void);
  * (slam_transport_size bytes on a cache line); or SLAM_ECONNECT with *error filled.
  * *setup is filled in both cases: what was sent was sent. Any thread that has SIGPIPE
  * blocked: libldap writes without MSG_NOSIGNAL. */
-int slam_transport_open(const struct slam_conn_config *config, size_t uri_index,
+int slam_transport_open(const struct slam_connection_settings *config, size_t uri_index,
                         void *storage, struct slam_transport **transport,
                         struct slam_transport_setup *setup,
                         struct slam_conn_error *error);

@@ -56,7 +56,7 @@ slam_bind_begin(struct slam_slot *slot, struct slam_session *session,
         spec->mechanism, slot->conn->flow->stream->hosts[slot->conn->request.uri_index],
         c_text(session, spec->authcid, authcid), password ? password->text : NULL,
         password ? password->len : 0, c_text(session, spec->authzid, authzid),
-        slot->conn->request.config->realm, &session->sasl, err, sizeof(err));
+        slot->conn->request.config->bind.realm, &session->sasl, err, sizeof(err));
     if (rc == 0)
         rc = slam_sasl_step(session->sasl, NULL, 0, &out, &out_len);
     return rc >= 0 && set_credentials(session, spec, out, out_len);

@@ -33,9 +33,9 @@ begin(struct slam_flow *flow)
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         uint64_t number = config->index + (uint64_t)i * config->count;
 
-        flow->conns[i].due_ns = t->t0_ns + stream->start_ns +
+        flow->conns[i].due_ns = t->t0_ns + stream->settings.start_ns +
                                 (uint64_t)((double)t->ramp_up_ns * (double)number /
-                                           (double)stream->connections);
+                                           (double)stream->settings.connections);
     }
 }
 
@@ -98,7 +98,7 @@ think(struct slam_conn *conn)
     struct closed_load *load = conn->flow->load;
 
     slam_conn_move_client(conn, SLAM_CLIENT_THINK);
-    conn->due_ns = conn->done_ns + conn->flow->stream->think_time_ns;
+    conn->due_ns = conn->done_ns + conn->flow->stream->settings.think_time_ns;
     conn->next_queued = NULL;
     if (load->tail)
         load->tail->next_queued = conn;
@@ -111,7 +111,7 @@ static void
 ready(struct slam_conn *conn)
 {
     if (conn->client == SLAM_CLIENT_BUSY && conn->free_count == 1) {
-        if (conn->flow->stream->think_time_ns > 0)
+        if (conn->flow->stream->settings.think_time_ns > 0)
             think(conn);
         else
             slam_conn_move_client(conn, SLAM_CLIENT_FREE);

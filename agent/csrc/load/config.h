@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine is told of a stream: its settings, its operations, its scripts. The
- * texts and tables are the caller's; stream.c copies them. Times are ns. */
+ * texts and tables are the caller's and stay until slam_engine_destroy. Times are ns.
+ */
 #ifndef SLAM_CONFIG_H
 #define SLAM_CONFIG_H
 
+#include "ldap/transport.h"
 #include "load/ledger.h"
 #include "load/pacer.h"
 #include "template/values.h"
@@ -12,42 +14,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct slam_stream_config {
+/* This agent's part of a stream. */
+struct slam_stream_settings {
     const char *name;
-    const char *const *uris;
-    size_t uri_count;
-    const char *const *addresses; /* as in transport.h; NULL: none */
-    bool start_tls;
-    const char *ca_file; /* NULL: libldap's default */
-    bool verify;
-    const char *cert_file; /* the client's certificate; NULL: none */
-    const char *key_file;
-    const char *mechanism; /* SASL; NULL: simple */
-    const char *authcid;
-    const char *authzid;
-    const char *realm;
-    const char *bind_dn; /* NULL: anonymous, unless there is a mechanism */
-    const char *bind_password;
-    size_t bind_password_len;
-    uint64_t connect_timeout_ns;
+    struct slam_connection_settings connection;
     uint64_t request_timeout_ns;
-    bool open;
+    bool open; /* open loop; else closed */
+
+    /* The j-th connection of this agent has the number first_connection +
+     * j * connection_stride in the run and goes to uris[number mod uri_count]. */
     uint32_t connections;
     uint32_t first_connection;
     uint32_t connection_stride;
-    uint32_t total_connections;
-    uint32_t in_flight;
-    uint64_t think_time_ns;
-    const struct slam_rate_segment *segments;
+    uint32_t total_connections; /* of the run */
+
+    uint32_t in_flight;     /* open: sessions at most, per connection; closed: 1 */
+    uint64_t think_time_ns; /* closed: between sessions */
+    const struct slam_rate_segment *segments; /* open: the run's rate over time */
     size_t segment_count;
     enum slam_arrivals arrivals;
-    uint64_t max_backlog;
-    uint64_t total_operations;
-    uint64_t start_ns;
-    uint64_t end_ns;
-    uint64_t reconnect_operations;
-    uint64_t reconnect_ns;
-    uint64_t connect_spacing_ns;
+    uint64_t max_backlog; /* open: arrivals waiting, of this agent */
+
+    uint64_t total_operations; /* sessions of the whole run; 0: no end */
+    uint64_t start_ns;         /* after T0; nothing is sent before */
+    uint64_t end_ns;           /* after T0; no session begins from then on; 0: none */
+
     uint32_t variables; /* of a session */
     uint32_t ledgers;
     const char *ledger_folder; /* where their files go; NULL where there are none */
@@ -81,13 +72,22 @@ struct slam_capture_config {
 
 #define SLAM_NO_VARIABLE UINT32_MAX
 
+/* A SASL bind of several steps: the mechanism, NULL for none, and variables. */
+struct slam_sasl_variables {
+    const char *mechanism;
+    uint32_t authcid;
+    uint32_t password;
+    uint32_t authzid;
+    uint32_t credentials;
+};
+
 /* Variables are SLAM_NO_VARIABLE where they are not used. */
 struct slam_operation_config {
     const char *name;
     uint8_t response_tag; /* 0: there is no response */
     uint8_t action;       /* an enum slam_action */
     bool awaits;
-    struct slam_template request;
+    struct slam_template template;
     const int *success_codes;
     size_t success_count;
     const int *expected_codes;
@@ -96,12 +96,8 @@ struct slam_operation_config {
     size_t let_count;
     const struct slam_capture_config *captures;
     size_t capture_count;
-    uint32_t cookie;
-    const char *mechanism; /* SASL; NULL: none */
-    uint32_t authcid;
-    uint32_t password;
-    uint32_t authzid;
-    uint32_t credentials;
+    uint32_t cookie_variable; /* of a paged search's cookie (RFC 2696) */
+    struct slam_sasl_variables sasl;
     uint32_t ledger;
     uint32_t ledger_put;
     uint32_t ledger_take;

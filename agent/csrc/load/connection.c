@@ -216,7 +216,7 @@ take_down(struct slam_conn *conn)
 {
     epoll_ctl(conn->flow->worker->epoll_fd, EPOLL_CTL_DEL,
               slam_transport_fd(conn->request.transport), NULL);
-    for (uint32_t i = 0; i < conn->flow->stream->in_flight; i++)
+    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++)
         if (conn->slots[i].state != SLAM_SLOT_FREE)
             release(&conn->slots[i]);
     conn->timed_out = 0;
@@ -229,7 +229,7 @@ lose(struct slam_conn *conn)
 {
     uint64_t now_ns = slam_clock_mono_ns();
 
-    for (uint32_t i = 0; i < conn->flow->stream->in_flight; i++) {
+    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++) {
         struct slam_slot *slot = &conn->slots[i];
 
         if (slot->state == SLAM_SLOT_SENT)
@@ -298,7 +298,7 @@ replace(struct slam_conn *conn, uint64_t now_ns)
 static bool
 is_idle(const struct slam_conn *conn)
 {
-    return conn->free_count + conn->timed_out == conn->flow->stream->in_flight;
+    return conn->free_count + conn->timed_out == conn->flow->stream->settings.in_flight;
 }
 
 struct slam_conn *
@@ -315,7 +315,7 @@ slam_conn_next_ready(struct slam_worker *worker)
     conn->is_ready = false;
     if (conn->done_ns == 0)
         conn->received_ns = conn->done_ns = slam_clock_mono_ns();
-    limit_ns = conn->flow->stream->reconnect_ns;
+    limit_ns = conn->flow->stream->settings.connection.reconnect_ns;
     if (conn->state == SLAM_CONN_UP && limit_ns > 0 &&
         conn->done_ns - conn->up_since_ns >= limit_ns)
         slam_conn_move(conn, SLAM_CONN_DRAIN);
@@ -331,7 +331,7 @@ slam_conn_next_ready(struct slam_worker *worker)
 void
 slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
 {
-    uint64_t limit = flow->stream->request_timeout_ns;
+    uint64_t limit = flow->stream->settings.request_timeout_ns;
 
     while (flow->oldest && flow->oldest->sent_ns + limit <= now_ns) {
         struct slam_slot *slot = flow->oldest;
@@ -341,7 +341,7 @@ slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
         slam_session_end(slot);
         slot->state = SLAM_SLOT_TIMED_OUT;
         /* a connection on which nothing answers any more is given up */
-        if (++conn->timed_out == flow->stream->in_flight)
+        if (++conn->timed_out == flow->stream->settings.in_flight)
             slam_conn_break(conn);
         else
             slam_conn_make_ready(conn);
@@ -358,7 +358,7 @@ slam_conn_close_all(struct slam_flow *flow)
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
 
-        for (uint32_t j = 0; j < flow->stream->in_flight; j++)
+        for (uint32_t j = 0; j < flow->stream->settings.in_flight; j++)
             if (conn->slots[j].state == SLAM_SLOT_BLOCKED)
                 count_dropped(&conn->slots[j]);
         if (conn->state == SLAM_CONN_UP || conn->state == SLAM_CONN_DRAINING)

@@ -21,7 +21,6 @@ enum engine_state { NEW, PREPARED, RUNNING, DONE };
 struct slam_engine {
     enum engine_state state;
     struct slam_engine_config config;
-    uint64_t *boundaries_ns;
     struct slam_timeline timeline;
     struct slam_feeds *feeds;
     struct slam_stream *streams;
@@ -41,7 +40,6 @@ slam_engine_create(const struct slam_engine_config *config, struct slam_engine *
                    char *err, size_t err_len)
 {
     struct slam_engine *e;
-    size_t bytes = config->boundary_count * sizeof(uint64_t);
 
     if (config->workers < 1 || config->workers > SLAM_MAX_WORKERS)
         return slam_fail(err, err_len, SLAM_EINVAL, "workers must be 1 to 256");
@@ -53,17 +51,12 @@ slam_engine_create(const struct slam_engine_config *config, struct slam_engine *
             return slam_fail(err, err_len, SLAM_EINVAL,
                              "interval ends must ascend from T0");
     e = calloc(1, sizeof(*e));
-    if (e)
-        e->boundaries_ns = malloc(bytes);
-    if (!e || !e->boundaries_ns || slam_feeds_create(&e->feeds) != SLAM_OK) {
-        free(e ? e->boundaries_ns : NULL);
+    if (!e || slam_feeds_create(&e->feeds) != SLAM_OK) {
         free(e);
         return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for the engine");
     }
-    memcpy(e->boundaries_ns, config->boundaries_ns, bytes);
     e->config = *config;
-    e->config.boundaries_ns = e->boundaries_ns;
-    e->timeline = (struct slam_timeline){.boundaries_ns = e->boundaries_ns,
+    e->timeline = (struct slam_timeline){.boundaries_ns = config->boundaries_ns,
                                          .boundary_count = config->boundary_count,
                                          .measure_start_ns = config->measure_start_ns,
                                          .measure_end_ns = config->measure_end_ns,
@@ -94,12 +87,11 @@ slam_engine_destroy(struct slam_engine *e)
     slam_feeds_destroy(e->feeds);
     free(e->merged_ops);
     free(e->merged_streams);
-    free(e->boundaries_ns);
     free(e);
 }
 
 int
-slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_config *c,
+slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings *c,
                        char *err, size_t err_len)
 {
     struct slam_stream *streams;
@@ -175,8 +167,9 @@ create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
     uint32_t most = 0;
 
     for (size_t i = 0; i < e->stream_count; i++)
-        if (e->streams[i].open == open && e->streams[i].connections > most)
-            most = e->streams[i].connections;
+        if (e->streams[i].settings.open == open &&
+            e->streams[i].settings.connections > most)
+            most = e->streams[i].settings.connections;
     for (; config.index < config.count && config.index < most; config.index++) {
         int rc =
             slam_worker_create(&config, &e->workers[e->worker_count], err, err_len);
@@ -196,8 +189,8 @@ check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
 
     for (size_t i = 0; rc == SLAM_OK && i < s->op_count; i++)
         if (s->ops[i].spec && s->ops[i].spec->mechanism)
-            rc = slam_conn_config_check_mechanism(&s->conn, s->ops[i].spec->mechanism,
-                                                  error);
+            rc = slam_connection_settings_check_mechanism(
+                &s->settings.connection, s->ops[i].spec->mechanism, error);
     return rc;
 }
 
@@ -216,7 +209,7 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
             return rc;
         e->streams[i].first_op = e->op_count;
         e->op_count += e->streams[i].op_count;
-        connections += e->streams[i].connections;
+        connections += e->streams[i].settings.connections;
     }
     if (e->op_count == 0)
         return slam_fail(err, err_len, SLAM_EINVAL, "a run needs at least one stream");
@@ -226,7 +219,8 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
     slam_transport_init();
     for (size_t i = 0; i < e->stream_count; i++) {
-        rc = slam_conn_config_prepare(&e->streams[i].conn, error);
+        rc =
+            slam_connection_settings_prepare(&e->streams[i].settings.connection, error);
         if (rc == SLAM_OK)
             rc = check_mechanisms(&e->streams[i], error);
         if (rc != SLAM_OK)
@@ -374,8 +368,8 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
         slam_recorder_release(&e->workers[i]->recorder, index);
     }
     for (size_t i = 0; i < e->stream_count; i++)
-        e->merged_streams[i].last_completion_ns =
-            slam_since_ns(e->merged_streams[i].last_completion_ns, e->timeline.t0_ns);
+        e->merged_streams[i].last_done_ns =
+            slam_since_ns(e->merged_streams[i].last_done_ns, e->timeline.t0_ns);
     e->next_snapshot++;
     if (final)
         e->state = DONE;

@@ -5,7 +5,8 @@
  *
  * All calls come from one control thread, but for slam_engine_stop, which any thread
  * may call between start and destroy. Times are ns; "after T0" ones count from the
- * start that slam_engine_start names. Text arguments are copied. */
+ * start that slam_engine_start names. What settings point to is the caller's and stays
+ * until slam_engine_destroy. */
 #ifndef SLAM_ENGINE_H
 #define SLAM_ENGINE_H
 
@@ -24,7 +25,7 @@ struct slam_engine;
 struct slam_engine_config {
     uint32_t workers; /* of each kind (open, closed) that the streams need */
     uint64_t seed;    /* of the run: the same for all agents */
-    const uint64_t *boundaries_ns; /* interval ends after T0, ascending; copied */
+    const uint64_t *boundaries_ns; /* interval ends after T0, ascending */
     size_t boundary_count;
     uint64_t measure_start_ns;
     uint64_t measure_end_ns;
@@ -44,7 +45,7 @@ void slam_engine_destroy(struct slam_engine *engine);
 
 /* Returns the stream's index (0, 1, …) or a negative slam_err. */
 int slam_engine_add_stream(struct slam_engine *engine,
-                           const struct slam_stream_config *config, char *err,
+                           const struct slam_stream_settings *settings, char *err,
                            size_t err_len);
 
 /* Returns the operation's index within its stream or a negative slam_err. */
@@ -70,15 +71,18 @@ int slam_engine_start(struct slam_engine *engine, uint64_t t0_ns, char *err,
 /* No more arrivals from now on; what is in flight has the grace to finish. */
 void slam_engine_stop(struct slam_engine *engine);
 
+#define SLAM_WORKER_COUNTERS(X)                                                        \
+    X(wall_ns)                                                                         \
+    X(busy_ns)                                                                         \
+    X(spin_ns)                                                                         \
+    X(cpu_ns)                                                                          \
+    X(run_queue_ns)                                                                    \
+    X(loops)
+
 struct slam_worker_figures {
     uint32_t index;
     bool open;
-    uint64_t wall_ns;
-    uint64_t busy_ns;
-    uint64_t spin_ns;
-    uint64_t cpu_ns;
-    uint64_t run_queue_ns;
-    uint64_t loops;
+    SLAM_WORKER_COUNTERS(SLAM_MEMBER)
 };
 
 /* One interval of all workers, merged. */
@@ -89,7 +93,7 @@ struct slam_snapshot {
     uint64_t clock_step_ns;
     const struct slam_op_record *ops; /* [op_count][2]: outside, in measure */
     size_t op_count;
-    const struct slam_stream_record *streams; /* last_completion_ns: after T0 */
+    const struct slam_stream_record *streams; /* last_done_ns: after T0 */
     size_t stream_count;
     struct slam_worker_figures workers[2 * SLAM_MAX_WORKERS];
     size_t worker_count;

@@ -40,14 +40,14 @@ init_sessions(struct slam_flow *flow, size_t slots)
     flow->sessions = calloc(slots, sizeof(*flow->sessions));
     /* one more than needed: without variables there is still something to point to */
     flow->variables =
-        calloc(slots * stream->variable_count + 1, sizeof(*flow->variables));
+        calloc(slots * stream->settings.variables + 1, sizeof(*flow->variables));
     flow->pauses = calloc(stream->pause_count + 1, sizeof(*flow->pauses));
-    flow->ledgers = calloc(stream->ledger_count + 1, sizeof(struct slam_ledger *));
+    flow->ledgers = calloc(stream->settings.ledgers + 1, sizeof(struct slam_ledger *));
     if (!flow->sessions || !flow->variables || !flow->pauses || !flow->ledgers)
         return SLAM_ENOMEM;
     for (size_t i = 0; i < slots; i++) {
         flow->sessions[i].slot = &flow->slots[i];
-        flow->sessions[i].variables = flow->variables + i * stream->variable_count;
+        flow->sessions[i].variables = flow->variables + i * stream->settings.variables;
     }
     return SLAM_OK;
 }
@@ -57,10 +57,11 @@ open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err, size_t er
 {
     const struct slam_stream *stream = flow->stream;
 
-    for (uint32_t i = 0; i < stream->ledger_count; i++) {
+    for (uint32_t i = 0; i < stream->settings.ledgers; i++) {
         char path[4096];
         int n = snprintf(path, sizeof(path), "%s/%zu-%u-%u.ledger",
-                         stream->ledger_folder, flow->stream_index, i, worker_index);
+                         stream->settings.ledger_folder, flow->stream_index, i,
+                         worker_index);
         int rc;
 
         if (n < 0 || (size_t)n >= sizeof(path)) {
@@ -117,18 +118,20 @@ init_connections(struct slam_flow *flow)
     for (uint32_t i = 0; i < flow->conn_count; i++) {
         struct slam_conn *conn = &flow->conns[i];
         uint64_t local = config->index + (uint64_t)i * config->count;
-        uint64_t number = stream->first_connection + local * stream->connection_stride;
+        uint64_t number = stream->settings.first_connection +
+                          local * stream->settings.connection_stride;
 
         conn->flow = flow;
-        conn->request.config = &stream->conn;
-        conn->request.uri_index = (size_t)(number % stream->conn.uri_count);
+        conn->request.config = &stream->settings.connection;
+        conn->request.uri_index =
+            (size_t)(number % stream->settings.connection.uri_count);
         conn->request.inbox = &flow->worker->inbox;
         conn->request.storage = flow->transports + i * slam_transport_size();
-        conn->slots = flow->slots + (size_t)i * stream->in_flight;
+        conn->slots = flow->slots + (size_t)i * stream->settings.in_flight;
         conn->tx = flow->tx + (size_t)i * stream->max_pdu;
         if (stream->reads_content)
             conn->kept = flow->kept + (size_t)i * SLAM_KEEP_BYTES;
-        for (uint32_t slot = stream->in_flight; slot-- > 0;) {
+        for (uint32_t slot = stream->settings.in_flight; slot-- > 0;) {
             conn->slots[slot].conn = conn;
             conn->slots[slot].next_free = conn->free_head;
             conn->free_head = slot;
@@ -153,19 +156,19 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->stream = stream;
     flow->stream_index = stream_index;
     flow->conn_count =
-        slam_flow_part(stream->connections, config->index, config->count);
+        slam_flow_part(stream->settings.connections, config->index, config->count);
     flow->share = (struct slam_share){
-        .first = stream->first_connection +
-                 (uint64_t)config->index * stream->connection_stride,
-        .step = (uint64_t)config->count * stream->connection_stride,
+        .first = stream->settings.first_connection +
+                 (uint64_t)config->index * stream->settings.connection_stride,
+        .step = (uint64_t)config->count * stream->settings.connection_stride,
         .count = flow->conn_count,
-        .total = stream->total_connections};
+        .total = stream->settings.total_connections};
     flow->sessions_left =
-        stream->total_operations == 0
+        stream->settings.total_operations == 0
             ? UINT64_MAX
-            : slam_share_count(&flow->share, stream->total_operations);
-    slots = (size_t)flow->conn_count * stream->in_flight;
-    while ((UINT32_C(1) << flow->slot_bits) < stream->in_flight)
+            : slam_share_count(&flow->share, stream->settings.total_operations);
+    slots = (size_t)flow->conn_count * stream->settings.in_flight;
+    while ((UINT32_C(1) << flow->slot_bits) < stream->settings.in_flight)
         flow->slot_bits++;
     for (size_t op = 0; op < stream->op_count; op++)
         states += value_states(&stream->ops[op]);
@@ -204,10 +207,10 @@ slam_flow_destroy(struct slam_flow *flow)
 {
     for (uint32_t i = 0; flow->conns && i < flow->conn_count; i++)
         slam_transport_close(flow->conns[i].request.transport);
-    for (size_t i = 0; flow->sessions && i < flow->conn_count * flow->stream->in_flight;
-         i++)
+    for (size_t i = 0;
+         flow->sessions && i < flow->conn_count * flow->stream->settings.in_flight; i++)
         slam_sasl_destroy(flow->sessions[i].sasl);
-    for (uint32_t i = 0; flow->ledgers && i < flow->stream->ledger_count; i++)
+    for (uint32_t i = 0; flow->ledgers && i < flow->stream->settings.ledgers; i++)
         slam_ledger_close(flow->ledgers[i]);
     free(flow->conns);
     free(flow->slots);

@@ -31,20 +31,23 @@ init(struct slam_flow *flow)
 {
     const struct slam_worker_config *config = &flow->worker->config;
     const struct slam_stream *stream = flow->stream;
-    uint32_t carriers =
-        stream->connections < config->count ? stream->connections : config->count;
-    size_t cap =
-        stream->max_backlog == 0
-            ? 0
-            : slam_flow_part(stream->max_backlog - 1, config->index, carriers) + 1;
+    uint32_t carriers = stream->settings.connections < config->count
+                            ? stream->settings.connections
+                            : config->count;
+    size_t cap = stream->settings.max_backlog == 0
+                     ? 0
+                     : slam_flow_part(stream->settings.max_backlog - 1, config->index,
+                                      carriers) +
+                           1;
     struct open_load *load = calloc(1, sizeof(*load) + cap * sizeof(struct arrival));
 
     if (!load)
         return SLAM_ENOMEM;
     flow->load = load;
     load->backlog_cap = cap;
-    slam_pacer_init(&load->pacer, stream->segments, stream->segment_count,
-                    stream->arrivals, &flow->share, stream->total_operations,
+    slam_pacer_init(&load->pacer, stream->settings.segments,
+                    stream->settings.segment_count, stream->settings.arrivals,
+                    &flow->share, stream->settings.total_operations,
                     &flow->arrivals_rng);
     return SLAM_OK;
 }

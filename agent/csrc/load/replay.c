@@ -196,7 +196,8 @@ begin_closed(struct slam_flow *flow)
 {
     struct replay_load *load = flow->load;
 
-    load->next_ns = flow->worker->config.timeline->t0_ns + flow->stream->start_ns;
+    load->next_ns =
+        flow->worker->config.timeline->t0_ns + flow->stream->settings.start_ns;
 }
 
 static void

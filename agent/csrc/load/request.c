@@ -35,7 +35,7 @@ draw_of(const struct slam_slot *slot)
 static void
 transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 {
-    uint64_t limit = conn->flow->stream->reconnect_operations;
+    uint64_t limit = conn->flow->stream->settings.connection.reconnect_operations;
     ssize_t written = slam_transport_write(conn->request.transport, pdu, len);
 
     /* at its limit, it gets no new session: it is replaced when the last one is over */
@@ -221,7 +221,7 @@ slam_request_flush(struct slam_conn *conn)
     }
     conn->tx_len = 0;
     slam_conn_watch(conn);
-    for (uint32_t i = 0; i < conn->flow->stream->in_flight; i++)
+    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++)
         if (conn->slots[i].state == SLAM_SLOT_BLOCKED && conn->tx_len == 0 &&
             slam_conn_is_open(conn))
             slam_request_send(&conn->slots[i]);

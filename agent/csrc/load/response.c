@@ -57,7 +57,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
     if (flow->model->has_backlog)
         slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
-    slam_flow_stream_record(flow)->last_completion_ns = done_ns;
+    slam_flow_stream_record(flow)->last_done_ns = done_ns;
     slam_slot_answered(slot);
     slam_script_advance(slot, op, outcome, received, done_ns);
 }
@@ -103,7 +103,8 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         slam_flow_stream_record(flow)->notices++;
         return true;
     }
-    slot = slot_index < flow->stream->in_flight ? &conn->slots[slot_index] : NULL;
+    slot =
+        slot_index < flow->stream->settings.in_flight ? &conn->slots[slot_index] : NULL;
     if (!slot ||
         (slot->state != SLAM_SLOT_SENT && slot->state != SLAM_SLOT_TIMED_OUT) ||
         slot->message_id != pdu->message_id) {

@@ -205,7 +205,7 @@ slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
         return;
     session->entry_seen = true;
     for (size_t i = 0; i < op->spec->capture_count; i++) {
-        const struct slam_capture *c = &op->spec->captures[i];
+        const struct slam_capture_config *c = &op->spec->captures[i];
         struct slam_variable *v = &session->variables[c->variable];
         struct slam_bytes found;
         bool is_there =

@@ -76,8 +76,9 @@ static const struct slam_load_model *
 model_of(const struct slam_stream *stream)
 {
     if (stream->trace)
-        return stream->open ? &slam_replay_open_model : &slam_replay_closed_model;
-    return stream->open ? &slam_open_model : &slam_closed_model;
+        return stream->settings.open ? &slam_replay_open_model
+                                     : &slam_replay_closed_model;
+    return stream->settings.open ? &slam_open_model : &slam_closed_model;
 }
 
 /* No more sessions: what still waits was scheduled and will never be sent. */
@@ -99,8 +100,8 @@ end_flow(struct slam_flow *flow)
 static uint64_t
 stream_end_ns(const struct slam_flow *flow)
 {
-    return flow->stream->end_ns > 0
-               ? flow->worker->config.timeline->t0_ns + flow->stream->end_ns
+    return flow->stream->settings.end_ns > 0
+               ? flow->worker->config.timeline->t0_ns + flow->stream->settings.end_ns
                : UINT64_MAX;
 }
 
@@ -163,8 +164,9 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
         const struct slam_flow *flow = &worker->flows[i];
 
         if (flow->oldest)
-            deadline = slam_earlier_ns(deadline, flow->oldest->sent_ns +
-                                                     flow->stream->request_timeout_ns);
+            deadline = slam_earlier_ns(deadline,
+                                       flow->oldest->sent_ns +
+                                           flow->stream->settings.request_timeout_ns);
         *pace_ns = slam_earlier_ns(*pace_ns, slam_session_next_ns(flow));
         if (!flow->ended)
             *pace_ns =
@@ -462,7 +464,8 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     for (size_t i = 0; i < config->total_stream_count; i++) {
         const struct slam_stream *stream = &config->streams[i];
 
-        if (stream->open != config->open || stream->connections <= config->index)
+        if (stream->settings.open != config->open ||
+            stream->settings.connections <= config->index)
             continue;
         rc = add_flow(worker, i, err, err_len);
         if (rc != SLAM_OK)
@@ -518,8 +521,9 @@ slam_worker_connect(struct slam_worker *worker)
         for (uint32_t j = 0; j < flow->conn_count; j++) {
             uint64_t number = flow->share.first + j * flow->share.step;
 
-            slam_connector_submit(worker->config.connector, &flow->conns[j].request,
-                                  now_ns + number * flow->stream->connect_spacing_ns);
+            slam_connector_submit(
+                worker->config.connector, &flow->conns[j].request,
+                now_ns + number * flow->stream->settings.connection.connect_spacing_ns);
         }
     }
 }

@@ -49,23 +49,24 @@ requests(const struct slam_responder *responder, enum slam_canned_kind kind)
 
 struct target {
     char uri[64];
-    char *uris[1];
-    struct slam_conn_config config;
+    const char *uris[1];
+    struct slam_connection_settings config;
 };
 
-static struct slam_conn_config *
+static struct slam_connection_settings *
 target(struct target *t, unsigned int port)
 {
     memset(t, 0, sizeof(*t));
     snprintf(t->uri, sizeof(t->uri), "ldap://127.0.0.1:%u", port);
     t->uris[0] = t->uri;
-    t->config = (struct slam_conn_config){.uris = t->uris,
-                                          .uri_count = 1,
-                                          .verify = true,
-                                          .bind_dn = user_dn,
-                                          .bind_password = password,
-                                          .bind_password_len = sizeof(password) - 1,
-                                          .connect_timeout_ns = 1000 * MS};
+    t->config = (struct slam_connection_settings){
+        .uris = t->uris,
+        .uri_count = 1,
+        .tls = {.verify = true},
+        .bind = {.dn = user_dn,
+                 .password = password,
+                 .password_len = sizeof(password) - 1},
+        .connect_timeout_ns = 1000 * MS};
     return &t->config;
 }
 
@@ -80,7 +81,8 @@ test_set_up_is_counted_and_timed_step_by_step(void)
 {
     struct slam_responder *responder = start_responder();
     struct target t;
-    const struct slam_conn_config *config = target(&t, slam_responder_port(responder));
+    const struct slam_connection_settings *config =
+        target(&t, slam_responder_port(responder));
     struct slam_conn_error error;
     struct slam_transport_setup setup;
     struct slam_transport *transport;
@@ -106,13 +108,14 @@ test_anonymous_client_sends_no_bind(void)
 {
     struct slam_responder *responder = start_responder();
     struct target t;
-    struct slam_conn_config *config = target(&t, slam_responder_port(responder));
+    struct slam_connection_settings *config =
+        target(&t, slam_responder_port(responder));
     struct slam_conn_error error;
     struct slam_transport_setup setup;
     struct slam_transport *transport;
     void *memory = storage();
 
-    config->bind_dn = NULL;
+    config->bind.dn = NULL;
     CHECK_EQ(slam_transport_open(config, 0, memory, &transport, &setup, &error),
              SLAM_OK);
     CHECK_EQ(setup.binds, 0);
@@ -128,13 +131,14 @@ test_refused_start_tls_is_counted(void)
 {
     struct slam_responder *responder = start_responder();
     struct target t;
-    struct slam_conn_config *config = target(&t, slam_responder_port(responder));
+    struct slam_connection_settings *config =
+        target(&t, slam_responder_port(responder));
     struct slam_conn_error error;
     struct slam_transport_setup setup;
     struct slam_transport *transport;
     void *memory = storage();
 
-    config->start_tls = true;
+    config->tls.start_tls = true;
     CHECK_EQ(slam_transport_open(config, 0, memory, &transport, &setup, &error),
              SLAM_ECONNECT);
     CHECK_EQ(error.stage, SLAM_STAGE_TLS);
@@ -153,22 +157,23 @@ test_what_cannot_be_used_is_known_before_the_first_connection(void)
     static char missing[] = "/nonexistent/ca.pem";
     static char mechanism[] = "NO-SUCH-MECHANISM";
     struct target t;
-    struct slam_conn_config *config = target(&t, 1);
+    struct slam_connection_settings *config = target(&t, 1);
     struct slam_conn_error error;
 
-    config->mechanism = mechanism;
-    CHECK_EQ(slam_conn_config_prepare(config, &error), SLAM_ECONNECT);
+    config->bind.mechanism = mechanism;
+    CHECK_EQ(slam_connection_settings_prepare(config, &error), SLAM_ECONNECT);
     CHECK_EQ(error.stage, SLAM_STAGE_BIND);
     CHECK(strstr(error.detail, mechanism) != NULL);
     CHECK(strstr(error.detail, "EXTERNAL") != NULL);
-    config->mechanism = NULL;
-    config->ca_file = missing;
-    CHECK_EQ(slam_conn_config_prepare(config, &error), SLAM_OK); /* no TLS: not read */
-    config->start_tls = true;
-    CHECK_EQ(slam_conn_config_prepare(config, &error), SLAM_ECONNECT);
+    config->bind.mechanism = NULL;
+    config->tls.ca_file = missing;
+    CHECK_EQ(slam_connection_settings_prepare(config, &error),
+             SLAM_OK); /* no TLS: not read */
+    config->tls.start_tls = true;
+    CHECK_EQ(slam_connection_settings_prepare(config, &error), SLAM_ECONNECT);
     CHECK_EQ(error.stage, SLAM_STAGE_TLS);
     CHECK(strstr(error.detail, missing) != NULL);
-    slam_conn_config_release(config);
+    slam_connection_settings_release(config);
 }
 
 /* -- connector -- */
@@ -307,7 +312,7 @@ test_old_connection_ends_at_once_whenever_the_new_one_is_due(void)
     int accepted;
     char byte;
 
-    target(&t, port)->bind_dn = NULL;
+    target(&t, port)->bind.dn = NULL;
     bench_open(&b, 2, 1);
     b.requests[0].config = &t.config;
     slam_connector_submit(b.connector, &b.requests[0], 0);
