@@ -15,7 +15,6 @@ from pydantic.fields import FieldInfo
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.jobs.entries.population_tags import NOTATION as POPULATION_NOTATION
 from ldapslam.jobs.entries.tags import NOTATION as TEMPLATE_NOTATION
 from ldapslam.jobs.fields.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.fields.sections import (
@@ -41,7 +40,6 @@ TYPES = "types"
 NOTATIONS = {
     "patterns": PATTERN_NOTATION,
     "templates": TEMPLATE_NOTATION,
-    "populations": POPULATION_NOTATION,
     "results": RESULT_NOTATION,
     "thresholds": THRESHOLD_NOTATION,
 }

@@ -115,6 +115,7 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
     assert users <= {
         "agent/engine/process.py",
         "agent/python_jobs/client.py",
+        "agent/python_jobs/fork_client.py",
         "agent/python_jobs/host.py",
         "agent/python_jobs/job.py",
         "cli/measure/fitness.py",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "op_program.h"
 #include "slam_test.h"
+#include "template_program.h"
 
 #include <stdlib.h>
 
@@ -11,13 +11,13 @@ test_unbind_request_is_byte_exact(void)
     size_t len;
 
     literal("\x42\x00", 2);
-    struct slam_op *op = create(NULL, 0);
+    struct slam_template *op = create(NULL, 0);
     CHECK(op != NULL);
     uint8_t *pdu = encode(op, NULL, 7, &len);
     CHECK_EQ(len, sizeof(expected));
     CHECK(memcmp(pdu, expected, len) == 0);
     free(pdu);
-    slam_op_destroy(op);
+    slam_template_destroy(op);
 }
 
 static void
@@ -31,7 +31,7 @@ test_message_id_takes_the_fewest_bytes_of_a_positive_integer(void)
                  {8388608, 4}, {16777216, 4}, {INT32_MAX, 4}};
 
     literal("\x42\x00", 2);
-    struct slam_op *op = create(NULL, 0);
+    struct slam_template *op = create(NULL, 0);
     CHECK(op != NULL);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         size_t len;
@@ -46,7 +46,7 @@ test_message_id_takes_the_fewest_bytes_of_a_positive_integer(void)
         CHECK_EQ(id, cases[i].id);
         free(pdu);
     }
-    slam_op_destroy(op);
+    slam_template_destroy(op);
 }
 
 static void
@@ -64,8 +64,8 @@ test_lengths_take_the_fewest_bytes(void)
 
         open_tlv(0x04);
         literal(filler, cases[i].content);
-        close_tlv();
-        struct slam_op *op = create(NULL, 0);
+        end_part();
+        struct slam_template *op = create(NULL, 0);
         CHECK(op != NULL);
         uint8_t *pdu = encode(op, NULL, 1, &len);
         const uint8_t *tlv = pdu + len - cases[i].content - cases[i].header;
@@ -79,7 +79,7 @@ test_lengths_take_the_fewest_bytes(void)
         }
         CHECK_EQ(length, cases[i].content);
         free(pdu);
-        slam_op_destroy(op);
+        slam_template_destroy(op);
     }
 }
 
@@ -99,27 +99,27 @@ test_values_are_drawn_in_order_and_fill_the_holes(void)
     open_tlv(0x04);
     literal("uid=user.", 9);
     value(0);
-    close_tlv();
+    end_part();
     open_tlv(0x30);
     open_tlv(0x04);
     value(0);
-    close_tlv();
+    end_part();
     open_tlv(0x04);
     literal("x=", 2);
     value(0);
-    close_tlv();
-    close_tlv();
-    close_tlv();
-    struct slam_op *op = create(&src, 1);
+    end_part();
+    end_part();
+    end_part();
+    struct slam_template *op = create(&src, 1);
     CHECK(op != NULL);
-    CHECK_EQ(slam_op_source_count(op), 1);
-    CHECK_EQ(slam_op_source(op, 0)->lo, 98);
+    CHECK_EQ(slam_template_source_count(op), 1);
+    CHECK_EQ(slam_template_source(op, 0)->lo, 98);
     slam_value_state_init(&src, &state);
     uint8_t *pdu = encode(op, &state, 5, &len);
     CHECK_EQ(len, sizeof(expected) - 1);
     CHECK(memcmp(pdu, expected, len) == 0);
     free(pdu);
-    slam_op_destroy(op);
+    slam_template_destroy(op);
 }
 
 static void
@@ -135,26 +135,26 @@ test_longest_values_fit_the_promised_size(void)
     for (int i = 0; i < 17; i++) {
         open_tlv(0x04);
         value(0);
-        close_tlv();
+        end_part();
     }
-    close_tlv();
-    struct slam_op *op = create(&src, 1);
+    end_part();
+    struct slam_template *op = create(&src, 1);
     CHECK(op != NULL);
     slam_value_state_init(&src, &states[0]);
     uint8_t *pdu = encode(op, states, INT32_MAX, &len);
     /* 17 values with 4 bytes of header, a 5 byte header, messageID 6, a 5 byte header
      */
     CHECK_EQ(len, 17 * 60004 + 5 + 6 + 5);
-    CHECK(len <= slam_op_max_pdu(op));
+    CHECK(len <= slam_template_max_pdu(op));
     free(pdu);
-    slam_op_destroy(op);
+    slam_template_destroy(op);
 }
 
 static void
 expect_refused(const char *reason, const struct slam_value_source *sources,
                size_t source_count)
 {
-    struct slam_op *op = create(sources, source_count);
+    struct slam_template *op = create(sources, source_count);
 
     CHECK(op == NULL);
     CHECK(strstr(err, reason) != NULL);
@@ -170,24 +170,28 @@ test_bad_programs_are_refused_with_the_reason(void)
     } cases[] = {
         {"", 0, "has 1 to"},
         {"\x00", 1, "byte 0: unknown instruction"},
-        {"\x07", 1, "unknown instruction"},
+        {"\x14", 1, "unknown instruction"},
         {"\x05", 1, "millionths"},
-        {"\x05\x41\x42\x0f\x00\x06", 6, "millionths"}, /* 1000001 */
-        {"\x05\x00\x00\x00\x00", 5, "1 TLVs are not closed"},
-        {"\x06", 1, "byte 0: no optional part is open"},
-        {"\x03\x30\x06", 3, "byte 2: TLVs and optional parts overlap"},
-        {"\x05\x00\x00\x00\x00\x04", 6, "overlap"},
+        {"\x05\x41\x42\x0f\x00\x04", 6, "millionths"}, /* 1000001 */
+        {"\x05\x00\x00\x00\x00", 5, "a part is not ended"},
+        {"\x04", 1, "byte 0: nothing is open"},
+        {"\x03\x30\x04\x04", 4, "byte 3: nothing is open"},
         {"\x01\x00\x00\x00\x00", 5, "empty"},
-        {"\x01", 1, "longer than the program"},
+        {"\x01", 1, "operand is missing"},
         {"\x01\x01\x00\x00\x00", 5, "longer than the program"},
         {"\x01\xff\xff\xff\xff\x00", 6, "longer than the program"},
         {"\x02\x00\x00", 3, "no such value source"},
-        {"\x02\x00", 2, "no such value source"},
-        {"\x03", 1, "tag is missing"},
+        {"\x02\x00", 2, "operand is missing"},
+        {"\x03", 1, "operand is missing"},
         {"\x03\x1f\x04", 3, "tags of several bytes"},
-        {"\x03\x7f\x04", 3, "tags of several bytes"},
-        {"\x03\x30", 2, "1 TLVs are not closed"},
-        {"\x03\x30\x04\x04", 4, "byte 3: no TLV is open"},
+        {"\x06\x7f\x01\x00\x00\x00\x04", 7, "tags of several bytes"},
+        {"\x06\x30\x01\x00\x00", 5, "operand is missing"},
+        {"\x03\x30", 2, "a part is not ended"},
+        {"\x09", 1, "there is no loop"},
+        {"\x0b\x00\x00\x02\x04", 5, "a slot has a text, 1, or none, 0"},
+        {"\x0f\x00\x00\x04", 4, "of entries alone"},
+        {"\x13", 1, "of entries alone"},
+        {"\x0d\0\0\0\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0\x09\x04", 19, "too long"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -204,32 +208,24 @@ test_program_beyond_a_bound_is_refused(void)
         .kind = SLAM_VALUE_UNIFORM, .lo = 0, .hi = 9, .step = 1};
     struct slam_value_source text = {
         .kind = SLAM_VALUE_STRING, .lo = SLAM_VALUE_MAX_LEN, .data = a, .data_len = 1};
-    static uint8_t filler[SLAM_OP_MAX_PDU];
-    static struct slam_value_source many[SLAM_OP_MAX_VALUES + 1];
+    static uint8_t filler[SLAM_TEMPLATE_PDU_MAX];
+    static struct slam_value_source many[SLAM_TEMPLATE_SOURCES_MAX + 1];
 
-    for (unsigned int i = 0; i <= SLAM_OP_MAX_DEPTH; i++)
+    for (unsigned int i = 0; i <= SLAM_TEMPLATE_DEPTH_MAX; i++)
         open_tlv(0x30);
     expect_refused("nested too deep", NULL, 0);
-    for (unsigned int i = 0; i <= SLAM_OP_MAX_VALUES; i++)
-        value(0);
-    expect_refused("too many values", &digit, 1);
-    for (unsigned int i = 0; i <= SLAM_OP_MAX_CHANCES; i++) {
-        chance(1);
-        end_chance();
-    }
-    expect_refused("too many optional parts", NULL, 0);
     for (int i = 0; i < 17; i++)
         value(0);
     expect_refused("too long", &text, 1);
     literal(filler, sizeof(filler));
     expect_refused("too long", NULL, 0);
-    for (size_t i = 0; i < SLAM_OP_MAX_PDU / 4; i++) {
+    for (size_t i = 0; i < SLAM_TEMPLATE_PDU_MAX / 2; i++) {
         open_tlv(0x30);
-        close_tlv();
+        end_part();
     }
     expect_refused("too long", NULL, 0);
     literal("\x42\x00", 2);
-    expect_refused("at most 256 value sources", many, SLAM_OP_MAX_VALUES + 1);
+    expect_refused("65535 value sources", many, SLAM_TEMPLATE_SOURCES_MAX + 1);
     digit.step = 0;
     value(0);
     expect_refused("step", &digit, 1);
@@ -240,20 +236,20 @@ test_deepest_nesting_is_encoded(void)
 {
     size_t len;
 
-    for (unsigned int i = 0; i < SLAM_OP_MAX_DEPTH; i++)
+    for (unsigned int i = 0; i < SLAM_TEMPLATE_DEPTH_MAX; i++)
         open_tlv(0x30);
-    for (unsigned int i = 0; i < SLAM_OP_MAX_DEPTH; i++)
-        close_tlv();
-    struct slam_op *op = create(NULL, 0);
+    for (unsigned int i = 0; i < SLAM_TEMPLATE_DEPTH_MAX; i++)
+        end_part();
+    struct slam_template *op = create(NULL, 0);
     CHECK(op != NULL);
     uint8_t *pdu = encode(op, NULL, 1, &len);
-    CHECK_EQ(len, 5 + 2 * SLAM_OP_MAX_DEPTH);
-    for (size_t i = 0; i < SLAM_OP_MAX_DEPTH; i++) {
+    CHECK_EQ(len, 5 + 2 * SLAM_TEMPLATE_DEPTH_MAX);
+    for (size_t i = 0; i < SLAM_TEMPLATE_DEPTH_MAX; i++) {
         CHECK_EQ(pdu[5 + 2 * i], 0x30);
         CHECK_EQ(pdu[6 + 2 * i], len - 7 - 2 * i);
     }
     free(pdu);
-    slam_op_destroy(op);
+    slam_template_destroy(op);
 }
 
 int

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For the tests of templates: programs written instruction by instruction, and requests
  * encoded into memory of exactly the sizes that were promised. */
-#ifndef SLAM_OP_PROGRAM_H
-#define SLAM_OP_PROGRAM_H
+#ifndef SLAM_TEMPLATE_PROGRAM_H
+#define SLAM_TEMPLATE_PROGRAM_H
 
-#include "template/op.h"
+#include "template/template.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* A program under construction. */
 struct program {
-    uint8_t bytes[SLAM_OP_MAX_PDU * 2];
+    uint8_t bytes[SLAM_TEMPLATE_PDU_MAX * 2];
     size_t len;
 };
 
@@ -61,42 +61,35 @@ chance(uint32_t ppm)
 }
 
 static inline void
-end_chance(void)
-{
-    p.bytes[p.len++] = 0x06;
-}
-
-static inline void
-close_tlv(void)
+end_part(void)
 {
     p.bytes[p.len++] = 0x04;
 }
 
-static inline struct slam_op *
+static inline struct slam_template *
 create(const struct slam_value_source *sources, size_t source_count)
 {
-    struct slam_op *op = NULL;
+    struct slam_template *op = NULL;
 
-    err[0] = '\0';
-    slam_op_create(p.bytes, p.len, sources, source_count, NULL, &op, err, sizeof(err));
+    const struct slam_template_config config = {.program = p.bytes,
+                                                .program_len = p.len,
+                                                .sources = sources,
+                                                .source_count = source_count};
+
+    slam_template_create(&config, NULL, &op, err, sizeof(err));
     p.len = 0;
     return op;
 }
 
-/* Encodes to the end of a fresh buffer of exactly the promised sizes, so that a
- * sanitizer sees a byte too many. Returns the buffer; the PDU is its last *len bytes.
- */
+/* Encodes to a fresh buffer of exactly the promised size, so that a sanitizer sees a
+ * byte too many. Returns the buffer. */
 static inline uint8_t *
-encode(const struct slam_op *op, struct slam_value_state *states, int32_t message_id,
-       size_t *len)
+encode(const struct slam_template *op, struct slam_value_state *states,
+       int32_t message_id, size_t *len)
 {
-    size_t max = slam_op_max_pdu(op);
-    char *scratch = malloc(slam_op_scratch_len(op) + 1);
-    uint8_t *buf = malloc(max);
+    uint8_t *buf = malloc(slam_template_max_pdu(op));
 
-    *len = slam_op_encode(op, states, &draw, scratch, message_id, buf + max);
-    memmove(buf, buf + max - *len, *len);
-    free(scratch);
+    *len = slam_template_encode(op, states, &draw, message_id, buf);
     return buf;
 }
 

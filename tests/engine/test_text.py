@@ -1,21 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Value patterns for clients that are other programs."""
+"""Texts of patterns that the engine's machine draws for clients in Python."""
 
 from __future__ import annotations
 
-import random
 import re
 from collections import Counter
 
 import pytest
 
-from ldapslam.agent.python_jobs.pattern_text import PatternText
+from ldapslam.agent._engine import Text
+from ldapslam.jobs.requests import ber
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.template import (
+    VARIABLE,
+    Node,
+    ValueSource,
+    compile_template,
+)
+
+
+def text_of(*nodes: Node, number: int = 0, total: int = 1) -> Text:
+    return Text(compile_template(*nodes), seed=7, number=number, total=total)
 
 
 def texts(pattern: str, count: int, *, number: int = 0, total: int = 1) -> list[str]:
-    source = PatternText(pattern)
-    source.begin(random.Random(7), number, total)
-    return [source.next() for _ in range(count)]
+    text = text_of(*parse_pattern(pattern).nodes, number=number, total=total)
+    return [text.next().decode() for _ in range(count)]
 
 
 def test_constants_and_brackets_stay() -> None:
@@ -49,20 +59,12 @@ def test_letters_identifiers_and_references() -> None:
         )
 
 
-def test_uneven_distributions_are_uneven_as_they_should_be() -> None:
-    zipf = Counter(texts("[zipf:0-9:1]", 5_000))
-    # 1 / H(10) of the draws, with H(10) = 2.929
-    assert zipf["0"] / 5_000 == pytest.approx(0.341, abs=0.03)
-    assert zipf["0"] / zipf["1"] == pytest.approx(2, rel=0.15)
-    hot = [int(text) for text in texts("[hot:0-99:20%:80%]", 5_000)]
-    assert sum(n < 20 for n in hot) / 5_000 == pytest.approx(0.8, abs=0.03)
-    gauss = [int(text) for text in texts("[gauss:0-99]", 5_000)]
-    assert sum(gauss) / 5_000 == pytest.approx(49.5, abs=1)
-    # a standard deviation is a sixth of the range
-    assert sum(33 <= n <= 66 for n in gauss) / 5_000 == pytest.approx(0.69, abs=0.04)
-
-
-@pytest.mark.parametrize("pattern", ["[timestamp]", "[file:names.txt]"])
-def test_what_needs_the_engine_is_refused_in_words(pattern: str) -> None:
-    with pytest.raises(ValueError, match="need the engine"):
-        PatternText(pattern)
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="no TLVs and no variables"):
+        text_of(ber.octet_string(ValueSource(0, 1, 2)))
+    with pytest.raises(ValueError, match="no TLVs and no variables"):
+        text_of(ValueSource(VARIABLE))
+    with pytest.raises(ValueError, match="need a registry of feeds"):
+        texts("[file:names.txt]", 1)
+    with pytest.raises(ValueError, match="for a client"):
+        texts("[1-2]", 1, number=3, total=3)

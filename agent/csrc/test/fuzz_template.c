@@ -2,7 +2,7 @@
 /* libFuzzer: any program with any sources is either refused, or encodes requests within
  * the sizes that it promised. The input: the number of sources, 17 bytes for each, the
  * program; the sources' data is the program's bytes. */
-#include "template/op.h"
+#include "template/template.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ check_envelope(const uint8_t *at, const uint8_t *end)
 }
 
 static void
-run(const struct slam_op *op)
+run(const struct slam_template *op)
 {
     static struct slam_variable variables[VARIABLES];
     struct slam_value_state states[SOURCES_MAX];
@@ -62,11 +62,10 @@ run(const struct slam_op *op)
                                    .share = &share,
                                    .variables = variables,
                                    .message_id_of_previous = 77};
-    size_t max = slam_op_max_pdu(op);
+    size_t max = slam_template_max_pdu(op);
     uint8_t *pdu = malloc(max);
-    char *scratch = malloc(slam_op_scratch_len(op) + 1);
 
-    if (pdu == NULL || scratch == NULL)
+    if (pdu == NULL)
         abort();
     for (size_t i = 0; i < VARIABLES; i++)
         for (size_t j = 0; j < SLAM_VARIABLE_MAX; j++)
@@ -75,33 +74,32 @@ run(const struct slam_op *op)
     variables[1].len = 12;
     variables[2].len = SLAM_VARIABLE_MAX;
     slam_rng_seed(&rng, 1, 1);
-    for (size_t i = 0; i < slam_op_source_count(op); i++)
-        slam_value_state_init(slam_op_source(op, i), &states[i]);
+    for (size_t i = 0; i < slam_template_source_count(op); i++)
+        slam_value_state_init(slam_template_source(op, i), &states[i]);
     for (int32_t id = 1; id <= 0x10000; id <<= 8) {
-        size_t len = slam_op_encode(op, states, &draw, scratch, id, pdu + max);
+        size_t len = slam_template_encode(op, states, &draw, id, pdu);
 
         if (len > max)
             abort();
-        check_envelope(pdu + max - len, pdu + max);
+        check_envelope(pdu, pdu + len);
     }
-    if (slam_op_max_text(op) != SIZE_MAX) {
-        uint8_t *text = malloc(slam_op_max_text(op) + 1);
+    if (slam_template_max_text(op) != SIZE_MAX) {
+        uint8_t *text = malloc(slam_template_max_text(op) + 1);
 
-        if (slam_op_text(op, states, &draw, scratch, text, slam_op_max_text(op)) ==
-            (size_t)-1)
+        if (slam_template_text(op, states, &draw, text) > slam_template_max_text(op))
             abort();
         free(text);
     }
     free(pdu);
-    free(scratch);
 }
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct slam_value_source sources[SOURCES_MAX];
-    struct slam_op *op = NULL;
+    struct slam_template *op = NULL;
     char err[200];
+    struct slam_template_config config;
     const uint8_t *program;
     size_t source_count, program_len;
 
@@ -114,11 +112,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     program_len = size - 1 - source_count * SOURCE_BYTES;
     for (size_t i = 0; i < source_count; i++)
         read_source(data + 1 + i * SOURCE_BYTES, program, program_len, &sources[i]);
-    if (slam_op_create(program, program_len, sources, source_count, NULL, &op, err,
-                       sizeof(err)) != 0)
+    config = (struct slam_template_config){.program = program,
+                                           .program_len = program_len,
+                                           .sources = sources,
+                                           .source_count = source_count};
+    if (slam_template_create(&config, NULL, &op, err, sizeof(err)) != 0)
         return 0;
-    if (slam_op_variable_count(op) <= VARIABLES)
+    if (slam_template_variable_count(op) <= VARIABLES)
         run(op);
-    slam_op_destroy(op);
+    slam_template_destroy(op);
     return 0;
 }
