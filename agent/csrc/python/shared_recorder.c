@@ -15,7 +15,7 @@
 #include "core/slam_err.h"
 #include "load/engine.h"
 #include "load/pacer.h"
-#include "python/module.h"
+#include "python/objects.h"
 #include "python/settings.h"
 #include "python/snapshot.h"
 
