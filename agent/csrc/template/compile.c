@@ -426,6 +426,8 @@ close_loop(struct compilation *c, const struct instruction *in,
     const uint64_t most = c->program->loops[in->index].most;
 
     c->is_in_loop = false;
+    if (!c->is_entry && level->len == 0)
+        return "a loop has no text";
     if (level->len > 0 && most > SLAM_PROGRAM_LINE_MAX / level->len)
         return c->is_entry ? "a line may become too long" : "the request is too long";
     return extend(c, level->len * (size_t)most, level->is_plain);
