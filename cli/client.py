@@ -42,6 +42,25 @@ def operator_name() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
+def job_request(
+    job_text: bytes,
+    *,
+    job_file: str,
+    overrides: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> pb.SubmitJobRequest:
+    """The request that has a job run."""
+    return pb.SubmitJobRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        job_file=job_file,
+        job_text=job_text,
+        overrides=overrides,
+        files=files,
+        submitted_by=operator_name(),
+    )
+
+
 class Client:
     """A connection to one coordinator; a context manager."""
 
@@ -66,24 +85,8 @@ class Client:
     ) -> None:
         self._channel.close()
 
-    def submit(
-        self,
-        job_text: bytes,
-        *,
-        job_file: str,
-        overrides: Sequence[str],
-        files: Mapping[str, bytes],
-    ) -> str:
+    def submit(self, request: pb.SubmitJobRequest) -> str:
         """Have a job run; the run's id."""
-        request = pb.SubmitJobRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
-            job_file=job_file,
-            job_text=job_text,
-            overrides=overrides,
-            files=files,
-            submitted_by=operator_name(),
-        )
         with explained_errors(self.address, self._files):
             reply = self._stub.SubmitJob(request, timeout=_CALL_TIMEOUT_S)
         return str(reply.run_id)

@@ -15,8 +15,10 @@ from ldapslam.proto import operator_pb2 as pb
 from ldapslam.reports.document import Table
 from ldapslam.reports.formats.render import render
 from ldapslam.reports.formats.text import headline, render_table
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import error_of
 
@@ -64,7 +66,7 @@ def report(
 def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
     """Print the result of a run on stdout; the verdict's exit code."""
     if as_json:
-        put_json(summary.result())
+        put_json(result_of(summary))
         say(headline(document(summary)))  # stdout may have gone to a file
     else:
         put(_digest(summary))

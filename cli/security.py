@@ -20,6 +20,7 @@ import click
 
 from ldapslam.base.address import check_plaintext, is_unix
 from ldapslam.base.errors import ConfigError
+from ldapslam.cli.console import add_options
 from ldapslam.transport.credentials import TlsFiles, check_client
 from ldapslam.transport.pki.authority import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
 from ldapslam.transport.pki.certificate import Role
@@ -118,9 +119,7 @@ def security_options(command: _Command) -> _Command:
         context.meta[_META_KEY] = _chosen(context, values)
         return command(*arguments, **values)
 
-    for option in reversed(_OPTIONS):
-        option(with_security)
-    return with_security  # type: ignore[return-value]
+    return add_options(*_OPTIONS)(with_security)  # type: ignore[return-value]
 
 
 def current_security() -> Security:

@@ -11,9 +11,9 @@ import click
 
 from ldapslam.base.errors import ExitCode
 from ldapslam.cli.console import json_option, say
-from ldapslam.cli.job_source import JobFile
 from ldapslam.cli.measure.run import out_option, run_locally
 from ldapslam.cli.options import set_option
+from ldapslam.cli.submission import JobFile
 from ldapslam.lab import Lab
 
 #: What configs/jobs/demo.yaml picks its entries from.

@@ -19,7 +19,6 @@ from ldapslam.base.errors import ConfigError, ExitCode, LdapSlamError
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, say
 from ldapslam.cli.follow import follow
-from ldapslam.cli.job_source import JobFile, JobSource
 from ldapslam.cli.measure.cleanup import clean_up_run, rest_removed
 from ldapslam.cli.measure.local_fleet import (
     SPOOLS,
@@ -37,7 +36,7 @@ from ldapslam.cli.outcome import (
     show_outcome,
 )
 from ldapslam.cli.progress import Progress
-from ldapslam.cli.submission import submit_job
+from ldapslam.cli.submission import JobFile, JobSource, submit_job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 

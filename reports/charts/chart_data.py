@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.reports.collect.clocks import Deviation
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline
-from ldapslam.reports.summary import OperationSummary, Summary
+from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import count
 from ldapslam.results.histogram import samples_needed
 
