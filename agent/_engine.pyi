@@ -2,8 +2,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+
 #: kind, lo, hi, step, width, data, a, b: see values.h and jobs/requests/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
+
+# Names in a snapshot, each list in the order of the engine's numbers (core/recorder.h).
+OPERATION_COUNTERS: tuple[str, ...]
+STREAM_COUNTERS: tuple[str, ...]
+SET_UP_TIMES: tuple[str, ...]
+WORKER_COUNTERS: tuple[str, ...]
+METRICS: tuple[str, ...]
+OUTCOMES: tuple[str, ...]
 
 class ConnectError(Exception):
     """A connection could not be set up; args: uri, stage, code, detail."""
@@ -14,84 +24,19 @@ class ConnectError(Exception):
     detail: str
 
 class Engine:
+    """A load of some streams: see load/engine.h for the contract of each call."""
+
     def __init__(
         self,
+        plan: AgentPlan,
         *,
-        seed: int,
         workers: int,
-        boundaries_ns: Sequence[int],
-        measure_start_ns: int,
-        measure_end_ns: int,
-        ramp_up_ns: int,
-        grace_ns: int,
         realtime: bool = True,
         spin_ns: int = 20000,
         max_pdu_bytes: int = 16777216,
     ) -> None: ...
-    def add_stream(
-        self,
-        name: str,
-        *,
-        uris: Sequence[str],
-        start_tls: bool,
-        ca_file: str | None,
-        verify: bool,
-        bind_dn: str | None,
-        bind_password: bytes | None,
-        connect_timeout_ns: int,
-        request_timeout_ns: int,
-        model: str,
-        connections: int,
-        first_connection: int,
-        connection_stride: int,
-        total_connections: int,
-        in_flight: int,
-        think_time_ns: int = 0,
-        profile: Sequence[tuple[int, int, float, float, float]] = (),
-        arrivals: str = "constant",
-        max_backlog: int = 0,
-        cert_file: str | None = None,
-        key_file: str | None = None,
-        mechanism: str | None = None,
-        authcid: str | None = None,
-        authzid: str | None = None,
-        realm: str | None = None,
-        total_operations: int = 0,
-        start_ns: int = 0,
-        end_ns: int = 0,
-        reconnect_operations: int = 0,
-        reconnect_ns: int = 0,
-        connect_spacing_ns: int = 0,
-        variables: int = 0,
-        ledgers: int = 0,
-        ledger_folder: str | None = None,
-        trace: str | None = None,
-        addresses: Sequence[str] = (),
-    ) -> int: ...
-    def add_operation(
-        self,
-        stream: int,
-        name: str,
-        *,
-        response_tag: int,
-        program: bytes,
-        values: Sequence[_Value],
-        success_codes: Sequence[int] = (0,),
-        expected_codes: Sequence[int] = (),
-        lets: Sequence[tuple[int, bytes, Sequence[_Value]]] = (),
-        captures: Sequence[tuple[int, bytes]] = (),
-        cookie_variable: int = -1,
-        action: str = "request",
-        awaits: bool = True,
-        sasl: tuple[str, int, int, int, int] | None = None,
-        ledger: int = 0,
-        ledger_put: int = -1,
-        ledger_take: int = -1,
-        ledger_order: str = "fifo",
-    ) -> int: ...
-    def add_script(
-        self, stream: int, *, weight: int, steps: Sequence[tuple[int, int]]
-    ) -> int: ...
+    def add_stream(self, stream: StreamPlan, /) -> int:
+        """With its operations and scripts, its password resolved."""
     def prepare(self) -> None: ...
     def start(self, t0_mono_ns: int) -> None: ...
     def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
@@ -99,12 +44,52 @@ class Engine:
     def facts(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
 
-class Histogram:
-    """The engine's histogram, for what is measured in Python."""
+class SharedRecorder:
+    """Recorder and arrivals of a stream whose clients are processes; made by their
+    parent before it forks them: see csrc/python/shared_recorder.c."""
 
-    def record_ns(self, value_ns: int) -> None: ...
-    def pack(self) -> bytes:
-        """The packed histogram; empties it."""
+    def __init__(
+        self, run: AgentPlan, stream: StreamPlan, number: int, operations: int, /
+    ) -> None:
+        """`number` is the stream's in the plan."""
+    def set_span(self, t0_ns: int, end_ns: int, /) -> None:
+        """When the load begins and ends; again when it is stopped."""
+    def end_ns(self) -> int: ...
+    def take(self, now_ns: int, /) -> int | None:
+        """When the next arrival is or was due; None: there is none before the end."""
+    def begin(
+        self,
+        operation: int,
+        intended_ns: int,
+        slot_free_ns: int,
+        sent_ns: int,
+        observed: bool,
+        /,
+    ) -> int:
+        """A handle of the request, or of the observation."""
+    def update(
+        self,
+        handle: int,
+        sent_ns: int,
+        requests: int,
+        entries: int,
+        references: int,
+        /,
+    ) -> None: ...
+    def end(
+        self,
+        handle: int,
+        outcome: int,
+        code: int,
+        received_ns: int,
+        done_ns: int,
+        /,
+    ) -> bool:
+        """False: it has ended before."""
+    def count(self, counter: str, number: int = 1, /) -> None: ...
+    def connected(self, duration_ns: int, /) -> None: ...
+    def close(self, final: bool, /) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+        """End of the interval, and the rows of operations and stream of a snapshot."""
 
 class Responder:
     port: int

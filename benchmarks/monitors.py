@@ -33,7 +33,7 @@ from ldapslam.agent.monitoring.choose import monitors_for
 from ldapslam.agent.monitoring.log import LogMonitor
 from ldapslam.agent.monitoring.sampling import Sampling
 from ldapslam.base.units import NS_PER_S
-from ldapslam.directory.access import LdapAccess
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.lab import ServerKind
@@ -167,9 +167,10 @@ def _sample(
         uri=uri, program=program, log=log, format=format_name, every=every
     )
     job = load_job_text(text, file="job.yaml", base=None)
-    access = LdapAccess(
-        bind_dn="cn=admin,dc=example,dc=com",
-        bind_password=Path(password_file).read_bytes(),
+    access = ConnectionSettings(
+        bind=BindSettings(
+            "cn=admin,dc=example,dc=com", Path(password_file).read_bytes()
+        )
     )
     sampling = Sampling(NS_PER_S)
     sampling.open(

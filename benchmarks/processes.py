@@ -189,16 +189,7 @@ def engine_child(job_text: str, realtime: str) -> None:
     """One run with one worker; figures of the intervals within the measure phase."""
     raise_descriptor_limit()
     plan = plan_of(job_text)
-    engine: Any = _engine.Engine(
-        seed=plan.seed,
-        workers=1,
-        boundaries_ns=plan.boundaries_ns,
-        measure_start_ns=plan.measure_start_ns,
-        measure_end_ns=plan.measure_end_ns,
-        ramp_up_ns=plan.ramp_up_ns,
-        grace_ns=plan.grace_ns,
-        realtime=bool(realtime),
-    )
+    engine: Any = _engine.Engine(plan, workers=1, realtime=bool(realtime))
     add_streams(engine, plan)
     engine.prepare()
     engine.start(time.monotonic_ns() + _START_AHEAD_NS)

@@ -21,7 +21,8 @@ from ldapslam.base.errors import ConfigError, TargetError, TargetUnreachable
 from ldapslam.dataset.ldif import is_packed
 from ldapslam.dataset.local_tree import first_dn
 from ldapslam.dataset.offline import OfflineResult, backend_of, imported
-from ldapslam.directory.access import LdapAccess, connect, error_text, result_code_of
+from ldapslam.directory.access import connect, error_text, result_code_of
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _TASKS = "cn=import,cn=tasks,cn=config"
 _BACKENDS = "cn=ldbm database,cn=plugins,cn=config"
@@ -33,7 +34,7 @@ _Attributes = Mapping[str, Sequence[bytes]]
 def import_task(
     ldif: Path,
     uri: str,
-    access: LdapAccess,
+    access: ConnectionSettings,
     tell: Callable[[str], None] = lambda status: None,
 ) -> OfflineResult:
     """Have the server import the file and wait until it has. `tell` hears the last

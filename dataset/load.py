@@ -24,8 +24,9 @@ from ldapslam.base.errors import TargetUnreachable
 from ldapslam.dataset.add_order import Add, AddOrder, Outcome
 from ldapslam.dataset.ldif import Record, open_ldif, records
 from ldapslam.dataset.load_state import LoadState, Progress
-from ldapslam.directory.access import LdapAccess, connect, error_text, result_code_of
+from ldapslam.directory.access import connect, error_text, result_code_of
 from ldapslam.directory.entry_digest import Rules, entry_digest
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.result_codes import NAMES
 
 #: What a population's fingerprint is of: a server may hash passwords.
@@ -93,7 +94,7 @@ Tell = Callable[[Progress, float | None], None]
 def load(
     ldif: Path,
     uri: str,
-    access: LdapAccess,
+    access: ConnectionSettings,
     rejects: Path,
     settings: LoadSettings,
     tell: Tell = lambda progress, share: None,
@@ -136,7 +137,7 @@ def _share(progress: Progress, size: int | None) -> float | None:
 class _Connection:
     """A connection, and the adds under way on it by message id."""
 
-    def __init__(self, uri: str, access: LdapAccess) -> None:
+    def __init__(self, uri: str, access: ConnectionSettings) -> None:
         self._uri = uri
         self._access = access
         self._ldap: Any = None
@@ -192,7 +193,11 @@ class _Connection:
 
 class _Loader:
     def __init__(
-        self, uri: str, access: LdapAccess, state: LoadState, settings: LoadSettings
+        self,
+        uri: str,
+        access: ConnectionSettings,
+        state: LoadState,
+        settings: LoadSettings,
     ) -> None:
         self._uri = uri
         self._state = state

@@ -13,8 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from typing import Any
 
 import ldap
@@ -28,8 +27,7 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.fields.bind import Bind
-from ldapslam.jobs.plan import StreamPlan
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.requests.timestamps import parse_generalized_time
 
 _NO_RESULT_CODE = -1
@@ -38,60 +36,9 @@ _CLOSE_LIMIT_S = 5.0
 _NOWHERE = "ldapi://%2Fdev%2Fnull%2Fnowhere"
 
 
-@dataclass(frozen=True, slots=True)
-class LdapAccess:
-    """How to come to a server, secrets included: never to be written or sent."""
-
-    start_tls: bool = False
-    #: Paths on this host; without ca_file, the system's authorities.
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    verify: bool = True
-    connect_timeout_ns: int = 10_000_000_000
-    #: Neither bind_dn nor mechanism: anonymous.
-    bind_dn: str | None = None
-    bind_password: bytes | None = None
-    mechanism: str | None = None
-    authcid: str | None = None
-    authzid: str | None = None
-    #: URI -> 'ADDRESS/PORT …', where it was resolved before; else its name is.
-    addresses: Mapping[str, str] = field(default_factory=dict)
-
-    def bound_as(self, bind: Bind) -> LdapAccess:
-        """The same with another identity, its password resolved; ConfigError."""
-        return replace(
-            self,
-            bind_dn=bind.dn,
-            bind_password=bind.secret.resolve() if bind.secret else None,
-            mechanism=bind.sasl.mechanism if bind.sasl else None,
-            authcid=bind.sasl.authcid if bind.sasl else None,
-            authzid=bind.sasl.authzid if bind.sasl else None,
-        )
-
-
-def access_of(stream: StreamPlan) -> LdapAccess:
-    """As a stream comes to its servers, with its password resolved; ConfigError."""
-    password = stream.bind_password
-    return LdapAccess(
-        start_tls=stream.start_tls,
-        ca_file=stream.ca_file,
-        cert_file=stream.cert_file,
-        key_file=stream.key_file,
-        verify=stream.verify,
-        bind_dn=stream.bind_dn,
-        bind_password=password.resolve() if password else None,
-        mechanism=stream.mechanism,
-        authcid=stream.authcid,
-        authzid=stream.authzid,
-        connect_timeout_ns=stream.connect_timeout_ns,
-        addresses=dict(zip(stream.uris, stream.addresses, strict=False)),
-    )
-
-
 def connect(
     uri: str,
-    access: LdapAccess,
+    access: ConnectionSettings,
     *,
     new: Callable[..., Any] = SimpleLDAPObject,
     note_request: Callable[[str], None] = lambda kind: None,
@@ -110,7 +57,7 @@ def connect(
         connection.set_option(ldap.OPT_NETWORK_TIMEOUT, timeout_s)
         connection.set_option(ldap.OPT_TIMEOUT, timeout_s)
         _set_tls(connection, uri, access)
-        if access.start_tls:
+        if access.tls.start_tls:
             note_request("extended")
             _start_tls(connection, uri)
         note_request("bind")
@@ -195,12 +142,12 @@ def unbind_and_wait(connection: Any) -> bool:
     return True
 
 
-def _set_tls(connection: Any, uri: str, access: LdapAccess) -> None:
-    demand = ldap.OPT_X_TLS_DEMAND if access.verify else ldap.OPT_X_TLS_NEVER
+def _set_tls(connection: Any, uri: str, access: ConnectionSettings) -> None:
+    demand = ldap.OPT_X_TLS_DEMAND if access.tls.verify else ldap.OPT_X_TLS_NEVER
     files = (
-        (ldap.OPT_X_TLS_CACERTFILE, access.ca_file),
-        (ldap.OPT_X_TLS_CERTFILE, access.cert_file),
-        (ldap.OPT_X_TLS_KEYFILE, access.key_file),
+        (ldap.OPT_X_TLS_CACERTFILE, access.tls.ca_file),
+        (ldap.OPT_X_TLS_CERTFILE, access.tls.cert_file),
+        (ldap.OPT_X_TLS_KEYFILE, access.tls.key_file),
     )
     try:
         for option, name in files:
@@ -220,26 +167,26 @@ def _start_tls(connection: Any, uri: str) -> None:
         raise TlsHandshakeFailed(uri, error_text(error)) from error
 
 
-def _bind(connection: Any, uri: str, access: LdapAccess) -> None:
+def _bind(connection: Any, uri: str, access: ConnectionSettings) -> None:
     try:
-        if access.mechanism is not None:
-            connection.sasl_interactive_bind_s("", _sasl(access, access.mechanism))
+        if access.bind.mechanism is not None:
+            connection.sasl_interactive_bind_s("", _sasl(access, access.bind.mechanism))
         else:
-            connection.simple_bind_s(access.bind_dn or "", access.bind_password or b"")
+            connection.simple_bind_s(access.bind.dn or "", access.bind.secret)
     except ldap.LDAPError as error:
         code, text = result_code_of(error), error_text(error)
         if code > 0:
-            raise BindRejected(uri, access.bind_dn, code, text) from error
+            raise BindRejected(uri, access.bind.dn, code, text) from error
         if uri.startswith("ldaps:"):
             raise TlsHandshakeFailed(uri, text) from error
         raise TargetUnreachable(uri, text) from error
 
 
-def _sasl(access: LdapAccess, mechanism: str) -> Any:
+def _sasl(access: ConnectionSettings, mechanism: str) -> Any:
     values = {
-        ldap.sasl.CB_AUTHNAME: access.authcid or "",
-        ldap.sasl.CB_PASS: access.bind_password or b"",
-        ldap.sasl.CB_USER: access.authzid or "",
+        ldap.sasl.CB_AUTHNAME: access.bind.authcid or "",
+        ldap.sasl.CB_PASS: access.bind.secret,
+        ldap.sasl.CB_USER: access.bind.authzid or "",
     }
     return ldap.sasl.sasl(values, mechanism)
 

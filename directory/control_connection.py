@@ -15,7 +15,8 @@ from typing import Any, Self
 
 import ldap
 
-from ldapslam.directory.access import LdapAccess, connect, target_error, unbind_and_wait
+from ldapslam.directory.access import connect, target_error, unbind_and_wait
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: Attribute in lower case -> values.
 Entry = Mapping[str, Sequence[bytes]]
@@ -40,7 +41,7 @@ class ControlConnection:
         self.ldap = connection
 
     @classmethod
-    def open(cls, uri: str, access: LdapAccess, control: Counter[str]) -> Self:
+    def open(cls, uri: str, access: ConnectionSettings, control: Counter[str]) -> Self:
         """TargetUnreachable, TlsHandshakeFailed or BindRejected."""
 
         def note(kind: str) -> None:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.base.errors import TargetError
-from ldapslam.directory.access import LdapAccess
 from ldapslam.directory.comparison import Comparison, EntryDifference, Tree, compare
 from ldapslam.directory.control_connection import ControlConnection
 from ldapslam.directory.counts import ServerKind, detect
@@ -36,6 +35,7 @@ from ldapslam.directory.replication_state import (
     without,
 )
 from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 
 _POLL_S = 0.05
@@ -54,7 +54,7 @@ class ReplicationServer:
     """One of the servers that are to hold the same."""
 
     uri: str
-    access: LdapAccess
+    access: ConnectionSettings
     #: Requests that were sent to it, by kind; added to.
     control: Counter[str]
 

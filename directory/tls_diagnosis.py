@@ -10,6 +10,8 @@ from __future__ import annotations
 import socket
 import ssl
 
+from ldapslam.jobs.connection_settings import TlsSettings
+
 _START_TLS_OID = b"1.3.6.1.4.1.1466.20037"
 #: The request of RFC 4511 section 4.14.1 as BER: SEQUENCE { messageID 1, [APPLICATION
 #: 23] { [0] OID } }.
@@ -50,9 +52,7 @@ def explain_tls_failure(
     host: str,
     port: int,
     *,
-    start_tls: bool,
-    ca_file: str | None,
-    verify: bool,
+    tls: TlsSettings,
     timeout_s: float,
     address: str | None = None,
 ) -> tuple[str, str | None]:
@@ -61,15 +61,16 @@ def explain_tls_failure(
     `host` is whom the certificate must name; `address`, if it is known, where to ask.
     """
     try:
-        context = _context(ca_file, verify)
+        context = _context(tls)
     except (OSError, ssl.SSLError) as error:
         return (
-            f"the authorities in {ca_file!r} cannot be read: {error.strerror or error}",
+            f"the authorities in {tls.ca_file!r} cannot be read: "
+            f"{error.strerror or error}",
             "`tls.ca_file` must be a PEM file of certificates",
         )
     try:
         with socket.create_connection((address or host, port), timeout_s) as raw:
-            if start_tls and not _start_tls(raw):
+            if tls.start_tls and not _start_tls(raw):
                 return "StartTLS was refused", "the server has no TLS set up"
             with context.wrap_socket(raw, server_hostname=host):
                 return "", None
@@ -97,13 +98,13 @@ def explain_tls_failure(
         )
 
 
-def _context(ca_file: str | None, verify: bool) -> ssl.SSLContext:
-    if not verify:
+def _context(tls: TlsSettings) -> ssl.SSLContext:
+    if not tls.verify:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return context
-    return ssl.create_default_context(cafile=ca_file)
+    return ssl.create_default_context(cafile=tls.ca_file)
 
 
 def _start_tls(raw: socket.socket) -> bool:

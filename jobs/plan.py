@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.connection_settings import (
+    BindSettings,
+    ConnectionSettings,
+    TlsSettings,
+)
+from ldapslam.jobs.fields.bind import Bind
+from ldapslam.jobs.fields.connection import Connection, Tls
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.model import Job, Run, Stream
 from ldapslam.jobs.partition import participants, share
@@ -69,21 +75,7 @@ class StreamPlan:
     #: uris[n % len(uris)]. After them come those that a Python class watches.
     target: str
     uris: tuple[str, ...]
-    start_tls: bool
-    #: Paths on this host; without ca_file, the system's authorities.
-    ca_file: str | None
-    cert_file: str | None
-    key_file: str | None
-    verify: bool
-    bind_dn: str | None
-    #: Of the simple bind or the SASL mechanism.
-    bind_password: SecretRef | None
-    #: SASL mechanism of the set-up; None: a simple bind, or none without bind_dn.
-    mechanism: str | None
-    authcid: str | None
-    authzid: str | None
-    realm: str | None
-    connect_timeout_ns: int
+    connection: ConnectionSettings
     request_timeout_ns: int
     #: 'closed' or 'open'.
     model: str
@@ -108,11 +100,6 @@ class StreamPlan:
     #: When the stream starts and stops, since T0; an end of 0 is the run's.
     start_ns: int
     end_ns: int
-    #: A connection is made anew after so many requests, or so long; 0: never.
-    reconnect_operations: int
-    reconnect_ns: int
-    #: Connection n of the run is set up not before n times this.
-    connect_spacing_ns: int
     #: Variables of a session, and ledgers of the stream.
     variables: int
     ledgers: int
@@ -127,9 +114,13 @@ class StreamPlan:
     #: File, on this host, of the requests that the engine sends in place of what the
     #: scripts would; the agent makes it and sets this (dataclasses.replace).
     trace: str | None = None
-    #: Of each of uris, where to connect: 'ADDRESS/PORT …'; an empty text: by the URI's
-    #: name. The agent resolves them and sets this.
-    addresses: tuple[str, ...] = ()
+    #: Where the engine notes what it adds; None: nowhere. The agent sets this.
+    ledger_folder: str | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of each of uris, where to connect; an empty text: by the URI's name."""
+        return tuple(self.connection.addresses.get(uri, "") for uri in self.uris)
 
     @property
     def engine(self) -> str:
@@ -207,29 +198,16 @@ def _population(job: Job) -> dict[str, Any]:
 def _stream_plan(
     job: Job, stream: Stream, scripts: Scripts, index: int, count: int
 ) -> StreamPlan:
-    bind = stream.bind or job.bind
-    sasl = bind.sasl if bind else None
-    tls = stream.tls or job.tls
     load = stream.load
-    connection = stream.connection
     drivers = participants(load.connections, count)
     ledgers = scripts.ledgers or {}
     return StreamPlan(
         name=stream.name,
         target=stream.target,
         uris=(*job.targets[stream.target], *_watched(job, stream)),
-        start_tls=tls.start_tls,
-        ca_file=_path(job, tls.ca_file),
-        cert_file=tls.cert_file,
-        key_file=tls.key_file,
-        verify=tls.verify,
-        bind_dn=bind.dn if bind else None,
-        bind_password=bind.secret if bind else None,
-        mechanism=sasl.mechanism if sasl else None,
-        authcid=sasl.authcid if sasl else None,
-        authzid=sasl.authzid if sasl else None,
-        realm=sasl.realm if sasl else None,
-        connect_timeout_ns=connection.connect_timeout_ns,
+        connection=connection_settings(
+            job, stream.tls or job.tls, stream.bind or job.bind, stream.connection
+        ),
         request_timeout_ns=stream.request_timeout_ns,
         model="open" if load.is_open else "closed",
         connections=share(load.connections, count, index),
@@ -248,9 +226,6 @@ def _stream_plan(
         total_operations=stream.count or 0,
         start_ns=stream.start_after_ns,
         end_ns=stream.stop_after_ns or 0,
-        reconnect_operations=connection.reconnect_operations,
-        reconnect_ns=connection.reconnect_ns,
-        connect_spacing_ns=connection.spacing_ns,
         variables=scripts.variables,
         ledgers=len(ledgers),
         clean_up=tuple(ledgers.values()),
@@ -258,6 +233,21 @@ def _stream_plan(
         scripts=scripts.scripts,
         python=_python_plan(job, stream),
         replay=_replay_plan(job, stream),
+    )
+
+
+def connection_settings(
+    job: Job, tls: Tls, bind: Bind | None, connection: Connection | None = None
+) -> ConnectionSettings:
+    """How to connect, by these parts of the job."""
+    connection = connection or Connection()
+    return ConnectionSettings(
+        TlsSettings(**{**dict(tls), "ca_file": _path(job, tls.ca_file)}),
+        BindSettings.of(bind),
+        connection.connect_timeout_ns,
+        connection.reconnect_operations,
+        connection.reconnect_ns,
+        connection.spacing_ns,
     )
 
 

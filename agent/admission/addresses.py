@@ -147,8 +147,9 @@ def with_places(
                 places[uri] = _place(stream, uri, limits, agent, resolver)
             _check_name(stream, places[uri], agent)
     for stream in plan.streams:
-        texts = tuple(places[uri].text for uri in stream.uris)
-        streams.append(replace(stream, addresses=texts))
+        texts = {uri: places[uri].text for uri in stream.uris}
+        connection = replace(stream.connection, addresses=texts)
+        streams.append(replace(stream, connection=connection))
     return replace(plan, streams=tuple(streams)), places
 
 
@@ -171,7 +172,11 @@ def _place(
 
 def _check_name(stream: StreamPlan, place: Place, agent: str) -> None:
     """Where a name is resolved again, somebody else must vouch for it."""
-    if place.is_name_safe or not goes_by_name(stream, place.uri) or stream.verify:
+    if (
+        place.is_name_safe
+        or not goes_by_name(stream, place.uri)
+        or stream.connection.tls.verify
+    ):
         return
     host, port = host_and_port(place.uri)
     raise TargetNotAllowed(
@@ -189,4 +194,4 @@ def goes_by_name(stream: StreamPlan, uri: str) -> bool:
     if uri.startswith("ldaps:"):
         return True  # the questions before the run, at least
     is_program = stream.python is not None and stream.python.class_path == PROCESS_CLASS
-    return is_program and stream.start_tls
+    return is_program and stream.connection.tls.start_tls

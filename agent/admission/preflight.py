@@ -29,13 +29,13 @@ from ldapslam.base.errors import (
     TargetUnreachable,
     TlsHandshakeFailed,
 )
-from ldapslam.base.secrets import SecretRef
 from ldapslam.base.uri import socket_path
-from ldapslam.directory.access import error_text, forget_name, open_connection
+from ldapslam.directory.access import connect, error_text
 from ldapslam.directory.fingerprint import differences
 from ldapslam.directory.marker import Marker
 from ldapslam.directory.tls_diagnosis import explain_tls_failure
 from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
@@ -67,18 +67,15 @@ _BIND_HINTS = {
 }
 
 
+_ANONYMOUS = ConnectionSettings()
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """One server as the load will use it; anonymously where that binds by SASL."""
 
     uri: str
-    bind_dn: str | None = None
-    bind_password: SecretRef | None = None
-    start_tls: bool = False
-    #: None: the system's authorities.
-    ca_file: str | None = None
-    verify: bool = True
-    timeout_ns: int = 10_000_000_000
+    connection: ConnectionSettings = _ANONYMOUS
     #: What it must hold.
     population: PopulationRecord | None = None
 
@@ -94,7 +91,7 @@ def probes(plan: AgentPlan) -> list[Probe]:
         for uri in stream.uris
     )
     looking: dict[str, Probe] = {}
-    for probe in sorted(found, key=lambda one: one.bind_password is None):
+    for probe in sorted(found, key=lambda one: one.connection.bind.password is None):
         looking.setdefault(probe.uri, probe)
     if unseen := set(plan.population_uris) - looking.keys():
         raise ConfigError(
@@ -115,10 +112,9 @@ def preflight(
 ) -> dict[str, Any]:
     """Facts of a usable target; TargetError says why it is not usable. `place` is where
     it is; without it, it is looked for."""
-    password = probe.bind_password.resolve() if probe.bind_password else None
     attempt = _Attempt(probe, place or reach(probe.uri))
     addresses = attempt.reach()
-    connection = attempt.connect(password)
+    connection = attempt.connect()
     try:
         server = attempt.identify(connection)
         if marker is not None:
@@ -131,8 +127,8 @@ def preflight(
     return {
         "uri": probe.uri,
         "addresses": addresses,
-        "bind_dn": probe.bind_dn,
-        "tls": probe.start_tls or probe.uri.startswith("ldaps:"),
+        "bind_dn": probe.connection.bind.dn,
+        "tls": probe.connection.tls.start_tls or probe.uri.startswith("ldaps:"),
         **server,
         "control_operations": dict(attempt.operations),
     }
@@ -147,16 +143,11 @@ def control_operations(facts: list[dict[str, Any]]) -> dict[str, dict[str, int]]
 
 
 def _probe(stream: StreamPlan, uri: str) -> Probe:
-    return Probe(
-        uri,
-        stream.bind_dn,
-        # that of a SASL mechanism is no simple bind's, which would show it as it is
-        stream.bind_password if stream.mechanism is None else None,
-        stream.start_tls,
-        stream.ca_file,
-        stream.verify,
-        stream.connect_timeout_ns,
-    )
+    given = stream.connection
+    # a SASL mechanism's password is no simple bind's, which would show it as it is
+    bind = given.bind if given.bind.mechanism is None else BindSettings()
+    tls = replace(given.tls, cert_file=None, key_file=None)
+    return Probe(uri, ConnectionSettings(tls, bind, given.connect_timeout_ns))
 
 
 class _Attempt:
@@ -165,7 +156,9 @@ class _Attempt:
     def __init__(self, probe: Probe, place: Place) -> None:
         self.probe = probe
         self.place = place
-        self.timeout_s = probe.timeout_ns / 1e9
+        #: With the password.
+        self.settings = probe.connection.resolved()
+        self.timeout_s = probe.connection.connect_timeout_ns / 1e9
         #: What the server was asked so far; counted when sent.
         self.operations: Counter[str] = Counter()
 
@@ -213,46 +206,19 @@ class _Attempt:
             return f"no answer within {self.timeout_s:g} s"
         return (error.strerror or str(error)).lower()
 
-    def connect(self, password: bytes | None) -> Any:
+    def connect(self) -> Any:
         """A bound connection."""
-        probe, addresses = self.probe, self.place.text
-        connection = open_connection(probe.uri, addresses, self.timeout_s)
-        connection.set_option(ldap.OPT_PROTOCOL_VERSION, 3)
-        connection.set_option(ldap.OPT_REFERRALS, ldap.OPT_OFF)
-        connection.set_option(ldap.OPT_NETWORK_TIMEOUT, self.timeout_s)
-        connection.set_option(ldap.OPT_TIMEOUT, self.timeout_s)
-        self._set_tls(connection)
+        uri = self.probe.uri
+        settings = replace(self.settings, addresses={uri: self.place.text})
         try:
-            if probe.start_tls:
-                self.operations["extended"] += 1
-                connection.start_tls_s()
-        except ldap.LDAPError as error:
-            connection.unbind_s()
-            raise self._tls_failed(error) from error
-        try:
-            self.operations["bind"] += 1
-            connection.simple_bind_s(probe.bind_dn or "", password or b"")
-        except ldap.LDAPError as error:
-            connection.unbind_s()
-            raise self._bind_failed(error) from error
-        forget_name(connection, probe.uri, addresses)
-        return connection
-
-    def _set_tls(self, connection: Any) -> None:
-        probe = self.probe
-        demand = ldap.OPT_X_TLS_DEMAND if probe.verify else ldap.OPT_X_TLS_NEVER
-        try:
-            if probe.ca_file is not None:
-                connection.set_option(ldap.OPT_X_TLS_CACERTFILE, probe.ca_file)
-            connection.set_option(ldap.OPT_X_TLS_REQUIRE_CERT, demand)
-            # the options above count from the next context on
-            connection.set_option(ldap.OPT_X_TLS_NEWCTX, 0)
-        except (ldap.LDAPError, ValueError) as error:
-            raise TlsHandshakeFailed(
-                probe.uri,
-                f"the authorities in {probe.ca_file!r} cannot be used",
-                hint="`tls.ca_file` must be a PEM file of certificates",
-            ) from error
+            return connect(uri, settings, note_request=self._note)
+        except (BindRejected, TargetUnreachable, TlsHandshakeFailed) as failure:
+            error = failure.__cause__
+            if isinstance(failure, TlsHandshakeFailed) and error is not None:
+                raise self._tls_failed(error) from error
+            if isinstance(error, ldap.LDAPError):
+                raise self._bind_failed(error) from error
+            raise
 
     def _bind_failed(
         self, error: ldap.LDAPError
@@ -261,7 +227,7 @@ class _Attempt:
         code, text = _result(error)
         if code > 0:
             hint = _BIND_HINTS.get(type(error))
-            return BindRejected(uri, self.probe.bind_dn, code, text, hint=hint)
+            return BindRejected(uri, self.settings.bind.dn, code, text, hint=hint)
         if uri.startswith("ldaps:"):
             return self._tls_failed(error)
         if isinstance(error, ldap.TIMEOUT):
@@ -273,9 +239,7 @@ class _Attempt:
             "own",
         )
 
-    def _tls_failed(
-        self, error: ldap.LDAPError
-    ) -> TlsHandshakeFailed | TargetUnreachable:
+    def _tls_failed(self, error: BaseException) -> TlsHandshakeFailed:
         probe = self.probe
         code, text = _result(error)
         if code > 0:
@@ -288,9 +252,7 @@ class _Attempt:
         detail, hint = explain_tls_failure(
             host,
             port,
-            start_tls=probe.start_tls,
-            ca_file=probe.ca_file,
-            verify=probe.verify,
+            tls=self.settings.tls,
             timeout_s=self.timeout_s,
             address=next(iter(self.place.addresses), None),
         )
@@ -385,7 +347,7 @@ def _connect_hint(error: OSError) -> str:
     return hints.get(error.errno or 0, "is the host and port in `targets` right?")
 
 
-def _result(error: ldap.LDAPError) -> tuple[int, str]:
+def _result(error: BaseException) -> tuple[int, str]:
     """Result code (0: none, libldap's own failure) and the text that came with it."""
     details = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
     code = details.get("result", 0)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.engine.setup import native_streams
+from ldapslam.agent.engine import setup as engine_setup
+from ldapslam.agent.engine.setup import add_streams, native_streams
 from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.plan import AgentPlan
 
@@ -30,28 +32,30 @@ class Part(Protocol):
     def close(self) -> None: ...
 
 
-class NativeEngine(Part, Protocol):
+class NativeEngine(engine_setup.Engine, Part, Protocol):
     """The one that is told its streams: `_engine.Engine`."""
-
-    def add_stream(self, name: str, **settings: Any) -> int: ...
-    def add_operation(self, stream: int, name: str, **settings: Any) -> int: ...
-    def add_script(
-        self, stream: int, *, weight: int, steps: tuple[tuple[int, int], ...]
-    ) -> int: ...
 
 
 def compose(
-    plan: AgentPlan, new_native: Callable[[], NativeEngine], limits: AgentLimits
-) -> NativeEngine:
-    """The engine of a plan: the native one alone, unless Python has a part in it."""
+    plan: AgentPlan,
+    new_native: Callable[[], NativeEngine],
+    limits: AgentLimits,
+    ledger_folder: Path | None,
+) -> Part:
+    """The engine of a plan, with its streams: the native one alone, unless Python has a
+    part in it."""
     numbers = [
         number
         for number, stream in enumerate(plan.streams)
         if stream.engine == "native"
     ]
-    if len(numbers) == len(plan.streams):
-        return new_native()
-    native = new_native() if native_streams(plan) else None
+    has_python = len(numbers) < len(plan.streams)
+    native = None
+    if native_streams(plan) or not has_python:
+        native = new_native()
+        add_streams(native, plan, ledger_folder=ledger_folder)
+    if native is not None and not has_python:
+        return native
     return Composite(native, numbers, PythonStreams(plan, limits))
 
 
@@ -59,9 +63,8 @@ class Composite:
     """`native` numbers its streams from 0; `numbers` has their numbers in the plan."""
 
     def __init__(
-        self, native: NativeEngine | None, numbers: Sequence[int], python: Part
+        self, native: Part | None, numbers: Sequence[int], python: Part
     ) -> None:
-        self._native = native
         self._numbers = numbers
         # classes first: an import that fails is quicker than ten thousand connections
         self._parts: dict[str, Part] = {"python": python}
@@ -71,22 +74,6 @@ class Composite:
         self._ended: set[str] = set()
         #: Native workers, of which Python's are told apart by their numbers.
         self._native_workers = 0
-
-    def add_stream(self, name: str, **settings: Any) -> int:
-        return self._told().add_stream(name, **settings)
-
-    def add_operation(self, stream: int, name: str, **settings: Any) -> int:
-        return self._told().add_operation(stream, name, **settings)
-
-    def add_script(
-        self, stream: int, *, weight: int, steps: tuple[tuple[int, int], ...]
-    ) -> int:
-        return self._told().add_script(stream, weight=weight, steps=steps)
-
-    def _told(self) -> NativeEngine:
-        if self._native is None:
-            raise ValueError("the plan has no stream for the native engine")
-        return self._native
 
     def prepare(self) -> None:
         for part in self._parts.values():

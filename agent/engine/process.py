@@ -23,17 +23,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ldapslam.agent import pipe
 from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
-from ldapslam.agent.engine import setup as engine_setup
-from ldapslam.agent.engine.composite import compose
+from ldapslam.agent.engine.composite import NativeEngine, Part, compose
 from ldapslam.agent.engine.replays import with_traces
-from ldapslam.agent.engine.setup import add_streams
 from ldapslam.agent.host import (
     HostSampler,
     host_facts,
@@ -57,17 +55,6 @@ _log = logging.getLogger(__name__)
 
 _SNAPSHOT_WAIT_NS = 1_000_000_000
 _START_POLL_S = 0.001
-
-
-class Engine(engine_setup.Engine, Protocol):
-    """What this module uses of `_engine.Engine`."""
-
-    def prepare(self) -> None: ...
-    def start(self, t0_mono_ns: int) -> None: ...
-    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None: ...
-    def stop(self) -> None: ...
-    def facts(self) -> dict[str, Any]: ...
-    def close(self) -> None: ...
 
 
 Pipe = pipe.Pipe[pb.EngineRequest, pb.EngineEvent]
@@ -102,9 +89,8 @@ class RunProcess:
         }
         run_id, folder = self._run.run_id, self._request.ledger_folder
         with run_ledgers(folder, run_id, self._plan) as ledgers:
-            engine = compose(self._plan, self._new_engine, self._limits)
+            engine = compose(self._plan, self._new_engine, self._limits, ledgers.folder)
             try:
-                add_streams(engine, self._plan, ledger_folder=ledgers.folder)
                 try:
                     engine.prepare()
                 except Exception as error:
@@ -120,23 +106,15 @@ class RunProcess:
         )
         return ask_servers(self._plan, self._job, self._limits, places)
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self) -> NativeEngine:
         # imported late: a missing or broken module is then a failure like others
         module = importlib.import_module("ldapslam.agent._engine")
-        plan = self._plan
-        engine: Engine = module.Engine(
-            seed=plan.seed,
-            workers=self._workers,
-            boundaries_ns=plan.boundaries_ns,
-            measure_start_ns=plan.measure_start_ns,
-            measure_end_ns=plan.measure_end_ns,
-            ramp_up_ns=plan.ramp_up_ns,
-            grace_ns=plan.grace_ns,
-            realtime=self._request.realtime,
+        engine: NativeEngine = module.Engine(
+            self._plan, workers=self._workers, realtime=self._request.realtime
         )
         return engine
 
-    def _drive(self, engine: Engine, ledgers: RunLedgers) -> None:
+    def _drive(self, engine: Part, ledgers: RunLedgers) -> None:
         self._pipe.send(
             ready=pb.EngineReady(
                 facts_json=self._facts_json(engine),
@@ -166,7 +144,7 @@ class RunProcess:
     def _tell_of_clean_up(self, entries_left: int) -> None:
         self._pipe.send(cleaning_up=CleaningUp(entries_left=entries_left))
 
-    def _wait_for_start(self, engine: Engine, t0_mono_ns: int) -> HostSampler:
+    def _wait_for_start(self, engine: Part, t0_mono_ns: int) -> HostSampler:
         while (left_ns := t0_mono_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / 1e9)
         sampler = HostSampler()
@@ -177,7 +155,7 @@ class RunProcess:
         return sampler
 
     def _pass_snapshots_on(
-        self, engine: Engine, sampler: HostSampler, ledgers: RunLedgers
+        self, engine: Part, sampler: HostSampler, ledgers: RunLedgers
     ) -> None:
         names = [(stream.name, stream.request_names) for stream in self._plan.streams]
         index = 0
@@ -198,7 +176,7 @@ class RunProcess:
             )
             index += 1
 
-    def _facts_json(self, engine: Engine) -> str:
+    def _facts_json(self, engine: Part) -> str:
         granted = engine.facts()
         del granted["start_error_ns"]  # travels by itself, in `started`
         return facts_json({**self._facts, **granted})
@@ -213,7 +191,7 @@ class Lease:
 
 
 @contextlib.contextmanager
-def stop_on_request(pipe: Pipe, engine: Engine) -> Iterator[Lease]:
+def stop_on_request(pipe: Pipe, engine: Part) -> Iterator[Lease]:
     """Within, a request stops the engine at once, not at the end of an interval; so
     does a lease that the agent does not extend: it may hang, or be stopped."""
     guard = threading.Lock()
@@ -269,8 +247,8 @@ def typed_error(error: Exception, plan: AgentPlan) -> Exception:
     if stage == "tls":
         return TlsHandshakeFailed(uri, detail)
     if stage == "bind" and code > 0:
-        users = [stream.bind_dn for stream in plan.streams if uri in stream.uris]
-        return BindRejected(uri, users[0] if users else None, code, detail)
+        users = (one.connection.bind.dn for one in plan.streams if uri in one.uris)
+        return BindRejected(uri, next(users, None), code, detail)
     return TargetUnreachable(uri, f"{stage}: {detail}")
 
 

@@ -34,7 +34,7 @@ def with_traces(plan: AgentPlan, folder: Path) -> tuple[AgentPlan, dict[str, Any
 
 
 def _schedule(stream: StreamPlan, planned: ReplayPlan, seed: int) -> Schedule:
-    password = stream.bind_password.resolve() if stream.bind_password else b""
+    bind = stream.connection.bind
     replayed = planned.replay
     return prepare(
         replayed,
@@ -42,7 +42,7 @@ def _schedule(stream: StreamPlan, planned: ReplayPlan, seed: int) -> Schedule:
         Pace(planned.start_ns, planned.end_ns, planned.speed, replayed.skip_ns),
         connections=stream.total_connections,
         seed=seed,
-        identity=Identity(stream.bind_dn or "", password),
+        identity=Identity(bind.dn or "", bind.secret),
     )
 
 

@@ -228,7 +228,7 @@ class _Server:
         count: Callable[[str, str], None],
     ) -> None:
         self._uri = uri
-        self._access = stream.resolved()
+        self._access = stream.connection.resolved()
         self._run = run
         self._is_later = time.time() > run.ended_s + LATE_ADDS_S
         self._count = count
@@ -345,7 +345,7 @@ class _Server:
         except ldap.LDAPError as error:
             if result_code_of(error) < 0:
                 raise _Unusable(error_text(error)) from error
-            return self._access.bind_dn or ""
+            return self._access.bind.dn or ""
 
     def _not_ours(
         self, attributes: dict[str, list[bytes]], identity: str | None

@@ -29,13 +29,17 @@ from ldapslam.agent.ledgers.file import LedgerFile
 from ldapslam.agent.spool import private
 from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.base.secrets import SecretRef
-from ldapslam.directory.access import LdapAccess
+from ldapslam.jobs.connection_settings import (
+    BindSettings,
+    ConnectionSettings,
+    TlsSettings,
+)
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
 FOLDER = "ledgers"
 _PLAN = "clean-up.json"
 _LOCK = "lock"
-_FORMAT = "ldapslam.clean_up/1"
+_FORMAT = "ldapslam.clean_up/2"
 _LEDGER = re.compile(r"(\d+)-(\d+)-(\d+)\.ledger")
 
 
@@ -45,15 +49,9 @@ class CleanUpStream:
 
     name: str
     uris: tuple[str, ...]
-    access: LdapAccess
-    password: SecretRef | None
+    connection: ConnectionSettings
     #: For each of its ledgers, whether its entries are to be removed.
     ledgers: tuple[bool, ...]
-
-    def resolved(self) -> LdapAccess:
-        """With the password, which is looked up again."""
-        secret = self.password.resolve() if self.password else None
-        return dataclasses.replace(self.access, bind_password=secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,30 +126,18 @@ def note_alive(folder: Path) -> None:
 
 
 def _stream_content(folder: Path, number: int, stream: StreamPlan) -> dict[str, Any]:
-    ca_file = None
-    if stream.ca_file is not None:
+    connection = stream.connection
+    if connection.tls.ca_file is not None:
         # the run's own copy goes with its folder; this one may be moved with ours
         ca_file = f"ca-{number}.pem"
-        shutil.copyfile(stream.ca_file, folder / ca_file)
-    password = stream.bind_password
+        shutil.copyfile(connection.tls.ca_file, folder / ca_file)
+        tls = dataclasses.replace(connection.tls, ca_file=ca_file)
+        connection = dataclasses.replace(connection, tls=tls)
     return {
         "name": stream.name,
         "uris": stream.uris,
         "ledgers": stream.clean_up,
-        "password": {"env": password.env, "file": password.file} if password else None,
-        "access": {
-            "start_tls": stream.start_tls,
-            "ca_file": ca_file,
-            "cert_file": stream.cert_file,
-            "key_file": stream.key_file,
-            "verify": stream.verify,
-            "bind_dn": stream.bind_dn,
-            "mechanism": stream.mechanism,
-            "authcid": stream.authcid,
-            "authzid": stream.authzid,
-            "connect_timeout_ns": stream.connect_timeout_ns,
-            "addresses": dict(zip(stream.uris, stream.addresses, strict=False)),
-        },
+        "connection": dataclasses.asdict(connection),
     }
 
 
@@ -189,16 +175,19 @@ def _last_alive_s(folder: Path, begun_s: float) -> float:
 def _stream(
     folder: Path, content: dict[str, Any], *, resolve_anew: bool
 ) -> CleanUpStream:
-    password, access = content["password"], content["access"]
+    connection = content["connection"]
+    tls, bind = connection["tls"], connection["bind"]
     if resolve_anew:
-        access.pop("addresses", None)
-    if access["ca_file"] is not None:
-        access["ca_file"] = str(folder / access["ca_file"])
+        connection["addresses"] = {}
+    if tls["ca_file"] is not None:
+        tls["ca_file"] = str(folder / tls["ca_file"])
+    if bind["password"] is not None:
+        bind["password"] = SecretRef(**bind["password"])
+    made = {**connection, "tls": TlsSettings(**tls), "bind": BindSettings(**bind)}
     return CleanUpStream(
         name=content["name"],
         uris=tuple(content["uris"]),
-        access=LdapAccess(**access, bind_password=None),
-        password=SecretRef(**password) if password else None,
+        connection=ConnectionSettings(**made),
         ledgers=tuple(content["ledgers"]),
     )
 

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import ldap
 
 from ldapslam.base.errors import TargetUnreachable
-from ldapslam.directory.access import LdapAccess, connect, error_text
+from ldapslam.directory.access import connect, error_text
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.fields.bind import Bind
 from ldapslam.results.monitor_records import STARTED, Metric
 
@@ -61,7 +62,7 @@ class Monitor(Protocol):
 class TargetAccess:
     """How to come to one server: TLS, addresses and the job's own bind."""
 
-    access: LdapAccess
+    access: ConnectionSettings
     #: Hears the kind of every request, for the books.
     note_request: Callable[[str], None]
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from ldapslam.agent.admission.addresses import Place, allowed, resolve
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.host import shares_host
 from ldapslam.agent.monitoring.base import TargetAccess
-from ldapslam.directory.access import LdapAccess
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.model import Job
+from ldapslam.jobs.plan import connection_settings
 
 _SUPPLIER = "supplier"
 
@@ -54,7 +56,7 @@ class ObservedServers:
         """For a monitor."""
         return TargetAccess(self._access(uri), self._note(uri))
 
-    def access(self, uri: str) -> LdapAccess:
+    def access(self, uri: str) -> ConnectionSettings:
         """For what is read beside monitors: as the server's own monitor binds, if that
         says so; TargetNotAllowed when this agent's operator does not allow the server,
         TargetUnreachable, ConfigError for a password that cannot be had."""
@@ -65,7 +67,7 @@ class ObservedServers:
         ]
         return self.target(uri).bound_as(binds[0] if binds else None).access
 
-    def _access(self, uri: str) -> LdapAccess:
+    def _access(self, uri: str) -> ConnectionSettings:
         """As the job binds, or the first stream that loads the server."""
         job, place = self._job, self._place(uri)
         tls, bind = job.tls, job.bind
@@ -73,15 +75,8 @@ class ObservedServers:
             if uri in job.targets[stream.target]:
                 tls, bind = stream.tls or tls, bind or stream.bind
                 break
-        access = LdapAccess(
-            start_tls=tls.start_tls,
-            ca_file=str(job.files[tls.ca_file]) if tls.ca_file else None,
-            cert_file=tls.cert_file,
-            key_file=tls.key_file,
-            verify=tls.verify,
-            addresses={uri: place.text},
-        )
-        return access if bind is None else access.bound_as(bind)
+        access = connection_settings(job, tls, bind).resolved()
+        return replace(access, addresses={uri: place.text})
 
     def is_local(self, uri: str) -> bool:
         """Whether the server is on this host."""

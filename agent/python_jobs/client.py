@@ -8,42 +8,42 @@ with 1 ms of work of their own, against a directory that takes 5 ms: threads mea
 median of 7.7 ms, processes 5.2 ms). Here all that is not waiting for the directory is
 CPU time or time in the run queue, which the kernel counts.
 
-The main thread runs the class; a second one closes intervals, hears of the stop and
-ends the process when its host is gone. Messages to the host are tuples, the first item
-their kind: ready, started, idle, interval, final, ended, failed.
+The main thread runs the class; a second one hears of the stop and of the end. What is
+measured goes into the recorder that the clients of the stream share; the host closes
+its intervals. Messages are tuples, the first item their kind. To the host: ready,
+note, started, idle, ended, failed; from it: start, stop, finish.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import ctypes
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection as Channel
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import ldap
 
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs import job as python_job
-from ldapslam.agent.python_jobs.arrivals import (
-    NEVER_NS,
-    ArrivalSettings,
-    SharedArrivals,
-)
 from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
-from ldapslam.agent.python_jobs.process import EXIT_ORPHANED, Usage, described
-from ldapslam.agent.python_jobs.recorder import IntervalFigures, Outage, Recorder
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
-from ldapslam.directory.access import LdapAccess, connect
+from ldapslam.directory.access import connect, error_text
+from ldapslam.jobs.partition import share
+from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 
-#: A class gets so long for tear_down.
-TEAR_DOWN_LIMIT_S = 10.0
+if TYPE_CHECKING:
+    from ldapslam.agent._engine import SharedRecorder
+
+EXIT_ORPHANED = 3
 _BACK_OFF_S = (0.1, 5.0)
 #: Of time that a connection was down, into the interval that it belongs to.
 _TALLY_NS = 100_000_000
@@ -51,158 +51,118 @@ _TALLY_NS = 100_000_000
 _COPY_RETURNS_S = 0.5
 #: The last stretch before a request is due is slept; a stop comes later than that.
 _SLEEP_S = 0.002
+_PR_SET_PDEATHSIG = 1
+_PR_SET_TIMERSLACK = 29
+#: Where no class of a user is.
+_LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
 _SET_UP_COUNTERS = {"bind": "binds", "extended": "extended"}
 
 
 @dataclass(frozen=True, slots=True)
-class PythonStreamSettings:
-    """One agent's part of a stream, with its secrets resolved: see jobs/plan.py."""
+class ClientStream:
+    """A stream of this agent, as its clients inherit it from their host."""
 
-    name: str
-    class_path: str
-    options: Mapping[str, Any]
-    #: Names of what the class records; the position of each is its number.
-    operations: tuple[str, ...]
-    uris: tuple[str, ...]
-    #: So many of them, at the end, are not for connections.
-    watched: int
-    access: LdapAccess
-    request_timeout_ns: int
-    clients: int
-    first_client: int
-    client_stride: int
-    total_clients: int
-    think_time_ns: int
-    #: None: a closed loop.
-    arrivals: ArrivalSettings | None
-    #: Sessions of the whole run; 0: no end.
-    total_operations: int
-    start_ns: int
-    end_ns: int
-    reconnect_operations: int
-    reconnect_ns: int
-    connect_spacing_ns: int
-    boundaries_ns: tuple[int, ...]
-    measure_start_ns: int
-    measure_end_ns: int
-    ramp_up_ns: int
-    grace_ns: int
-    seed: int
-    #: What the agent's operator allows.
+    #: With the secrets resolved.
+    plan: StreamPlan
+    python: PythonPlan
+    run: AgentPlan
     limits: AgentLimits
-
-    @property
-    def is_open(self) -> bool:
-        return self.arrivals is not None
-
-    def number(self, index: int) -> int:
-        """Of this agent's client `index` in the whole run."""
-        return self.first_client + index * self.client_stride
+    job_class: type[PythonJob]
+    recorder: SharedRecorder
+    #: For each client, what it counts by itself: see python_job.Client.
+    counters: tuple[memoryview, ...]
 
 
 class ClientProcess:
     """The main thread's work, from set-up to tear-down."""
 
-    def __init__(
-        self,
-        settings: PythonStreamSettings,
-        index: int,
-        job_class: type[PythonJob],
-        channel: Channel,
-        arrivals: SharedArrivals | None,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, stream: ClientStream, index: int, channel: Channel) -> None:
+        self._plan = plan = stream.plan
+        self._run_plan = stream.run
+        self._class = stream.job_class
+        self._class_path = stream.python.class_path
+        self._options = stream.python.options
+        self._recorder = stream.recorder
         self._index = index
-        self._class = job_class
         self._channel = channel
         self._sending = threading.Lock()
-        self._arrivals = arrivals
-        module = importlib.import_module("ldapslam.agent._engine")
-        self._recorder = Recorder(module.Histogram, is_open=settings.is_open)
-        number = settings.number(index)
+        number = plan.first_connection + index * plan.connection_stride
         self._client = Client(
             number=number,
-            total=settings.total_clients,
-            uri=settings.uris[number % (len(settings.uris) - settings.watched)],
-            uris=settings.uris,
-            access=settings.access,
-            request_timeout_s=settings.request_timeout_ns / 1e9,
-            seed=f"{settings.seed}/{settings.name}/{number}",
-            operations={name: n for n, name in enumerate(settings.operations)},
-            recorder=self._recorder,
-            is_measured=self._is_measured,
-            drain_s=settings.grace_ns / 1e9,
-            limits=settings.limits,
+            total=plan.total_connections,
+            uri=plan.uris[number % (len(plan.uris) - stream.python.watched)],
+            uris=plan.uris,
+            access=plan.connection,
+            request_timeout_s=plan.request_timeout_ns / 1e9,
+            seed=f"{stream.run.seed}/{plan.name}/{number}",
+            operations={name: n for n, name in enumerate(stream.python.operations)},
+            recorder=stream.recorder,
+            counters=stream.counters[index],
+            send_note=partial(self._send, "note"),
+            drain_s=stream.run.grace_ns / 1e9,
+            limits=stream.limits,
         )
         self._pid = os.getpid()
         self._has_forked = False
-        self._t0_ns = 0
-        #: When the load ends, CLOCK_MONOTONIC; a stop brings it forward.
-        self._end_ns = 0
-        self._start_error_ns = 0
         self._connected_ns = 0
         self._sessions = 0
-        #: Set when the main thread sends no more requests; then by the reporter, when
+        #: Set when the main thread sends no more requests; then by the other one, when
         #: the last interval is closed.
         self._idle = threading.Event()
         self._closed = threading.Event()
 
     def serve(self) -> None:
-        """All of it; raises what belongs to the host's `failed` and `fault`."""
+        """All of it; raises what the host is told as `failed`."""
         job = self._prepare()
         self._send("ready")
         message = self._channel.recv()
         if message[0] != "start":
             self._disconnect()
             return
-        self._t0_ns = message[1]
-        self._end_ns = self._t0_ns + min(
-            self._settings.boundaries_ns[-1], self._settings.end_ns or NEVER_NS
-        )
-        reporter = threading.Thread(target=self._report, name="reporter", daemon=True)
-        reporter.start()
+        threading.Thread(target=self._listen, name="listener", daemon=True).start()
         try:
-            self._run(job)
+            self._run(job, message[1])
         except RunStopped as error:
             self._check_stopped(error)
         job.drain(self._client)
         self._idle.set()
         self._send("idle")
         self._closed.wait()
-        self._tear_down(job)
+        try:
+            job.tear_down(self._client)
+        except (Exception, SystemExit):
+            traceback.print_exc()
         if self._client._connection is not None:
             # after the last interval: booked with what the class asked
             self._client.count_request("unbind")
         self._disconnect()
-        self._send_end()
+        self._send("ended")
 
     def _check_stopped(self, error: RunStopped) -> None:
         """RunAborted when it is the class's own: a client less is a load of its own."""
-        is_over = time.monotonic_ns() >= self._end_ns
+        is_over = time.monotonic_ns() >= self._recorder.end_ns()
         if not is_over and not self._client._stopping.is_set():
             raise RunAborted(
-                f"{self._settings.class_path!r} raised RunStopped before the load was "
-                "over",
+                f"{self._class_path!r} raised RunStopped before the load was over",
                 hint="`return` ends a session; only `count` ends a stream early",
             ) from error
 
     # Before the load.
 
     def _prepare(self) -> PythonJob:
-        settings = self._settings
-        pause_ns = settings.number(self._index) * settings.connect_spacing_ns
+        pause_ns = self._client.number * self._plan.connection.connect_spacing_ns
         time.sleep(pause_ns / 1e9)
         if self._class.connects:
             self._connect()
         os.register_at_fork(after_in_parent=self._note_fork)
         try:
-            job = self._class(settings.options)
+            job = self._class(self._options)
             job.set_up(self._client)
         except LdapSlamError:
             raise
         except (Exception, SystemExit) as error:
             raise ConfigError(
-                f"{settings.class_path!r} failed in its set-up: {described(error)}",
+                f"{self._class_path!r} failed in its set-up: {described(error)}",
                 hint="the engine's log on the agent has the traceback",
             ) from error
         finally:
@@ -219,22 +179,22 @@ class ClientProcess:
         """A class that forked may come back twice: the copy must not be a client."""
         if os.getpid() != self._pid:
             error = ConfigError(
-                f"{self._settings.class_path!r} forked, and its copy returned",
+                f"{self._class_path!r} forked, and its copy returned",
                 hint="run programs with subprocess, or end the copy with os._exit",
             )
             self._send("failed", error.to_dict())
             os._exit(1)
 
     def _connect(self) -> None:
-        settings, client = self._settings, self._client
+        client = self._client
         begun_ns = time.monotonic_ns()
         connection = connect(
             client.uri,
-            settings.access,
+            client.access,
             new=python_job.Connection,
             note_request=lambda kind: self._recorder.count(_SET_UP_COUNTERS[kind]),
         )
-        connection.timeout = settings.request_timeout_ns / 1e9
+        connection.timeout = client.request_timeout_s
         connection.set_option(ldap.OPT_TIMEOUT, connection.timeout)
         # from now on its requests are the class's
         connection.client = client
@@ -255,17 +215,15 @@ class ClientProcess:
 
     # The load.
 
-    def _run(self, job: PythonJob) -> None:
-        settings = self._settings
-        begin_ns = self._t0_ns + settings.start_ns
-        self._wait_until(self._t0_ns)
-        self._start_error_ns = max(0, time.monotonic_ns() - self._t0_ns)
-        self._send("started", self._start_error_ns)
-        if self._arrivals is not None:
-            self._run_open(job, self._arrivals)
+    def _run(self, job: PythonJob, t0_ns: int) -> None:
+        plan = self._plan
+        self._wait_until(t0_ns)
+        self._send("started", max(0, time.monotonic_ns() - t0_ns))
+        if plan.model == "open":
+            self._run_open(job)
             return
-        begin_ns += settings.ramp_up_ns * self._index // settings.clients
-        self._run_closed(job, begin_ns)
+        ramp_up_ns = self._run_plan.ramp_up_ns * self._index // plan.connections
+        self._run_closed(job, t0_ns + plan.start_ns + ramp_up_ns)
 
     def _run_closed(self, job: PythonJob, due_ns: int) -> None:
         sessions_left = self._own_sessions()
@@ -273,53 +231,38 @@ class ClientProcess:
             self._wait_until(due_ns)
             due_ns = max(due_ns, self._make_usable())
             self._session(job, due_ns)
-            due_ns = time.monotonic_ns() + self._settings.think_time_ns
+            due_ns = time.monotonic_ns() + self._plan.think_time_ns
             sessions_left -= 1
 
     def _own_sessions(self) -> int:
         """Below zero: no end."""
-        total, clients = self._settings.total_operations, self._settings.total_clients
-        if not total:
-            return -1
-        return max(0, (total - self._client.number + clients - 1) // clients)
+        total, clients = self._plan.total_operations, self._plan.total_connections
+        return share(total, clients, self._client.number) if total else -1
 
-    def _run_open(self, job: PythonJob, arrivals: SharedArrivals) -> None:
+    def _run_open(self, job: PythonJob) -> None:
         while True:
             self._make_usable()
             now_ns = time.monotonic_ns()
-            if now_ns >= self._end_ns:
-                return  # what waits is dropped by the reporter
-            due_ns, dropped = arrivals.take(
-                now_ns - self._t0_ns, self._end_ns - self._t0_ns
-            )
-            self._drop(dropped)
+            if now_ns >= self._recorder.end_ns():
+                return  # what waits is dropped with the last interval
+            due_ns = self._recorder.take(now_ns)
             if due_ns is None:
                 return
-            due_ns += self._t0_ns
             self._client._slot_free_ns = now_ns
             if due_ns > now_ns:
                 self._wait_until(due_ns)
             self._session(job, due_ns)
 
-    def _drop(self, arrivals_ns: list[int]) -> None:
-        for arrival_ns in arrivals_ns:
-            self._recorder.drop(0, self._is_measured(self._t0_ns + arrival_ns))
-
-    def _is_measured(self, intended_ns: int) -> bool:
-        since_t0_ns = intended_ns - self._t0_ns
-        settings = self._settings
-        return settings.measure_start_ns <= since_t0_ns < settings.measure_end_ns
-
     def _wait_until(self, due_ns: int) -> None:
         """RunStopped: the load ends before."""
         stopping = self._client._stopping
         while True:
-            now_ns = time.monotonic_ns()
-            if now_ns >= self._end_ns:
+            now_ns, end_ns = time.monotonic_ns(), self._recorder.end_ns()
+            if now_ns >= end_ns:
                 raise RunStopped
             if now_ns >= due_ns:
                 return
-            left_s = (min(due_ns, self._end_ns) - now_ns) / 1e9
+            left_s = (min(due_ns, end_ns) - now_ns) / 1e9
             # a stop is a little ahead, so that all clients hear of it in time
             if stopping.is_set() or left_s <= _SLEEP_S:
                 time.sleep(left_s)
@@ -329,37 +272,47 @@ class ClientProcess:
 
     def _make_usable(self) -> int:
         """Reconnect where that is needed; since when the client can send, or 0."""
-        settings, client = self._settings, self._client
+        policy, client = self._plan.connection, self._client
         if client._connection is None and not client._is_lost:
             return 0
-        age_ns = time.monotonic_ns() - self._connected_ns
-        is_worn = 0 < settings.reconnect_operations <= self._sessions
-        is_old = 0 < settings.reconnect_ns <= age_ns
+        begun_ns = time.monotonic_ns()
+        is_worn = 0 < policy.reconnect_operations <= self._sessions
+        is_old = 0 < policy.reconnect_ns <= begun_ns - self._connected_ns
         if not (client._is_lost or is_worn or is_old):
             return 0
+        # replaced on purpose, it is down when an attempt fails
+        is_down = client._is_lost
         if client._is_lost:
             self._recorder.count("disconnects")
             if not self._class.connects:
                 client._is_lost = False
                 return 0
-        outage = Outage(self._recorder, is_down=client._is_lost)
         self._disconnect()
         back_off_s = _BACK_OFF_S[0]
-        while True:
+        while client._connection is None:
+            wait_s = 0.0
             try:
                 self._connect()
-                outage.tally()
-                return self._connected_ns
             except LdapSlamError:
                 self._recorder.count("connect_failures")
-            outage.is_down = True
-            # many connections are lost at once: they must not come back in step
-            wait_s = back_off_s * client.random.uniform(0.5, 1.0)
-            retry_ns = time.monotonic_ns() + round(wait_s * 1e9)
-            while (now_ns := time.monotonic_ns()) < retry_ns:
-                outage.tally()
-                self._wait_until(min(retry_ns, now_ns + _TALLY_NS))
+                is_down = True
+                # many connections are lost at once: they must not come back in step
+                wait_s = back_off_s * client.random.uniform(0.5, 1.0)
+            if is_down:
+                begun_ns = self._tally_down(begun_ns, wait_s)
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
+        return self._connected_ns
+
+    def _tally_down(self, since_ns: int, wait_s: float) -> int:
+        """Wait, and count the time without a connection as it passes; until when."""
+        end_ns = time.monotonic_ns() + round(wait_s * 1e9)
+        while True:
+            now_ns = time.monotonic_ns()
+            self._recorder.count("down_ns", now_ns - since_ns)
+            if now_ns >= end_ns:
+                return now_ns
+            since_ns = now_ns
+            self._wait_until(min(end_ns, now_ns + _TALLY_NS))
 
     def _session(self, job: PythonJob, due_ns: int) -> None:
         client = self._client
@@ -378,108 +331,27 @@ class ClientProcess:
             client._in_session = False
             self._end_if_forked()
 
-    def _tear_down(self, job: PythonJob) -> None:
-        timer = threading.Timer(TEAR_DOWN_LIMIT_S, self._give_up_tear_down)
-        timer.daemon = True
-        timer.start()
-        try:
-            job.tear_down(self._client)
-        except (Exception, SystemExit):
-            traceback.print_exc()
-        timer.cancel()
-
-    def _give_up_tear_down(self) -> None:
-        self._send_end()
-        os._exit(1)
-
-    def _send_end(self) -> None:
-        self._send("ended", self._client._requests, self._client._notes)
-
-    # The reporter's thread.
-
     def _send(self, kind: str, *content: Any) -> None:
         with self._sending, contextlib.suppress(OSError):
             self._channel.send((kind, *content))
 
-    def _report(self) -> None:
+    def _listen(self) -> None:
+        """The second thread."""
         try:
-            self._report_intervals()
-        except EOFError:
+            while self._channel.recv()[0] == "stop":
+                self._client._stopping.set()
+        except (EOFError, OSError):
             os._exit(EXIT_ORPHANED)
-        except BaseException:
-            traceback.print_exc()
+        if not self._idle.is_set():
             os._exit(1)
-
-    def _report_intervals(self) -> None:
-        settings = self._settings
-        # a client of its own leads: it tells of the backlog while no client is free
-        leads = self._arrivals if self._index == 0 else None
-        arrivals = leads.attached() if leads is not None else None
-        usage = Usage(self._client)
-        start_ns = self._t0_ns
-        run_end_ns = self._t0_ns + settings.boundaries_ns[-1]
-        for boundary_ns in settings.boundaries_ns:
-            run_end_ns = self._hear_until(self._t0_ns + boundary_ns, run_end_ns)
-            # a stop may come before the start
-            now_ns = max(start_ns, time.monotonic_ns())
-            backlog = 0
-            if arrivals is not None:
-                end_ns = self._end_ns - self._t0_ns
-                backlog, dropped = arrivals.note(now_ns - self._t0_ns, end_ns)
-                self._drop(dropped)
-            self._send_interval("interval", start_ns, now_ns, usage, backlog)
-            start_ns = now_ns
-            if run_end_ns <= self._t0_ns + boundary_ns:
-                break
-        self._client._stopping.set()
-        grace_end_ns = run_end_ns + settings.grace_ns
-        has_ended = self._idle.wait(max(0, grace_end_ns - time.monotonic_ns()) / 1e9)
-        if arrivals is not None:
-            self._drop(arrivals.end(self._end_ns - self._t0_ns))
-        now_ns = max(start_ns, time.monotonic_ns())
-        if not has_ended:
-            self._recorder.give_up_all(now_ns)
-        self._send_interval("final", start_ns, now_ns, usage, 0)
         self._closed.set()
-        if not has_ended:
-            self._send_end()
-            os._exit(1)
-
-    def _hear_until(self, boundary_ns: int, run_end_ns: int) -> int:
-        """Wait for the end of an interval, or of the load; when the load ends."""
-        while True:
-            left_ns = min(boundary_ns, run_end_ns) - time.monotonic_ns()
-            if left_ns <= 0:
-                return run_end_ns
-            if self._channel.poll(left_ns / 1e9):
-                kind, stop_ns = self._channel.recv()
-                if kind == "stop":
-                    run_end_ns = min(run_end_ns, stop_ns)
-                    self._end_ns = min(self._end_ns, run_end_ns)
-                    self._client._stopping.set()
-
-    def _send_interval(
-        self, kind: str, start_ns: int, end_ns: int, usage: Usage, backlog: int
-    ) -> None:
-        figures: IntervalFigures = self._recorder.close_interval(backlog=backlog)
-        worker = usage.worker_row(end_ns - start_ns)
-        self._send(kind, start_ns, end_ns, figures, worker)
 
 
-def main(
-    settings: PythonStreamSettings,
-    index: int,
-    job_class: type[PythonJob],
-    channel: Channel,
-    arrivals: SharedArrivals | None,
-) -> int:
+def main(stream: ClientStream, index: int, channel: Channel) -> int:
     """The process's whole life after the fork; its exit status."""
-    if arrivals is not None:
-        arrivals.attach()
-    process: ClientProcess | None = None
+    class_path = stream.python.class_path
     try:
-        process = ClientProcess(settings, index, job_class, channel, arrivals)
-        process.serve()
+        ClientProcess(stream, index, channel).serve()
     except LdapSlamError as error:
         traceback.print_exc()
         channel.send(("failed", error.to_dict()))
@@ -489,7 +361,7 @@ def main(
     except BaseException as error:
         traceback.print_exc()
         failure = RunAborted(
-            f"{settings.class_path!r} raised {described(error)}",
+            f"{class_path!r} raised {described(error)}",
             hint="what can fail belongs into `with client.operation(…)`; the engine's "
             "log on the agent has the traceback",
         )
@@ -498,3 +370,25 @@ def main(
     sys.stdout.flush()
     sys.stderr.flush()
     return 0
+
+
+def described(error: BaseException) -> str:
+    """An exception in one line, with the place in the class where it was raised."""
+    if isinstance(error, ldap.LDAPError):
+        text = f"{type(error).__name__}: {error_text(error)}"
+    else:
+        text = f"{type(error).__name__}: {error}".rstrip(": ")
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+    if own:
+        text += f" ({Path(own[-1].filename).name}:{own[-1].lineno})"
+    return text
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel end this process with its parent, and wake it on time."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(_PR_SET_TIMERSLACK, 1)
+    if os.getppid() != parent:
+        os._exit(EXIT_ORPHANED)

@@ -57,20 +57,20 @@ class ForkedSearch(PythonJob):
 
     def set_up(self, client: Client) -> None:
         access = client.access
-        if access.mechanism is not None:
+        if access.bind.mechanism is not None:
             raise ConfigError(
-                f"{PROGRAM!r} cannot bind with {access.mechanism} here",
+                f"{PROGRAM!r} cannot bind with {access.bind.mechanism} here",
                 hint="use a simple bind, or `client: engine`",
             )
         self._environment = {**os.environ, **_tls_environment(client)}
         command = [self._program, "-x", "-LLL", "-H", _uri_for_program(client)]
-        if access.start_tls:
+        if access.tls.start_tls:
             command.append("-ZZ")
-        if access.bind_dn is not None:
+        if access.bind.dn is not None:
             # not on the command line, which everybody on the host can read
             self._password_file = os.memfd_create("password", os.MFD_CLOEXEC)
-            os.write(self._password_file, access.bind_password or b"")
-            command += ["-D", access.bind_dn, "-y", f"/dev/fd/{self._password_file}"]
+            os.write(self._password_file, access.bind.secret)
+            command += ["-D", access.bind.dn, "-y", f"/dev/fd/{self._password_file}"]
         command += ["-s", self.options.get("scope", "sub")]
         self._command = command
         self._base.begin(client.random, client.number, client.total)
@@ -115,7 +115,7 @@ def _uri_for_program(client: Client) -> str:
     before the run is what the program connects to."""
     access = client.access
     addresses = access.addresses.get(client.uri, "").split()
-    if not addresses or access.start_tls or not client.uri.startswith("ldap:"):
+    if not addresses or access.tls.start_tls or not client.uri.startswith("ldap:"):
         return client.uri
     places = (text.rpartition("/") for text in addresses)
     return " ".join(
@@ -127,17 +127,17 @@ def _uri_for_program(client: Client) -> str:
 def _tls_environment(client: Client) -> dict[str, str]:
     access = client.access
     files = {
-        "LDAPTLS_CACERT": access.ca_file,
-        "LDAPTLS_CERT": access.cert_file,
-        "LDAPTLS_KEY": access.key_file,
-        "LDAPTLS_REQCERT": "demand" if access.verify else "never",
+        "LDAPTLS_CACERT": access.tls.ca_file,
+        "LDAPTLS_CERT": access.tls.cert_file,
+        "LDAPTLS_KEY": access.tls.key_file,
+        "LDAPTLS_REQCERT": "demand" if access.tls.verify else "never",
     }
     return {name: value for name, value in files.items() if value is not None}
 
 
 def _requests(client: Client, status: int) -> list[str]:
     """What the program asked the server, as far as its exit status tells."""
-    asked = ["extended"] if client.access.start_tls else []
+    asked = ["extended"] if client.access.tls.start_tls else []
     searched = [] if status == _INVALID_CREDENTIALS else ["search"]
     return [*asked, "bind", *searched, "unbind"]
 

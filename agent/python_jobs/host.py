@@ -3,46 +3,54 @@
 
     python -P -m ldapslam.agent.python_jobs.host FD
 
-FD is a socket to the engine's process. The class is imported once, before anything has
-a thread, so that the clients share its memory and an import that fails is one error.
-The host then waits and adds up: of each interval of all clients it sends one message.
-It dies with the engine's process, and its clients with it.
+FD is a socket to the engine's process. The classes are imported once, before anything
+has a thread, so that the clients share their memory and an import that fails is one
+error. The host then closes the intervals of the recorders that its clients share, reads
+what each client took of the CPUs, and sends one snapshot for each interval. It dies
+with the engine's process, and its clients with it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import mmap
 import os
 import signal
 import socket
 import sys
 import time
 import traceback
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
 from multiprocessing.connection import Connection as Channel
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any, NoReturn
 
+from ldapslam.agent._engine import SharedRecorder
+from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs import client as python_client
-from ldapslam.agent.python_jobs.arrivals import SharedArrivals
-from ldapslam.agent.python_jobs.client import PythonStreamSettings
-from ldapslam.agent.python_jobs.job import PythonJob
-from ldapslam.agent.python_jobs.packed_histogram import add_packed
-from ldapslam.agent.python_jobs.process import EXIT_ORPHANED, described, end_with_parent
-from ldapslam.agent.python_jobs.recorder import (
-    HostInterval,
-    IntervalFigures,
-    OperationFigures,
+from ldapslam.agent.python_jobs.client import (
+    EXIT_ORPHANED,
+    ClientStream,
+    described,
+    end_with_parent,
 )
+from ldapslam.agent.python_jobs.job import REQUEST_KINDS, PythonJob
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
+from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 
+#: A class gets so long for tear_down.
+_TEAR_DOWN_LIMIT_NS = 10_000_000_000
 _HINT = "install the class on every agent, or set PYTHONPATH for the agent"
 
 
-def find_class(settings: PythonStreamSettings) -> type[PythonJob]:
+def find_class(plan: PythonPlan) -> type[PythonJob]:
     """Import the class that the job names; ConfigError says why that cannot be."""
-    path = settings.class_path
+    path = plan.class_path
     module_name, colon, class_name = path.partition(":")
     if not (module_name and colon and class_name):
         raise ConfigError(
@@ -62,68 +70,130 @@ def find_class(settings: PythonStreamSettings) -> type[PythonJob]:
         raise ConfigError(
             f"{path!r} {what}", hint="see docs/python-jobs.md for what a class must be"
         )
-    recorded = sorted(found.operations_of(settings.options))
-    if recorded != sorted(settings.operations):
+    recorded = sorted(found.operations_of(plan.options))
+    if recorded != sorted(plan.operations):
         raise ConfigError(
             f"{path!r} records the operations {recorded}, the job "
-            f"names {sorted(settings.operations)}",
+            f"names {sorted(plan.operations)}",
             hint="name the same in `operations` of the job and of the class",
         )
     return found
 
 
+class Usage:
+    """What a client took of the CPUs since the last interval, with the programs that
+    it ran."""
+
+    def __init__(self, pid: int, programs: memoryview) -> None:
+        self._schedstat = Path(f"/proc/{pid}/schedstat")
+        # the kernel's number of another process's CPU clock: see clock_getcpuclockid(3)
+        self._clock = ~pid << 3 | 2
+        self._programs = programs
+        self._own = self._last = (0, 0)
+        self.take(0)
+
+    def take(self, wall_ns: int) -> dict[str, int]:
+        """The row of an engine's worker."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            cpu_ns = time.clock_gettime_ns(self._clock)
+            # of the main thread: runnable, but not running
+            self._own = cpu_ns, int(self._schedstat.read_text("ascii").split()[1])
+        cpu_ns, run_queue_ns = map(sum, zip(self._own, self._programs, strict=True))
+        before, self._last = self._last, (cpu_ns, run_queue_ns)
+        cpu_ns, run_queue_ns = cpu_ns - before[0], run_queue_ns - before[1]
+        return {
+            "wall_ns": wall_ns,
+            # a client has one thing to do at a time: what is not this is waiting
+            "busy_ns": min(wall_ns, cpu_ns + run_queue_ns),
+            "spin_ns": 0,
+            "cpu_ns": cpu_ns,
+            "run_queue_ns": min(wall_ns, run_queue_ns),
+            "loops": 0,
+        }
+
+
 @dataclass(slots=True)
 class _Child:
     pid: int
-    index: int
+    stream: ClientStream
     channel: Channel
-    #: Intervals not yet part of a merged one; the last may be the final one.
-    intervals: list[tuple[int, int, IntervalFigures, dict[str, int]]] = field(
-        default_factory=list
-    )
+    usage: Usage
     is_ready: bool = False
+    start_error_ns: int | None = None
     #: All sessions that it was to have are over.
     is_idle: bool = False
-    is_final: bool = False
     is_ended: bool = False
-
-    @property
-    def closed_intervals(self) -> int:
-        """Those of `intervals` that are not the final one."""
-        return len(self.intervals) - self.is_final
 
 
 class Host:
-    """The clients of one stream, from their set-up to their end."""
+    """The clients of all streams, from their set-up to their end."""
 
-    def __init__(self, settings: PythonStreamSettings, parent: Channel) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        plan: AgentPlan,
+        streams: dict[int, StreamPlan],
+        limits: AgentLimits,
+        parent: Channel,
+    ) -> None:
+        self._plan = plan
         self._parent = parent
+        self._streams = [
+            self._open(number, stream, limits) for number, stream in streams.items()
+        ]
         self._children: list[_Child] = []
-        self._sent_intervals = 0
-        self._requests: dict[str, dict[str, int]] = {}
-        self._notes: list[tuple[str, dict[str, Any]]] = []
-        self._is_load = True
-        self._started = 0
-        self._start_error_ns = 0
-        self._deadline_s: float | None = None
+        self._notes: list[tuple[Any, ...]] = []
+        self._t0_ns = self._end_ns = self._closed_ns = 0
+        self._index = 0
+        self._is_final = False
+
+    def _open(self, number: int, plan: StreamPlan, limits: AgentLimits) -> ClientStream:
+        python, run = plan.python, self._plan
+        if python is None:
+            raise ValueError(f"stream {plan.name!r} is the engine's")
+        count = 2 + len(plan.uris) * len(REQUEST_KINDS)
+        try:
+            plan = replace(plan, connection=plan.connection.resolved())
+            return ClientStream(
+                plan=plan,
+                python=python,
+                run=run,
+                limits=limits,
+                job_class=find_class(python),
+                recorder=SharedRecorder(run, plan, number, len(python.operations)),
+                counters=tuple(
+                    memoryview(mmap.mmap(-1, 8 * count)).cast("Q")
+                    for _ in range(plan.connections)
+                ),
+            )
+        except LdapSlamError as error:
+            self._fail(error, plan.name)
 
     def serve(self) -> None:
-        job_class = find_class(self._settings)
-        self._is_load = job_class.is_load
-        arrivals = None
-        if self._settings.arrivals is not None:
-            arrivals = SharedArrivals(self._settings.arrivals)
-        for index in range(self._settings.clients):
-            self._children.append(self._fork(index, job_class, arrivals))
-        while not all(child.is_ended for child in self._children):
+        for stream in self._streams:
+            for index in range(stream.plan.connections):
+                self._children.append(self._fork(stream, index))
+        while not all(child.is_ready for child in self._children):
             self._take_messages()
-        self._send_final()
-        self._parent.send(("ended", self._requests, self._start_error_ns, self._notes))
+        self._parent.send(("ready",))
+        while not self._t0_ns:
+            self._take_messages()
+        self._close_intervals()
+        self._pass_on("stop")
+        self._wait_for(lambda child: child.is_idle, self._end_ns + self._plan.grace_ns)
+        self._is_final = True
+        last = self._close()
+        self._pass_on("finish")
+        overdue_ns = time.monotonic_ns() + _TEAR_DOWN_LIMIT_NS
+        self._wait_for(lambda child: child.is_ended, overdue_ns)
+        for child in self._children:
+            if not child.is_ended:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
+        self._parent.send(
+            ("final", last, self._start_error_ns() or 0, self._requests(), self._notes)
+        )
 
-    def _fork(
-        self, index: int, job_class: type[PythonJob], arrivals: SharedArrivals | None
-    ) -> _Child:
+    def _fork(self, stream: ClientStream, index: int) -> _Child:
         ours, theirs = socket.socketpair()
         host = os.getpid()
         pid = os.fork()
@@ -135,32 +205,54 @@ class Host:
                 self._parent.close()
                 for child in self._children:
                     child.channel.close()
-                channel = Channel(theirs.detach())
-                status = python_client.main(
-                    self._settings, index, job_class, channel, arrivals
-                )
+                status = python_client.main(stream, index, Channel(theirs.detach()))
             finally:
                 os._exit(status)
         theirs.close()
-        return _Child(pid, index, Channel(ours.detach()))
+        usage = Usage(pid, stream.counters[index][:2])
+        return _Child(pid, stream, Channel(ours.detach()), usage)
 
-    def _take_messages(self) -> None:
-        open_children = {
+    # Messages.
+
+    def _wait_for(self, is_met: Callable[[_Child], bool], until_ns: int) -> None:
+        while not all(map(is_met, self._children)):
+            left_ns = until_ns - time.monotonic_ns()
+            if left_ns <= 0:
+                return
+            self._take_messages(left_ns)
+
+    def _take_messages(self, timeout_ns: int | None = None) -> None:
+        children = {
             child.channel: child for child in self._children if not child.is_ended
         }
-        timeout_s = None
-        if self._deadline_s is not None:
-            timeout_s = max(0.0, self._deadline_s - time.monotonic())
-        ready = wait([self._parent, *open_children], timeout_s)
-        if not ready:
-            self._end_overdue()
-        for channel in ready:
+        timeout_s = None if timeout_ns is None else timeout_ns / 1e9
+        for channel in wait([self._parent, *children], timeout_s):
             if channel is self._parent:
-                self._pass_on(self._parent.recv())
+                self._hear(*self._parent.recv())
             elif isinstance(channel, Channel):
-                self._take(open_children[channel])
+                self._take(children[channel])
 
-    def _pass_on(self, message: tuple[Any, ...]) -> None:
+    def _hear(self, kind: str, time_ns: int) -> None:
+        if kind == "stop":
+            self._stop(time_ns)
+            return
+        self._t0_ns = self._closed_ns = time_ns
+        self._set_end(time_ns + self._plan.boundaries_ns[-1])
+        for child in self._children:
+            child.usage.take(0)
+        self._pass_on("start", time_ns)
+
+    def _stop(self, end_ns: int) -> None:
+        self._set_end(min(self._end_ns, end_ns))
+        self._pass_on("stop")
+
+    def _set_end(self, end_ns: int) -> None:
+        self._end_ns = end_ns
+        for stream in self._streams:
+            own_ns = self._t0_ns + stream.plan.end_ns if stream.plan.end_ns else end_ns
+            stream.recorder.set_span(self._t0_ns, min(end_ns, own_ns))
+
+    def _pass_on(self, *message: Any) -> None:
         for child in self._children:
             with contextlib.suppress(OSError):
                 child.channel.send(message)
@@ -173,120 +265,109 @@ class Host:
             return
         if kind == "ready":
             child.is_ready = True
-            if all(other.is_ready for other in self._children):
-                self._parent.send(("ready",))
         elif kind == "started":
-            self._start_error_ns = max(self._start_error_ns, content[0])
-            self._started += 1
-            if self._started == len(self._children):
-                self._parent.send(("started", self._start_error_ns))
+            child.start_error_ns = content[0]
+            if (error_ns := self._start_error_ns()) is not None:
+                self._parent.send(("started", error_ns))
         elif kind == "idle":
             child.is_idle = True
-            is_counted = self._settings.total_operations > 0
+            is_counted = all(one.plan.total_operations for one in self._streams)
             if is_counted and all(other.is_idle for other in self._children):
-                self._pass_on(("stop", time.monotonic_ns()))
-        elif kind in ("interval", "final"):
-            child.intervals.append(tuple(content))
-            child.is_final = kind == "final"
-            if child.is_final and self._deadline_s is None:
-                grace_s = self._settings.grace_ns / 1e9
-                limit_s = python_client.TEAR_DOWN_LIMIT_S + 2
-                self._deadline_s = time.monotonic() + grace_s + limit_s
-            self._send_intervals()
+                self._stop(time.monotonic_ns())
         elif kind == "ended":
-            self._count(content[0])
-            self._notes += content[1]
             child.is_ended = True
+        elif kind == "note":
+            self._notes.append((child.stream.plan.name, *content))
         else:
-            self._fail(LdapSlamError.from_dict(content[0]))
+            self._fail(LdapSlamError.from_dict(content[0]), child.stream.plan.name)
 
-    def _count(self, requests: dict[str, dict[str, int]]) -> None:
-        for uri, of_server in requests.items():
-            counts = self._requests.setdefault(uri, {})
-            for kind, count in of_server.items():
-                counts[kind] = counts.get(kind, 0) + count
+    def _requests(self) -> dict[str, Counter[str]]:
+        """URI -> kind -> what the classes asked of that server, measured or not."""
+        requests: dict[str, Counter[str]] = {}
+        for stream in self._streams:
+            kinds = product(stream.plan.uris, REQUEST_KINDS)
+            for (uri, kind), *counts in zip(
+                kinds, *(counters[2:] for counters in stream.counters), strict=True
+            ):
+                if sum(counts):
+                    requests.setdefault(uri, Counter())[kind] += sum(counts)
+        return requests
+
+    def _start_error_ns(self) -> int | None:
+        """The longest; None until all clients have begun."""
+        errors_ns = [child.start_error_ns for child in self._children]
+        known_ns = [error_ns for error_ns in errors_ns if error_ns is not None]
+        return max(known_ns) if len(known_ns) == len(errors_ns) else None
 
     def _take_end(self, child: _Child) -> None:
         """A client that ended without a word."""
-        if child.is_final:
+        if self._is_final:
             child.is_ended = True
             return
         _, status = os.waitpid(child.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         when = "during the run" if child.is_ready else "in its set-up"
-        path = self._settings.class_path
-        self._fail(RunAborted(f"a client's process of {path!r} ended {when}: {how}"))
+        path = child.stream.python.class_path
+        error = RunAborted(f"a client's process of {path!r} ended {when}: {how}")
+        self._fail(error, child.stream.plan.name)
 
-    def _end_overdue(self) -> None:
-        for child in self._children:
-            if not child.is_ended and child.is_final:
-                child.is_ended = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)
-        self._deadline_s = None
-
-    def _fail(self, error: LdapSlamError) -> NoReturn:
+    def _fail(self, error: LdapSlamError, stream: str) -> NoReturn:
+        error.args = (f"stream {stream!r}: {error.args[0]}", *error.args[1:])
         self._parent.send(("failed", error.to_dict()))
         os._exit(1)  # the kernel ends the clients
 
-    def _send_intervals(self) -> None:
-        """What all clients have closed; the last ones go with _send_final."""
-        while all(child.closed_intervals for child in self._children):
-            self._send_merged("interval")
+    # Intervals.
 
-    def _send_final(self) -> None:
-        # a stop near a boundary finds some clients before it, others after it
-        while any(child.closed_intervals for child in self._children):
-            self._send_merged("interval")
-        self._send_merged("final")
+    def _close_intervals(self) -> None:
+        for boundary_ns in self._plan.boundaries_ns:
+            boundary_ns += self._t0_ns
+            while (left_ns := min(boundary_ns, self._end_ns) - time.monotonic_ns()) > 0:
+                self._take_messages(left_ns)
+            self._parent.send(("interval", self._close()))
+            if self._end_ns <= boundary_ns:
+                break
 
-    def _send_merged(self, kind: str) -> None:
-        taken = [
-            child.intervals.pop(0)
-            for child in self._children
-            if child.closed_intervals or (kind == "final" and child.intervals)
-        ]
-        merged = HostInterval(
-            start_ns=min(start_ns for start_ns, _, _, _ in taken),
-            end_ns=max(end_ns for _, end_ns, _, _ in taken),
-            figures=add_figures([figures for _, _, figures, _ in taken]),
-            workers=[worker for _, _, _, worker in taken] if self._is_load else [],
-        )
-        self._parent.send((kind, self._sent_intervals, merged))
-        self._sent_intervals += 1
-
-
-def add_figures(parts: list[IntervalFigures]) -> IntervalFigures:
-    """The figures of clients that are not the same."""
-    total = IntervalFigures()
-    histograms: dict[tuple[tuple[int, bool], tuple[int, int]], list[bytes]] = {}
-    for part in parts:
-        total.stream.update(part.stream)
-        if part.last_done_ns is not None:
-            total.last_done_ns = max(total.last_done_ns or 0, part.last_done_ns)
-        for key, figures in part.operations.items():
-            into = total.operations.setdefault(key, OperationFigures())
-            into.counts.update(figures.counts)
-            into.result_codes.update(figures.result_codes)
-            for kind, packed in figures.histograms.items():
-                histograms.setdefault((key, kind), []).append(packed)
-    for (key, kind), packed_parts in histograms.items():
-        total.operations[key].histograms[kind] = add_packed(packed_parts)
-    total.connect_time = add_packed([part.connect_time for part in parts])
-    return total
+    def _close(self) -> dict[str, Any]:
+        """The snapshot of the interval, as the engine's."""
+        operations: list[dict[str, Any]] = []
+        streams = []
+        start_ns = end_ns = self._closed_ns
+        for stream in self._streams:
+            closed_ns, rows, row = stream.recorder.close(self._is_final)
+            operations += rows
+            streams.append(row)
+            # a stop may come before the start
+            end_ns = max(end_ns, closed_ns)
+        self._closed_ns = end_ns
+        self._index += 1
+        return {
+            "index": self._index - 1,
+            "start_ns": start_ns - self._t0_ns,
+            "end_ns": end_ns - self._t0_ns,
+            "final": self._is_final,
+            "clock_step_ns": 0,
+            "operations": operations,
+            "streams": streams,
+            "workers": [
+                {
+                    "worker": number,
+                    "model": child.stream.plan.model,
+                    **child.usage.take(end_ns - start_ns),
+                }
+                for number, child in enumerate(self._children)
+                if child.stream.job_class.is_load
+            ],
+        }
 
 
 def main(descriptor: int) -> int:
-    """Serve one stream; the exit status."""
+    """Serve one run; the exit status."""
     end_with_parent(os.getppid())
     parent = Channel(descriptor)
     try:
-        settings = parent.recv()
-        Host(settings, parent).serve()
-    except LdapSlamError as error:
-        parent.send(("failed", error.to_dict()))
-        return 1
+        plan, streams, limits = parent.recv()
+        Host(plan, streams, limits, parent).serve()
     except (EOFError, BrokenPipeError):
         return EXIT_ORPHANED
     except BaseException as error:

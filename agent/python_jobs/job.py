@@ -26,22 +26,20 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import ldap
 from ldap.ldapobject import SimpleLDAPObject
 
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.python_jobs.recorder import (
-    EXPECTED,
-    FAILED,
-    SUCCEEDED,
-    TIMED_OUT,
-    UNRESOLVED,
-    Recorder,
-    Request,
-)
-from ldapslam.directory.access import LdapAccess, result_code_of
+from ldapslam.directory.access import result_code_of
+from ldapslam.jobs.connection_settings import ConnectionSettings
+
+if TYPE_CHECKING:
+    from ldapslam.agent._engine import SharedRecorder
+
+#: enum slam_outcome of the engine.
+SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 
 #: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
 _SUCCESS_CODES = frozenset({0, 5, 6})
@@ -51,11 +49,16 @@ TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
 
-#: Notes travel with the agent's facts, at its end.
+#: Notes travel with the agent's facts.
 MAX_NOTES = 100
 MAX_NOTE_CHARACTERS = 4_000
 MAX_NOTE_DEPTH = 4
 
+_ENTRY_KINDS = (
+    ldap.RES_SEARCH_ENTRY,
+    ldap.RES_SEARCH_REFERENCE,
+    ldap.RES_SEARCH_RESULT,
+)
 #: Functions of python-ldap that send a request, and its kind.
 _REQUESTS = {
     "simple_bind": "bind",
@@ -75,6 +78,7 @@ _REQUESTS = {
     "cancel": "extended",
     "unbind_ext": "unbind",
 }
+REQUEST_KINDS = tuple(sorted(set(_REQUESTS.values())))
 
 
 class ClassFault(Exception):
@@ -150,7 +154,8 @@ class Operation:
         self._client = client
         self._number = number
         self._expected = expected
-        self._request: Request | None = None
+        #: Of the engine's recorder; 0 before the block.
+        self._handle = 0
         self._sent_ns = 0
         self._received_ns = 0
         #: The result code to record; None: that of python-ldap, or success.
@@ -167,9 +172,7 @@ class Operation:
         requests by kind (bind, search, …)."""
         for kind in requests:
             self._client.count_request(kind)
-        if self._request is not None:
-            self._request.entries += entries
-            self._request.requests += len(requests)
+        self._client._recorder.update(self._handle, 0, len(requests), entries, 0)
 
     def __enter__(self) -> Operation:
         client = self._client
@@ -178,15 +181,13 @@ class Operation:
         if not client._in_session:
             raise ClassFault("an operation is begun outside of `run`")
         client._current = self
-        now_ns = time.monotonic_ns()
-        self._request = Request(
-            operation=self._number,
-            measured=client._is_measured(client._due_ns),
-            intended_ns=client._due_ns,
-            slot_free_ns=client._take_slot_free(),
-            sent_ns=now_ns,
+        self._handle = client._recorder.begin(
+            self._number,
+            client._due_ns,
+            client._take_slot_free(),
+            time.monotonic_ns(),
+            False,
         )
-        client._recorder.begin(self._request)
         return self
 
     def __exit__(
@@ -201,7 +202,7 @@ class Operation:
         if isinstance(error, ldap.LDAPError):
             code = result_code_of(error)
         elif error is not None:
-            client._recorder.give_up(UNRESOLVED, done_ns)
+            self._end(UNRESOLVED, 0, done_ns, done_ns)
             return
         else:
             # the class may have dealt with a result code; that nothing came it cannot
@@ -213,31 +214,30 @@ class Operation:
             self._end_without_response(code, done_ns)
             client._recorded = error
             return
-        client._recorder.complete(
-            code,
-            self._outcome(code),
-            received_ns=self._received_ns or done_ns,
-            done_ns=done_ns,
-        )
+        self._end(self._outcome(code), code, self._received_ns or done_ns, done_ns)
         client._recorded = error
 
     def _end_without_response(self, code: int, now_ns: int) -> None:
         outcome = TIMED_OUT if code == TIME_OUT else UNRESOLVED
-        self._client._recorder.give_up(outcome, now_ns)
+        self._end(outcome, code, now_ns, now_ns)
         if code != TIME_OUT and code not in _LOST:
             raise ClassFault(f"libldap refused a request: its error {code}")
         # as in the engine: on what does not answer any more nothing is sent either
         self._client._is_lost = True
+
+    def _end(self, outcome: int, code: int, received_ns: int, done_ns: int) -> None:
+        self._client._recorder.end(self._handle, outcome, code, received_ns, done_ns)
 
     def _outcome(self, code: int) -> int:
         if code in self._expected:
             return SUCCEEDED if code in _SUCCESS_CODES else EXPECTED
         return SUCCEEDED if code in _SUCCESS_CODES else FAILED
 
-    def _call_begins(self) -> None:
-        if self._sent_ns == 0 and self._request is not None:
-            # what the class did before was its own, and is send lag
-            self._sent_ns = self._request.sent_ns = time.monotonic_ns()
+    def _call_begins(self, requests: int) -> None:
+        # what the class did before its first request was its own, and is send lag
+        first_ns = 0 if self._sent_ns else time.monotonic_ns()
+        self._sent_ns = self._sent_ns or first_ns
+        self._client._recorder.update(self._handle, first_ns, requests, 0, 0)
 
     def _call_ends(self, code: int) -> None:
         self._received_ns = time.monotonic_ns()
@@ -248,26 +248,26 @@ class Observation:
     """Something that was set off and is awaited beside `run`: see Client.observe. Any
     thread may end it, once."""
 
-    def __init__(self, recorder: Recorder, request: Request) -> None:
+    def __init__(self, recorder: SharedRecorder, operation: int, begun_ns: int) -> None:
         self._recorder = recorder
-        self._request = request
-        recorder.observe(request)
-
-    @property
-    def begun_ns(self) -> int:
-        return self._request.sent_ns
+        #: CLOCK_MONOTONIC.
+        self.begun_ns = begun_ns
+        self._handle = recorder.begin(operation, begun_ns, 0, begun_ns, True)
 
     def seen(self, received_ns: int) -> None:
         """It has happened; `received_ns` is when this host had word of it."""
-        done_ns = time.monotonic_ns()
-        self._recorder.observed(self._request, received_ns=received_ns, done_ns=done_ns)
+        self._end(SUCCEEDED, received_ns)
 
     def timed_out(self) -> None:
-        self._recorder.missed(self._request, TIMED_OUT, time.monotonic_ns())
+        self._end(TIMED_OUT)
 
     def lost(self) -> None:
         """Nobody looks any more."""
-        self._recorder.missed(self._request, UNRESOLVED, time.monotonic_ns())
+        self._end(UNRESOLVED)
+
+    def _end(self, outcome: int, received_ns: int = 0) -> None:
+        now_ns = time.monotonic_ns()
+        self._recorder.end(self._handle, outcome, 0, received_ns or now_ns, now_ns)
 
 
 class Client:
@@ -280,12 +280,13 @@ class Client:
         total: int,
         uri: str,
         uris: tuple[str, ...],
-        access: LdapAccess,
+        access: ConnectionSettings,
         request_timeout_s: float,
         seed: str,
         operations: Mapping[str, int],
-        recorder: Recorder,
-        is_measured: Callable[[int], bool],
+        recorder: SharedRecorder,
+        counters: memoryview,
+        send_note: Callable[[str, dict[str, Any]], None],
         drain_s: float = 0.0,
         limits: AgentLimits | None = None,
     ) -> None:
@@ -308,7 +309,12 @@ class Client:
         self.random = random.Random(seed)
         self._operations = operations
         self._recorder = recorder
-        self._is_measured = is_measured
+        #: Shared with the host. Of programs that the class ran: CPU time, and time
+        #: waiting for a CPU, in ns. Then of each of uris the requests by kind, those of
+        #: set-up and close apart.
+        self._counters = counters
+        self._send_note = send_note
+        self._notes_left = MAX_NOTES
         self._connection: Connection | None = None
         self._stopping = threading.Event()
         self._current: Operation | None = None
@@ -320,12 +326,6 @@ class Client:
         self._recorded: BaseException | None = None
         self._in_session = False
         self._is_lost = False
-        #: URI -> kind -> requests, those of set-up and close apart.
-        self._requests: dict[str, dict[str, int]] = {}
-        self._notes: list[tuple[str, dict[str, Any]]] = []
-        #: CPU time and time waiting for a CPU of programs that the class ran.
-        self._child_cpu_ns = 0
-        self._child_run_queue_ns = 0
 
     @property
     def connection(self) -> Connection:
@@ -365,20 +365,16 @@ class Client:
     def observe(self, name: str, begun_ns: int) -> Observation:
         """Begin to wait for what was set off at `begun_ns` (CLOCK_MONOTONIC): measured
         from then on like an operation, whatever `run` does meanwhile."""
-        request = Request(
-            operation=self._number_of(name),
-            measured=self._is_measured(begun_ns),
-            intended_ns=begun_ns,
-            slot_free_ns=0,
-            sent_ns=begun_ns,
-        )
-        return Observation(self._recorder, request)
+        return Observation(self._recorder, self._number_of(name), begun_ns)
 
     def count_request(self, kind: str, uri: str | None = None) -> None:
         """Count a request (bind, search, …) that did not go through `connection`: to
         the client's own server, or another one of `uris`."""
-        counts = self._requests.setdefault(uri or self.uri, {})
-        counts[kind] = counts.get(kind, 0) + 1
+        try:
+            server, number = self.uris.index(uri or self.uri), REQUEST_KINDS.index(kind)
+        except ValueError:
+            raise ClassFault(f"there is no request {kind!r} to {uri!r}") from None
+        self._counters[2 + server * len(REQUEST_KINDS) + number] += 1
 
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Keep something beside the figures, as JSON has it: in result.json it is one
@@ -394,13 +390,14 @@ class Client:
                 f"a note of {len(text):,} characters, {_depth(facts)} deep; the limits "
                 f"are {MAX_NOTE_CHARACTERS:,} and {MAX_NOTE_DEPTH}"
             )
-        if len(self._notes) < MAX_NOTES:
-            self._notes.append((kind, json.loads(text)))
+        if self._notes_left > 0:
+            self._notes_left -= 1
+            self._send_note(kind, json.loads(text))
 
     def ran_program(self, *, cpu_ns: int, run_queue_ns: int) -> None:
         """Count a program that the class ran as work of this client."""
-        self._child_cpu_ns += cpu_ns
-        self._child_run_queue_ns += run_queue_ns
+        self._counters[0] += cpu_ns
+        self._counters[1] += run_queue_ns
 
     # Below: for Operation, Connection and python_client.py.
 
@@ -420,11 +417,8 @@ class Client:
     def _call_begins(self, kind: str | None) -> None:
         if kind is not None:
             self.count_request(kind)
-        operation = self._current
-        if operation is not None:
-            operation._call_begins()
-            if kind is not None and operation._request is not None:
-                operation._request.requests += 1
+        if self._current is not None:
+            self._current._call_begins(int(kind is not None))
 
     def _call_ends(self, code: int) -> None:
         if self._current is not None:
@@ -433,17 +427,11 @@ class Client:
     def _received(self, kind: int | None, messages: Any) -> None:
         """Counts the entries and references of a result."""
         operation = self._current
-        if operation is None or operation._request is None or not messages:
-            return
-        if kind not in (
-            ldap.RES_SEARCH_ENTRY,
-            ldap.RES_SEARCH_REFERENCE,
-            ldap.RES_SEARCH_RESULT,
-        ):
+        if operation is None or not messages or kind not in _ENTRY_KINDS:
             return
         references = sum(1 for message in messages if message[0] is None)
-        operation._request.references += references
-        operation._request.entries += len(messages) - references
+        entries = len(messages) - references
+        self._recorder.update(operation._handle, 0, 0, entries, references)
 
 
 def _depth(value: Any) -> int:

@@ -3,33 +3,28 @@
 
     prepare, start, snapshot…, close        stop at any time from start on
 
-Each stream has a host process (python_host.py), and each of its clients a process of
-its own. Snapshots have the engine's form; their streams are numbered as in the plan.
+One host process (python_host.py) has a client process for each client of these streams.
+It sends snapshots in the engine's form; their streams are numbered as in the plan.
 Everything but `stop` is for one thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
 from multiprocessing.connection import Connection as Channel
-from typing import Any, NoReturn
+from typing import Any
 
 import ldap
 
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.python_jobs.arrivals import NEVER_NS, ArrivalSettings
-from ldapslam.agent.python_jobs.client import PythonStreamSettings
-from ldapslam.agent.python_jobs.recorder import HostInterval, operation_row, stream_row
 from ldapslam.base.errors import ConfigError, FleetError, LdapSlamError, RunAborted
-from ldapslam.directory.access import access_of
-from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.plan import AgentPlan
 
 #: Each client is a process: of more, the host's scheduler is what is measured.
 MAX_CLIENTS = 1_000
@@ -47,150 +42,43 @@ class PythonStreams:
     """All streams of a plan that are Python's."""
 
     def __init__(self, plan: AgentPlan, limits: AgentLimits) -> None:
-        self._streams = [
-            _PythonStream(number, stream, plan, limits)
+        self._plan = dataclasses.replace(plan, streams=(), population=None)
+        self._streams = {
+            number: stream
             for number, stream in enumerate(plan.streams)
             if stream.engine == "python"
-        ]
-        self._t0_ns = 0
-        self._index = 0
+        }
+        self._limits = limits
+        self._class_paths = {
+            stream.name: stream.python.class_path
+            for stream in self._streams.values()
+            if stream.python is not None
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._snapshots: list[dict[str, Any]] = []
+        self._start_error_ns: int | None = None
+        self._is_ready = False
+        #: Once the run has ended: URI -> kind -> what the classes asked of that server;
+        #: and what they noted: stream, kind, facts.
+        self._requests: dict[str, dict[str, int]] = {}
+        self._notes: list[tuple[str, str, dict[str, Any]]] = []
 
     def prepare(self) -> None:
         """Import the classes, connect and set up all clients."""
-        for stream in self._streams:
-            stream.launch()
-        for stream in self._streams:
-            stream.wait_until_ready()
-
-    def start(self, t0_mono_ns: int) -> None:
-        self._t0_ns = t0_mono_ns
-        for stream in self._streams:
-            stream.send("start", t0_mono_ns)
-
-    def stop(self) -> None:
-        stop_ns = time.monotonic_ns() + _STOP_AHEAD_NS
-        for stream in self._streams:
-            stream.send("stop", stop_ns)
-
-    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None:
-        """Interval `index` of all streams; None when it is not closed in time. A stream
-        that ended before has no part in it."""
-        if index != self._index:
-            raise ValueError("snapshots are read in order, each once")
-        deadline_s = time.monotonic() + timeout_ns / 1e9
-        for stream in self._streams:
-            if not stream.take_interval(deadline_s):
-                return None
-        self._index += 1
-        return self._snapshot(index)
-
-    def _snapshot(self, index: int) -> dict[str, Any]:
-        operations, streams, workers = [], [], []
-        starts_ns, ends_ns = [], []
-        for stream in self._streams:
-            interval = stream.pop_interval()
-            if interval is None:
-                continue
-            starts_ns.append(interval.start_ns - self._t0_ns)
-            ends_ns.append(interval.end_ns - self._t0_ns)
-            figures = interval.figures
-            operations += [
-                operation_row(stream.number, operation, measured, each)
-                for (operation, measured), each in sorted(figures.operations.items())
-            ]
-            streams.append(stream_row(stream.number, figures, self._t0_ns))
-            workers += [
-                {"worker": stream.first_worker(self._streams) + i, **row}
-                | {"model": stream.plan.model}
-                for i, row in enumerate(interval.workers)
-            ]
-        return {
-            "index": index,
-            "start_ns": max(0, min(starts_ns)),
-            "end_ns": max(0, *ends_ns),
-            "final": all(stream.is_final for stream in self._streams),
-            "clock_step_ns": 0,
-            "operations": operations,
-            "streams": streams,
-            "workers": workers,
-        }
-
-    def facts(self) -> dict[str, Any]:
-        """As the engine's, complete after the final snapshot; but for what is of its
-        connections and threads alone: stamps of the kernel, real-time priority."""
-        errors_ns = [stream.start_error_ns() for stream in self._streams]
-        known_ns = [error_ns for error_ns in errors_ns if error_ns is not None]
-        info = ldap.get_option(ldap.OPT_API_INFO)
-        clients = sum(stream.plan.connections for stream in self._streams)
-        return {
-            "libldap": f"{info['vendor_name']} {info['vendor_version']}",
-            "tls": str(ldap.get_option(ldap.OPT_X_TLS_PACKAGE)),
-            "start_error_ns": (
-                max(known_ns) if len(known_ns) == len(errors_ns) else None
-            ),
-            "workers": clients,
-            "connections": clients,
-            "python_streams": {
-                stream.plan.name: stream.settings.class_path for stream in self._streams
-            },
-            "python_requests": self._requests(),
-            "notes": self._notes(),
-        }
-
-    def _notes(self) -> dict[str, Any]:
-        """What the classes noted, by kind; each with its stream. Facts have a limit:
-        what is beyond it is left out."""
-        notes: dict[str, list[dict[str, Any]]] = {}
-        characters = 0
-        for stream in self._streams:
-            for kind, note in stream.notes:
-                characters += len(kind) + len(json.dumps(note))
-                if characters <= _NOTES_CHARACTERS:
-                    named = {**note, "stream": stream.plan.name}
-                    notes.setdefault(kind, []).append(named)
-        return notes
-
-    def _requests(self) -> dict[str, dict[str, int]]:
-        """URI -> kind -> what the classes asked of that server, measured or not."""
-        totals: dict[str, Counter[str]] = {}
-        for stream in self._streams:
-            for uri, counts in stream.requests.items():
-                totals.setdefault(uri, Counter()).update(counts)
-        return {uri: dict(counts) for uri, counts in totals.items()}
-
-    def close(self) -> None:
-        for stream in self._streams:
-            stream.close()
-
-
-class _PythonStream:
-    """One stream and its host process."""
-
-    def __init__(
-        self, number: int, plan: StreamPlan, run: AgentPlan, limits: AgentLimits
-    ) -> None:
-        self.number = number
-        self.plan = plan
-        self.settings = settings_of(plan, run, limits)
-        #: Of all clients, once the stream has ended.
-        self.requests: dict[str, dict[str, int]] = {}
-        self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.is_final = False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
-        self._intervals: list[HostInterval] = []
-        self._start_error_ns: int | None = None
-        self._is_ready = False
-        self._has_ended = False
-
-    def launch(self) -> None:
-        if self.settings.clients > MAX_CLIENTS:
-            raise FleetError(
-                f"stream {self.plan.name!r} needs {self.settings.clients:,} processes "
-                f"on this agent, the limit is {MAX_CLIENTS:,}",
-                hint="a Python job type has a process for each client: lower the "
-                "number of clients, or spread them over more agents",
-            )
+        limit_s = SET_UP_LIMIT_S
+        for stream in self._streams.values():
+            if stream.connections > MAX_CLIENTS:
+                raise FleetError(
+                    f"stream {stream.name!r} needs {stream.connections:,} processes "
+                    f"on this agent, the limit is {MAX_CLIENTS:,}",
+                    hint="a Python job type has a process for each client: lower the "
+                    "number of clients, or spread them over more agents",
+                )
+            connection = stream.connection
+            spacing_ns = stream.total_connections * connection.connect_spacing_ns
+            connect_s = (connection.connect_timeout_ns + spacing_ns) / 1e9
+            limit_s = max(limit_s, SET_UP_LIMIT_S + connect_s)
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -199,40 +87,67 @@ class _PythonStream:
                 pass_fds=[theirs.fileno()],
             )
         self._channel = Channel(ours.detach())
-        self._channel.send(self.settings)
-
-    def wait_until_ready(self) -> None:
-        settings = self.settings
-        connect_s = settings.access.connect_timeout_ns / 1e9
-        last = settings.number(settings.clients - 1)
-        spacing_s = last * settings.connect_spacing_ns / 1e9
-        deadline_s = time.monotonic() + SET_UP_LIMIT_S + connect_s + spacing_s
+        self._send(self._plan, self._streams, self._limits)
+        deadline_s = time.monotonic() + limit_s
         while not self._is_ready:
             if not self._take_message(deadline_s):
                 raise ConfigError(
-                    f"{settings.class_path!r} was not set up within "
-                    f"{SET_UP_LIMIT_S:g} s",
+                    f"{self._classes()} was not set up within {SET_UP_LIMIT_S:g} s",
                     hint="its import, its constructor or set_up hangs",
                 )
 
-    def send(self, kind: str, time_ns: int) -> None:
+    def start(self, t0_mono_ns: int) -> None:
+        self._send("start", t0_mono_ns)
+
+    def stop(self) -> None:
+        self._send("stop", time.monotonic_ns() + _STOP_AHEAD_NS)
+
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None:
+        """Interval `index` of all streams; None when it is not closed in time."""
+        deadline_s = time.monotonic() + timeout_ns / 1e9
+        while not self._snapshots:
+            if not self._take_message(deadline_s):
+                return None
+        if index != self._snapshots[0]["index"]:
+            raise ValueError("snapshots are read in order, each once")
+        return self._snapshots.pop(0)
+
+    def facts(self) -> dict[str, Any]:
+        """As the engine's, complete after the final snapshot; but for what is of its
+        connections and threads alone: stamps of the kernel, real-time priority."""
+        if self._start_error_ns is None and self._channel is not None:
+            self._take_message(time.monotonic())
+        info = ldap.get_option(ldap.OPT_API_INFO)
+        clients = sum(stream.connections for stream in self._streams.values())
+        return {
+            "libldap": f"{info['vendor_name']} {info['vendor_version']}",
+            "tls": str(ldap.get_option(ldap.OPT_X_TLS_PACKAGE)),
+            "start_error_ns": self._start_error_ns,
+            "workers": clients,
+            "connections": clients,
+            "python_streams": self._class_paths,
+            "python_requests": self._requests,
+            "notes": self._notes_by_kind(),
+        }
+
+    def _notes_by_kind(self) -> dict[str, Any]:
+        """What the classes noted, each with its stream. Facts have a limit: what is
+        beyond it is left out."""
+        notes: dict[str, list[dict[str, Any]]] = {}
+        characters = 0
+        for stream, kind, note in self._notes:
+            characters += len(kind) + len(json.dumps(note))
+            if characters <= _NOTES_CHARACTERS:
+                notes.setdefault(kind, []).append({**note, "stream": stream})
+        return notes
+
+    def _classes(self) -> str:
+        return " or ".join(map(repr, self._class_paths.values()))
+
+    def _send(self, *message: Any) -> None:
         if self._channel is not None:
             with contextlib.suppress(OSError):
-                self._channel.send((kind, time_ns))
-
-    def take_interval(self, deadline_s: float) -> bool:
-        """Have the next interval at hand, where there is one."""
-        while not self._intervals and not self.is_final:
-            if not self._take_message(deadline_s):
-                return False
-        # what the stream asked of the servers comes after its last interval
-        while self.is_final and not self._has_ended:
-            if not self._take_message(deadline_s):
-                return False
-        return True
-
-    def pop_interval(self) -> HostInterval | None:
-        return self._intervals.pop(0) if self._intervals else None
+                self._channel.send(message)
 
     def _take_message(self, deadline_s: float) -> bool:
         """False: there was none in time."""
@@ -244,42 +159,23 @@ class _PythonStream:
         try:
             kind, *content = channel.recv()
         except (EOFError, OSError):
-            self._lost()
+            status = self._process.wait() if self._process is not None else 0
+            raise RunAborted(
+                f"the host process of {self._classes()} ended with status {status}",
+                hint="the engine's log on the agent has its last words",
+            ) from None
         if kind == "ready":
             self._is_ready = True
         elif kind == "started":
             self._start_error_ns = content[0]
-        elif kind in ("interval", "final"):
-            self._intervals.append(content[1])
-            self.is_final = kind == "final"
-        elif kind == "ended":
-            self.requests, self._start_error_ns, self.notes = content
-            self._has_ended = True
+        elif kind == "interval":
+            self._snapshots.append(content[0])
+        elif kind == "final":
+            last, self._start_error_ns, self._requests, self._notes = content
+            self._snapshots.append(last)
         else:
-            raise self._named(LdapSlamError.from_dict(content[0]))
+            raise LdapSlamError.from_dict(content[0])
         return True
-
-    def _named(self, error: LdapSlamError) -> LdapSlamError:
-        error.args = (f"stream {self.plan.name!r}: {error.args[0]}", *error.args[1:])
-        return error
-
-    def _lost(self) -> NoReturn:
-        status = self._process.wait() if self._process is not None else 0
-        raise RunAborted(
-            f"the host process of {self.settings.class_path!r} ended with status "
-            f"{status}",
-            hint="the engine's log on the agent has its last words",
-        )
-
-    def start_error_ns(self) -> int | None:
-        """None until all clients have begun."""
-        if self._start_error_ns is None and not self._has_ended:
-            self._take_message(time.monotonic())
-        return self._start_error_ns
-
-    def first_worker(self, streams: Sequence[_PythonStream]) -> int:
-        """Clients of the streams before this one."""
-        return sum(stream.settings.clients for stream in streams[: streams.index(self)])
 
     def close(self) -> None:
         """End the host, and with it what is left of the clients."""
@@ -293,54 +189,3 @@ class _PythonStream:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def settings_of(
-    stream: StreamPlan, run: AgentPlan, limits: AgentLimits
-) -> PythonStreamSettings:
-    """The plan as the processes need it: one picklable value, with the secrets."""
-    if stream.python is None:
-        raise ValueError(f"stream {stream.name!r} is the engine's")
-    arrivals = None
-    if stream.model == "open":
-        arrivals = ArrivalSettings(
-            profile=tuple(stream.profile),
-            arrivals=stream.arrivals,
-            first=stream.first_connection,
-            stride=stream.connection_stride,
-            count=stream.connections,
-            total=stream.total_connections,
-            max_backlog=max(1, stream.max_backlog),
-            limit=stream.total_operations,
-            end_ns=stream.end_ns or NEVER_NS,
-            seed=f"{run.seed}/{stream.name}/{run.agent_index}",
-        )
-    return PythonStreamSettings(
-        name=stream.name,
-        class_path=stream.python.class_path,
-        options=dict(stream.python.options),
-        operations=stream.python.operations,
-        uris=stream.uris,
-        watched=stream.python.watched,
-        access=access_of(stream),
-        request_timeout_ns=stream.request_timeout_ns,
-        clients=stream.connections,
-        first_client=stream.first_connection,
-        client_stride=stream.connection_stride,
-        total_clients=stream.total_connections,
-        think_time_ns=stream.think_time_ns,
-        arrivals=arrivals,
-        total_operations=stream.total_operations,
-        start_ns=stream.start_ns,
-        end_ns=stream.end_ns,
-        reconnect_operations=stream.reconnect_operations,
-        reconnect_ns=stream.reconnect_ns,
-        connect_spacing_ns=stream.connect_spacing_ns,
-        boundaries_ns=run.boundaries_ns,
-        measure_start_ns=run.measure_start_ns,
-        measure_end_ns=run.measure_end_ns,
-        ramp_up_ns=run.ramp_up_ns,
-        grace_ns=run.grace_ns,
-        seed=run.seed,
-        limits=limits,
-    )

@@ -23,7 +23,8 @@ import ldap
 from ldapslam.agent.python_jobs.job import Client, PythonJob
 from ldapslam.agent.replication import probe_entry
 from ldapslam.agent.replication.watch import Watch
-from ldapslam.directory.access import LdapAccess, connect
+from ldapslam.directory.access import connect
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: For a new entry to come to all replicas.
 _ARRIVAL_LIMIT_S = 20.0
@@ -139,7 +140,7 @@ class ReplicationProbe(PythonJob):
         probe_entry.require_writable(connection, uri, self._dn, self._attribute)
         self._values_before = values
 
-    def examine_target(self, uri: str, access: LdapAccess) -> str:
+    def examine_target(self, uri: str, access: ConnectionSettings) -> str:
         """Whether the server will let the entry be written, as far as that can be told
         without; TargetError. The DN that replicas should have by now: of the entry, or
         of the one that it is to be added below."""
@@ -154,7 +155,7 @@ class ReplicationProbe(PythonJob):
             with suppress(ldap.LDAPError):
                 connection.unbind_s()
 
-    def examine_replica(self, uri: str, access: LdapAccess, dn: str) -> str:
+    def examine_replica(self, uri: str, access: ConnectionSettings, dn: str) -> str:
         """How the server tells of changes of an entry, as Watch has it; TargetError."""
         watch = Watch(
             uri,

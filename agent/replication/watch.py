@@ -28,7 +28,8 @@ from ldap.syncrepl import SyncRequestControl
 from ldapslam.agent.python_jobs.job import Observation
 from ldapslam.agent.replication.receive_stamp import ReceiveStamp
 from ldapslam.base.errors import LdapSlamError, TargetError
-from ldapslam.directory.access import LdapAccess, connect, error_text, target_error
+from ldapslam.directory.access import connect, error_text, target_error
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Watch:
     def __init__(
         self,
         uri: str,
-        access: LdapAccess,
+        access: ConnectionSettings,
         dn: str,
         attribute: str,
         word: str,

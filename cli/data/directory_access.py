@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ldapslam.cli.measure.one_line_options import compose_head
-from ldapslam.directory.access import LdapAccess, access_of
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.jobs.plan import agent_plan
 
 #: What a job needs beside its target; nobody sends it.
@@ -24,7 +24,7 @@ _STREAM = {
 }
 
 
-def directory_access(uri: str, given: Mapping[str, Any]) -> LdapAccess:
+def directory_access(uri: str, given: Mapping[str, Any]) -> ConnectionSettings:
     """What the values of `connection_options` say, with the password. JobErrors and
     ConfigError in the words of the options."""
     if given["realm"] is not None:
@@ -32,4 +32,4 @@ def directory_access(uri: str, given: Mapping[str, Any]) -> LdapAccess:
     job = compose_head("access", [uri], dict(given), "URI")
     job.put(("run", "duration"), "1s", "")
     job.put(("streams", 0), _STREAM, "")
-    return access_of(agent_plan(job.load(), 0, 1, 0).streams[0])
+    return agent_plan(job.load(), 0, 1, 0).streams[0].connection.resolved()

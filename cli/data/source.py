@@ -14,9 +14,10 @@ import ldap
 from ldapslam.dataset.generate import Generation
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
 from ldapslam.dataset.templates import ready_templates
-from ldapslam.directory.access import LdapAccess, connect
+from ldapslam.directory.access import connect
 from ldapslam.directory.comparison import Tree
 from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import ConnectionSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -48,7 +49,7 @@ def template_options(seed_is_also_of: str = "") -> Callable[[_Command], _Command
 def source_tree(
     source: str,
     given: dict[str, Any],
-    access_of: Callable[[str, dict[str, Any]], LdapAccess],
+    access_of: Callable[[str, dict[str, Any]], ConnectionSettings],
 ) -> Iterator[tuple[Tree, str]]:
     """The tree of a server, a file or a template, with its base: where none is given,
     the server's naming context, or the first entry. `given` has the command's options,
@@ -80,7 +81,7 @@ def _local_tree(
 
 
 @contextmanager
-def connected(uri: str, access: LdapAccess) -> Iterator[Any]:
+def connected(uri: str, access: ConnectionSettings) -> Iterator[Any]:
     """A connection to read with."""
     connection = connect(uri, access)
     try:

@@ -18,10 +18,10 @@ from ldapslam.cli.data.load_progress import EntryProgress
 from ldapslam.cli.data.source import connected, source_tree, template_options
 from ldapslam.cli.measure.one_line_options import connection_options
 from ldapslam.cli.option_words import in_words_of_options
-from ldapslam.directory.access import LdapAccess
 from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
 from ldapslam.directory.entry_digest import AttributeDifference, Rules
 from ldapslam.directory.tree import DirectoryTree
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 
 _SHOWN_CHARACTERS = 60
 _PASSWORD = "userpassword"
@@ -122,7 +122,7 @@ def verify_command(
     return ExitCode.PASS if result.is_equal else ExitCode.FAIL
 
 
-def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
+def _expected_access(expected: str, given: dict[str, Any]) -> ConnectionSettings:
     dn, file = given["expected_bind_dn"], given["expected_password_file"]
     if (dn is None) != (file is None):
         raise click.UsageError(
@@ -132,7 +132,7 @@ def _expected_access(expected: str, given: dict[str, Any]) -> LdapAccess:
     if dn is None:
         return access
     password = SecretRef(file=str(Path(file).absolute())).resolve()
-    return replace(access, bind_dn=dn, bind_password=password, mechanism=None)
+    return replace(access, bind=BindSettings(dn, password))
 
 
 # -- what is printed -------------------------------------------------------------------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ldapslam.agent.monitoring.base import Monitor
     from ldapslam.agent.monitoring.log import LogMonitor
     from ldapslam.agent.monitoring.servers import ObservedServers
-    from ldapslam.directory.access import LdapAccess
+    from ldapslam.jobs.connection_settings import ConnectionSettings
 
 #: Missing figures are named as long as they are few.
 _NAMED = 5
@@ -61,7 +61,7 @@ def ask_watched(
     return documents
 
 
-def _counts(access: LdapAccess, uri: str) -> tuple[list[str], list[str]]:
+def _counts(access: ConnectionSettings, uri: str) -> tuple[list[str], list[str]]:
     """Kinds of requests that the server counts for this user, and that it does not."""
     from ldapslam.directory.control_connection import ControlConnection
     from ldapslam.directory.counts import detect, read_counts

@@ -32,14 +32,13 @@ def _ask_probe(
     stream: StreamPlan, python: PythonPlan, faults: Faults, as_json: bool
 ) -> list[dict[str, Any]]:
     from ldapslam.agent.replication.probe import ReplicationProbe
-    from ldapslam.directory.access import access_of
 
     probe = ReplicationProbe(python.options)
     target, watched = stream.uris[0], stream.uris[-python.watched :]
     if faults.is_unreachable(target):
         return []
     try:
-        access = access_of(stream)
+        access = stream.connection.resolved()
         dn = probe.examine_target(target, access)
     except LdapSlamError as error:
         return [{"stream": stream.name, "uri": target, **faults.add(error)}]

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psutil
 
@@ -161,18 +161,9 @@ def drive(uri: str, name: str, load: str, *, realtime: bool) -> Load:
     )
     job = load_job_text(text, file="selfcheck", base=None)
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=1)
-    engine = Engine(
-        seed=plan.seed,
-        workers=1,
-        boundaries_ns=plan.boundaries_ns,
-        measure_start_ns=plan.measure_start_ns,
-        measure_end_ns=plan.measure_end_ns,
-        ramp_up_ns=plan.ramp_up_ns,
-        grace_ns=plan.grace_ns,
-        realtime=realtime,
-    )
+    engine = Engine(plan, workers=1, realtime=realtime)
     try:
-        add_streams(cast("Any", engine), plan)
+        add_streams(engine, plan)
         engine.prepare()
         engine.start(time.monotonic_ns() + _START_LEAD_NS)
         snapshots = list(_snapshots(engine))

@@ -43,7 +43,7 @@ from ldapslam.dataset.offline import (
     peak_memory_bytes,
 )
 from ldapslam.dataset.templates import ready_templates
-from ldapslam.directory.access import LdapAccess
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.types.bulk_load import OPERATION, PATH_SETTINGS
 from ldapslam.lab.bulk_load.place import prepared_place
 from ldapslam.lab.keeper import Keeper
@@ -222,7 +222,7 @@ class BulkLoad(PythonJob):
 
         server = lab.supplier
         password = server.admin_password_file.read_bytes()
-        access = LdapAccess(bind_dn=server.admin_dn, bind_password=password)
+        access = ConnectionSettings(bind=BindSettings(server.admin_dn, password))
         before, cpu_s = _usage_of(server.pid), None
         if self.options["server"] == "389ds":
             result = import_task(ldif, server.uri, access, look)
@@ -377,7 +377,7 @@ def _check(result: OfflineResult, found: int, entries: int) -> None:
 
 
 def _add_all(
-    ldif: Path, uri: str, access: LdapAccess, rejects: Path, look: Any
+    ldif: Path, uri: str, access: ConnectionSettings, rejects: Path, look: Any
 ) -> OfflineResult:
     begun_s = time.monotonic()
     done = load(ldif, uri, access, rejects, LoadSettings(), look)

@@ -14,15 +14,11 @@ import pytest
 
 from ldapslam.agent._engine import Responder
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.python_jobs.recorder import (
-    BACKLOG_WAIT,
-    RESPONSE_TIME,
-    SERVICE_TIME,
-    SUCCEEDED,
-)
+from ldapslam.agent.python_jobs.job import SUCCEEDED
 from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
 
 pytestmark = pytest.mark.accuracy
@@ -64,8 +60,8 @@ class Outcome:
                 self.stream[name] += row[name]
         self.workers += snapshot["workers"]
 
-    def histogram(self, metric: int) -> Histogram:
-        return Histogram.merge(self.packed[metric, SUCCEEDED])
+    def histogram(self, metric: str) -> Histogram:
+        return Histogram.merge(self.packed[METRICS.index(metric), SUCCEEDED])
 
 
 def drive(
@@ -139,15 +135,15 @@ def test_a_server_that_stands_still_shows_in_response_time_not_in_service_time()
     assert outcome.counts["scheduled"] == outcome.counts["succeeded"] == 400
     assert outcome.counts["dropped"] == outcome.counts["timed_out"] == 0
     response, service = (
-        outcome.histogram(RESPONSE_TIME),
-        outcome.histogram(SERVICE_TIME),
+        outcome.histogram("response_time"),
+        outcome.histogram("service_time"),
     )
     for share in (0.25, 0.5, 0.75):
         # due when this much of the stop is left: so long it takes at least
         waited = above(response, int(share * S))
         assert waited == pytest.approx(100 * (1 - share), abs=8)
     assert above(service, S // 2) <= 8
-    assert above(outcome.histogram(BACKLOG_WAIT), S // 4) > 50
+    assert above(outcome.histogram("backlog_wait"), S // 4) > 50
 
 
 def above(histogram: Histogram, value_ns: int) -> int:
@@ -168,7 +164,7 @@ def test_arrivals_are_those_of_the_schedule(arrivals: str) -> None:
 def test_service_times_are_the_servers_own() -> None:
     server = new_responder(5 * MS)
     outcome = drive(server.uri, "{closed: {clients: 4, think_time: 20ms}}")
-    service = outcome.histogram(SERVICE_TIME)
+    service = outcome.histogram("service_time")
     median_ns = service.percentile(50)
     assert median_ns is not None
     # waking a process up and taking the response apart is in it, and no more

@@ -100,11 +100,6 @@ def test_a_silent_address_is_given_up_in_time() -> None:
     assert "timed out" in error.detail
 
 
-def test_there_are_as_many_texts_as_uris() -> None:
-    with pytest.raises(ValueError, match="as many as uris"):
-        new_engine([stream("ldap://127.0.0.1:1", addresses=["127.0.0.1/1"] * 2)])
-
-
 # -- TLS knows the host by its name ----------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from support.engine import (
     source,
     start,
     stream,
+    stream_plan,
 )
 
 URI = "ldap://127.0.0.1:1"
@@ -91,7 +92,7 @@ def test_calls_in_the_wrong_order_are_refused() -> None:
     with pytest.raises(RuntimeError, match="prepare is called once"):
         engine.prepare()
     with pytest.raises(RuntimeError, match="before prepare"):
-        engine.add_operation(0, **search())
+        engine.add_stream(stream_plan(stream(server.uri)))
     with pytest.raises(ValueError, match="in order"):
         engine.snapshot(1, 0)
     engine.close()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,11 @@ from ldapslam.base.errors import (
     TlsHandshakeFailed,
 )
 from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.connection_settings import (
+    BindSettings,
+    ConnectionSettings,
+    TlsSettings,
+)
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 
@@ -64,6 +70,17 @@ def listener_that(answers: bytes | None) -> Iterator[int]:
                 connection.close()
 
 
+ANONYMOUS = BindSettings()
+
+
+def probe_of(uri: str, *, bind: BindSettings = ANONYMOUS, **tls: Any) -> Probe:
+    return Probe(uri, ConnectionSettings(TlsSettings(**tls), bind))
+
+
+def impatient(uri: str, timeout_ns: int) -> Probe:
+    return Probe(uri, ConnectionSettings(connect_timeout_ns=timeout_ns))
+
+
 def rejection(probe: Probe) -> TargetError:
     with pytest.raises(TargetError) as caught:
         preflight(probe)
@@ -94,21 +111,21 @@ def test_a_socket_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_server_that_never_answers() -> None:
     with listener_that(None) as port:
-        error = rejection(Probe(f"ldap://127.0.0.1:{port}", timeout_ns=S // 5))
+        error = rejection(impatient(f"ldap://127.0.0.1:{port}", S // 5))
     assert isinstance(error, TargetUnreachable)
     assert "not answered within 0.2 s" in str(error)
 
 
 def test_a_server_that_speaks_something_else() -> None:
     with listener_that(b"SSH-2.0-OpenSSH_9.2\r\n") as port:
-        error = rejection(Probe(f"ldap://127.0.0.1:{port}", timeout_ns=2 * S))
+        error = rejection(impatient(f"ldap://127.0.0.1:{port}", 2 * S))
     assert isinstance(error, TargetUnreachable)
     assert "is it an LDAP server" in str(error.hint)
 
 
 def test_a_port_without_tls_behind_ldaps(lab: Lab) -> None:
     port = lab.supplier.uri.rpartition(":")[2]
-    error = rejection(Probe(f"ldaps://127.0.0.1:{port}", timeout_ns=2 * S))
+    error = rejection(impatient(f"ldaps://127.0.0.1:{port}", 2 * S))
     assert isinstance(error, TlsHandshakeFailed)
     assert "start_tls" in str(error.hint) or "TLS port" in str(error.hint)
 
@@ -125,14 +142,14 @@ def test_a_usable_server_tells_who_it_is(lab: Lab) -> None:
 
 def test_a_bound_identity_reads_the_monitor(lab: Lab) -> None:
     secret = SecretRef(file=str(lab.admin_password_file))
-    probe = Probe(lab.supplier.uri, lab.admin_dn, secret)
+    probe = probe_of(lab.supplier.uri, bind=BindSettings(lab.admin_dn, secret))
     assert "slapd" in preflight(probe)["monitor_version"]
 
 
 def test_tls_with_the_right_authority(lab: Lab) -> None:
     ca_file = str(lab.ca_file)
-    assert preflight(Probe(lab.supplier.ldaps_uri, ca_file=ca_file))["tls"] is True
-    facts = preflight(Probe(lab.supplier.uri, start_tls=True, ca_file=ca_file))
+    assert preflight(probe_of(lab.supplier.ldaps_uri, ca_file=ca_file))["tls"] is True
+    facts = preflight(probe_of(lab.supplier.uri, start_tls=True, ca_file=ca_file))
     assert facts["control_operations"]["extended"] == 1
 
 
@@ -140,7 +157,7 @@ def test_tls_with_the_right_authority(lab: Lab) -> None:
 def test_an_unknown_authority(lab: Lab, tmp_path: Path, start_tls: bool) -> None:
     other = Authority(tmp_path).ca_file
     uri = lab.supplier.uri if start_tls else lab.supplier.ldaps_uri
-    error = rejection(Probe(uri, start_tls=start_tls, ca_file=str(other)))
+    error = rejection(probe_of(uri, start_tls=start_tls, ca_file=str(other)))
     assert isinstance(error, TlsHandshakeFailed)
     assert "unknown authority" in str(error)
     assert "tls.ca_file" in str(error.hint)
@@ -150,17 +167,17 @@ def test_an_unknown_authority(lab: Lab, tmp_path: Path, start_tls: bool) -> None
 def test_an_expired_certificate() -> None:
     with Lab(entries=10, certificate_lifetime=timedelta(days=-1)) as lab:
         ca_file = str(lab.ca_file)
-        error = rejection(Probe(lab.supplier.ldaps_uri, ca_file=ca_file))
+        error = rejection(probe_of(lab.supplier.ldaps_uri, ca_file=ca_file))
         assert isinstance(error, TlsHandshakeFailed)
         assert "expired" in str(error)
         assert "renew" in str(error.hint)
         # and when nobody wants to know
-        preflight(Probe(lab.supplier.ldaps_uri, ca_file=ca_file, verify=False))
+        preflight(probe_of(lab.supplier.ldaps_uri, ca_file=ca_file, verify=False))
 
 
 def test_an_authority_file_that_is_none(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("hello")
-    probe = Probe(lab.supplier.ldaps_uri, ca_file=str(tmp_path / "ca.pem"))
+    probe = probe_of(lab.supplier.ldaps_uri, ca_file=str(tmp_path / "ca.pem"))
     error = rejection(probe)
     assert isinstance(error, TlsHandshakeFailed)
     assert "PEM" in str(error.hint)
@@ -169,7 +186,9 @@ def test_an_authority_file_that_is_none(lab: Lab, tmp_path: Path) -> None:
 def test_a_wrong_password(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("not it")
     reference = SecretRef(file=str(tmp_path / "password"))
-    error = rejection(Probe(lab.supplier.uri, lab.admin_dn, reference))
+    error = rejection(
+        probe_of(lab.supplier.uri, bind=BindSettings(lab.admin_dn, reference))
+    )
     assert isinstance(error, BindRejected)
     assert (error.result_code, error.bind_dn) == (49, lab.admin_dn)
     assert "password" in str(error.hint)
@@ -179,7 +198,9 @@ def test_a_wrong_password(lab: Lab, tmp_path: Path) -> None:
 def test_a_secret_that_is_not_there_is_the_operators_error(lab: Lab) -> None:
     reference = SecretRef(env="LDAPSLAM_TEST_NO_SUCH_VARIABLE")
     with pytest.raises(ConfigError, match="LDAPSLAM_TEST_NO_SUCH_VARIABLE"):
-        preflight(Probe(lab.supplier.uri, lab.admin_dn, reference))
+        preflight(
+            probe_of(lab.supplier.uri, bind=BindSettings(lab.admin_dn, reference))
+        )
 
 
 def test_what_the_preflight_costs_is_added_up_per_server() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from ldapslam.base.errors import TargetError
 from ldapslam.directory.replication import verify_replication
+from ldapslam.jobs.connection_settings import BindSettings
 from ldapslam.jobs.fields.monitors import ReplicationCheck
 from ldapslam.lab import Lab, SlapdSettings
 from ldapslam.lab.product import Choices
@@ -197,7 +198,7 @@ def test_a_user_who_sees_no_attributes_cannot_compare_entries(
     settings = SlapdSettings(durable=False)
     with Lab(replicas=1, entries=10, settings=settings) as lab:
         hide_attributes(lab)
-        anonymous = replace(access_of(lab), bind_dn=None, bind_password=None)
+        anonymous = replace(access_of(lab), bind=BindSettings())
         servers = [replace(one, access=anonymous) for one in servers_of(lab)]
         for sample in (None, 12):
             with pytest.raises(TargetError, match="does not let the attributes of"):

@@ -16,7 +16,7 @@ from ldap.syncrepl import SyncInfoMessage, SyncRequestControl
 from ldapslam.agent.python_jobs.job import Observation
 from ldapslam.agent.replication.watch import Watch
 from ldapslam.base.errors import TargetError
-from ldapslam.directory.access import LdapAccess
+from ldapslam.jobs.connection_settings import ConnectionSettings
 from ldapslam.lab import Lab, SlapdSettings
 from support.fake_ldap import (
     INTERMEDIATE,
@@ -41,13 +41,9 @@ class Told(Observation):
     """How it ended."""
 
     def __init__(self, begun_ns: int) -> None:
-        self._begun_ns = begun_ns
+        self.begun_ns = begun_ns
         self.received_ns: int | None = None
         self.is_lost = False
-
-    @property
-    def begun_ns(self) -> int:
-        return self._begun_ns
 
     def seen(self, received_ns: int) -> None:
         self.received_ns = received_ns
@@ -151,7 +147,7 @@ def search_commonly(peer: Peer, request: Request) -> bool:
 def watch_of(server: FakeLdap) -> Watch:
     return Watch(
         server.uri,
-        LdapAccess(),
+        ConnectionSettings(),
         DN,
         "description",
         "word",

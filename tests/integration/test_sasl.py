@@ -48,16 +48,7 @@ def run_job(
 ) -> Result:
     text = _JOB.format(uri=uri, settings=settings, operation=operation, clients=clients)
     plan = agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)
-    engine: Any = _engine.Engine(
-        seed=1,
-        workers=1,
-        boundaries_ns=plan.boundaries_ns,
-        measure_start_ns=plan.measure_start_ns,
-        measure_end_ns=plan.measure_end_ns,
-        ramp_up_ns=plan.ramp_up_ns,
-        grace_ns=plan.grace_ns,
-        realtime=False,
-    )
+    engine: Any = _engine.Engine(plan, workers=1, realtime=False)
     add_streams(engine, plan)
     start(engine)
     return collect(engine)

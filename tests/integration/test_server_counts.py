@@ -68,7 +68,7 @@ def test_a_server_counts_what_it_was_asked_and_the_tally_is_ours(
     access, uri = access_of(trio), trio.supplier.uri
     # by another connection, which is there before the first reading
     client = ldap.initialize(uri)
-    client.simple_bind_s(access.bind_dn, (access.bind_password or b"").decode())
+    client.simple_bind_s(access.bind.dn, access.bind.secret.decode())
     with ControlConnection.open(uri, access, control) as connection:
         kind = detect(connection)
         before, asked_before = read_counts(connection, kind), control.copy()
@@ -107,8 +107,8 @@ def test_settings_are_read_and_no_secret_is_among_them(trio: Lab) -> None:
             kind = detect(connection)
             facts = server_facts(connection, kind)
         text = json.dumps(facts)
-        assert access.bind_password is not None
-        assert access.bind_password.decode() not in text
+        assert access.bind.secret
+        assert access.bind.secret.decode() not in text
         assert facts["kind"] == str(kind)
         assert facts["version"]
         assert facts["vendor"]

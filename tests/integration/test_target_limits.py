@@ -20,7 +20,8 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.admission.preflight import Probe, preflight
 from ldapslam.agent.admission.target_rules import parse_rules
 from ldapslam.base.errors import BindRejected, TargetUnreachable
-from ldapslam.directory.access import LdapAccess, connect
+from ldapslam.directory.access import connect
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.lab import Lab
 from support.fake_ldap import (
     SEARCH_REFERENCE,
@@ -68,21 +69,12 @@ def referring_to(port: int, *, references: bool = True) -> Behaviour:
     return refer
 
 
-def access(**changes: Any) -> LdapAccess:
-    values: dict[str, Any] = {
-        "start_tls": False,
-        "ca_file": None,
-        "cert_file": None,
-        "key_file": None,
-        "verify": True,
-        "bind_dn": "cn=admin",
-        "bind_password": b"secret",
-        "mechanism": None,
-        "authcid": None,
-        "authzid": None,
-        "connect_timeout_ns": 5_000_000_000,
-    }
-    return LdapAccess(**{**values, **changes})
+def access(**changes: Any) -> ConnectionSettings:
+    return ConnectionSettings(
+        bind=BindSettings("cn=admin", b"secret"),
+        connect_timeout_ns=5_000_000_000,
+        **changes,
+    )
 
 
 # -- python-ldap -----------------------------------------------------------------------

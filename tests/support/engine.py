@@ -13,6 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.agent import _engine
+from ldapslam.jobs.connection_settings import (
+    BindSettings,
+    ConnectionSettings,
+    TlsSettings,
+)
+from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.requests.template import Template
+from ldapslam.jobs.scripts import OperationPlan, ScriptPlan
 from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.results.histogram import Histogram
 
@@ -110,20 +118,26 @@ def modify() -> dict[str, Any]:
     }
 
 
-def stream(uri: str, **changes: Any) -> dict[str, Any]:
-    """A closed stream of four clients, unless changed, as add_stream takes it.
+#: What of a stream's settings lies deeper in its plan, by the name that tests use.
+_TLS = ("start_tls", "ca_file", "verify", "cert_file", "key_file")
+_BIND = {
+    "bind_dn": "dn",
+    "bind_password": "password",
+    **{name: name for name in ("mechanism", "authcid", "authzid", "realm")},
+}
+_CONNECTION = (
+    "connect_timeout_ns",
+    "reconnect_operations",
+    "reconnect_ns",
+    "connect_spacing_ns",
+)
 
-    `operations` are add_operation's; each is a script of its own with its `weight`, 1
-    where it has none, unless `scripts` are given as pairs of a weight and steps.
-    """
+
+def stream(uri: str, **changes: Any) -> dict[str, Any]:
+    """A closed stream of four clients, unless changed, for `stream_plan`."""
     settings: dict[str, Any] = {
         "name": "load",
         "uris": [uri],
-        "start_tls": False,
-        "ca_file": None,
-        "verify": True,
-        "bind_dn": None,
-        "bind_password": None,
         "connect_timeout_ns": 5 * S,
         "request_timeout_ns": 10 * S,
         "model": "closed",
@@ -139,6 +153,63 @@ def stream(uri: str, **changes: Any) -> dict[str, Any]:
     last = settings["first_connection"]
     last += (settings["connections"] - 1) * settings["connection_stride"]
     return {"total_connections": last + 1, **settings}
+
+
+def stream_plan(settings: dict[str, Any]) -> StreamPlan:
+    """As the engine takes it.
+
+    Each operation is a script of its own with its `weight`, 1 where it has none, unless
+    `scripts` are given as pairs of a weight and steps.
+    """
+    given = dict(settings)
+    connection: dict[str, Any] = {
+        name: given.pop(name) for name in _CONNECTION if name in given
+    }
+    tls = {name: given.pop(name) for name in _TLS if name in given}
+    bind = {to: given.pop(name) for name, to in _BIND.items() if name in given}
+    addresses = given.pop("addresses", ())
+    operations = [dict(operation) for operation in given.pop("operations")]
+    alone = [
+        (operation.pop("weight", 1), [(number, 0)])
+        for number, operation in enumerate(operations)
+    ]
+    scripts = given.pop("scripts", None)
+    defaults: dict[str, Any] = {
+        "target": "",
+        "profile": (),
+        "arrivals": "constant",
+        "total_operations": 0,
+        "start_ns": 0,
+        "end_ns": 0,
+        "variables": 0,
+        "ledgers": 0,
+        "clean_up": (),
+    }
+    return StreamPlan(
+        **{**defaults, **given},
+        connection=ConnectionSettings(
+            TlsSettings(**tls),
+            BindSettings(**bind),
+            addresses=dict(zip(given["uris"], addresses, strict=False)),
+            **connection,
+        ),
+        operations=tuple(operation_plan(operation) for operation in operations),
+        scripts=tuple(
+            ScriptPlan(weight, tuple(steps))
+            for weight, steps in (alone if scripts is None else scripts)
+        ),
+    )
+
+
+def operation_plan(settings: dict[str, Any]) -> OperationPlan:
+    """As the engine takes it; `program` and `values` are its template's."""
+    given = dict(settings)
+    template = Template(given.pop("program"), given.pop("values"))
+    lets = [
+        (variable, Template(program, values))
+        for variable, program, values in given.pop("lets", ())
+    ]
+    return OperationPlan(kind="", template=template, lets=tuple(lets), **given)
 
 
 def steady(rate_per_s: float) -> tuple[int, int, float, float, float]:
@@ -228,31 +299,28 @@ def new_engine(
     """An engine with its streams, not yet prepared."""
     boundaries = [*range(interval_ns, duration_ns, interval_ns), duration_ns]
     start_ns, end_ns = measure_ns or (0, duration_ns)
-    settings: dict[str, Any] = {
+    options = {
+        name: changes.pop(name)
+        for name in ("workers", "realtime", "spin_ns", "max_pdu_bytes")
+        if name in changes
+    }
+    run: dict[str, Any] = {
+        "agent_index": 0,
+        "agent_count": 1,
         "seed": 1,
-        "workers": 1,
         "boundaries_ns": boundaries,
+        "phases": (),
         "measure_start_ns": start_ns,
         "measure_end_ns": end_ns,
         "ramp_up_ns": 0,
         "grace_ns": 5 * S,
-        "realtime": False,
+        "streams": (),
         **changes,
     }
-    engine = _engine.Engine(**settings)
+    plan = AgentPlan(**run)
+    engine = _engine.Engine(plan, **{"workers": 1, "realtime": False, **options})
     for settings in streams:
-        settings = dict(settings)
-        operations = settings.pop("operations")
-        scripts = settings.pop("scripts", None)
-        index = engine.add_stream(settings.pop("name"), **settings)
-        alone: list[tuple[int, list[tuple[int, int]]]] = []
-        for operation in operations:
-            operation = dict(operation)
-            weight = operation.pop("weight", 1)
-            number = engine.add_operation(index, operation.pop("name"), **operation)
-            alone.append((weight, [(number, 0)]))
-        for weight, steps in alone if scripts is None else scripts:
-            engine.add_script(index, weight=weight, steps=steps)
+        engine.add_stream(stream_plan(settings))
     return engine
 
 

@@ -17,7 +17,9 @@ import threading
 import time
 from typing import Any
 
-from ldapslam.agent.engine.process import Engine, Pipe, RunProcess, main
+from ldapslam.agent.engine.composite import NativeEngine
+from ldapslam.agent.engine.process import Pipe, RunProcess, main
+from ldapslam.jobs.plan import StreamPlan
 from ldapslam.proto.engine_pb2 import PrepareEngine
 from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
 
@@ -37,18 +39,9 @@ class FakeEngine:
         self._t0_ns = 0
         self._start_ns = 0
 
-    def add_stream(self, name: str, **settings: Any) -> int:
-        self._streams.append(0)
+    def add_stream(self, stream: StreamPlan, /) -> int:
+        self._streams.append(len(stream.operations))
         return len(self._streams) - 1
-
-    def add_operation(self, stream: int, name: str, **settings: Any) -> int:
-        self._streams[stream] += 1
-        return self._streams[stream] - 1
-
-    def add_script(
-        self, stream: int, *, weight: int, steps: tuple[tuple[int, int], ...]
-    ) -> int:
-        return 0
 
     def prepare(self) -> None:
         if self._behaviour == "crash_early":
@@ -123,7 +116,7 @@ class FakeRun(RunProcess):
     def _ask_targets(self) -> list[dict[str, Any]]:
         return []
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self) -> NativeEngine:
         return FakeEngine(self._plan.boundaries_ns, sys.argv[1])
 
 

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ldapslam.agent.ledgers.file import SEGMENT_BYTES, State
+from ldapslam.base.secrets import SecretRef
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 
 
 def ledger_bytes(records: Iterable[tuple[State, str]]) -> bytes:
@@ -36,28 +39,18 @@ def write_clean_up_plan(
 ) -> None:
     """The plan of one stream beside its ledgers."""
     folder.mkdir(parents=True, exist_ok=True)
-    access = {
-        "start_tls": False,
-        "ca_file": None,
-        "cert_file": None,
-        "key_file": None,
-        "verify": True,
-        "bind_dn": bind_dn,
-        "mechanism": None,
-        "authcid": None,
-        "authzid": None,
-        "connect_timeout_ns": 5_000_000_000,
-    }
-    password = {"env": None, "file": str(password_file)} if password_file else None
+    password = SecretRef(file=str(password_file)) if password_file else None
+    connection = ConnectionSettings(
+        bind=BindSettings(bind_dn, password), connect_timeout_ns=5_000_000_000
+    )
     stream = {
         "name": "writers",
         "uris": list(uris),
         "ledgers": list(ledgers),
-        "password": password,
-        "access": access,
+        "connection": dataclasses.asdict(connection),
     }
     content = {
-        "format": "ldapslam.clean_up/1",
+        "format": "ldapslam.clean_up/2",
         "run_id": folder.name,
         "begun_s": begun_s,
         "streams": [stream],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ldapslam.agent.monitoring.base import Monitor, TargetAccess
 from ldapslam.agent.monitoring.choose import monitors_for
-from ldapslam.directory.access import LdapAccess
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.load import load_job_text
 
 JOB = """\
@@ -35,7 +35,7 @@ def target(
     def note(kind: str) -> None:
         asked[kind] += 1
 
-    access = LdapAccess(bind_dn=bind_dn, bind_password=password_file.read_bytes())
+    access = ConnectionSettings(bind=BindSettings(bind_dn, password_file.read_bytes()))
     return TargetAccess(access, note)
 
 

@@ -57,16 +57,7 @@ def run_operations(
     }
     text = json.dumps(job)
     plan = agent_plan(load_job_text(text, file="job", base=files), 0, 1, seed=7)
-    engine: Any = _engine.Engine(
-        seed=plan.seed,
-        workers=1,
-        boundaries_ns=plan.boundaries_ns,
-        measure_start_ns=plan.measure_start_ns,
-        measure_end_ns=plan.measure_end_ns,
-        ramp_up_ns=plan.ramp_up_ns,
-        grace_ns=plan.grace_ns,
-        realtime=False,
-    )
+    engine: Any = _engine.Engine(plan, workers=1, realtime=False)
     add_streams(engine, plan, ledger_folder=ledgers)
     start(engine)
     result = collect(engine)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import ldap
 
 from ldapslam.cli.main import run
-from ldapslam.directory.access import LdapAccess, connect
+from ldapslam.directory.access import connect
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.lab.people import SUFFIX
 from support.directory import Directory
 
@@ -122,8 +123,9 @@ def remove_branch(directory: Directory) -> None:
     change(directory, remove)
 
 
-def _access(directory: Directory) -> LdapAccess:
-    return LdapAccess(
-        bind_dn=directory.admin_dn,
-        bind_password=directory.admin_password_file.read_bytes(),
+def _access(directory: Directory) -> ConnectionSettings:
+    return ConnectionSettings(
+        bind=BindSettings(
+            directory.admin_dn, directory.admin_password_file.read_bytes()
+        )
     )

@@ -10,16 +10,15 @@ from typing import Any
 
 import ldap
 
-from ldapslam.directory.access import LdapAccess
 from ldapslam.directory.replication import ReplicationServer
+from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.lab import Lab, Server
 
 
-def access_of(lab: Lab) -> LdapAccess:
+def access_of(lab: Lab) -> ConnectionSettings:
     """Bound as the administrator."""
-    return LdapAccess(
-        bind_dn=lab.admin_dn,
-        bind_password=lab.admin_password_file.read_bytes(),
+    return ConnectionSettings(
+        bind=BindSettings(lab.admin_dn, lab.admin_password_file.read_bytes())
     )
 
 

@@ -123,24 +123,12 @@ slam_recorder_release(struct slam_recorder *r, uint64_t index)
     pthread_mutex_unlock(&r->lock);
 }
 
+#define ADD(name) to->name += from->name;
+
 void
 slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from)
 {
-    to->scheduled += from->scheduled;
-    to->sent += from->sent;
-    to->completed += from->completed;
-    to->succeeded += from->succeeded;
-    to->expected += from->expected;
-    to->failed += from->failed;
-    to->dropped += from->dropped;
-    to->unresolved += from->unresolved;
-    to->timed_out += from->timed_out;
-    to->abandoned += from->abandoned;
-    to->substituted += from->substituted;
-    to->captures_missing += from->captures_missing;
-    to->requests += from->requests;
-    to->entries += from->entries;
-    to->references += from->references;
+    SLAM_OPERATION_COUNTERS(ADD)
     for (size_t i = 0; i <= SLAM_RESULT_CODES; i++)
         to->result_codes[i] += from->result_codes[i];
     for (size_t outcome = 0; outcome < SLAM_OUTCOMES; outcome++)
@@ -149,26 +137,23 @@ slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *fro
                                  &from->histograms[outcome][metric]);
 }
 
+bool
+slam_op_record_is_empty(const struct slam_op_record *op)
+{
+    uint64_t any = 0;
+
+#define ANY(name) any |= op->name;
+    SLAM_OPERATION_COUNTERS(ANY)
+    return any == 0;
+}
+
 void
 slam_stream_record_merge(struct slam_stream_record *to,
                          const struct slam_stream_record *from)
 {
-    to->connects += from->connects;
-    to->binds += from->binds;
-    to->extended += from->extended;
-    to->unbinds += from->unbinds;
-    to->connect_failures += from->connect_failures;
-    to->disconnects += from->disconnects;
-    to->down_ns += from->down_ns;
-    to->protocol_errors += from->protocol_errors;
-    to->late_responses += from->late_responses;
-    to->unexpected_messages += from->unexpected_messages;
-    to->notices += from->notices;
-    to->stamps_missing += from->stamps_missing;
-    to->in_flight += from->in_flight;
-    to->backlog += from->backlog;
-    if (from->last_completion_ns > to->last_completion_ns)
-        to->last_completion_ns = from->last_completion_ns;
+    SLAM_STREAM_COUNTERS(ADD)
+    if (from->last_done_ns > to->last_done_ns)
+        to->last_done_ns = from->last_done_ns;
     for (size_t time = 0; time < SLAM_SET_UP_TIMES; time++)
         slam_histogram_merge(&to->set_up[time], &from->set_up[time]);
 }

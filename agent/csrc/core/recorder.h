@@ -13,43 +13,75 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum slam_metric {
-    SLAM_RESPONSE_TIME,
-    SLAM_SERVICE_TIME,
-    SLAM_SEND_LAG,
-    SLAM_RECEIVE_LAG,
-    SLAM_BACKLOG_WAIT,
-    SLAM_METRICS
-};
+/* Each list below is the only one in C. SLAM_..._COUNTERS(X) stands for X(name) for
+ * each name, which is that of the field in proto/common.proto. */
+#define SLAM_OPERATION_COUNTERS(X)                                                     \
+    X(scheduled) /* = sent + dropped + substituted */                                  \
+    X(sent)      /* = completed + timed_out + unresolved + abandoned */                \
+    X(completed) /* = succeeded + expected + failed */                                 \
+    X(succeeded)                                                                       \
+    X(expected)                                                                        \
+    X(failed)                                                                          \
+    X(dropped)                                                                         \
+    X(unresolved) /* lost with their connection, or in flight at the end */            \
+    X(timed_out)                                                                       \
+    X(abandoned)        /* given up by an abandon request */                           \
+    X(substituted)      /* needed an entry of a ledger that was empty */               \
+    X(captures_missing) /* completed without what a later step needs */                \
+    X(requests)         /* PDUs; more than sent in binds of several steps */           \
+    X(entries)                                                                         \
+    X(references)
 
-enum slam_outcome {
-    SLAM_SUCCEEDED,
-    SLAM_FAILED,   /* a result code that the job does not expect */
-    SLAM_EXPECTED, /* one that it does, other than success */
-    SLAM_TIMED_OUT,
-    SLAM_UNRESOLVED, /* the last two: times up to when the request was given up */
-    SLAM_OUTCOMES
-};
+#define SLAM_STREAM_COUNTERS(X)                                                        \
+    X(connects)                                                                        \
+    X(binds)    /* requests of set-up and closing, beside the operations: */           \
+    X(extended) /* StartTLS */                                                         \
+    X(unbinds)                                                                         \
+    X(connect_failures)                                                                \
+    X(disconnects)                                                                     \
+    X(down_ns) /* sum over the connections: lost, and not yet set up again */          \
+    X(protocol_errors)                                                                 \
+    X(late_responses)                                                                  \
+    X(unexpected_messages)                                                             \
+    X(notices)        /* unsolicited notifications */                                  \
+    X(stamps_missing) /* responses without a usable kernel stamp */                    \
+    X(in_flight)      /* at the interval's end */                                      \
+    X(backlog)        /* at the interval's end */
+
+/* Times of a connection's set-up: X(CONSTANT, name). */
+#define SLAM_SET_UP_TIME_LIST(X)                                                       \
+    X(CONNECT_TIME, connect_time) /* all of it */                                      \
+    X(TCP_TIME, tcp_time)                                                              \
+    X(TLS_TIME, tls_time)                                                              \
+    X(BIND_TIME, bind_time)
+
+/* X(CONSTANT); the order is that of the enumeration in proto/common.proto. */
+#define SLAM_METRIC_LIST(X)                                                            \
+    X(RESPONSE_TIME)                                                                   \
+    X(SERVICE_TIME)                                                                    \
+    X(SEND_LAG)                                                                        \
+    X(RECEIVE_LAG)                                                                     \
+    X(BACKLOG_WAIT)
+
+#define SLAM_OUTCOME_LIST(X)                                                           \
+    X(SUCCEEDED)                                                                       \
+    X(FAILED)   /* a result code that the job does not expect */                       \
+    X(EXPECTED) /* one that it does, other than success */                             \
+    X(TIMED_OUT)                                                                       \
+    X(UNRESOLVED) /* the last two: times up to when the request was given up */
+
+#define SLAM_MEMBER(name) uint64_t name;
+#define SLAM_CONSTANT(name, ...) SLAM_##name,
+
+enum slam_metric { SLAM_METRIC_LIST(SLAM_CONSTANT) SLAM_METRICS };
+enum slam_outcome { SLAM_OUTCOME_LIST(SLAM_CONSTANT) SLAM_OUTCOMES };
+enum slam_set_up_time { SLAM_SET_UP_TIME_LIST(SLAM_CONSTANT) SLAM_SET_UP_TIMES };
 
 #define SLAM_RESULT_CODES 128u /* codes from 128 up share one more counter */
 
 /* One operation of one stream, of requests either in or outside the measure phase. */
 struct slam_op_record {
-    uint64_t scheduled; /* = sent + dropped + substituted */
-    uint64_t sent;      /* = completed + timed_out + unresolved + abandoned */
-    uint64_t completed; /* = succeeded + expected + failed */
-    uint64_t succeeded;
-    uint64_t expected;
-    uint64_t failed;
-    uint64_t dropped;
-    uint64_t unresolved; /* lost with their connection, or in flight at the end */
-    uint64_t timed_out;
-    uint64_t abandoned;        /* given up by an abandon request */
-    uint64_t substituted;      /* needed an entry of a ledger that was empty */
-    uint64_t captures_missing; /* completed without what a later step needs */
-    uint64_t requests;         /* PDUs; more than sent in binds of several steps */
-    uint64_t entries;
-    uint64_t references;
+    SLAM_OPERATION_COUNTERS(SLAM_MEMBER)
     uint64_t result_codes[SLAM_RESULT_CODES + 1];
     struct slam_histogram histograms[SLAM_OUTCOMES][SLAM_METRICS];
 };
@@ -60,31 +92,12 @@ void slam_op_record_clear(struct slam_op_record *op);
 /* Adds every counter and histogram of `from` to `to`. */
 void slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from);
 
-/* Times of a connection's set-up. */
-enum slam_set_up_time {
-    SLAM_CONNECT_TIME, /* all of it */
-    SLAM_TCP_TIME,
-    SLAM_TLS_TIME,
-    SLAM_BIND_TIME,
-    SLAM_SET_UP_TIMES
-};
+/* Whether every counter is zero. */
+bool slam_op_record_is_empty(const struct slam_op_record *op);
 
 struct slam_stream_record {
-    uint64_t connects;
-    uint64_t binds;    /* requests of set-up and closing, beside the operations: */
-    uint64_t extended; /* StartTLS */
-    uint64_t unbinds;
-    uint64_t connect_failures;
-    uint64_t disconnects;
-    uint64_t down_ns; /* sum over the connections: lost, and not yet set up again */
-    uint64_t protocol_errors;
-    uint64_t late_responses;
-    uint64_t unexpected_messages;
-    uint64_t notices;            /* unsolicited notifications */
-    uint64_t stamps_missing;     /* responses without a usable kernel stamp */
-    uint64_t in_flight;          /* at the interval's end */
-    uint64_t backlog;            /* at the interval's end */
-    uint64_t last_completion_ns; /* CLOCK_MONOTONIC; 0: none in this interval */
+    SLAM_STREAM_COUNTERS(SLAM_MEMBER)
+    uint64_t last_done_ns; /* CLOCK_MONOTONIC; 0: none in this interval */
     struct slam_histogram set_up[SLAM_SET_UP_TIMES];
 };
 
@@ -95,7 +108,7 @@ void slam_stream_record_merge(struct slam_stream_record *to,
 struct slam_interval_record {
     uint64_t start_ns; /* CLOCK_MONOTONIC */
     uint64_t end_ns;
-    uint64_t wait_ns;      /* blocked in epoll_pwait2 */
+    uint64_t wait_ns;      /* blocked in epoll_wait */
     uint64_t spin_ns;      /* polling for a deadline closer than the spin limit */
     uint64_t cpu_ns;       /* of the thread */
     uint64_t run_queue_ns; /* runnable but not running */

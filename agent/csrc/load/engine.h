@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's C interface: one engine carries one agent's share of one run.
+/* The engine's C interface: one engine carries one agent's part of one run.
  *
  *     create, add streams and operations, prepare, start, snapshot…, destroy
  *
  * All calls come from one control thread, but for slam_engine_stop, which any thread
  * may call between start and destroy. Times are ns; "after T0" ones count from the
- * start that slam_engine_start names. Text arguments are copied. */
+ * start that slam_engine_start names. What settings point to is the caller's and stays
+ * until slam_engine_destroy. */
 #ifndef SLAM_ENGINE_H
 #define SLAM_ENGINE_H
 
 #include "core/recorder.h"
-#include "ldap/conn.h"
-#include "load/ledger.h"
-#include "load/pacer.h"
-#include "template/values.h"
+#include "ldap/transport.h"
+#include "load/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,7 +25,7 @@ struct slam_engine;
 struct slam_engine_config {
     uint32_t workers; /* of each kind (open, closed) that the streams need */
     uint64_t seed;    /* of the run: the same for all agents */
-    const uint64_t *boundaries_ns; /* interval ends after T0, ascending; copied */
+    const uint64_t *boundaries_ns; /* interval ends after T0, ascending */
     size_t boundary_count;
     uint64_t measure_start_ns;
     uint64_t measure_end_ns;
@@ -35,107 +34,6 @@ struct slam_engine_config {
     bool realtime;    /* ask for SCHED_FIFO: open streams' workers, all at T0 */
     uint64_t spin_ns; /* polled, not slept, before a paced send; with SCHED_FIFO only */
     size_t max_pdu_bytes;
-};
-
-struct slam_stream_config {
-    const char *name;
-    const char *const *uris;
-    size_t uri_count;
-    const char *const *addresses; /* as in conn.h; NULL: none */
-    bool start_tls;
-    const char *ca_file; /* NULL: libldap's default */
-    bool verify;
-    const char *cert_file; /* the client's certificate; NULL: none */
-    const char *key_file;
-    const char *mechanism; /* SASL; NULL: simple */
-    const char *authcid;
-    const char *authzid;
-    const char *realm;
-    const char *bind_dn; /* NULL: anonymous, unless there is a mechanism */
-    const char *bind_password;
-    size_t bind_password_len;
-    uint64_t connect_timeout_ns;
-    uint64_t request_timeout_ns;
-    bool open;
-    uint32_t connections;
-    uint32_t first_connection;
-    uint32_t connection_stride;
-    uint32_t total_connections;
-    uint32_t in_flight;
-    uint64_t think_time_ns;
-    const struct slam_rate_segment *segments;
-    size_t segment_count;
-    enum slam_arrivals arrivals;
-    uint64_t max_backlog;
-    uint64_t total_operations;
-    uint64_t start_ns;
-    uint64_t end_ns;
-    uint64_t reconnect_operations;
-    uint64_t reconnect_ns;
-    uint64_t connect_spacing_ns;
-    uint32_t variables; /* of a session */
-    uint32_t ledgers;
-    const char *ledger_folder; /* where their files go; NULL where there are none */
-    const char *trace; /* file of the requests (trace.h); NULL: scripts make them */
-};
-
-enum slam_action {
-    SLAM_ACTION_REQUEST, /* a response follows */
-    SLAM_ACTION_UNBIND,  /* none does: the connection ends */
-    SLAM_ACTION_ABANDON  /* none does: the session's request before it is given up */
-};
-
-/* A request template: see op.h. */
-struct slam_template {
-    const uint8_t *program;
-    size_t program_len;
-    const struct slam_value_source *sources;
-    size_t source_count;
-};
-
-struct slam_let_config {
-    uint32_t variable;
-    struct slam_template text;
-};
-
-struct slam_capture_config {
-    uint32_t variable;
-    const uint8_t *attribute;
-    size_t attribute_len;
-};
-
-#define SLAM_NO_VARIABLE UINT32_MAX
-
-/* Variables are SLAM_NO_VARIABLE where they are not used. */
-struct slam_operation_config {
-    const char *name;
-    uint8_t response_tag; /* 0: there is no response */
-    uint8_t action;       /* an enum slam_action */
-    bool awaits;
-    struct slam_template request;
-    const int *success_codes;
-    size_t success_count;
-    const int *expected_codes;
-    size_t expected_count;
-    const struct slam_let_config *lets;
-    size_t let_count;
-    const struct slam_capture_config *captures;
-    size_t capture_count;
-    uint32_t cookie;
-    const char *mechanism; /* SASL; NULL: none */
-    uint32_t authcid;
-    uint32_t password;
-    uint32_t authzid;
-    uint32_t credentials;
-    uint32_t ledger;
-    uint32_t ledger_put;
-    uint32_t ledger_take;
-    enum slam_ledger_order ledger_order;
-};
-
-struct slam_step_config {
-    uint32_t operation;
-    uint64_t pause_ns;
 };
 
 /* Returns 0 and *engine, or a negative slam_err with the reason in err. */
@@ -147,7 +45,7 @@ void slam_engine_destroy(struct slam_engine *engine);
 
 /* Returns the stream's index (0, 1, …) or a negative slam_err. */
 int slam_engine_add_stream(struct slam_engine *engine,
-                           const struct slam_stream_config *config, char *err,
+                           const struct slam_stream_settings *settings, char *err,
                            size_t err_len);
 
 /* Returns the operation's index within its stream or a negative slam_err. */
@@ -173,15 +71,18 @@ int slam_engine_start(struct slam_engine *engine, uint64_t t0_ns, char *err,
 /* No more arrivals from now on; what is in flight has the grace to finish. */
 void slam_engine_stop(struct slam_engine *engine);
 
+#define SLAM_WORKER_COUNTERS(X)                                                        \
+    X(wall_ns)                                                                         \
+    X(busy_ns)                                                                         \
+    X(spin_ns)                                                                         \
+    X(cpu_ns)                                                                          \
+    X(run_queue_ns)                                                                    \
+    X(loops)
+
 struct slam_worker_figures {
     uint32_t index;
     bool open;
-    uint64_t wall_ns;
-    uint64_t busy_ns;
-    uint64_t spin_ns;
-    uint64_t cpu_ns;
-    uint64_t run_queue_ns;
-    uint64_t loops;
+    SLAM_WORKER_COUNTERS(SLAM_MEMBER)
 };
 
 /* One interval of all workers, merged. */
@@ -192,7 +93,7 @@ struct slam_snapshot {
     uint64_t clock_step_ns;
     const struct slam_op_record *ops; /* [op_count][2]: outside, in measure */
     size_t op_count;
-    const struct slam_stream_record *streams; /* last_completion_ns: after T0 */
+    const struct slam_stream_record *streams; /* last_done_ns: after T0 */
     size_t stream_count;
     struct slam_worker_figures workers[2 * SLAM_MAX_WORKERS];
     size_t worker_count;

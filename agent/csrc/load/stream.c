@@ -13,28 +13,21 @@
 #define MAX_VARIABLES 256u
 #define MAX_LEDGERS 64u
 #define MAX_IN_FLIGHT 65536u
-
-static int
-say(char *err, size_t err_len, int rc, const char *text)
-{
-    snprintf(err, err_len, "%s", text);
-    return rc;
-}
-
-static int
-copy_text(char **to, const char *from)
-{
-    *to = from ? strdup(from) : NULL;
-    return from && !*to ? SLAM_ENOMEM : SLAM_OK;
-}
+#define MAX_STEPS 65535u
 
 /* -- a stream -- */
 
 static const char *
-fault_of(const struct slam_stream_config *c)
+fault_of(const struct slam_stream_settings *c)
 {
-    if (c->uri_count < 1)
+    const struct slam_connection_settings *connection = &c->connection;
+    const struct slam_bind_settings *bind = &connection->bind;
+
+    if (connection->uri_count < 1)
         return "a stream needs at least one URI";
+    if (connection->address_count > 0 &&
+        connection->address_count != connection->uri_count)
+        return "addresses must be as many as uris";
     if (c->connections < 1)
         return "a stream needs at least one connection";
     if (c->first_connection + (uint64_t)(c->connections - 1) * c->connection_stride >=
@@ -52,9 +45,9 @@ fault_of(const struct slam_stream_config *c)
         return "an open stream needs a rate profile";
     if (c->open && c->max_backlog > UINT32_MAX)
         return "max_backlog must be below 2^32";
-    if (c->connect_timeout_ns < 1 || c->request_timeout_ns < 1)
+    if (connection->connect_timeout_ns < 1 || c->request_timeout_ns < 1)
         return "time-outs must be above zero";
-    if (c->bind_dn && !c->mechanism && !c->bind_password)
+    if (bind->dn && !bind->mechanism && !bind->password)
         return "a bind DN needs a password";
     if (c->variables > MAX_VARIABLES)
         return "a session has at most 256 variables";
@@ -85,157 +78,86 @@ host_of(const char *uri)
 }
 
 static int
-copy_uris(struct slam_stream *s, const struct slam_stream_config *c)
+set_hosts(struct slam_stream *s)
 {
-    s->conn.uris = calloc(c->uri_count, sizeof(char *));
+    const struct slam_connection_settings *c = &s->settings.connection;
+
     s->hosts = calloc(c->uri_count, sizeof(char *));
-    if (c->addresses)
-        s->conn.addresses = calloc(c->uri_count, sizeof(char *));
-    if (!s->conn.uris || !s->hosts || (c->addresses && !s->conn.addresses))
-        return SLAM_ENOMEM;
-    for (size_t i = 0; i < c->uri_count; i++) {
-        s->conn.uri_count = i + 1;
+    for (size_t i = 0; s->hosts && i < c->uri_count; i++) {
         s->hosts[i] = host_of(c->uris[i]);
-        if (copy_text(&s->conn.uris[i], c->uris[i]) != SLAM_OK || !s->hosts[i])
-            return SLAM_ENOMEM;
-        if (c->addresses &&
-            copy_text(&s->conn.addresses[i], c->addresses[i]) != SLAM_OK)
+        if (!s->hosts[i])
             return SLAM_ENOMEM;
     }
-    return SLAM_OK;
+    return s->hosts ? SLAM_OK : SLAM_ENOMEM;
 }
 
+/* The pacers' own copy of the profile: they prepare it. */
 static int
-copy_texts(struct slam_stream *s, const struct slam_stream_config *c)
+set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *err,
+            size_t err_len)
 {
-    if (copy_text(&s->name, c->name) || copy_text(&s->conn.ca_file, c->ca_file) ||
-        copy_text(&s->conn.cert_file, c->cert_file) ||
-        copy_text(&s->conn.key_file, c->key_file) ||
-        copy_text(&s->conn.mechanism, c->mechanism) ||
-        copy_text(&s->conn.authcid, c->authcid) ||
-        copy_text(&s->conn.authzid, c->authzid) ||
-        copy_text(&s->conn.realm, c->realm) ||
-        copy_text(&s->conn.bind_dn, c->bind_dn) ||
-        copy_text(&s->ledger_folder, c->ledger_folder) ||
-        copy_text(&s->trace_path, c->trace))
-        return SLAM_ENOMEM;
-    if (c->bind_password) {
-        s->conn.bind_password = malloc(c->bind_password_len + 1);
-        if (!s->conn.bind_password)
-            return SLAM_ENOMEM;
-        memcpy(s->conn.bind_password, c->bind_password, c->bind_password_len);
-    }
-    return copy_uris(s, c);
-}
-
-static int
-copy_profile(struct slam_stream *s, const struct slam_stream_config *c, char *err,
-             size_t err_len)
-{
-    size_t bytes = c->segment_count * sizeof(*s->segments);
+    size_t bytes = c->segment_count * sizeof(*c->segments);
+    struct slam_rate_segment *segments;
 
     if (!c->open || c->trace)
         return SLAM_OK;
-    s->segments = malloc(bytes);
-    if (!s->segments)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
-    memcpy(s->segments, c->segments, bytes);
-    s->segment_count = c->segment_count;
-    return slam_rate_profile_prepare(s->segments, s->segment_count, err, err_len);
+    segments = malloc(bytes);
+    if (!segments)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+    memcpy(segments, c->segments, bytes);
+    s->settings.segments = segments;
+    s->settings.segment_count = c->segment_count;
+    return slam_rate_profile_prepare(segments, c->segment_count, err, err_len);
 }
 
 int
-slam_stream_init(struct slam_stream *s, const struct slam_stream_config *c, char *err,
+slam_stream_init(struct slam_stream *s, const struct slam_stream_settings *c, char *err,
                  size_t err_len)
 {
     const char *fault = fault_of(c);
 
-    *s = (struct slam_stream){.conn = {.start_tls = c->start_tls,
-                                       .verify = c->verify,
-                                       .connect_timeout_ns = c->connect_timeout_ns,
-                                       .bind_password_len = c->bind_password_len},
-                              .request_timeout_ns = c->request_timeout_ns,
-                              .open = c->open,
-                              .connections = c->connections,
-                              .first_connection = c->first_connection,
-                              .connection_stride = c->connection_stride,
-                              .total_connections = c->total_connections,
-                              .think_time_ns = c->think_time_ns,
-                              .in_flight = c->in_flight,
-                              .arrivals = c->arrivals,
-                              .max_backlog = c->max_backlog,
-                              .total_operations = c->total_operations,
-                              .start_ns = c->start_ns,
-                              .end_ns = c->end_ns,
-                              .reconnect_operations = c->reconnect_operations,
-                              .reconnect_ns = c->reconnect_ns,
-                              .connect_spacing_ns = c->connect_spacing_ns,
-                              .variable_count = c->variables,
-                              .ledger_count = c->ledgers,
+    *s = (struct slam_stream){.settings = *c,
                               .has_sessions = c->variables > 0 || c->ledgers > 0};
+    s->settings.segments = NULL;
     if (fault)
-        return say(err, err_len, SLAM_EINVAL, fault);
-    if (copy_texts(s, c) != SLAM_OK)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
-    return copy_profile(s, c, err, err_len);
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+    if (set_hosts(s) != SLAM_OK)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+    return set_profile(s, c, err, err_len);
 }
 
 static void
-extras_destroy(struct slam_op_extras *extras)
+spec_destroy(struct slam_session_spec *spec)
 {
-    if (!extras)
+    if (!spec)
         return;
-    for (size_t i = 0; i < extras->let_count; i++)
-        slam_op_destroy(extras->lets[i].text);
-    for (size_t i = 0; i < extras->capture_count; i++)
-        free(extras->captures[i].attribute);
-    free(extras->lets);
-    free(extras->captures);
-    free(extras->mechanism);
-    free(extras);
+    for (size_t i = 0; i < spec->let_count; i++)
+        slam_op_destroy(spec->lets[i].text);
+    free(spec->lets);
+    free(spec);
 }
 
 static void
 op_destroy(struct slam_stream_op *op)
 {
-    free(op->name);
     slam_op_destroy(op->op);
-    extras_destroy(op->extras);
+    spec_destroy(op->spec);
 }
 
 void
 slam_stream_destroy(struct slam_stream *s)
 {
     slam_trace_close(s->trace);
-    free(s->trace_path);
-    slam_conn_config_release(&s->conn);
-    for (size_t i = 0; s->conn.uris && i < s->conn.uri_count; i++) {
-        free(s->conn.uris[i]);
-        free(s->hosts ? s->hosts[i] : NULL);
-        free(s->conn.addresses ? s->conn.addresses[i] : NULL);
-    }
-    free(s->conn.uris);
-    free(s->conn.addresses);
+    slam_connection_settings_release(&s->settings.connection);
+    for (size_t i = 0; s->hosts && i < s->settings.connection.uri_count; i++)
+        free(s->hosts[i]);
     free(s->hosts);
-    free(s->conn.ca_file);
-    free(s->conn.cert_file);
-    free(s->conn.key_file);
-    free(s->conn.mechanism);
-    free(s->conn.authcid);
-    free(s->conn.authzid);
-    free(s->conn.realm);
-    free(s->conn.bind_dn);
-    if (s->conn.bind_password)
-        explicit_bzero(s->conn.bind_password, s->conn.bind_password_len);
-    free(s->conn.bind_password);
     for (size_t i = 0; i < s->op_count; i++)
         op_destroy(&s->ops[i]);
     free(s->ops);
     free(s->steps);
     free(s->scripts);
-    free(s->segments);
-    free(s->ledger_folder);
-    free(s->name);
+    free((void *)s->settings.segments);
 }
 
 /* -- its operations -- */
@@ -243,7 +165,7 @@ slam_stream_destroy(struct slam_stream *s)
 static bool
 is_variable(const struct slam_stream *s, uint32_t variable)
 {
-    return variable == SLAM_NO_VARIABLE || variable < s->variable_count;
+    return variable == SLAM_NO_VARIABLE || variable < s->settings.variables;
 }
 
 static const char *
@@ -263,19 +185,19 @@ operation_fault(const struct slam_stream *s, const struct slam_operation_config 
     if (c->capture_count > 0 && c->response_tag != SLAM_PDU_SEARCH_DONE)
         return "only a search has something to capture";
     for (size_t i = 0; i < c->let_count; i++)
-        if (c->lets[i].variable >= s->variable_count)
+        if (c->lets[i].variable >= s->settings.variables)
             return "a let names no variable of the stream";
     for (size_t i = 0; i < c->capture_count; i++)
-        if (c->captures[i].variable >= s->variable_count)
+        if (c->captures[i].variable >= s->settings.variables)
             return "a capture names no variable of the stream";
-    if (!is_variable(s, c->cookie) || !is_variable(s, c->authcid) ||
-        !is_variable(s, c->password) || !is_variable(s, c->authzid) ||
-        !is_variable(s, c->credentials) || !is_variable(s, c->ledger_put) ||
+    if (!is_variable(s, c->cookie_variable) || !is_variable(s, c->sasl.authcid) ||
+        !is_variable(s, c->sasl.password) || !is_variable(s, c->sasl.authzid) ||
+        !is_variable(s, c->sasl.credentials) || !is_variable(s, c->ledger_put) ||
         !is_variable(s, c->ledger_take))
         return "an operation names no variable of the stream";
-    if (c->mechanism && c->credentials == SLAM_NO_VARIABLE)
+    if (c->sasl.mechanism && c->sasl.credentials == SLAM_NO_VARIABLE)
         return "a SASL bind needs a variable for its credentials";
-    if (uses_ledger && c->ledger >= s->ledger_count)
+    if (uses_ledger && c->ledger >= s->settings.ledgers)
         return "there is no such ledger";
     return NULL;
 }
@@ -289,86 +211,62 @@ template_create(const struct slam_template *t, struct slam_feeds *feeds,
 }
 
 static int
-copy_lets(struct slam_op_extras *extras, const struct slam_operation_config *c,
+copy_lets(struct slam_session_spec *spec, const struct slam_operation_config *c,
           uint32_t variables, struct slam_feeds *feeds, char *err, size_t err_len)
 {
-    extras->lets = calloc(c->let_count + 1, sizeof(*extras->lets));
-    if (!extras->lets)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+    spec->lets = calloc(c->let_count + 1, sizeof(*spec->lets));
+    if (!spec->lets)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
     for (size_t i = 0; i < c->let_count; i++) {
-        struct slam_let *let = &extras->lets[i];
+        struct slam_let *let = &spec->lets[i];
         int rc = template_create(&c->lets[i].text, feeds, &let->text, err, err_len);
 
         if (rc != SLAM_OK)
             return rc;
         let->variable = c->lets[i].variable;
-        extras->let_count = i + 1;
+        spec->let_count = i + 1;
         if (slam_op_max_text(let->text) > SLAM_VARIABLE_MAX)
-            return say(err, err_len, SLAM_EINVAL,
-                       "the text of a variable may be longer than 2044 bytes");
+            return slam_fail(err, err_len, SLAM_EINVAL,
+                             "the text of a variable may be longer than 2044 bytes");
         if (slam_op_variable_count(let->text) > variables)
-            return say(err, err_len, SLAM_EINVAL,
-                       "a let has a variable that the stream does not have");
-    }
-    return SLAM_OK;
-}
-
-static int
-copy_captures(struct slam_op_extras *extras, const struct slam_operation_config *c)
-{
-    extras->captures = calloc(c->capture_count + 1, sizeof(*extras->captures));
-    if (!extras->captures)
-        return SLAM_ENOMEM;
-    for (size_t i = 0; i < c->capture_count; i++) {
-        struct slam_capture *capture = &extras->captures[i];
-
-        capture->variable = c->captures[i].variable;
-        capture->attribute_len = c->captures[i].attribute_len;
-        capture->attribute = malloc(capture->attribute_len + 1);
-        extras->capture_count = i + 1;
-        if (!capture->attribute)
-            return SLAM_ENOMEM;
-        if (capture->attribute_len > 0)
-            memcpy(capture->attribute, c->captures[i].attribute,
-                   capture->attribute_len);
+            return slam_fail(err, err_len, SLAM_EINVAL,
+                             "a let has a variable that the stream does not have");
     }
     return SLAM_OK;
 }
 
 static bool
-needs_extras(const struct slam_operation_config *c)
+needs_spec(const struct slam_operation_config *c)
 {
-    return c->let_count > 0 || c->capture_count > 0 || c->mechanism || !c->awaits ||
-           c->cookie != SLAM_NO_VARIABLE || c->ledger_put != SLAM_NO_VARIABLE ||
-           c->ledger_take != SLAM_NO_VARIABLE;
+    return c->let_count > 0 || c->capture_count > 0 || c->sasl.mechanism ||
+           !c->awaits || c->cookie_variable != SLAM_NO_VARIABLE ||
+           c->ledger_put != SLAM_NO_VARIABLE || c->ledger_take != SLAM_NO_VARIABLE;
 }
 
 static int
-extras_create(const struct slam_operation_config *c, uint32_t variables,
-              struct slam_feeds *feeds, struct slam_op_extras **out, char *err,
-              size_t err_len)
+spec_create(const struct slam_operation_config *c, uint32_t variables,
+            struct slam_feeds *feeds, struct slam_session_spec **out, char *err,
+            size_t err_len)
 {
-    struct slam_op_extras *extras = calloc(1, sizeof(*extras));
-    int rc = extras ? SLAM_OK : SLAM_ENOMEM;
+    struct slam_session_spec *spec = malloc(sizeof(*spec));
 
-    *out = extras;
-    if (rc == SLAM_OK)
-        rc = copy_captures(extras, c);
-    if (rc == SLAM_OK)
-        rc = copy_text(&extras->mechanism, c->mechanism);
-    if (rc != SLAM_OK)
-        return say(err, err_len, rc, "no memory for an operation");
-    extras->awaits = c->awaits;
-    extras->cookie = c->cookie;
-    extras->authcid = c->authcid;
-    extras->password = c->password;
-    extras->authzid = c->authzid;
-    extras->credentials = c->credentials;
-    extras->ledger = c->ledger;
-    extras->ledger_put = c->ledger_put;
-    extras->ledger_take = c->ledger_take;
-    extras->ledger_order = c->ledger_order;
-    return copy_lets(extras, c, variables, feeds, err, err_len);
+    *out = spec;
+    if (!spec)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+    *spec = (struct slam_session_spec){.captures = c->captures,
+                                       .capture_count = c->capture_count,
+                                       .cookie = c->cookie_variable,
+                                       .awaits = c->awaits,
+                                       .mechanism = c->sasl.mechanism,
+                                       .authcid = c->sasl.authcid,
+                                       .password = c->sasl.password,
+                                       .authzid = c->sasl.authzid,
+                                       .credentials = c->sasl.credentials,
+                                       .ledger = c->ledger,
+                                       .ledger_put = c->ledger_put,
+                                       .ledger_take = c->ledger_take,
+                                       .ledger_order = c->ledger_order};
+    return copy_lets(spec, c, variables, feeds, err, err_len);
 }
 
 static void
@@ -402,13 +300,13 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
     int rc;
 
     if (fault)
-        return say(err, err_len, SLAM_EINVAL, fault);
-    rc = template_create(&c->request, feeds, &op.op, err, err_len);
-    if (rc == SLAM_OK && needs_extras(c))
-        rc = extras_create(c, s->variable_count, feeds, &op.extras, err, err_len);
-    if (rc == SLAM_OK && slam_op_variable_count(op.op) > s->variable_count)
-        rc = say(err, err_len, SLAM_EINVAL,
-                 "a request has a variable that the stream does not have");
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+    rc = template_create(&c->template, feeds, &op.op, err, err_len);
+    if (rc == SLAM_OK && needs_spec(c))
+        rc = spec_create(c, s->settings.variables, feeds, &op.spec, err, err_len);
+    if (rc == SLAM_OK && slam_op_variable_count(op.op) > s->settings.variables)
+        rc = slam_fail(err, err_len, SLAM_EINVAL,
+                       "a request has a variable that the stream does not have");
     if (rc != SLAM_OK) {
         op_destroy(&op);
         return rc;
@@ -417,19 +315,146 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
     ops = realloc(s->ops, (s->op_count + 1) * sizeof(*ops));
     if (ops)
         s->ops = ops;
-    if (!ops || copy_text(&op.name, c->name) != SLAM_OK) {
+    if (!ops) {
         op_destroy(&op);
-        return say(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
     }
     s->ops[s->op_count++] = op;
     if (slam_op_max_pdu(op.op) > s->max_pdu)
         s->max_pdu = slam_op_max_pdu(op.op);
     widen(s, op.op);
-    for (size_t i = 0; op.extras && i < op.extras->let_count; i++)
-        widen(s, op.extras->lets[i].text);
-    if (op.extras || op.action != SLAM_ACTION_REQUEST)
+    for (size_t i = 0; op.spec && i < op.spec->let_count; i++)
+        widen(s, op.spec->lets[i].text);
+    if (op.spec || op.action != SLAM_ACTION_REQUEST)
         s->has_sessions = true;
-    if (c->capture_count > 0 || c->cookie != SLAM_NO_VARIABLE || c->mechanism)
+    if (c->capture_count > 0 || c->cookie_variable != SLAM_NO_VARIABLE ||
+        c->sasl.mechanism)
         s->reads_content = true;
     return SLAM_OK;
+}
+
+/* -- its scripts -- */
+
+static const char *
+script_fault(const struct slam_stream *s, const struct slam_step_config *steps,
+             size_t count)
+{
+    bool is_given_up = false;
+
+    if (count < 1 || count > MAX_STEPS - s->step_count)
+        return "a stream has 1 to 65535 steps";
+    if (steps[0].pause_ns > 0)
+        return "a script begins with an operation, not with a pause";
+    for (size_t i = 0; i < count; i++) {
+        const struct slam_stream_op *op;
+
+        if (steps[i].operation >= s->op_count)
+            return "a step names no operation of the stream";
+        op = &s->ops[steps[i].operation];
+        if ((op->action == SLAM_ACTION_ABANDON) != is_given_up)
+            return "an abandon follows a request that is not awaited, and it alone";
+        is_given_up = op->spec && !op->spec->awaits;
+        if (op->action == SLAM_ACTION_UNBIND &&
+            (i + 1 < count || s->settings.in_flight > 1))
+            return "an unbind is the last step, of sessions that have a connection";
+    }
+    return is_given_up ? "a request that is not awaited is abandoned next" : NULL;
+}
+
+int
+slam_stream_add_script(struct slam_stream *s, uint32_t weight,
+                       const struct slam_step_config *config, size_t count, char *err,
+                       size_t err_len)
+{
+    const char *fault = script_fault(s, config, count);
+    struct slam_step *steps;
+    struct slam_script *scripts;
+
+    if (fault)
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+    if (weight < 1)
+        return slam_fail(err, err_len, SLAM_EINVAL, "a script's weight is at least 1");
+    steps = realloc(s->steps, (s->step_count + count) * sizeof(*steps));
+    if (steps)
+        s->steps = steps;
+    scripts = realloc(s->scripts, (s->script_count + 1) * sizeof(*scripts));
+    if (scripts)
+        s->scripts = scripts;
+    if (!steps || !scripts)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a script");
+    s->scripts[s->script_count++] =
+        (struct slam_script){.first_step = (uint32_t)s->step_count, .weight = weight};
+    s->total_weight += weight;
+    for (size_t i = 0; i < count; i++) {
+        struct slam_step step = {.op = config[i].operation,
+                                 .pause_ns = config[i].pause_ns,
+                                 .last = i + 1 == count};
+        bool is_abandon = s->ops[step.op].action == SLAM_ACTION_ABANDON;
+
+        if (step.pause_ns > 0 || is_abandon)
+            step.pause_list = s->pause_count++;
+        s->steps[s->step_count++] = step;
+    }
+    if (count > 1)
+        s->has_sessions = true;
+    return SLAM_OK;
+}
+
+static bool
+fills(const struct slam_stream *s, const struct slam_script *script, uint32_t ledger)
+{
+    for (const struct slam_step *step = &s->steps[script->first_step];; step++) {
+        const struct slam_session_spec *spec = s->ops[step->op].spec;
+
+        if (spec && spec->ledger_take != SLAM_NO_VARIABLE)
+            return false;
+        if (spec && spec->ledger_put != SLAM_NO_VARIABLE && spec->ledger == ledger)
+            return true;
+        if (step->last)
+            return false;
+    }
+}
+
+const struct slam_script *
+slam_stream_filling(const struct slam_stream *s, uint32_t ledger)
+{
+    for (size_t i = 0; i < s->script_count; i++)
+        if (fills(s, &s->scripts[i], ledger))
+            return &s->scripts[i];
+    return NULL;
+}
+
+static const char *
+stream_fault(const struct slam_stream *s)
+{
+    if (s->script_count == 0)
+        return "a stream has no operations";
+    for (size_t i = 0; i < s->step_count; i++) {
+        const struct slam_session_spec *spec = s->ops[s->steps[i].op].spec;
+
+        if (spec && spec->ledger_take != SLAM_NO_VARIABLE &&
+            !slam_stream_filling(s, spec->ledger))
+            return "no script adds to a ledger before it takes from one";
+    }
+    for (size_t i = 0; s->settings.trace && i < s->script_count; i++)
+        if (s->steps[s->scripts[i].first_step].op != i)
+            return "a trace has a script for each operation, in their order";
+    return NULL;
+}
+
+int
+slam_stream_prepare(struct slam_stream *s, char *err, size_t err_len)
+{
+    const char *fault = stream_fault(s);
+    int rc;
+
+    if (fault)
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+    if (!s->settings.trace)
+        return SLAM_OK;
+    rc = slam_trace_open(s->settings.trace, s->settings.connections,
+                         (uint32_t)s->script_count, &s->trace, err, err_len);
+    if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
+        s->max_pdu = slam_trace_max_pdu(s->trace);
+    return rc;
 }

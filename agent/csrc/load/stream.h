@@ -9,7 +9,9 @@
 #ifndef SLAM_STREAM_H
 #define SLAM_STREAM_H
 
-#include "load/engine.h"
+#include "core/recorder.h"
+#include "ldap/transport.h"
+#include "load/config.h"
 #include "load/trace.h"
 #include "template/op.h"
 
@@ -22,24 +24,17 @@ struct slam_let {
     struct slam_op *text;
 };
 
-/* A value taken from the first entry that a search returns. */
-struct slam_capture {
-    uint32_t variable;
-    uint8_t *attribute; /* its description; attribute_len 0: the entry's DN */
-    size_t attribute_len;
-};
-
 /* What only some operations need; variables are SLAM_NO_VARIABLE where not used. */
-struct slam_op_extras {
+struct slam_session_spec {
     struct slam_let *lets;
     size_t let_count;
-    struct slam_capture *captures;
+    const struct slam_capture_config *captures; /* attribute_len 0: the entry's DN */
     size_t capture_count;
     uint32_t cookie; /* variable of a paged search's cookie (RFC 2696) */
     bool awaits; /* the session goes on when the response is there; else when sent */
 
     /* SASL bind of several steps: the mechanism, NULL for none, and variables */
-    char *mechanism;
+    const char *mechanism;
     uint32_t authcid;
     uint32_t password;
     uint32_t authzid;
@@ -53,13 +48,12 @@ struct slam_op_extras {
 };
 
 struct slam_stream_op {
-    char *name;
     struct slam_op *op;
     uint8_t response_tag; /* of the final response, an enum slam_pdu_tag; 0: none */
     uint8_t action;       /* an enum slam_action */
     /* an enum slam_outcome for each code; the last one for all codes from there up */
     uint8_t outcomes[SLAM_RESULT_CODES + 1];
-    struct slam_op_extras *extras; /* NULL: none */
+    struct slam_session_spec *spec; /* NULL: none */
 };
 
 struct slam_step {
@@ -75,37 +69,9 @@ struct slam_script {
 };
 
 struct slam_stream {
-    char *name;
-    struct slam_conn_config conn;
-    char **hosts; /* of conn.uris; for SASL binds */
-    uint64_t request_timeout_ns;
-    bool open; /* open loop; else closed */
-
-    /* This agent's share: its j-th connection has the number first_connection +
-     * j * connection_stride in the run and goes to uris[number mod uri_count]. */
-    uint32_t connections;
-    uint32_t first_connection;
-    uint32_t connection_stride;
-    uint32_t total_connections; /* of the run */
-
-    uint64_t think_time_ns; /* closed: between sessions */
-
-    uint32_t in_flight; /* open: sessions at most, per connection; closed: 1 */
-    struct slam_rate_segment *segments; /* open: the run's rate over time */
-    size_t segment_count;
-    enum slam_arrivals arrivals;
-    uint64_t max_backlog; /* open: arrivals waiting, of this agent */
-
-    uint64_t total_operations; /* sessions of the whole run; 0: no end */
-    uint64_t start_ns;         /* after T0; nothing is sent before */
-    uint64_t end_ns;           /* after T0; no session begins from then on; 0: none */
-
-    uint64_t reconnect_operations; /* requests of one connection; 0: no limit */
-    uint64_t reconnect_ns;         /* longest life of a connection; 0: no limit */
-    uint64_t connect_spacing_ns;   /* connection n is set up n times that later */
-
-    char *trace_path; /* its requests, in place of what scripts draw; NULL: none */
-    struct slam_trace *trace; /* of that file, once the engine is prepared */
+    struct slam_stream_settings settings; /* texts are the caller's, segments ours */
+    char **hosts;                         /* of the URIs; for SASL binds */
+    struct slam_trace *trace; /* settings.trace, once the engine is prepared */
 
     struct slam_stream_op *ops;
     size_t op_count;
@@ -114,9 +80,6 @@ struct slam_stream {
     struct slam_script *scripts;
     size_t script_count;
     uint64_t total_weight;
-    uint32_t variable_count; /* of a session */
-    uint32_t ledger_count;
-    char *ledger_folder;
     bool has_sessions;    /* sessions keep something beside their slot */
     uint32_t pause_count; /* steps with a pause, or after one that is not awaited */
     bool reads_content;   /* of responses, beyond the head */
@@ -125,7 +88,7 @@ struct slam_stream {
     size_t scratch_len;   /* bytes that encoding needs */
 };
 
-/* Makes an operation (stream.c) or a script (script.c) of the stream. Both return 0, or
+/* Makes an operation or a script of the stream. Both return 0, or
  * a negative slam_err with the reason in err, and then leave the stream as it was. */
 int slam_stream_add_operation(struct slam_stream *stream,
                               const struct slam_operation_config *config,
@@ -139,13 +102,13 @@ int slam_stream_add_script(struct slam_stream *stream, uint32_t weight,
 const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
                                               uint32_t ledger);
 
-/* What is wrong with the stream as a whole, or NULL. */
-const char *slam_stream_fault(const struct slam_stream *stream);
+/* Checks the stream as a whole and opens its trace, if it has one. Returns 0, or a
+ * negative slam_err with the reason in err. */
+int slam_stream_prepare(struct slam_stream *stream, char *err, size_t err_len);
 
-/* Fills in a stream from its configuration, whose texts and tables are copied. Either
- * way, slam_stream_destroy may be called. */
+/* Makes a stream of its settings. Either way, slam_stream_destroy may be called. */
 int slam_stream_init(struct slam_stream *stream,
-                     const struct slam_stream_config *config, char *err,
+                     const struct slam_stream_settings *settings, char *err,
                      size_t err_len);
 void slam_stream_destroy(struct slam_stream *stream);
 

@@ -62,24 +62,25 @@ start_responder(const struct slam_delay *delay)
 static const struct slam_rate_segment steady = {
     .kind = SLAM_RATE_LINEAR, .duration_ns = SLAM_RATE_FOR_EVER, .a = 2e-6, .b = 2e-6};
 
-static struct slam_stream_config
+static struct slam_stream_settings
 stream_config(bool open)
 {
-    struct slam_stream_config config = {.name = "stream",
-                                        .uris = uris,
-                                        .uri_count = 1,
-                                        .verify = true,
-                                        .connect_timeout_ns = 5 * SLAM_NS_PER_S,
-                                        .request_timeout_ns = 5 * SLAM_NS_PER_S,
-                                        .open = open,
-                                        .connections = 6,
-                                        .connection_stride = 1,
-                                        .total_connections = 6,
-                                        .in_flight = open ? 4 : 1,
-                                        .segments = &steady,
-                                        .segment_count = 1,
-                                        .arrivals = SLAM_ARRIVALS_POISSON,
-                                        .max_backlog = 1000};
+    struct slam_stream_settings config = {
+        .name = "stream",
+        .connection = {.uris = uris,
+                       .uri_count = 1,
+                       .tls = {.verify = true},
+                       .connect_timeout_ns = 5 * SLAM_NS_PER_S},
+        .request_timeout_ns = 5 * SLAM_NS_PER_S,
+        .open = open,
+        .connections = 6,
+        .connection_stride = 1,
+        .total_connections = 6,
+        .in_flight = open ? 4 : 1,
+        .segments = &steady,
+        .segment_count = 1,
+        .arrivals = SLAM_ARRIVALS_POISSON,
+        .max_backlog = 1000};
     return config;
 }
 
@@ -87,7 +88,7 @@ stream_config(bool open)
 static bool
 create_engine(size_t intervals)
 {
-    uint64_t boundaries_ns[64];
+    static uint64_t boundaries_ns[64];
     struct slam_engine_config config = {.workers = 2,
                                         .seed = 1,
                                         .boundaries_ns = boundaries_ns,
@@ -112,14 +113,12 @@ operation_config(const char *name, uint8_t response_tag, const uint8_t *program,
         .name = name,
         .response_tag = response_tag,
         .awaits = true,
-        .request = {.program = program, .program_len = len},
+        .template = {.program = program, .program_len = len},
         .success_codes = success,
         .success_count = 2,
-        .cookie = SLAM_NO_VARIABLE,
-        .authcid = SLAM_NO_VARIABLE,
-        .password = SLAM_NO_VARIABLE,
-        .authzid = SLAM_NO_VARIABLE,
-        .credentials = SLAM_NO_VARIABLE,
+        .cookie_variable = SLAM_NO_VARIABLE,
+        .sasl = {NULL, SLAM_NO_VARIABLE, SLAM_NO_VARIABLE, SLAM_NO_VARIABLE,
+                 SLAM_NO_VARIABLE},
         .ledger_put = SLAM_NO_VARIABLE,
         .ledger_take = SLAM_NO_VARIABLE};
     return config;
@@ -134,8 +133,8 @@ search_config(void)
     struct slam_operation_config config =
         operation_config("search", 0x65, search_program, sizeof(search_program));
 
-    config.request.sources = sources;
-    config.request.source_count = 2;
+    config.template.sources = sources;
+    config.template.source_count = 2;
     return config;
 }
 
@@ -154,7 +153,7 @@ add_script(int stream, const struct slam_step_config *steps, size_t count)
 }
 
 static bool
-add(const struct slam_stream_config *config)
+add(const struct slam_stream_settings *config)
 {
     static const struct slam_step_config step = {0};
     struct slam_operation_config search = search_config();
@@ -252,8 +251,8 @@ end(void)
 static void
 test_closed_and_open_streams_together_balance_with_the_responder(void)
 {
-    struct slam_stream_config closed = stream_config(false);
-    struct slam_stream_config open = stream_config(true);
+    struct slam_stream_settings closed = stream_config(false);
+    struct slam_stream_settings open = stream_config(true);
     struct slam_responder_counts counts;
     struct totals t;
 
@@ -281,7 +280,7 @@ static void
 test_each_planned_interval_is_closed_though_control_reads_late(void)
 {
     static const struct timespec past_the_end = {.tv_sec = 1};
-    struct slam_stream_config closed = stream_config(false);
+    struct slam_stream_settings closed = stream_config(false);
     struct totals t;
 
     closed.think_time_ns = MS;
@@ -300,7 +299,7 @@ static void
 test_stop_ends_a_run_early_with_balanced_books(void)
 {
     static const struct slam_delay delay = {1, 30 * MS};
-    struct slam_stream_config open = stream_config(true);
+    struct slam_stream_settings open = stream_config(true);
     const struct slam_snapshot *s;
 
     CHECK(start_responder(&delay));
@@ -336,8 +335,8 @@ static void
 test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
 {
     static const struct slam_delay delay = {1, 10 * SLAM_NS_PER_S};
-    struct slam_stream_config closed = stream_config(false);
-    struct slam_stream_config open = stream_config(true);
+    struct slam_stream_settings closed = stream_config(false);
+    struct slam_stream_settings open = stream_config(true);
     struct totals t;
 
     CHECK(start_responder(&delay));
@@ -360,7 +359,7 @@ test_server_that_leaves_is_counted_and_engine_ends_cleanly(void)
 static void
 test_destroy_in_mid_run_joins_every_thread(void)
 {
-    struct slam_stream_config closed = stream_config(false);
+    struct slam_stream_settings closed = stream_config(false);
 
     CHECK(start_responder(NULL));
     CHECK(create_engine(60));
@@ -374,7 +373,7 @@ test_destroy_in_mid_run_joins_every_thread(void)
 static void
 test_closed_port_fails_prepare_with_uri_and_stage(void)
 {
-    struct slam_stream_config closed = stream_config(false);
+    struct slam_stream_settings closed = stream_config(false);
     struct slam_conn_error error = {0};
 
     CHECK(start_responder(NULL));
@@ -404,9 +403,24 @@ static const struct slam_value_source variable_0 = {.kind = SLAM_VALUE_VARIABLE,
                                                     .lo = 0};
 
 static int
-add_stream(struct slam_stream_config config)
+add_stream(struct slam_stream_settings config)
 {
     return slam_engine_add_stream(engine, &config, err, sizeof(err));
+}
+
+static void
+test_there_are_as_many_addresses_as_uris(void)
+{
+    static const char *const addresses[] = {"127.0.0.1/1", "127.0.0.1/1"};
+    struct slam_stream_settings config = stream_config(false);
+
+    config.connection.addresses = addresses;
+    config.connection.address_count = 2;
+    CHECK(start_responder(NULL));
+    CHECK(create_engine(1));
+    CHECK_EQ(add_stream(config), SLAM_EINVAL);
+    CHECK(strstr(err, "as many as uris") != NULL);
+    end();
 }
 
 static void
@@ -452,7 +466,7 @@ test_capture_is_used_by_the_next_step(void)
     struct totals t;
 
     for (int missing = 0; missing < 2; missing++) {
-        struct slam_stream_config config = stream_config(false);
+        struct slam_stream_settings config = stream_config(false);
         struct slam_operation_config search = search_config();
         struct slam_operation_config erase =
             operation_config("delete", 0x6b, delete_program, sizeof(delete_program));
@@ -462,8 +476,8 @@ test_capture_is_used_by_the_next_step(void)
         config.think_time_ns = MS;
         search.captures = missing ? &absent : &dn;
         search.capture_count = 1;
-        erase.request.sources = &variable_0;
-        erase.request.source_count = 1;
+        erase.template.sources = &variable_0;
+        erase.template.source_count = 1;
         CHECK(start_responder(NULL));
         CHECK(create_engine(3));
         stream = add_stream(config);
@@ -501,8 +515,8 @@ test_request_that_is_not_awaited_is_abandoned(void)
 
             search.awaits = false;
             give_up.action = SLAM_ACTION_ABANDON;
-            give_up.request.sources = &message_id;
-            give_up.request.source_count = 1;
+            give_up.template.sources = &message_id;
+            give_up.template.source_count = 1;
             CHECK(start_responder(delayed ? &slow : NULL));
             CHECK(create_engine(3));
             stream = add_stream(stream_config(open));
@@ -530,11 +544,11 @@ static void
 test_connection_for_each_operation_and_a_number_of_them(void)
 {
     for (int open = 0; open < 2; open++) {
-        struct slam_stream_config config = stream_config(open);
+        struct slam_stream_settings config = stream_config(open);
         struct slam_responder_counts counts;
         struct totals t;
 
-        config.reconnect_operations = 1;
+        config.connection.reconnect_operations = 1;
         config.total_operations = 200;
         CHECK(start_responder(NULL));
         CHECK(create_engine(60));
@@ -556,14 +570,14 @@ test_connection_for_each_operation_and_a_number_of_them(void)
 static void
 test_connections_are_replaced_after_their_time_and_set_up_one_by_one(void)
 {
-    struct slam_stream_config config = stream_config(false);
+    struct slam_stream_settings config = stream_config(false);
     struct slam_responder_counts counts;
     struct totals t;
     uint64_t began_ns;
 
     config.think_time_ns = MS;
-    config.reconnect_ns = 50 * MS;
-    config.connect_spacing_ns = 30 * MS;
+    config.connection.reconnect_ns = 50 * MS;
+    config.connection.connect_spacing_ns = 30 * MS;
     CHECK(start_responder(NULL));
     CHECK(create_engine(5));
     CHECK(add(&config));
@@ -585,7 +599,7 @@ static void
 test_stream_of_its_own_time_begins_and_ends_within_the_run(void)
 {
     for (int open = 0; open < 2; open++) {
-        struct slam_stream_config config = stream_config(open);
+        struct slam_stream_settings config = stream_config(open);
         const struct slam_snapshot *s = NULL;
         uint64_t sent[7] = {0};
 
@@ -629,7 +643,7 @@ test_deletes_take_what_adds_put_into_the_ledger(void)
                  .program_len = sizeof(dn_program),
                  .sources = &unique,
                  .source_count = 1}};
-    struct slam_stream_config config = stream_config(false);
+    struct slam_stream_settings config = stream_config(false);
     struct slam_operation_config put =
         operation_config("add", 0x69, add_program, sizeof(add_program));
     struct slam_operation_config take =
@@ -647,12 +661,12 @@ test_deletes_take_what_adds_put_into_the_ledger(void)
     put.lets = &dn;
     put.let_count = 1;
     put.ledger_put = 0;
-    put.request.sources = &variable_0;
-    put.request.source_count = 1;
+    put.template.sources = &variable_0;
+    put.template.source_count = 1;
     take.ledger_take = 0;
     take.ledger_order = SLAM_LEDGER_RANDOM;
-    take.request.sources = &variable_0;
-    take.request.source_count = 1;
+    take.template.sources = &variable_0;
+    take.template.source_count = 1;
     CHECK(start_responder(NULL));
     CHECK(create_engine(3));
     stream = add_stream(config);
@@ -683,6 +697,7 @@ main(void)
     RUN(test_server_that_leaves_is_counted_and_engine_ends_cleanly);
     RUN(test_destroy_in_mid_run_joins_every_thread);
     RUN(test_closed_port_fails_prepare_with_uri_and_stage);
+    RUN(test_there_are_as_many_addresses_as_uris);
     RUN(test_session_runs_its_steps_with_pauses_and_ends_its_connection);
     RUN(test_capture_is_used_by_the_next_step);
     RUN(test_request_that_is_not_awaited_is_abandoned);

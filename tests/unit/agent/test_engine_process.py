@@ -46,7 +46,7 @@ def test_files_are_written_under_names_of_our_own(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     assert file.read_bytes() == b"certificate"
     (stream,) = agent_plan(job, 0, 1, 0).streams
-    assert stream.ca_file == str(file)
+    assert stream.connection.tls.ca_file == str(file)
 
 
 class ConnectError(Exception):

@@ -1,91 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan reaches the engine in the engine's own terms."""
+"""The plan reaches the engine as it is, with its secrets."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ldapslam.agent._engine import Engine
 from ldapslam.agent.engine.setup import add_streams
 from ldapslam.jobs.load import load_job_text
-from ldapslam.jobs.plan import AgentPlan, PythonPlan, agent_plan
+from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan, agent_plan
 from support.fleet import job_text
 
-STUB = Path(__file__).parents[3] / "agent" / "_engine.pyi"
+#: Of a stream's plan, what is for others than the engine.
+NOT_THE_ENGINES = {"target", "clean_up", "python", "replay"}
+#: Of an operation's; of a connection's, whose addresses the stream has for each URI.
+NOT_THE_ENGINES |= {"operations[].kind", "connection.addresses"}
 
 
 class RecordingEngine:
     """Remembers its calls."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.streams: list[StreamPlan] = []
 
-    def add_stream(self, name: str, **settings: Any) -> int:
-        self.calls.append(("add_stream", (name,), settings))
-        return len(self.calls) + 10
+    def add_stream(self, stream: StreamPlan, /) -> int:
+        self.streams.append(stream)
+        return len(self.streams) - 1
 
-    def add_operation(self, stream: int, name: str, **settings: Any) -> int:
-        self.calls.append(("add_operation", (stream, name), settings))
-        return 0
 
-    def add_script(self, stream: int, **settings: Any) -> int:
-        self.calls.append(("add_script", (stream,), settings))
-        return 0
+class Watched:
+    """A dataclass that notes which of its fields are asked for."""
+
+    def __init__(self, value: Any, names: set[str], path: str = "") -> None:
+        self._value, self._names, self._path = value, names, path
+
+    def __getattr__(self, name: str) -> Any:
+        path = f"{self._path}{name}"
+        self._names.add(path)
+        return self._watched(getattr(self._value, name), path)
+
+    def _watched(self, value: Any, path: str) -> Any:
+        if dataclasses.is_dataclass(value):
+            return Watched(value, self._names, f"{path}.")
+        if isinstance(value, (tuple, list)) and any(
+            map(dataclasses.is_dataclass, value)
+        ):
+            return [self._watched(item, f"{path}[]") for item in value]
+        return value
+
+
+def fields_of(value: Any, path: str = "") -> set[str]:
+    """Names of its fields, and of those of what they have."""
+    names = set()
+    for field in dataclasses.fields(value):
+        name, content = f"{path}{field.name}", getattr(value, field.name)
+        names.add(name)
+        if dataclasses.is_dataclass(content):
+            names |= fields_of(content, f"{name}.")
+        elif isinstance(content, tuple):
+            for item in filter(dataclasses.is_dataclass, content):
+                names |= fields_of(item, f"{name}[].")
+    return names
 
 
 def plan_of(text: str, index: int = 0, count: int = 1) -> AgentPlan:
     return agent_plan(load_job_text(text, file="job", base=None), index, count, 7)
 
 
-def calls_of(
-    plan: AgentPlan, ledger_folder: Path | None = None
-) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+def added(plan: AgentPlan, ledger_folder: Path | None = None) -> list[StreamPlan]:
     engine = RecordingEngine()
     add_streams(engine, plan, ledger_folder=ledger_folder)
-    return engine.calls
+    return engine.streams
 
 
-def keywords_of(method: str) -> set[str]:
-    """Names of the keyword arguments that the engine's stub declares."""
-    (engine,) = (
-        node
-        for node in ast.parse(STUB.read_text()).body
-        if isinstance(node, ast.ClassDef) and node.name == "Engine"
-    )
-    (found,) = (
-        node
-        for node in engine.body
-        if isinstance(node, ast.FunctionDef) and node.name == method
-    )
-    return {argument.arg for argument in found.args.kwonlyargs}
-
-
-def test_the_plan_reaches_the_engine_whole(tmp_path: Path) -> None:
+def test_streams_have_their_secrets(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("s3cret\n")
     bind = {"dn": "cn=admin", "password": {"file": str(secret)}}
     plan = plan_of(job_text("ldap://ds1", clients=5, bind=bind), index=1, count=2)
-    stream, operation, script = calls_of(plan)
-    _, stream_name, settings = stream
-    assert stream_name == ("readers",)
-    assert settings["uris"] == ("ldap://ds1",)
-    assert settings["bind_password"] == b"s3cret"
-    # clients 1 and 3 of 0 … 4
-    assert (settings["connections"], settings["first_connection"]) == (2, 1)
-    assert settings["connection_stride"] == 2
-    _, named, request = operation
-    assert named == (11, "search")
-    assert request["response_tag"] == 0x65
-    assert request["values"] == [(0, 0, 99, 1, 0, b"", 0.0, 0.0)]
-    assert request["program"]
-    assert script == ("add_script", (11,), {"weight": 1, "steps": ((0, 0),)})
+    (stream,) = added(plan)
+    assert stream.connection.bind.password == b"s3cret"
+    assert "s3cret" not in repr(stream)
+    unresolved = dataclasses.replace(stream, connection=plan.streams[0].connection)
+    assert (unresolved,) == plan.streams
 
 
-def test_every_argument_is_one_that_the_engine_has() -> None:
-    for method, _, settings in calls_of(plan_of(job_text("ldap://ds1"))):
-        assert set(settings) == keywords_of(method)
+def test_the_engine_reads_every_field_of_a_plan_that_is_for_it() -> None:
+    plan = plan_of(job_text("ldap://ds1"))
+    (stream,) = added(plan)
+    names: set[str] = set()
+    run: Any = Watched(plan, names)
+    engine = Engine(run, workers=1)
+    assert names < fields_of(plan)
+    names.clear()
+    watched: Any = Watched(stream, names)
+    assert engine.add_stream(watched) == 0
+    # a property: the addresses of the connection, for each URI
+    assert names - {"addresses"} == fields_of(stream) - NOT_THE_ENGINES
+
+
+def test_an_error_names_the_field() -> None:
+    (stream,) = added(plan_of(job_text("ldap://ds1")))
+    engine = Engine(plan_of(job_text("ldap://ds1")), workers=1)
+    wrong: Any = dataclasses.replace(stream, max_backlog=-1)
+    with pytest.raises(ValueError, match=r"^max_backlog: "):
+        engine.add_stream(wrong)
+    wrong = dataclasses.replace(stream, in_flight=1 << 32)
+    with pytest.raises(ValueError, match=r"^in_flight: 4294967296 is too large"):
+        engine.add_stream(wrong)
+    uris: Any = ("ldap://ds1", 5)
+    wrong = dataclasses.replace(stream, uris=uris)
+    with pytest.raises(TypeError, match=r"^uris\[1\]: expected a text, got .*int"):
+        engine.add_stream(wrong)
+    password: Any = "s3cret"
+    bind = dataclasses.replace(stream.connection.bind, password=password)
+    connection = dataclasses.replace(stream.connection, bind=bind)
+    wrong = dataclasses.replace(stream, connection=connection)
+    with pytest.raises(TypeError, match=r"^connection\.bind\.password: ") as error:
+        engine.add_stream(wrong)
+    assert "s3cret" not in str(error.value)
+    with pytest.raises(AttributeError, match="seed"):
+        Engine(wrong, workers=1)
 
 
 def test_ledgers_are_kept_only_where_entries_are_added(tmp_path: Path) -> None:
@@ -94,11 +133,7 @@ def test_ledgers_are_kept_only_where_entries_are_added(tmp_path: Path) -> None:
     adding = dataclasses.replace(
         plan, streams=(stream, dataclasses.replace(stream, ledgers=1))
     )
-    folders = [
-        settings["ledger_folder"]
-        for method, _, settings in calls_of(adding, tmp_path)
-        if method == "add_stream"
-    ]
+    folders = [stream.ledger_folder for stream in added(adding, tmp_path)]
     assert folders == [None, str(tmp_path)]
 
 
@@ -106,4 +141,4 @@ def test_stream_of_a_python_class_is_not_the_engines() -> None:
     plan = plan_of(job_text("ldap://ds1"))
     (stream,) = plan.streams
     by_hand = dataclasses.replace(stream, python=PythonPlan("a.b:C"))
-    assert calls_of(dataclasses.replace(plan, streams=(by_hand,))) == []
+    assert added(dataclasses.replace(plan, streams=(by_hand,))) == []

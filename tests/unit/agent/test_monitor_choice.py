@@ -13,7 +13,11 @@ from ldapslam.agent.monitoring.choose import monitors_for
 from ldapslam.agent.monitoring.host import host_name
 from ldapslam.base.errors import ConfigError, FleetError
 from ldapslam.base.units import NS_PER_S
-from ldapslam.directory.access import LdapAccess
+from ldapslam.jobs.connection_settings import (
+    BindSettings,
+    ConnectionSettings,
+    TlsSettings,
+)
 from ldapslam.jobs.load import load_job_text
 
 JOB = """\
@@ -29,17 +33,9 @@ streams:
     operations: [{{search: {{base: ""}}}}]
 monitors: {monitors}
 """
-ACCESS = LdapAccess(
-    start_tls=True,
-    ca_file="ca.pem",
-    cert_file=None,
-    key_file=None,
-    verify=True,
-    bind_dn="cn=job",
-    bind_password=b"secret",
-    mechanism=None,
-    authcid=None,
-    authzid=None,
+ACCESS = ConnectionSettings(
+    tls=TlsSettings(start_tls=True, ca_file="ca.pem"),
+    bind=BindSettings("cn=job", b"secret"),
     connect_timeout_ns=NS_PER_S,
 )
 
@@ -149,8 +145,8 @@ def test_own_bind_takes_the_place_of_the_jobs(tmp_path: Path) -> None:
     )
     target = TargetAccess(ACCESS, lambda kind: None)
     access = target.bound_as(job.monitors[0].bind).access
-    assert (access.bind_dn, access.bind_password) == ("cn=monitor", b"other")
-    assert (access.start_tls, access.ca_file) == (True, "ca.pem")
+    assert (access.bind.dn, access.bind.password) == ("cn=monitor", b"other")
+    assert (access.tls.start_tls, access.tls.ca_file) == (True, "ca.pem")
     assert target.bound_as(None) is target
 
 

@@ -8,6 +8,11 @@ import pytest
 from ldapslam.agent.admission.addresses import host_and_port
 from ldapslam.agent.admission.preflight import Probe, probes
 from ldapslam.directory.tls_diagnosis import START_TLS_REQUEST
+from ldapslam.jobs.connection_settings import (
+    BindSettings,
+    ConnectionSettings,
+    TlsSettings,
+)
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from support.fleet import job_text
@@ -42,11 +47,12 @@ def test_each_way_to_use_a_server_is_tried_once() -> None:
         ],
     )
     job = load_job_text(text, file="job", base=None)
+    starting_tls = ConnectionSettings(TlsSettings(start_tls=True))
     assert probes(agent_plan(job, 0, 1, 0)) == [
         Probe("ldap://x"),
         Probe("ldap://y"),
-        Probe("ldap://x", start_tls=True),
-        Probe("ldap://y", start_tls=True),
+        Probe("ldap://x", starting_tls),
+        Probe("ldap://y", starting_tls),
     ]
 
 
@@ -72,4 +78,4 @@ streams:
 """
     plan = agent_plan(load_job_text(text, file="job", base=None), 0, 1, seed=1)
     (probe,) = probes(plan)
-    assert (probe.bind_dn, probe.bind_password) == (None, None)
+    assert probe.connection.bind == BindSettings()

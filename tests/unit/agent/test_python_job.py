@@ -8,35 +8,25 @@ import contextlib
 import ldap
 import pytest
 
+from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.python_jobs.fork_client import ForkedSearch
-from ldapslam.agent.python_jobs.job import LOST, MAX_NOTES, TIME_OUT, ClassFault, Client
-from ldapslam.agent.python_jobs.recorder import Recorder
-from ldapslam.directory.access import LdapAccess
-
-NOBODY = LdapAccess(
-    start_tls=False,
-    ca_file=None,
-    cert_file=None,
-    key_file=None,
-    verify=True,
-    bind_dn=None,
-    bind_password=None,
-    mechanism=None,
-    authcid=None,
-    authzid=None,
-    connect_timeout_ns=10**9,
+from ldapslam.agent.python_jobs.job import (
+    LOST,
+    MAX_NOTES,
+    REQUEST_KINDS,
+    TIME_OUT,
+    ClassFault,
+    Client,
 )
+from ldapslam.jobs.connection_settings import ConnectionSettings
+from support.shared_recorder import closed, new_recorder
+
+NOBODY = ConnectionSettings(connect_timeout_ns=10**9)
 
 
-class NoHistogram:
-    def record_ns(self, value_ns: int) -> None:
-        pass
-
-    def pack(self) -> bytes:
-        return b""
-
-
-def client_of(recorder: Recorder) -> Client:
+def client_of(
+    recorder: SharedRecorder, notes: list[tuple[str, object]] | None = None
+) -> Client:
     client = Client(
         number=0,
         total=1,
@@ -47,7 +37,8 @@ def client_of(recorder: Recorder) -> Client:
         seed="1",
         operations={"find": 0, "search": 1},
         recorder=recorder,
-        is_measured=lambda intended_ns: True,
+        counters=memoryview(bytearray(8 * (2 + len(REQUEST_KINDS)))).cast("Q"),
+        send_note=lambda *note: None if notes is None else notes.append(note),
     )
     client._in_session = True
     return client
@@ -67,14 +58,14 @@ def client_of(recorder: Recorder) -> Client:
 def test_a_class_that_catches_what_happened_cannot_make_an_answer_of_silence(
     code: int, counter: str, is_lost: bool
 ) -> None:
-    recorder = Recorder(NoHistogram, is_open=False)
+    recorder = new_recorder()
     client = client_of(recorder)
     with client.operation("find"), contextlib.suppress(ldap.LDAPError):
         client._call_begins("search")
         client._call_ends(code)
         if code not in (0, 6):
             raise ldap.LDAPError({"result": code})
-    counts = recorder.close_interval().operations[0, True].counts
+    counts = closed(recorder).counts()
     assert counts[counter] == counts["sent"] == 1
     assert client._is_lost is is_lost
 
@@ -89,18 +80,19 @@ def test_what_a_job_says_is_no_option_of_the_program(
     monkeypatch.setattr(
         job, "_search", lambda client, operation, command: sent.append(command)
     )
-    client = client_of(Recorder(NoHistogram, is_open=False))
+    client = client_of(new_recorder())
     job.set_up(client)
     job.run(client)
     assert sent[0][-5:] == ["-b", "-n", "--", "-f/etc/passwd", "-T/tmp"]
 
 
 def test_notes_are_kept_as_json_has_them() -> None:
-    client = client_of(Recorder(NoHistogram, is_open=False))
+    notes: list[tuple[str, object]] = []
+    client = client_of(new_recorder(), notes)
     for number in range(MAX_NOTES + 5):
         client.note("steps", {"number": number, "places": ("a", "b")})
-    assert len(client._notes) == MAX_NOTES
-    assert client._notes[1] == ("steps", {"number": 1, "places": ["a", "b"]})
+    assert len(notes) == MAX_NOTES
+    assert notes[1] == ("steps", {"number": 1, "places": ["a", "b"]})
 
 
 @pytest.mark.parametrize(
@@ -115,6 +107,17 @@ def test_notes_are_kept_as_json_has_them() -> None:
     ids=["long", "deep", "nan", "surrogate", "object"],
 )
 def test_what_is_no_note_is_the_class_s_fault(facts: dict[str, object]) -> None:
-    client = client_of(Recorder(NoHistogram, is_open=False))
+    client = client_of(new_recorder())
     with pytest.raises(ClassFault, match="a note"):
         client.note("steps", facts)
+
+
+def test_requests_are_counted_by_kind_and_server() -> None:
+    client = client_of(new_recorder())
+    client.count_request("search")
+    client.count_request("search", "ldap://ds1")
+    assert client._counters[2 + REQUEST_KINDS.index("search")] == sum(client._counters)
+    assert sum(client._counters) == 2
+    for kind, uri in (("find", None), ("search", "ldap://ds2")):
+        with pytest.raises(ClassFault, match="there is no request"):
+            client.count_request(kind, uri)

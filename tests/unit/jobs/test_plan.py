@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ldapslam.base.secrets import SecretRef
 from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.connection_settings import BindSettings, TlsSettings
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import StreamPlan, agent_plan
@@ -96,18 +97,21 @@ def test_stream_without_connections_for_an_agent_is_left_out() -> None:
 
 def test_stream_has_its_own_bind_and_tls_or_those_of_the_job() -> None:
     readers, writers = stream("readers", 0, 1), stream("writers", 0, 1)
-    assert (readers.bind_dn, writers.bind_dn) == ("cn=admin", "cn=writer")
-    assert readers.bind_password == SecretRef(env="PASSWORD")
-    assert writers.bind_password == SecretRef(file="/etc/password")
-    assert (readers.start_tls, readers.verify) == (False, True)
-    assert (writers.start_tls, writers.verify) == (True, False)
+    readers_bind, writers_bind = readers.connection.bind, writers.connection.bind
+    assert readers_bind == BindSettings("cn=admin", SecretRef(env="PASSWORD"))
+    assert writers_bind == BindSettings("cn=writer", SecretRef(file="/etc/password"))
+    assert readers.connection.tls == TlsSettings()
+    assert writers.connection.tls == TlsSettings(start_tls=True, verify=False)
 
 
 def test_anonymous_stream_has_no_password() -> None:
     text = TEXT.replace('bind: {dn: "cn=admin", password: {env: PASSWORD}}\n', "")
     anonymous = load_job_text(text, file="job.yaml", base=None)
     readers = agent_plan(anonymous, 0, 1, seed=1).streams[0]
-    assert (readers.bind_dn, readers.bind_password) == (None, None)
+    assert (readers.connection.bind.dn, readers.connection.bind.password) == (
+        None,
+        None,
+    )
 
 
 def test_ca_file_is_the_place_where_it_was_found(tmp_path: Path) -> None:
@@ -119,8 +123,8 @@ def test_ca_file_is_the_place_where_it_was_found(tmp_path: Path) -> None:
         files={"ca.pem": tmp_path / "0"},
     )
     readers, writers = agent_plan(with_ca, 0, 1, seed=1).streams
-    assert readers.ca_file == str(tmp_path / "0")
-    assert writers.ca_file is None
+    assert readers.connection.tls.ca_file == str(tmp_path / "0")
+    assert writers.connection.tls.ca_file is None
 
 
 @given(
@@ -154,7 +158,10 @@ def test_plans_of_all_agents_sum_to_the_job(
 
 def test_plan_is_plain_data() -> None:
     plan = dataclasses.asdict(agent_plan(job(), 0, 1, seed=1))
-    assert plan["streams"][1]["bind_password"] == {"env": None, "file": "/etc/password"}
+    assert plan["streams"][1]["connection"]["bind"]["password"] == {
+        "env": None,
+        "file": "/etc/password",
+    }
 
 
 @pytest.mark.parametrize(("index", "count"), [(0, 0), (2, 2), (-1, 2)])

@@ -98,7 +98,7 @@ def test_the_first_agent_looks_once_on_every_server_that_streams_use(
 ) -> None:
     loaded = job(tmp_path, "{file: p}", RECORD.to_text())
     found = [
-        (probe.uri, probe.bind_dn, probe.population)
+        (probe.uri, probe.connection.bind.dn, probe.population)
         for probe in probes(agent_plan(loaded, 0, 2, 1))
     ]
     assert found == [

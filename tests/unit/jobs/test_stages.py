@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import JobErrors
+from ldapslam.base.secrets import SecretRef
 from ldapslam.base.units import NS_PER_S
+from ldapslam.jobs.connection_settings import BindSettings
 from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import agent_plan, planned_arrivals, stream_profile
@@ -189,7 +191,7 @@ def test_policies_of_connections_reach_the_plan() -> None:
     def plan(**changes: str) -> Any:
         overrides = [f"streams.load.connection.{k}={v}" for k, v in changes.items()]
         job = job_of("{rate: 1/s}", *overrides)
-        return agent_plan(job, 0, 1, seed=1).streams[0]
+        return agent_plan(job, 0, 1, seed=1).streams[0].connection
 
     assert plan().reconnect_operations == plan().reconnect_ns == 0
     assert plan(reconnect_every="500").reconnect_operations == 500
@@ -218,8 +220,12 @@ def test_sasl_and_certificates_reach_the_plan() -> None:
         "tls={cert_file: /etc/c.pem, key_file: /etc/k.pem}",
     )
     (plan,) = agent_plan(job, 0, 1, seed=1).streams
-    assert (plan.mechanism, plan.authcid) == ("SCRAM-SHA-256", "u")
-    assert (plan.authzid, plan.realm, plan.bind_dn) == ("u:v", "r", None)
-    assert plan.bind_password is not None
-    assert plan.bind_password.env == "P"
-    assert (plan.cert_file, plan.key_file) == ("/etc/c.pem", "/etc/k.pem")
+    assert plan.connection.bind == BindSettings(
+        mechanism="SCRAM-SHA-256",
+        authcid="u",
+        authzid="u:v",
+        realm="r",
+        password=SecretRef(env="P"),
+    )
+    tls = plan.connection.tls
+    assert (tls.cert_file, tls.key_file) == ("/etc/c.pem", "/etc/k.pem")

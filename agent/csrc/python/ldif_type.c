@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ldif: a population's entries, written to files. */
+#include "core/slam_err.h"
+#include "ldif/ldif.h"
+#include "python/module.h"
+#include "python/settings.h"
+
+struct ldif_object {
+    PyObject_HEAD struct slam_ldif *ldif;
+    int calls; /* under way without the GIL; changed with the GIL held */
+};
+
+#define NODE(kind, member, ...)                                                        \
+    SLAM_PY_ROW(struct slam_ldif_node, kind, member, __VA_ARGS__)
+
+static const struct slam_py_row node_rows[] = {
+    NODE(UNSIGNED, parent),
+    NODE(UNSIGNED, count),
+    NODE(UNSIGNED, first_index),
+    NODE(UNSIGNED, first_name),
+    NODE(UNSIGNED, seed),
+    NODE(BYTES, program, .length = offsetof(struct slam_ldif_node, program_len)),
+    {.name = NULL}};
+static const struct slam_py_row node_row[] = {
+    SLAM_PY_ELEMENT(struct slam_ldif_node, STRUCT, .rows = node_rows)};
+static const struct slam_py_row fd_row[] = {SLAM_PY_ELEMENT(int, SIGNED)};
+
+static int
+ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"seed",       "nodes",   "values", "first_names",
+                            "last_names", "threads", "fds",    NULL};
+    struct ldif_object *self = (struct ldif_object *)self_object;
+    struct slam_ldif_config config = {0};
+    const void *arrays[3];
+    PyObject *nodes, *values, *fds, *keep;
+    unsigned long long seed;
+    char err[SLAM_PY_ERR_LEN];
+    int rc = -1;
+
+    if (self->ldif) {
+        PyErr_SetString(PyExc_RuntimeError, "the population is initialised");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOOIIIO", names, &seed, &nodes,
+                                     &values, &config.first_names, &config.last_names,
+                                     &config.threads, &fds))
+        return -1;
+    keep = PyList_New(0);
+    if (keep &&
+        slam_py_read_array(node_row, nodes, &arrays[0], &config.node_count, keep) ==
+            0 &&
+        slam_py_read_array(slam_py_value_row, values, &arrays[1], &config.source_count,
+                           keep) == 0 &&
+        slam_py_read_array(fd_row, fds, &arrays[2], &config.output_count, keep) == 0) {
+        config.seed = seed;
+        config.nodes = arrays[0];
+        config.sources = arrays[1];
+        config.fds = arrays[2];
+        rc = slam_ldif_create(&config, &self->ldif, err, sizeof(err));
+        if (rc != SLAM_OK) {
+            slam_py_raise(rc, err);
+            rc = -1;
+        }
+    }
+    Py_XDECREF(keep);
+    return rc;
+}
+
+static void
+ldif_dealloc(PyObject *self_object)
+{
+    struct ldif_object *self = (struct ldif_object *)self_object;
+    PyTypeObject *type = Py_TYPE(self_object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    slam_ldif_destroy(self->ldif);
+    release(self_object);
+    Py_DECREF(type);
+}
+
+static struct slam_ldif *
+ldif_of(PyObject *self)
+{
+    struct slam_ldif *ldif = ((struct ldif_object *)self)->ldif;
+
+    if (!ldif)
+        PyErr_SetString(PyExc_RuntimeError, "the population is closed");
+    return ldif;
+}
+
+static PyObject *
+ldif_start(PyObject *self, PyObject *unused)
+{
+    struct slam_ldif *ldif = ldif_of(self);
+    char err[SLAM_PY_ERR_LEN];
+    int rc;
+
+    (void)unused;
+    if (!ldif)
+        return NULL;
+    rc = slam_ldif_start(ldif, err, sizeof(err));
+    if (rc != SLAM_OK)
+        return slam_py_raise(rc, err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+ldif_wait(PyObject *self, PyObject *arg)
+{
+    struct slam_ldif *ldif = ldif_of(self);
+    unsigned long long timeout_ns = ldif ? PyLong_AsUnsignedLongLong(arg) : 0;
+    bool is_done = false;
+    char err[SLAM_PY_ERR_LEN];
+    int rc;
+
+    if (PyErr_Occurred())
+        return NULL;
+    ((struct ldif_object *)self)->calls++;
+    Py_BEGIN_ALLOW_THREADS rc =
+        slam_ldif_wait(ldif, timeout_ns, &is_done, err, sizeof(err));
+    Py_END_ALLOW_THREADS((struct ldif_object *)self)->calls--;
+    if (rc != SLAM_OK)
+        return slam_py_raise(rc, err);
+    return PyBool_FromLong(is_done);
+}
+
+static PyObject *
+ldif_progress(PyObject *self, PyObject *unused)
+{
+    struct slam_ldif *ldif = ldif_of(self);
+    struct slam_ldif_progress progress;
+
+    (void)unused;
+    if (!ldif)
+        return NULL;
+    progress = slam_ldif_progress(ldif);
+    return Py_BuildValue("KK", (unsigned long long)progress.entries,
+                         (unsigned long long)progress.bytes);
+}
+
+static PyObject *
+ldif_stop(PyObject *self, PyObject *unused)
+{
+    struct slam_ldif *ldif = ldif_of(self);
+
+    (void)unused;
+    if (!ldif)
+        return NULL;
+    slam_ldif_stop(ldif);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+ldif_close(PyObject *self_object, PyObject *unused)
+{
+    struct ldif_object *self = (struct ldif_object *)self_object;
+    struct slam_ldif *ldif = self->ldif;
+
+    (void)unused;
+    if (self->calls > 0) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread waits for the population");
+        return NULL;
+    }
+    self->ldif = NULL;
+    Py_BEGIN_ALLOW_THREADS slam_ldif_destroy(ldif);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static PyObject *
+ldif_get_entries(PyObject *self, void *unused)
+{
+    struct slam_ldif *ldif = ldif_of(self);
+
+    (void)unused;
+    return ldif ? PyLong_FromUnsignedLongLong(slam_ldif_entries(ldif)) : NULL;
+}
+
+static PyMethodDef ldif_methods[] = {{"start", ldif_start, METH_NOARGS, NULL},
+                                     {"wait", ldif_wait, METH_O, NULL},
+                                     {"progress", ldif_progress, METH_NOARGS, NULL},
+                                     {"stop", ldif_stop, METH_NOARGS, NULL},
+                                     {"close", ldif_close, METH_NOARGS, NULL},
+                                     {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef ldif_getset[] = {{"entries", ldif_get_entries, NULL, NULL, NULL},
+                                    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot ldif_slots[] = {{Py_tp_init, ldif_init},
+                                   {Py_tp_dealloc, ldif_dealloc},
+                                   {Py_tp_methods, ldif_methods},
+                                   {Py_tp_getset, ldif_getset},
+                                   {0, NULL}};
+
+PyType_Spec slam_py_ldif_spec = {.name = "ldapslam.agent._engine.Ldif",
+                                 .basicsize = sizeof(struct ldif_object),
+                                 .flags = Py_TPFLAGS_DEFAULT,
+                                 .slots = ldif_slots};

@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SharedRecorder: the recorder and the arrivals of one stream whose clients are
+ * processes (`type: python`), in memory that their parent maps before it forks them.
+ *
+ * Each call holds a lock for about a microsecond; the kernel takes the lock back from a
+ * process that dies. The parent closes an interval by exchanging two records, so a
+ * client that computes, hangs or died keeps nobody's interval open. Times are
+ * CLOCK_MONOTONIC in ns.
+ *
+ * A client that is free takes the next arrival, also one that is not due yet, and waits
+ * for it. Arrivals that come due while no client is free are put into the backlog by
+ * the next call that looks: in between nothing is taken out of it, so it is as full,
+ * and drops as many, as if it had been kept all the time. */
+#include "core/clock.h"
+#include "core/slam_err.h"
+#include "load/engine.h"
+#include "load/pacer.h"
+#include "python/module.h"
+#include "python/settings.h"
+#include "python/snapshot.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MAX_UNDER_WAY (1u << 20) /* requests and observations */
+#define NO_REQUEST UINT32_MAX
+
+struct request {
+    uint32_t generation; /* odd: under way */
+    uint32_t next_free;
+    uint32_t op;
+    bool measured;
+    bool observed;
+    uint64_t intended_ns;
+    uint64_t slot_free_ns;
+    uint64_t sent_ns;
+    uint32_t requests;
+    uint32_t entries;
+    uint32_t references;
+};
+
+struct record {
+    struct slam_op_record *ops; /* [ops][2]: outside, in measure */
+    struct slam_stream_record *stream;
+};
+
+struct shared {
+    size_t bytes;    /* of the mapping, which begins with this */
+    uint32_t number; /* of the stream in its plan */
+    uint32_t ops;
+    bool open;
+    uint64_t measure_start_ns; /* after T0 */
+    uint64_t measure_end_ns;
+    uint64_t backlog_cap;
+    struct slam_rate_segment *segments;
+    pthread_mutex_t lock; /* protects all that follows */
+    uint64_t t0_ns;
+    uint64_t end_ns;
+    struct record records[2];
+    struct record *active;
+    struct slam_pacer pacer;
+    struct slam_rng rng;
+    uint64_t next_ns; /* arrival, after T0 */
+    uint64_t *backlog;
+    uint64_t backlog_head;
+    uint64_t backlog_len;
+    struct request *requests;
+    uint32_t request_count; /* of those that were ever used */
+    uint32_t free_head;
+    uint32_t under_way;
+};
+
+struct recorder_object {
+    PyObject_HEAD struct shared *shared;
+};
+
+static void *
+carve(uint8_t **next, size_t count, size_t size)
+{
+    void *place = *next;
+
+    *next += (count * size + 63) / 64 * 64;
+    return place;
+}
+
+/* Places all arrays behind the struct at base. Returns their bytes. */
+static size_t
+lay_out(struct shared *s, uint8_t *base, uint32_t ops,
+        const struct slam_stream_settings *stream)
+{
+    uint8_t *next = base;
+
+    s->backlog_cap = stream->max_backlog > 0 ? stream->max_backlog : 1;
+    carve(&next, 1, sizeof(*s));
+    s->segments = carve(&next, stream->segment_count, sizeof(*s->segments));
+    s->backlog = carve(&next, s->backlog_cap, sizeof(*s->backlog));
+    s->requests = carve(&next, MAX_UNDER_WAY, sizeof(*s->requests));
+    for (size_t i = 0; i < 2; i++) {
+        s->records[i].ops = carve(&next, 2 * ops, sizeof(struct slam_op_record));
+        s->records[i].stream = carve(&next, 1, sizeof(struct slam_stream_record));
+    }
+    return (size_t)(next - base);
+}
+
+static void
+clear(const struct shared *s, struct record *record)
+{
+    for (size_t i = 0; i < 2 * s->ops; i++)
+        slam_op_record_clear(&record->ops[i]);
+    slam_stream_record_clear(record->stream);
+}
+
+static void
+init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static int
+init_arrivals(struct shared *s, const struct slam_stream_settings *c, uint64_t seed,
+              char *err)
+{
+    const struct slam_share share = {.first = c->first_connection,
+                                     .step = c->connection_stride,
+                                     .count = c->connections,
+                                     .total = c->total_connections};
+    int rc;
+
+    memcpy(s->segments, c->segments, c->segment_count * sizeof(*s->segments));
+    rc = slam_rate_profile_prepare(s->segments, c->segment_count, err, SLAM_PY_ERR_LEN);
+    if (rc != SLAM_OK)
+        return rc;
+    /* as the engine's worker of these connections */
+    slam_rng_seed(&s->rng, seed, ((3 * (uint64_t)s->number + 1) << 32) + share.first);
+    rc = slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals, &share,
+                         c->total_operations, &s->rng);
+    if (rc == SLAM_OK)
+        s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
+    return rc;
+}
+
+/* Returns 0, or a negative slam_err with the reason in err. */
+static int
+create(struct shared **out, const struct slam_engine_config *run,
+       const struct slam_stream_settings *stream, uint32_t number, uint32_t ops,
+       char *err)
+{
+    struct shared sizes;
+    size_t bytes = lay_out(&sizes, NULL, ops, stream);
+    struct shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (s == MAP_FAILED) {
+        snprintf(err, SLAM_PY_ERR_LEN, "no memory to share: %s", strerror(errno));
+        return SLAM_ENOMEM;
+    }
+    lay_out(s, (uint8_t *)s, ops, stream);
+    s->bytes = bytes;
+    s->number = number;
+    s->ops = ops;
+    s->open = stream->open;
+    s->measure_start_ns = run->measure_start_ns;
+    s->measure_end_ns = run->measure_end_ns;
+    s->end_ns = UINT64_MAX;
+    s->next_ns = SLAM_PACER_NONE;
+    s->free_head = NO_REQUEST;
+    s->active = &s->records[0];
+    clear(s, s->active);
+    init_lock(&s->lock);
+    *out = s; /* its owner unmaps it, whatever follows */
+    return s->open ? init_arrivals(s, stream, run->seed, err) : SLAM_OK;
+}
+
+static int
+recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"", "", "", "", NULL};
+    struct recorder_object *self = (struct recorder_object *)self_object;
+    struct slam_engine_config config = {0};
+    struct slam_py_stream stream = {0};
+    PyObject *run, *plan, *keep;
+    unsigned int number, ops;
+    char err[SLAM_PY_ERR_LEN];
+    int rc;
+
+    if (self->shared) {
+        PyErr_SetString(PyExc_RuntimeError, "the recorder is initialised");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOII", names, &run, &plan, &number,
+                                     &ops))
+        return -1;
+    keep = PyList_New(0);
+    rc = !keep || slam_py_read(slam_py_run_rows, run, &config, keep) ||
+                 slam_py_read(slam_py_stream_rows, plan, &stream, keep)
+             ? -1
+             : 0;
+    if (rc == 0) {
+        rc = create(&self->shared, &config, &stream.settings, number, ops, err);
+        if (rc != SLAM_OK)
+            slam_py_raise(rc, err);
+    }
+    Py_XDECREF(keep);
+    return rc == 0 ? 0 : -1;
+}
+
+static void
+recorder_dealloc(PyObject *self)
+{
+    struct shared *s = ((struct recorder_object *)self)->shared;
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc free_self = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    if (s)
+        munmap(s, s->bytes);
+    free_self(self);
+    Py_DECREF(type);
+}
+
+/* What the recorder shares; NULL with an exception set where __init__ failed or the
+ * arguments do not have the format. */
+static struct shared *
+parsed(PyObject *self, PyObject *args, const char *format, ...)
+{
+    struct shared *s = ((struct recorder_object *)self)->shared;
+    va_list places;
+    int rc;
+
+    if (!s) {
+        PyErr_SetString(PyExc_RuntimeError, "the recorder is not initialised");
+        return NULL;
+    }
+    va_start(places, format);
+    rc = PyArg_VaParse(args, format, places);
+    va_end(places);
+    return rc ? s : NULL;
+}
+
+static PyObject *
+out_of_range(const char *what)
+{
+    return PyErr_Format(PyExc_ValueError, "no such %s", what);
+}
+
+/* What a process that died under the lock had begun to count is its own matter: every
+ * change is one that the others can live with. */
+static void
+hold(struct shared *s)
+{
+    if (pthread_mutex_lock(&s->lock) == EOWNERDEAD)
+        pthread_mutex_consistent(&s->lock);
+}
+
+static void
+release(struct shared *s)
+{
+    pthread_mutex_unlock(&s->lock);
+}
+
+static uint64_t
+since(uint64_t ns, uint64_t earlier_ns)
+{
+    /* below zero: two readings of the clock in the wrong order */
+    return ns > earlier_ns ? ns - earlier_ns : 0;
+}
+
+static bool
+measures(const struct shared *s, uint64_t intended_ns)
+{
+    return intended_ns >= s->t0_ns + s->measure_start_ns &&
+           intended_ns - s->t0_ns < s->measure_end_ns;
+}
+
+static struct slam_op_record *
+op_record(const struct shared *s, uint32_t op, bool measured)
+{
+    return &s->active->ops[2 * op + (measured ? 1u : 0u)];
+}
+
+/* -- arrivals -- */
+
+/* The next arrival, if it is due by limit_ns and before the load is over. */
+static bool
+next_arrival(struct shared *s, uint64_t limit_ns, uint64_t *due_ns)
+{
+    *due_ns = s->t0_ns + s->next_ns;
+    if (s->next_ns == SLAM_PACER_NONE || *due_ns > limit_ns || *due_ns >= s->end_ns)
+        return false;
+    s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
+    return true;
+}
+
+static void
+drop(struct shared *s, uint64_t intended_ns)
+{
+    struct slam_op_record *op = op_record(s, 0, measures(s, intended_ns));
+
+    op->scheduled++;
+    op->dropped++;
+}
+
+static void
+admit(struct shared *s, uint64_t now_ns)
+{
+    uint64_t due_ns;
+
+    while (next_arrival(s, now_ns, &due_ns)) {
+        if (s->backlog_len == s->backlog_cap)
+            drop(s, due_ns);
+        else
+            s->backlog[(s->backlog_head + s->backlog_len++) % s->backlog_cap] = due_ns;
+    }
+}
+
+static uint64_t
+first_of_backlog(struct shared *s)
+{
+    uint64_t due_ns = s->backlog[s->backlog_head];
+
+    s->backlog_head = (s->backlog_head + 1) % s->backlog_cap;
+    s->backlog_len--;
+    return due_ns;
+}
+
+static PyObject *
+recorder_take(PyObject *self, PyObject *args)
+{
+    unsigned long long now_ns;
+    struct shared *s = parsed(self, args, "K", &now_ns);
+    uint64_t due_ns;
+    bool found = true;
+
+    if (!s)
+        return NULL;
+    hold(s);
+    admit(s, now_ns);
+    if (s->backlog_len > 0)
+        due_ns = first_of_backlog(s);
+    else
+        found = next_arrival(s, UINT64_MAX, &due_ns);
+    release(s);
+    return found ? PyLong_FromUnsignedLongLong(due_ns) : Py_NewRef(Py_None);
+}
+
+/* -- requests and observations -- */
+
+static struct request *
+new_request(struct shared *s)
+{
+    struct request *r = NULL;
+
+    if (s->free_head != NO_REQUEST) {
+        r = &s->requests[s->free_head];
+        s->free_head = r->next_free;
+    } else if (s->request_count < MAX_UNDER_WAY) {
+        r = &s->requests[s->request_count++];
+    }
+    return r;
+}
+
+/* The request of a handle, while it is under way; else NULL. */
+static struct request *
+find(struct shared *s, uint64_t handle)
+{
+    uint64_t index = handle >> 32;
+
+    if (index >= s->request_count || (handle & 1) == 0 ||
+        s->requests[index].generation != (uint32_t)handle)
+        return NULL;
+    return &s->requests[index];
+}
+
+static PyObject *
+recorder_begin(PyObject *self, PyObject *args)
+{
+    unsigned long long intended_ns, slot_free_ns, sent_ns, handle = 0;
+    unsigned int op;
+    int observed;
+    struct shared *s = parsed(self, args, "IKKKp", &op, &intended_ns, &slot_free_ns,
+                              &sent_ns, &observed);
+    struct request *r;
+
+    if (!s || op >= s->ops)
+        return s ? out_of_range("operation") : NULL;
+    hold(s);
+    r = new_request(s);
+    if (r) {
+        struct slam_op_record *record = op_record(s, op, measures(s, intended_ns));
+
+        *r = (struct request){.generation = r->generation + 1,
+                              .op = op,
+                              .measured = measures(s, intended_ns),
+                              .observed = observed,
+                              .intended_ns = intended_ns,
+                              .slot_free_ns = slot_free_ns,
+                              .sent_ns = sent_ns};
+        s->under_way++;
+        record->scheduled++;
+        record->sent++;
+        handle = (uint64_t)(r - s->requests) << 32 | r->generation;
+    }
+    release(s);
+    return r ? PyLong_FromUnsignedLongLong(handle)
+             : PyErr_Format(PyExc_OverflowError, "%u observations are under way",
+                            MAX_UNDER_WAY);
+}
+
+static PyObject *
+recorder_update(PyObject *self, PyObject *args)
+{
+    unsigned long long handle, sent_ns;
+    unsigned int requests, entries, references;
+    struct shared *s = parsed(self, args, "KKIII", &handle, &sent_ns, &requests,
+                              &entries, &references);
+    struct request *r;
+
+    if (!s)
+        return NULL;
+    hold(s);
+    r = find(s, handle);
+    if (r) {
+        if (sent_ns > 0)
+            r->sent_ns = sent_ns;
+        r->requests += requests;
+        r->entries += entries;
+        r->references += references;
+    }
+    release(s);
+    Py_RETURN_NONE;
+}
+
+static void
+count_outcome(struct slam_op_record *op, enum slam_outcome outcome)
+{
+    uint64_t *const counters[SLAM_OUTCOMES] = {
+        &op->succeeded, &op->failed, &op->expected, &op->timed_out, &op->unresolved};
+
+    ++*counters[outcome];
+}
+
+/* As the engine does in request.c and channel.c. */
+static void
+finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
+       uint64_t received_ns, uint64_t done_ns)
+{
+    struct slam_op_record *op = op_record(s, r->op, r->measured);
+    struct slam_stream_record *stream = s->active->stream;
+    struct slam_histogram *h = op->histograms[outcome];
+    uint64_t could_send_ns =
+        r->slot_free_ns > r->intended_ns ? r->slot_free_ns : r->intended_ns;
+    bool answered = outcome <= SLAM_EXPECTED;
+
+    count_outcome(op, outcome);
+    op->requests += r->requests;
+    op->entries += r->entries;
+    op->references += r->references;
+    slam_histogram_record(&h[SLAM_RESPONSE_TIME], since(received_ns, r->intended_ns));
+    slam_histogram_record(&h[SLAM_SERVICE_TIME], since(received_ns, r->sent_ns));
+    if (!r->observed)
+        slam_histogram_record(&h[SLAM_SEND_LAG], since(r->sent_ns, could_send_ns));
+    if (answered) {
+        op->completed++;
+        op->result_codes[code >= 0 && code < (int)SLAM_RESULT_CODES
+                             ? code
+                             : (int)SLAM_RESULT_CODES]++;
+        slam_histogram_record(&h[SLAM_RECEIVE_LAG], since(done_ns, received_ns));
+        if (done_ns > stream->last_done_ns)
+            stream->last_done_ns = done_ns;
+    }
+    if (answered && !r->observed) {
+        if (s->open)
+            slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
+                                  could_send_ns - r->intended_ns);
+        stream->stamps_missing++; /* libldap hands none over */
+    }
+    s->under_way--;
+    r->generation++;
+    r->next_free = s->free_head;
+    s->free_head = (uint32_t)(r - s->requests);
+}
+
+static PyObject *
+recorder_end(PyObject *self, PyObject *args)
+{
+    unsigned long long handle, received_ns, done_ns;
+    unsigned int outcome;
+    int code;
+    struct shared *s =
+        parsed(self, args, "KIiKK", &handle, &outcome, &code, &received_ns, &done_ns);
+    struct request *r;
+
+    if (!s || outcome >= SLAM_OUTCOMES)
+        return s ? out_of_range("outcome") : NULL;
+    hold(s);
+    r = find(s, handle);
+    if (r)
+        finish(s, r, (enum slam_outcome)outcome, code, received_ns, done_ns);
+    else if (outcome <= SLAM_EXPECTED)
+        s->active->stream->late_responses++;
+    release(s);
+    return PyBool_FromLong(r != NULL);
+}
+
+/* -- the stream -- */
+
+static PyObject *
+recorder_count(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {
+#define NAME(name) #name,
+        SLAM_STREAM_COUNTERS(NAME)};
+    unsigned long long number = 1;
+    const char *name;
+    struct shared *s = parsed(self, args, "s|K", &name, &number);
+    size_t i = 0;
+
+    while (s && i < sizeof(names) / sizeof(names[0]) && strcmp(name, names[i]) != 0)
+        i++;
+    if (!s || i == sizeof(names) / sizeof(names[0]))
+        return s ? out_of_range("counter") : NULL;
+    hold(s);
+    /* the record begins with the counters, in the order of their list */
+    ((uint64_t *)s->active->stream)[i] += number;
+    release(s);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_connected(PyObject *self, PyObject *args)
+{
+    unsigned long long duration_ns;
+    struct shared *s = parsed(self, args, "K", &duration_ns);
+    struct slam_stream_record *stream;
+
+    if (!s)
+        return NULL;
+    hold(s);
+    stream = s->active->stream;
+    stream->connects++;
+    slam_histogram_record(&stream->set_up[SLAM_CONNECT_TIME], duration_ns);
+    release(s);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_set_span(PyObject *self, PyObject *args)
+{
+    unsigned long long t0_ns, end_ns;
+    struct shared *s = parsed(self, args, "KK", &t0_ns, &end_ns);
+
+    if (!s)
+        return NULL;
+    hold(s);
+    s->t0_ns = t0_ns;
+    s->end_ns = end_ns;
+    release(s);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_end_ns(PyObject *self, PyObject *args)
+{
+    struct shared *s = parsed(self, args, "");
+    uint64_t end_ns;
+
+    if (!s)
+        return NULL;
+    hold(s);
+    end_ns = s->end_ns;
+    release(s);
+    return PyLong_FromUnsignedLongLong(end_ns);
+}
+
+/* -- intervals -- */
+
+static void
+give_all_up(struct shared *s, uint64_t now_ns)
+{
+    s->next_ns = SLAM_PACER_NONE;
+    while (s->backlog_len > 0)
+        drop(s, first_of_backlog(s));
+    for (uint32_t i = 0; i < s->request_count; i++)
+        if (s->requests[i].generation & 1)
+            finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);
+}
+
+/* Ends the interval at the time that it returns; its record is the inactive one until
+ * the next interval ends. */
+static uint64_t
+exchange(struct shared *s, bool final)
+{
+    struct record *next = &s->records[s->active == &s->records[0]];
+    struct slam_stream_record *stream = s->active->stream;
+    uint64_t now_ns;
+
+    clear(s, next);
+    hold(s);
+    now_ns = slam_clock_mono_ns();
+    admit(s, now_ns);
+    if (final)
+        give_all_up(s, now_ns);
+    stream->in_flight = s->under_way;
+    stream->backlog = s->backlog_len;
+    stream->last_done_ns = since(stream->last_done_ns, s->t0_ns);
+    s->active = next;
+    release(s);
+    return now_ns;
+}
+
+static PyObject *
+recorder_close(PyObject *self, PyObject *args)
+{
+    int final;
+    struct shared *s = parsed(self, args, "p", &final);
+    const struct record *record = s ? s->active : NULL;
+    PyObject *ops, *stream, *result = NULL;
+    uint64_t end_ns;
+    int rc = 0;
+
+    if (!s)
+        return NULL;
+    end_ns = exchange(s, final);
+    ops = PyList_New(0);
+    for (uint32_t i = 0; ops && rc == 0 && i < 2 * s->ops; i++)
+        rc = slam_py_append_op(ops, &record->ops[i], s->number, i / 2, i % 2);
+    stream = slam_py_stream_dict(record->stream, s->number);
+    if (ops && stream && rc == 0)
+        result = Py_BuildValue("(KOO)", (unsigned long long)end_ns, ops, stream);
+    Py_XDECREF(ops);
+    Py_XDECREF(stream);
+    return result;
+}
+
+static PyMethodDef recorder_methods[] = {
+    {"set_span", recorder_set_span, METH_VARARGS, NULL},
+    {"end_ns", recorder_end_ns, METH_VARARGS, NULL},
+    {"take", recorder_take, METH_VARARGS, NULL},
+    {"begin", recorder_begin, METH_VARARGS, NULL},
+    {"update", recorder_update, METH_VARARGS, NULL},
+    {"end", recorder_end, METH_VARARGS, NULL},
+    {"count", recorder_count, METH_VARARGS, NULL},
+    {"connected", recorder_connected, METH_VARARGS, NULL},
+    {"close", recorder_close, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot recorder_slots[] = {{Py_tp_init, recorder_init},
+                                       {Py_tp_dealloc, recorder_dealloc},
+                                       {Py_tp_methods, recorder_methods},
+                                       {0, NULL}};
+
+PyType_Spec slam_py_shared_recorder_spec = {.name =
+                                                "ldapslam.agent._engine.SharedRecorder",
+                                            .basicsize = sizeof(struct recorder_object),
+                                            .flags = Py_TPFLAGS_DEFAULT,
+                                            .slots = recorder_slots};

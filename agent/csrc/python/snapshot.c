@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A snapshot of the engine as a dict. */
+#include "python/snapshot.h"
+
+#include "python/module.h"
+
+static PyObject *
+result_codes(const struct slam_op_record *op)
+{
+    PyObject *codes = PyDict_New();
+
+    for (size_t i = 0; codes && i <= SLAM_RESULT_CODES; i++) {
+        PyObject *key, *value;
+        int rc;
+
+        if (op->result_codes[i] == 0)
+            continue;
+        /* -1 stands for all codes that have no counter of their own */
+        key = PyLong_FromLong(i < SLAM_RESULT_CODES ? (long)i : -1);
+        value = PyLong_FromUnsignedLongLong(op->result_codes[i]);
+        rc = key && value ? PyDict_SetItem(codes, key, value) : -1;
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        if (rc != 0)
+            Py_CLEAR(codes);
+    }
+    return codes;
+}
+
+static PyObject *
+op_histograms(const struct slam_op_record *op)
+{
+    PyObject *list = PyList_New(0);
+
+    for (int outcome = 0; list && outcome < SLAM_OUTCOMES; outcome++) {
+        for (int metric = 0; list && metric < SLAM_METRICS; metric++) {
+            const struct slam_histogram *h = &op->histograms[outcome][metric];
+            PyObject *packed;
+
+            if (h->total == 0 && h->overflow == 0)
+                continue;
+            packed = slam_py_pack_histogram(h);
+            if (!packed || slam_py_append(list, Py_BuildValue("(iiO)", metric, outcome,
+                                                              packed)) != 0)
+                Py_CLEAR(list);
+            Py_XDECREF(packed);
+        }
+    }
+    return list;
+}
+
+#define PUT(name) || slam_py_put_u64(d, #name, from->name)
+
+int
+slam_py_append_op(PyObject *list, const struct slam_op_record *from, size_t stream,
+                  size_t operation, int measured)
+{
+    PyObject *d;
+
+    if (slam_op_record_is_empty(from))
+        return 0;
+    d = PyDict_New();
+    if (d && (slam_py_put_u64(d, "stream", stream) ||
+              slam_py_put_u64(d, "operation", operation) ||
+              slam_py_put(d, "measured", PyBool_FromLong(measured)) ||
+              slam_py_put(d, "result_codes", result_codes(from)) ||
+              slam_py_put(d, "histograms", op_histograms(from))
+                  SLAM_OPERATION_COUNTERS(PUT)))
+        Py_CLEAR(d);
+    return slam_py_append(list, d);
+}
+
+#define PUT_TIME(constant, name)                                                       \
+    || slam_py_put(d, #name, slam_py_pack_histogram(&from->set_up[SLAM_##constant]))
+
+PyObject *
+slam_py_stream_dict(const struct slam_stream_record *from, size_t index)
+{
+    PyObject *d = PyDict_New();
+
+    if (d && (slam_py_put_u64(d, "stream", index) ||
+              slam_py_put_u64(d, "last_done_ns", from->last_done_ns)
+                  SLAM_STREAM_COUNTERS(PUT) SLAM_SET_UP_TIME_LIST(PUT_TIME)))
+        Py_CLEAR(d);
+    return d;
+}
+
+static PyObject *
+worker_dict(const struct slam_worker_figures *from)
+{
+    PyObject *d = PyDict_New();
+
+    if (d &&
+        (slam_py_put_u64(d, "worker", from->index) ||
+         slam_py_put(d, "model", PyUnicode_FromString(from->open ? "open" : "closed"))
+             SLAM_WORKER_COUNTERS(PUT)))
+        Py_CLEAR(d);
+    return d;
+}
+
+PyObject *
+slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s,
+                 uint64_t index)
+{
+    PyObject *d = PyDict_New();
+    PyObject *ops = PyList_New(0);
+    PyObject *streams = PyList_New(0);
+    PyObject *workers = PyList_New(0);
+    int rc = d && ops && streams && workers ? 0 : -1;
+
+    for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
+        size_t stream, operation;
+
+        slam_engine_locate(engine, i / 2, &stream, &operation);
+        rc = slam_py_append_op(ops, &s->ops[i], stream, operation, i % 2 == 1);
+    }
+    for (size_t i = 0; rc == 0 && i < s->stream_count; i++)
+        rc = slam_py_append(streams, slam_py_stream_dict(&s->streams[i], i));
+    for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
+        rc = slam_py_append(workers, worker_dict(&s->workers[i]));
+    if (rc == 0 && (slam_py_put_u64(d, "index", index) ||
+                    slam_py_put_u64(d, "start_ns", s->start_ns) ||
+                    slam_py_put_u64(d, "end_ns", s->end_ns) ||
+                    slam_py_put(d, "final", PyBool_FromLong(s->final)) ||
+                    slam_py_put_u64(d, "clock_step_ns", s->clock_step_ns) ||
+                    PyDict_SetItemString(d, "operations", ops) ||
+                    PyDict_SetItemString(d, "streams", streams) ||
+                    PyDict_SetItemString(d, "workers", workers)))
+        rc = -1;
+    Py_XDECREF(ops);
+    Py_XDECREF(streams);
+    Py_XDECREF(workers);
+    if (rc != 0)
+        Py_CLEAR(d);
+    return d;
+}
+
+/* Sets module.name to the tuple of these texts. Returns 0, or -1 with an exception. */
+static int
+add_tuple(PyObject *module, const char *name, const char *const *texts, size_t count)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    int rc = tuple ? 0 : -1;
+
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        PyObject *text = PyUnicode_FromString(texts[i]);
+
+        rc = text ? PyTuple_SetItem(tuple, (Py_ssize_t)i, text) : -1;
+    }
+    if (rc == 0)
+        rc = PyModule_AddObjectRef(module, name, tuple);
+    Py_XDECREF(tuple);
+    return rc;
+}
+
+#define NAME(name) #name,
+#define SECOND_NAME(constant, name) #name,
+#define ADD_TUPLE(name, list, text)                                                    \
+    do {                                                                               \
+        static const char *const texts[] = {list(text)};                               \
+                                                                                       \
+        if (add_tuple(module, name, texts, sizeof(texts) / sizeof(*texts)) != 0)       \
+            return -1;                                                                 \
+    } while (0)
+
+int
+slam_py_add_names(PyObject *module)
+{
+    ADD_TUPLE("OPERATION_COUNTERS", SLAM_OPERATION_COUNTERS, NAME);
+    ADD_TUPLE("STREAM_COUNTERS", SLAM_STREAM_COUNTERS, NAME);
+    ADD_TUPLE("SET_UP_TIMES", SLAM_SET_UP_TIME_LIST, SECOND_NAME);
+    ADD_TUPLE("WORKER_COUNTERS", SLAM_WORKER_COUNTERS, NAME);
+    ADD_TUPLE("METRICS", SLAM_METRIC_LIST, NAME);
+    ADD_TUPLE("OUTCOMES", SLAM_OUTCOME_LIST, NAME);
+    return 0;
+}

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live agents and runs of a coordinator, and what its fleet machine decides.
+
+Carries out the commands of fleet.py as conduct.py does those of run.py. On the event
+loop; only the store has a thread of its own (journal.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from ldapslam.base.errors import LdapSlamError, NotEnoughAgents
+from ldapslam.coordinator.fleet import fleet as fleet_machine
+from ldapslam.coordinator.fleet.fleet import Fleet
+from ldapslam.coordinator.fleet.link import AgentLink
+from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.judge import Verdicts
+from ldapslam.coordinator.runs.submission import Submission
+from ldapslam.proto import agent_pb2
+from ldapslam.results import submissions
+from ldapslam.results.records import RunRecord, utc_text
+
+_log = logging.getLogger(__name__)
+
+
+class ActiveFleet:
+    """All parts of a coordinator work on it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        now_ns: Callable[[], int],
+        verdicts: Verdicts,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.journal = journal
+        self.now_ns = now_ns
+        self.machine = Fleet()
+        #: By agent, and by session.
+        self.links: dict[str, AgentLink] = {}
+        self.sessions: dict[str, AgentLink] = {}
+        self.runs: dict[str, ActiveRun] = {}
+        self._verdicts = verdicts
+        self._observers = observers
+
+    def feed(self, event: fleet_machine.FleetEvent) -> None:
+        for command in self.machine.handle(event, self.now_ns()):
+            self.execute(command)
+
+    def execute(self, command: fleet_machine.Command) -> None:
+        match command:
+            case fleet_machine.AssignRun(run_id, agents, left_out):
+                self.runs[run_id].feed(run_machine.AgentsAssigned(agents))
+                if left_out:
+                    names = ", ".join(left_out)
+                    text = f"more agents than connections: {names} have no share"
+                    self.runs[run_id].add_event("agents_left_out", text)
+            case fleet_machine.GiveUpRun(run_id, wanted, available, misfits):
+                error = NotEnoughAgents(wanted, available, misfits)
+                self.runs[run_id].feed(run_machine.GaveUp(str(error), error))
+            case fleet_machine.ReportSilence(name, run_ids, silent_ns):
+                text = (
+                    f"nothing heard of agent {name!r} for {silent_ns / 1e9:.1f} s; "
+                    "the run goes on as long as the agent keeps up its load"
+                )
+                self._tell_runs(run_ids, "agent_silent", text)
+            case fleet_machine.ReportReturn(name, run_ids, silent_ns):
+                text = f"agent {name!r} is heard again after {silent_ns / 1e9:.1f} s"
+                self._tell_runs(run_ids, "agent_heard", text)
+            case fleet_machine.ReportLoss():
+                self._lose(command)
+            case fleet_machine.StopStray(name, run_id):
+                stop = agent_pb2.StopRun(
+                    run_id=run_id, reason="the run is over for this agent"
+                )
+                self.links[name].send(agent_pb2.Command(stop=stop))
+            case fleet_machine.RefuseEvent(event, state):
+                _log.debug("fleet, %s: refused %r", state, event)
+            case fleet_machine.RefuseRun():
+                pass  # only submit causes it, and asks before
+
+    def _tell_runs(self, run_ids: tuple[str, ...], kind: str, text: str) -> None:
+        for run_id in run_ids:
+            if run_id in self.runs:
+                self.runs[run_id].add_event(kind, text)
+
+    def _lose(self, loss: fleet_machine.ReportLoss) -> None:
+        level = logging.WARNING if loss.run_ids else logging.INFO
+        _log.log(level, "agent %s is gone: %s", loss.name, loss.reason)
+        if loss.is_gone:
+            link = self.links.pop(loss.name, None)
+            if link is not None:
+                self.sessions.pop(link.session_id, None)
+                link.close()
+        for run_id in loss.run_ids:
+            run = self.runs.get(run_id)
+            if run is not None:
+                run.feed(
+                    run_machine.AgentVanished(loss.name, loss.silent_ns, loss.reason)
+                )
+                run.drop_agent(loss.name)
+
+    # What runs ask for (conduct.Fleet).
+
+    def link(self, agent: str) -> AgentLink | None:
+        """The agent's session, if it has one."""
+        return self.links.get(agent)
+
+    def requeue(self, run_id: str, agents: tuple[str, ...]) -> None:
+        """The run begins anew with these agents."""
+        event = fleet_machine.RunRequeued(run_id, agents)
+        # after this round of the run's commands, not within it
+        asyncio.get_running_loop().call_soon(self.feed, event)
+
+    def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None:
+        """They have no part in the run."""
+        for agent in agents:
+            event = fleet_machine.AgentReleased(agent, run_id)
+            asyncio.get_running_loop().call_soon(self.feed, event)
+
+    def run_concluded(self, run: ActiveRun) -> None:
+        """Its end is committed."""
+        self.runs.pop(run.run_id, None)
+        self.feed(fleet_machine.RunEnded(run.run_id))
+        self._verdicts.judge(run.record)
+
+    # Runs.
+
+    def new_run(self, submission: Submission) -> ActiveRun:
+        """A run that is not queued yet."""
+        run = ActiveRun(submission, self, self.journal, self.now_ns, self._observers)
+        self.runs[submission.run_id] = run
+        run.announce()
+        return run
+
+    async def close_record(
+        self, record: RunRecord, kind: str, error: LdapSlamError
+    ) -> None:
+        """End a run that never was, or is no more, in this process."""
+        store, run_id = self.journal.store, record.run_id
+        now_utc = utc_text(datetime.now(UTC))
+        self.journal.post(store.add_event, run_id, kind, str(error), now_utc)
+        self.journal.post(store.set_manifest, run_id, {"failure": error.to_dict()})
+        await self.journal.call(
+            store.set_run_state, run_id, "failed", str(error), finished_utc=now_utc
+        )
+        self.journal.post(submissions.forget, store, run_id)

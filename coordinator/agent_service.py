@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service for agents: they register, take commands, beat, report, leave."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from ldapslam.base.clock_id import clock_id
+from ldapslam.base.errors import (
+    AccessRefused,
+    FleetError,
+    LdapSlamError,
+    RunNotFound,
+    StoreBusy,
+    StoreError,
+)
+from ldapslam.coordinator.active_fleet import ActiveFleet
+from ldapslam.coordinator.fleet import fleet as fleet_machine
+from ldapslam.coordinator.fleet.clock import ClockSample
+from ldapslam.coordinator.fleet.fleet import AgentState
+from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.facts import agent_facts
+from ldapslam.coordinator.runs.ingest import interval_record
+from ldapslam.coordinator.runs.observing import observed
+from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
+from ldapslam.coordinator.security.access import caller
+from ldapslam.coordinator.security.guard import Context
+from ldapslam.proto import agent_pb2, observation_pb2
+from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
+from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
+from ldapslam.results.records import RunRecord
+from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
+
+_log = logging.getLogger(__name__)
+
+HEARTBEAT_INTERVAL_NS = 1_000_000_000
+#: Characters of why a report was refused.
+_MAX_REASON = 500
+#: Of a run, in its events; further ones are in the log alone.
+_MOST_REFUSALS = 100
+_MAX_RUNS = 64
+
+_Report = (
+    agent_pb2.IntervalReport
+    | agent_pb2.ProgressReport
+    | observation_pb2.ObservationReport
+)
+
+
+class AgentService(AgentServiceServicer):
+    def __init__(self, fleet: ActiveFleet) -> None:
+        self._fleet = fleet
+        self._journal = fleet.journal
+
+    async def Register(
+        self, request: agent_pb2.RegisterRequest, context: Context
+    ) -> agent_pb2.RegisterReply:
+        """Take an agent in, or back after a broken connection."""
+        name = request.name
+        check_version(name, request.protocol_version, request.build)
+        if not is_usable(name):
+            raise FleetError(
+                f"agent name {name[:MAX_NAME]!r} cannot be used",
+                hint=f"give 1 to {MAX_NAME} printable characters with --name",
+            )
+        identity = AgentIdentity(
+            name=name,
+            instance=request.instance_id,
+            epoch=request.epoch,
+            build=request.build,
+            labels=dict(request.labels),
+            host_facts=decode_facts(request.host_facts_json),
+            limits=decode_facts(request.limits_json),
+            shares_clock=bool(request.clock_id) and request.clock_id == clock_id(),
+            host_id=request.host_id,
+        )
+        link = self._fleet.links.get(name)
+        is_resumed = link is not None and link.identity.instance == identity.instance
+        is_there = self._fleet.machine.agent_state(name) is not AgentState.SILENT
+        if link is not None and not is_resumed and link.is_streaming and is_there:
+            raise FleetError(
+                f"an agent named {name!r} is already registered",
+                hint="give each agent a --name of its own",
+            )
+        event = fleet_machine.AgentRegistered(
+            name,
+            identity.instance,
+            identity.labels,
+            tuple(dict.fromkeys(part.run_id for part in request.runs[:_MAX_RUNS])),
+            identity.epoch,
+            min(max(1, request.max_runs), _MAX_RUNS),
+            request.restricted,
+            request.host_id,
+        )
+        commands = self._fleet.machine.handle(event, self._fleet.now_ns())
+        # a loss is that of the session before: it ends before the new one begins
+        losses = [c for c in commands if isinstance(c, fleet_machine.ReportLoss)]
+        for loss in losses:
+            self._fleet.execute(loss)
+        link = self._fleet.links.get(name)
+        is_resumed = is_resumed and link is not None
+        if not is_resumed:
+            link = AgentLink(identity, self._fleet.now_ns())
+            self._fleet.links[name] = self._fleet.sessions[link.session_id] = link
+        assert link is not None, "a resumed session has a link"
+        for command in commands:
+            if command not in losses:
+                self._fleet.execute(command)
+        if not is_resumed:
+            self._take_up(name, {part.run_id: part.state for part in request.runs})
+            self._take_up_observers(link, request.observed_runs[:_MAX_RUNS])
+        _log.info("agent %s registered, epoch %d", name, identity.epoch)
+        return agent_pb2.RegisterReply(
+            session_id=link.session_id,
+            build=request.build,
+            heartbeat_interval_ns=HEARTBEAT_INTERVAL_NS,
+            resumed=is_resumed,
+        )
+
+    def _take_up(self, agent: str, runs: dict[str, str]) -> None:
+        """Its part of runs that a coordinator before this one began."""
+        for run_id, state in runs.items():
+            run = self._fleet.runs.get(run_id)
+            if run is not None and run.has_live_part(agent):
+                run.take_up_part(agent, state)
+
+    def _take_up_observers(self, link: AgentLink, run_ids: Sequence[str]) -> None:
+        """Of a new session: those that no run here waits for end, others hear what they
+        may have missed, and those that are gone are not waited for."""
+        name = link.identity.name
+        for run_id in run_ids:
+            run = self._fleet.runs.get(run_id)
+            if run is not None:
+                run.observing.take_up(name)
+            else:
+                end = agent_pb2.EndObservation(run_id=run_id)
+                link.send(agent_pb2.Command(end_observation=end))
+        for run_id, run in self._fleet.runs.items():
+            if run_id not in run_ids and run.observing.has_open_watch(name):
+                reason = "the agent was started again"
+                run.feed_later(run_machine.ObserverEnded(name, reason))
+
+    async def Commands(
+        self, request: agent_pb2.CommandsRequest, context: Context
+    ) -> AsyncGenerator[agent_pb2.Command, None]:
+        """What an agent is told, until its session ends."""
+        self._check_session(request.session_id)
+        link = self._fleet.sessions.get(request.session_id)
+        if link is None:
+            raise FleetError("the session is not known", hint="register again")
+        name = link.identity.name
+        try:
+            async with aclosing(link.commands(request.last_command)) as commands:
+                self._fleet.feed(fleet_machine.AgentListens(name))
+                async for command in commands:
+                    yield command
+        finally:
+            if self._fleet.links.get(name) is link and not link.is_streaming:
+                self._fleet.feed(fleet_machine.AgentHungUp(name))
+
+    async def Heartbeat(
+        self, request: agent_pb2.HeartbeatRequest, context: Context
+    ) -> agent_pb2.HeartbeatReply:
+        """A sign of life; the clock's two times are taken here."""
+        received_ns = self._fleet.now_ns()
+        self._check_session(request.session_id)
+        link = self._fleet.sessions.get(request.session_id)
+        if link is None:
+            return agent_pb2.HeartbeatReply(known=False)
+        link.confirm(request.last_command)
+        for sample in request.samples:
+            link.add_sample(
+                ClockSample(
+                    sample.agent_sent_mono_ns,
+                    sample.coordinator_received_mono_ns,
+                    sample.coordinator_sent_mono_ns,
+                    sample.agent_received_mono_ns,
+                ),
+                received_ns,
+            )
+        if request.HasField("load"):
+            link.load = request.load
+        self._fleet.feed(fleet_machine.AgentHeard(link.identity.name))
+        return agent_pb2.HeartbeatReply(
+            known=True, received_mono_ns=received_ns, sent_mono_ns=self._fleet.now_ns()
+        )
+
+    def _check_session(self, session_id: str) -> None:
+        """AccessRefused when an agent uses the session of another one."""
+        who, link = caller(), self._fleet.sessions.get(session_id)
+        if who.is_certified and link is not None and link.identity.name != who.who:
+            raise AccessRefused(f"the session is not that of agent {who.who!r}")
+
+    async def Leave(
+        self, request: agent_pb2.LeaveRequest, context: Context
+    ) -> agent_pb2.LeaveReply:
+        """The agent ends in order."""
+        self._check_session(request.session_id)
+        link = self._fleet.sessions.get(request.session_id)
+        if link is not None:
+            name = link.identity.name
+            self._fleet.feed(fleet_machine.AgentLeft(name, request.reason))
+        return agent_pb2.LeaveReply()
+
+    async def ReportInterval(
+        self, report: agent_pb2.IntervalReport, context: Context
+    ) -> agent_pb2.ReportReply:
+        """Commit an interval; the reply is the acknowledgement."""
+        try:
+            run_record = await self._reporters_run(report.run_id, report.agent)
+            record = await asyncio.to_thread(interval_record, report, run_record.plan)
+            is_new = await self._journal.add_interval(report.run_id, record)
+        except (ProtocolError, RunNotFound) as error:
+            return self._refuse_report(report, error)
+        except StoreBusy:
+            raise  # for a while: the agent keeps the report, and sends it again
+        except StoreError as error:
+            part = self._live_part(report)
+            if part is not None:
+                part.feed(run_machine.StoreFailed(error))
+            raise
+        run = self._fleet.runs.get(report.run_id)
+        if is_new and run is not None:
+            run.add_snapshot(report.agent, report.snapshot)
+        status = agent_pb2.ReportReply.Status
+        return agent_pb2.ReportReply(
+            status=status.STATUS_COMMITTED if is_new else status.STATUS_DUPLICATE
+        )
+
+    async def ReportProgress(
+        self, report: agent_pb2.ProgressReport, context: Context
+    ) -> agent_pb2.ReportReply:
+        """Have the run's machine take an agent's progress, and commit what follows."""
+        try:
+            await self._reporters_run(report.run_id, report.agent)
+            event, facts = _progress(report)
+        except (ProtocolError, RunNotFound) as error:
+            self._fail_part(report, error)
+            link = self._fleet.links.get(report.agent)
+            is_of_now = link is not None and link.identity.epoch == report.epoch
+            if is_of_now and report.WhichOneof("kind") in ("finished", "failed"):
+                # the agent is through with it, whatever there is to say against it
+                self._release(report)
+            return self._refuse_report(report, error)
+        run = self._fleet.runs.get(report.run_id)
+        of = report.agent, report.epoch, report.attempt
+        if run is not None and not run.is_of_now(*of):
+            _log.info("run %s: a report of an earlier agent %s", *_key(report))
+            return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
+        is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
+        if run is not None:
+            part = run.part(report.agent)
+            is_known = part is run_machine.Part.ENDED
+            if isinstance(event, run_machine.AgentPrepared):
+                is_known = part is not run_machine.Part.ASSIGNED
+            # what is counted in them is counted once, however often it is said
+            if facts and not is_known:
+                run.add_facts(report.agent, facts)
+            if is_end:
+                run.add_clock_drift(report.agent)
+            run.feed(event)
+        if is_end:
+            if run is not None:
+                run.drop_agent(report.agent)
+            self._release(report)
+        await self._journal.flush()
+        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+
+    async def ReportObservation(
+        self, report: observation_pb2.ObservationReport, context: Context
+    ) -> agent_pb2.ReportReply:
+        """Commit what an observer found, and have the run's machine hear of it."""
+        store, run_id, agent = self._journal.store, report.run_id, report.agent
+        run = self._live_part(report)
+        of = agent, report.epoch, report.attempt
+        if run is not None and not run.is_of_now(*of):
+            _log.info("run %s: an observation of an earlier agent %s", *_key(report))
+            return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
+        try:
+            record = await self._reporters_run(run_id, agent)
+            news = await asyncio.to_thread(observed, report)
+        except (ProtocolError, RunNotFound) as error:
+            if run is not None:
+                run.observing.refuse(agent, str(error)[:_MAX_REASON])
+            return self._refuse_report(report, error)
+        call = self._journal.call
+        if news.monitors:
+            await call(describe_monitors, store, run_id, agent, news.monitors)
+        samples = news.samples
+        if run is None:  # it is over, for all that an observer may say
+            samples = [one for one in samples if one.at_ns <= record.planned_ns]
+        if samples:
+            await call(add_monitor_samples, store, run_id, agent, samples)
+        if run is not None:
+            if run.observing.has_open_watch(agent):
+                run.add_observation(news.facts)
+            run.feed(news.event)
+        await self._journal.flush()
+        return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
+
+    def _release(self, report: agent_pb2.ProgressReport) -> None:
+        self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))
+
+    async def _reporters_run(self, run_id: str, agent: str) -> RunRecord:
+        run = self._fleet.runs.get(run_id)
+        if run is not None:
+            record = run.record
+        else:
+            record = await self._journal.call(self._journal.store.run, run_id)
+            if record.run_id != run_id:
+                raise RunNotFound(run_id)
+        if agent not in record.agents:
+            raise ProtocolError(f"agent {agent!r} has no part in run {run_id!r}")
+        return record
+
+    def _live_part(self, report: _Report) -> ActiveRun | None:
+        """The run that the report is of, when it is live and the agent part of it."""
+        run = self._fleet.runs.get(report.run_id)
+        return run if run is not None and report.agent in run.record.agents else None
+
+    def _refuse_report(
+        self, report: _Report, error: LdapSlamError
+    ) -> agent_pb2.ReportReply:
+        # it names what the report has, of any length
+        reason = str(error)[:_MAX_REASON]
+        run_id = report.run_id[:MAX_NAME]
+        _log.warning("a report of run %r was refused: %s", run_id, reason)
+        run = self._live_part(report)
+        if run is not None and run.refusals < _MOST_REFUSALS:
+            run.refusals += 1
+            text = f"a report of agent {report.agent!r} was refused: {reason}"
+            run.add_event("report_refused", text)
+        return agent_pb2.ReportReply(
+            status=agent_pb2.ReportReply.STATUS_REFUSED, detail=reason
+        )
+
+    def _fail_part(
+        self, report: agent_pb2.ProgressReport, error: LdapSlamError
+    ) -> None:
+        """Without this step of its agent the run would wait in vain."""
+        run, link = self._live_part(report), self._fleet.links.get(report.agent)
+        if run is None:
+            return
+        if link is not None:
+            stop = agent_pb2.StopRun(
+                run_id=report.run_id, reason=str(error), abandon=True
+            )
+            link.send(agent_pb2.Command(stop=stop))
+        run.feed(run_machine.AgentFailed(report.agent, error))
+
+
+def _key(report: _Report) -> tuple[str, str]:
+    return report.run_id, report.agent
+
+
+def _progress(
+    report: agent_pb2.ProgressReport,
+) -> tuple[run_machine.RunEvent, dict[str, object]]:
+    """The machine's event of a report, and the facts that came with it."""
+    agent = report.agent
+    match report.WhichOneof("kind"):
+        case "ready":
+            facts = agent_facts(report.ready.facts_json)
+            return run_machine.AgentPrepared(agent), facts
+        case "started":
+            error_us = report.started.start_error_ns / 1000
+            return run_machine.AgentStarted(agent), {"start_error_us": error_us}
+        case "cleaning_up":
+            entries_left = report.cleaning_up.entries_left
+            return run_machine.CleanUpProgressed(agent, entries_left), {}
+        case "finished":
+            finished = report.finished
+            facts = agent_facts(finished.facts_json)
+            # counted once already, when the agent was ready
+            facts.pop("control_operations", None)
+            return run_machine.AgentFinished(agent, finished.early_reason), facts
+        case "failed":
+            return run_machine.AgentFailed(agent, error_of(report.failed)), {}
+        case _:
+            raise ProtocolError("a progress report without progress")

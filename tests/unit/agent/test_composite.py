@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native engine and the streams of Python classes as one engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ldapslam.agent.engine.composite import Composite
+
+
+class Part:
+    """An engine of a fixed story: (final, operations' stream, workers) by interval."""
+
+    def __init__(self, intervals: list[tuple[bool, int, int]], **facts: Any) -> None:
+        self._intervals = intervals
+        self._facts = {"workers": 1, "connections": 2}
+        self._facts |= {"start_error_ns": 5, **facts}
+        self.calls: list[str] = []
+
+    def snapshot(self, index: int, timeout_ns: int) -> dict[str, Any] | None:
+        final, stream, workers = self._intervals[index]
+        self.calls.append(f"snapshot {index}")
+        return {
+            "index": index,
+            "start_ns": index,
+            "end_ns": index + 1,
+            "final": final,
+            "clock_step_ns": 0,
+            "operations": [{"stream": stream}],
+            "streams": [{"stream": stream}],
+            "workers": [{"worker": number} for number in range(workers)],
+        }
+
+    def facts(self) -> dict[str, Any]:
+        return dict(self._facts)
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+
+    def prepare(self) -> None:
+        self._call("prepare")
+
+    def start(self, t0_mono_ns: int) -> None:
+        self._call("start")
+
+    def stop(self) -> None:
+        self._call("stop")
+
+    def close(self) -> None:
+        self._call("close")
+
+
+def test_two_engines_are_one_with_the_plans_numbers() -> None:
+    native = Part([(False, 0, 2), (True, 0, 2)], kernel_stamps=True)
+    python = Part([(False, 1, 3), (True, 1, 3)])
+    engine = Composite(native, [4], python)
+    snapshot = engine.snapshot(0, 1)
+    assert snapshot is not None
+    assert sorted(row["stream"] for row in snapshot["streams"]) == [1, 4]
+    assert sorted(row["worker"] for row in snapshot["workers"]) == [0, 1, 2, 3, 4]
+    assert not snapshot["final"]
+    assert engine.facts() == {
+        "kernel_stamps": True,
+        "workers": 2,
+        "connections": 4,
+        "start_error_ns": 5,
+    }
+
+
+def test_an_engine_that_ended_has_no_share_in_what_follows() -> None:
+    native = Part([(True, 0, 2)])
+    python = Part([(False, 1, 1), (False, 1, 1), (True, 1, 1)])
+    engine = Composite(native, [0], python)
+    finals, streams, workers = [], [], []
+    for index in range(3):
+        snapshot = engine.snapshot(index, 1)
+        assert snapshot is not None
+        finals.append(snapshot["final"])
+        streams.append(len(snapshot["streams"]))
+        workers.append([row["worker"] for row in snapshot["workers"]])
+    assert finals == [False, False, True]
+    assert streams == [2, 1, 1]
+    # numbers stay what they were
+    assert [numbers[0] for numbers in workers[1:]] == [2, 2]
+
+
+def test_python_alone_is_an_engine_too() -> None:
+    engine = Composite(None, [], Part([(True, 0, 1)], start_error_ns=None))
+    snapshot = engine.snapshot(0, 1)
+    assert snapshot is not None
+    assert snapshot["final"]
+    assert engine.facts()["start_error_ns"] is None

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures for Prometheus over plain HTTP, GET /metrics: of a coordinator or an agent.
+
+Whoever reaches the port can read: names of agents and jobs, and how the runs go; it is
+neither encrypted nor authenticated. So it is off unless asked for, and on loopback
+unless another address is named. Threads of its own, few at a time; a client that is
+slow is cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from ldapslam.base.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+_MAX_REQUESTS = 4
+_REQUEST_TIMEOUT_S = 10.0
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 16
+
+    def __init__(self, place: tuple[str, int], handler: Any) -> None:
+        self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+        self._free = threading.BoundedSemaphore(_MAX_REQUESTS)
+        super().__init__(place, handler)
+
+    def server_bind(self) -> None:
+        # not HTTPServer's: it would look up the name of the address
+        socketserver.TCPServer.server_bind(self)
+        self.server_name = str(self.server_address[0])
+        self.server_port = int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.debug("a request for metrics", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _REQUEST_TIMEOUT_S
+    server_version = "ldapslam"
+    sys_version = ""
+    registry: ClassVar[CollectorRegistry]
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != "/metrics":
+            self.send_error(404)
+            return
+        encode: Callable[[CollectorRegistry], bytes]
+        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+        try:
+            content = encode(self.registry)
+        except Exception as error:
+            _log.warning("no metrics: %s: %s", type(error).__name__, error)
+            self.send_error(503)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        _log.debug(format, *args)
+
+
+@contextlib.contextmanager
+def exposed(registry: CollectorRegistry, place: tuple[str, int]) -> Iterator[int]:
+    """The registry's figures at this place; the port, a port 0 being the real one.
+
+    ConfigError when nothing can listen there.
+    """
+    handler = type("Handler", (_Handler,), {"registry": registry})
+    try:
+        server = _Server(place, handler)
+    except OSError as error:
+        raise ConfigError(
+            f"--metrics: cannot listen on {place[0]}:{place[1]}: {error.strerror}",
+            hint="is another coordinator or agent using the port?",
+        ) from error
+    port = int(server.server_address[1])
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="metrics"
+    )
+    thread.daemon = True
+    thread.start()
+    shown = f"[{place[0]}]" if ":" in place[0] else place[0]
+    _log.info("metrics on http://%s:%d/metrics", shown, port)
+    try:
+        yield port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
