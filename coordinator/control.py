@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator without its wire: it starts, keeps time, and stops.
+"""The coordinator without its wire: its parts, and how it starts, keeps time, stops.
 
-What it answers is in agent_calls.py and operator_calls.py, what it holds in core.py.
-All on one event loop; only the store has a thread (journal.py). No gRPC here.
+All on one event loop; only the store has a thread (journal.py).
 """
 
 from __future__ import annotations
@@ -11,20 +10,25 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 
 from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import LdapSlamError, RunAborted, StoreFull
-from ldapslam.coordinator.agent_calls import AgentCalls
+from ldapslam.coordinator.active_fleet import ActiveFleet
+from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.operator_calls import OperatorCalls
+from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.operator_service import OperatorService
+from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.crash_recovery import Close, Resume, adoption_of
+from ldapslam.coordinator.runs.judge import Judge, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
+from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results import submissions
-from ldapslam.results.listing import brief_runs
-from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.submissions import OpenRun
 
 _log = logging.getLogger(__name__)
@@ -33,53 +37,69 @@ _TICK_S = 0.25
 #: A tick so late says that this process stood still, not that agents were silent.
 _STALL_S = 1.0
 _CLOCK_INTERVAL_S = 10.0
-#: Of runs that ended without a verdict: so many are judged after a start.
-_JUDGED_AT_START = 20
 
 
-class Coordinator(AgentCalls, OperatorCalls):
-    """Start it, call it, stop it: all on one event loop."""
+class Coordinator:
+    """Start it, call its services, stop it: all on one event loop."""
 
-    _ticker: asyncio.Task[None] | None = None
+    def __init__(
+        self,
+        journal: Journal,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        *,
+        judge: Judge | None = None,
+        observers: Sequence[Observer] = (),
+        channels: Collection[str] = (),
+    ) -> None:
+        """`channels`: names that submissions may have told of their runs' ends."""
+        self.journal = journal
+        self.channels = channels
+        self.audit = AuditLog(journal)
+        self._verdicts = Verdicts(journal, judge, observers)
+        self.fleet = ActiveFleet(journal, now_ns, self._verdicts, observers)
+        self.queue = RunQueue(self.fleet)
+        self.agents = AgentService(self.fleet)
+        self.operators = OperatorService(self.fleet, self.queue, self.audit, channels)
+        self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take up the runs that a previous coordinator left open."""
-        store = self._journal.store
-        for run in await self._journal.call(submissions.open_runs, store):
+        store = self.journal.store
+        for run in await self.journal.call(submissions.open_runs, store):
             try:
                 await self._adopt(run)
             except Exception as error:
-                _log.exception("run %s cannot be taken up", run.record.run_id)
+                if isinstance(error, LdapSlamError):
+                    failure = error
+                else:
+                    _log.exception("run %s cannot be taken up", run.record.run_id)
+                    failure = RunAborted(f"it could not be taken up again: {error}")
                 self._forget(run.record.run_id)
-                failure = RunAborted(f"it could not be taken up again: {error}")
-                await self._close_record(run.record, "coordinator_restarted", failure)
-        await self._judge_what_was_left()
+                await self.fleet.close_record(
+                    run.record, "coordinator_restarted", failure
+                )
+        await self._verdicts.judge_those_left()
         self._ticker = asyncio.create_task(self._tick())
 
     async def _adopt(self, run: OpenRun) -> None:
+        """LdapSlamError when the run has to end."""
         record = run.record
         plan = adoption_of(run)
         if isinstance(plan, Close) or run.submission is None:
-            error = RunAborted("the coordinator was restarted")
-            await self._close_record(record, "coordinator_restarted", error)
-            return
+            raise RunAborted("the coordinator was restarted")
         request = pb.SubmitJobRequest.FromString(run.submission.request)
-        try:
-            submission = await asyncio.to_thread(reload_submission, request, record)
-        except LdapSlamError as error:
-            await self._close_record(record, "coordinator_restarted", error)
-            return
-        events = await self._journal.call(self._journal.store.events, record.run_id)
-        active = self._new_run(submission)
+        submission = await asyncio.to_thread(reload_submission, request, record)
+        events = await self.journal.call(self.journal.store.events, record.run_id)
+        active = self.fleet.new_run(submission)
         if not isinstance(plan, Resume):
             active.wait_again(events)
             is_waiting = bool(request.not_before_utc or request.after_run)
             # one that was given agents before was released before
             active.is_released = not is_waiting or record.state != "queued"
             if active.is_released:
-                self._queue(active, may_wait=True)
+                self.queue.queue(active, may_wait=True)
             return
-        self._feed_fleet(
+        self.fleet.feed(
             fleet_machine.RunAdopted(
                 record.run_id,
                 submission.targets,
@@ -92,33 +112,21 @@ class Coordinator(AgentCalls, OperatorCalls):
 
     def _forget(self, run_id: str) -> None:
         """What there is of a run that was half taken up."""
-        self._runs.pop(run_id, None)
-        self._feed_fleet(fleet_machine.RunWithdrawn(run_id))
-        self._feed_fleet(fleet_machine.RunEnded(run_id))
+        self.fleet.runs.pop(run_id, None)
+        self.fleet.feed(fleet_machine.RunWithdrawn(run_id))
+        self.fleet.feed(fleet_machine.RunEnded(run_id))
 
     def _own_t0_ns(self, plan: Resume, t0_utc: str | None) -> int:
         """T0 in our clock: the same as then, if this host was not started meanwhile."""
         if plan.boot_id == boot_id() or t0_utc is None:
             return plan.t0_mono_ns
         since = datetime.now(UTC) - datetime.fromisoformat(t0_utc)
-        return self._now_ns() - round(since.total_seconds() * 1e9)
-
-    async def _judge_what_was_left(self) -> None:
-        """Runs whose end was stored, but not their verdict."""
-        if self._hooks.judge is None:
-            return
-        store = self._journal.store
-        records = await self._journal.call(
-            brief_runs, store, _JUDGED_AT_START, states=FINAL_STATES
-        )
-        for record in records:
-            if record.verdict is None:
-                self._judge_later(record)
+        return self.fleet.now_ns() - round(since.total_seconds() * 1e9)
 
     async def stop(self, timeout_s: float = 0.0, *, leave_runs: bool = False) -> None:
         """Cancel what is live and give it so long to drain; or leave it to the next
         coordinator on the store."""
-        runs = [] if leave_runs else list(self._runs.values())
+        runs = [] if leave_runs else list(self.fleet.runs.values())
         for run in runs:
             # what only waits has a time of its own, and is kept for the next one
             if run.state is not run_machine.RunState.QUEUED:
@@ -130,18 +138,15 @@ class Coordinator(AgentCalls, OperatorCalls):
                 for run in runs:
                     if run.state is not run_machine.RunState.QUEUED:
                         await run.concluded.wait()
-                if self._judging:
-                    await asyncio.wait(self._judging)
-        tasks = [*self._judging]
+                await self._verdicts.wait()
+        await self._verdicts.stop()
         if self._ticker is not None:
-            tasks.append(self._ticker)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for link in self._links.values():
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, return_exceptions=True)
+        for link in self.fleet.links.values():
             link.close()
         with contextlib.suppress(StoreFull):  # the journal tries until it is closed
-            await self._journal.flush()
+            await self.journal.flush()
 
     async def _tick(self) -> None:
         before_s = clocks_s = time.monotonic()
@@ -153,7 +158,7 @@ class Coordinator(AgentCalls, OperatorCalls):
                 self._pass_time(is_stalled=is_stalled)
                 if now_s - clocks_s >= _CLOCK_INTERVAL_S:
                     clocks_s = now_s
-                    for run in self._runs.values():
+                    for run in self.fleet.runs.values():
                         run.sample_clocks()
             except Exception:
                 # a defect; but time must not stand still for all the others
@@ -162,8 +167,8 @@ class Coordinator(AgentCalls, OperatorCalls):
     def _pass_time(self, *, is_stalled: bool) -> None:
         if not is_stalled:
             # after a stall, what agents sent meanwhile is taken first
-            self._feed_fleet(fleet_machine.TimePassed())
-        for run in list(self._runs.values()):
+            self.fleet.feed(fleet_machine.TimePassed())
+        for run in list(self.fleet.runs.values()):
             try:
                 if not run.state.is_final:
                     run.feed(run_machine.TimePassed())

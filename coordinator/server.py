@@ -15,8 +15,14 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Sequence,
+)
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +32,9 @@ import grpc.aio
 from ldapslam.base.address import check_plaintext, grpc_target, is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.extension import Extension, Parts
-from ldapslam.coordinator.hooks import Hooks
+from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.runs.judge import Judge
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.enrolment import (
     Enrolment,
@@ -37,7 +43,6 @@ from ldapslam.coordinator.security.enrolment import (
 )
 from ldapslam.coordinator.security.guard import Guard
 from ldapslam.coordinator.security.ownership import owned_socket, owned_store
-from ldapslam.coordinator.services import AgentService, OperatorService
 from ldapslam.proto.agent_pb2_grpc import add_AgentServiceServicer_to_server
 from ldapslam.proto.enrolment_pb2_grpc import (
     add_CertificateServiceServicer_to_server,
@@ -107,7 +112,8 @@ async def serve(
     insecure: bool = False,
     tls: TlsFiles | None = None,
     enrol: Enrolment | None = None,
-    hooks: Hooks | None = None,
+    judge: Judge | None = None,
+    channels: Collection[str] = (),
     extensions: Sequence[Extension] = (),
     drain_timeout_s: float = 0.0,
     leave_runs: bool = False,
@@ -121,22 +127,23 @@ async def serve(
     StoreError when the store cannot.
     """
     _check(listen, insecure, tls, enrol)
-    hooks = hooks or Hooks()
-    observers = [one for extension in extensions for one in extension.observers()]
-    hooks = replace(hooks, observers=(*hooks.observers, *observers))
+    for extension in extensions:
+        await extension.check()
     async with contextlib.AsyncExitStack() as stack:
         journal = await asyncio.to_thread(Journal, store_url)
         stack.push_async_callback(journal.close)
         stack.enter_context(owned_store(journal.store))
-        audit = AuditLog(journal)
+        coordinator = Coordinator(
+            journal, now_ns, judge=judge, observers=extensions, channels=channels
+        )
+        audit = coordinator.audit
         guard = Guard(audit, await asyncio.to_thread(_revocations, tls))
-        coordinator = Coordinator(journal, now_ns, hooks)
         server = _server(guard)
         add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            AgentService(coordinator, now_ns), server
+            coordinator.agents, server
         )
         add_OperatorServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            OperatorService(coordinator, audit), server
+            coordinator.operators, server
         )
         if enrol is not None:
             add_CertificateServiceServicer_to_server(  # type: ignore[no-untyped-call]
@@ -145,12 +152,11 @@ async def serve(
         addresses = [_bind(server, address, tls, stack) for address in listen]
         enrolment_server, enrolment_address = _enrolment_server(enrol, tls, audit)
         await coordinator.start()
-        parts = Parts(coordinator, journal, audit, server)
         started: list[Extension] = []
         try:
             for extension in extensions:
                 started.append(extension)
-                await extension.start(parts)
+                await extension.start(coordinator, server)
             await server.start()
             if enrolment_server is not None:
                 await enrolment_server.start()
@@ -284,19 +290,24 @@ def _background(work: Any) -> Iterator[None]:
         task.cancel()
 
 
-async def serve_until_signal(
+def run_coordinator(
     listen: Sequence[str],
     store_url: str,
     *,
-    insecure: bool = False,
-    tls: TlsFiles | None = None,
-    enrol: Enrolment | None = None,
-    hooks: Hooks | None = None,
-    extensions: Sequence[Extension] = (),
-    leave_runs: bool = False,
     on_ready: Callable[[Sequence[str]], None] | None = None,
+    **options: Any,
 ) -> None:
-    """`serve` until SIGTERM or SIGINT, which drain; a second one ends at once."""
+    """`serve` as the whole program, with these options of it, until SIGTERM or SIGINT,
+    which drain; a second one ends at once."""
+    asyncio.run(_serve_until_signal(listen, store_url, on_ready, options))
+
+
+async def _serve_until_signal(
+    listen: Sequence[str],
+    store_url: str,
+    on_ready: Callable[[Sequence[str]], None] | None,
+    options: dict[str, Any],
+) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     task = asyncio.current_task()
@@ -310,15 +321,7 @@ async def serve_until_signal(
         loop.add_signal_handler(number, on_signal)
     try:
         async with serve(
-            listen,
-            store_url,
-            insecure=insecure,
-            tls=tls,
-            enrol=enrol,
-            hooks=hooks,
-            extensions=extensions,
-            drain_timeout_s=_DRAIN_TIMEOUT_S,
-            leave_runs=leave_runs,
+            listen, store_url, drain_timeout_s=_DRAIN_TIMEOUT_S, **options
         ) as served:
             if on_ready is not None:
                 on_ready(served.addresses)
@@ -330,31 +333,3 @@ async def serve_until_signal(
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def run_coordinator(
-    listen: Sequence[str],
-    store_url: str,
-    *,
-    insecure: bool = False,
-    tls: TlsFiles | None = None,
-    enrol: Enrolment | None = None,
-    hooks: Hooks | None = None,
-    extensions: Sequence[Extension] = (),
-    leave_runs: bool = False,
-    on_ready: Callable[[Sequence[str]], None] | None = None,
-) -> None:
-    """`serve_until_signal` as the whole program: with an event loop of its own."""
-    asyncio.run(
-        serve_until_signal(
-            listen,
-            store_url,
-            insecure=insecure,
-            tls=tls,
-            enrol=enrol,
-            hooks=hooks,
-            extensions=extensions,
-            leave_runs=leave_runs,
-            on_ready=on_ready,
-        )
-    )

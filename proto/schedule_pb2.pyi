@@ -27,7 +27,7 @@ OVERLAP_POLICY_QUEUE: OverlapPolicy
 OVERLAP_POLICY_REPLACE: OverlapPolicy
 
 class ScheduleRule(_message.Message):
-    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "misfire_grace_ns", "overlap", "copies", "stagger_ns", "once")
+    __slots__ = ("cron", "every_ns", "time_zone", "from_utc", "until_utc", "misfire", "misfire_grace_ns", "overlap", "once")
     CRON_FIELD_NUMBER: _ClassVar[int]
     EVERY_NS_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
@@ -36,8 +36,6 @@ class ScheduleRule(_message.Message):
     MISFIRE_FIELD_NUMBER: _ClassVar[int]
     MISFIRE_GRACE_NS_FIELD_NUMBER: _ClassVar[int]
     OVERLAP_FIELD_NUMBER: _ClassVar[int]
-    COPIES_FIELD_NUMBER: _ClassVar[int]
-    STAGGER_NS_FIELD_NUMBER: _ClassVar[int]
     ONCE_FIELD_NUMBER: _ClassVar[int]
     cron: str
     every_ns: int
@@ -47,10 +45,8 @@ class ScheduleRule(_message.Message):
     misfire: MisfirePolicy
     misfire_grace_ns: int
     overlap: OverlapPolicy
-    copies: int
-    stagger_ns: int
     once: bool
-    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_grace_ns: _Optional[int] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., copies: _Optional[int] = ..., stagger_ns: _Optional[int] = ..., once: bool = ...) -> None: ...
+    def __init__(self, cron: _Optional[str] = ..., every_ns: _Optional[int] = ..., time_zone: _Optional[str] = ..., from_utc: _Optional[str] = ..., until_utc: _Optional[str] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_grace_ns: _Optional[int] = ..., overlap: _Optional[_Union[OverlapPolicy, str]] = ..., once: bool = ...) -> None: ...
 
 class CreateScheduleRequest(_message.Message):
     __slots__ = ("name", "job", "rule", "disabled")

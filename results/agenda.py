@@ -17,9 +17,9 @@ from ldapslam.results import schema
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 
-#: Outcome of a time whose runs are being submitted.
+#: Outcome of a time whose run is being submitted.
 SUBMITTING = "submitting"
-#: And once they are.
+#: And once it is.
 SUBMITTED = "submitted"
 #: Runs that have not ended are looked for among so many times, the latest.
 _MOST_OPEN = 1000
@@ -49,7 +49,7 @@ class FireRecord:
     at_utc: str
     #: submitting, submitted, missed, overlapped, failed or paused.
     outcome: str
-    #: Of the runs that were made, or are to be.
+    #: Of the run that was made, or is to be; at most one.
     run_ids: tuple[str, ...] = ()
     detail: str = ""
 
@@ -144,7 +144,7 @@ def fires(store: Store, schedule_id: str, limit: int) -> list[FireRecord]:
 
 
 def unfinished(store: Store) -> list[FireRecord]:
-    """Times whose runs were being submitted, oldest first."""
+    """Times whose run was being submitted, oldest first."""
     table = schema.schedule_fire
     query = sa.select(table).where(table.c.outcome == SUBMITTING)
     return _fires(store, query.order_by(table.c.due_utc))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import grpc
+import grpc.aio
 from google.protobuf.message import DecodeError
 
 from ldapslam.base.errors import (
@@ -40,6 +41,9 @@ from ldapslam.transport.messages import (
 )
 
 _Message = TypeVar("_Message")
+
+#: Raised by a call's context: the call was ended, or its client has gone.
+CallEnded = grpc.aio.BaseError
 
 #: Key of the serialised Failure in a refused call's trailing metadata.
 FAILURE_KEY = "ldapslam-failure-bin"

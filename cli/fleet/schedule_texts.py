@@ -43,8 +43,6 @@ def schedule_document(status: pb.ScheduleStatus) -> dict[str, Any]:
         "misfire": _MISFIRE_NAMES.get(rule.misfire),
         "misfire_grace_ns": rule.misfire_grace_ns or DEFAULT_GRACE_NS,
         "overlap": _OVERLAP_NAMES.get(rule.overlap),
-        "copies": rule.copies or 1,
-        "stagger_ns": rule.stagger_ns,
         "created_utc": status.created_utc,
         "created_by": status.created_by,
         "next": [
@@ -97,7 +95,6 @@ def full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
         "until": shown_twice(rule.until_utc, zone) if rule.until_utc else "",
         "misfire": f"{_MISFIRE_NAMES.get(rule.misfire)}, grace {grace}",
         "overlap": str(_OVERLAP_NAMES.get(rule.overlap)),
-        "copies": _copies_text(rule),
         "created": f"{shown(status.created_utc)} by {status.created_by}",
     }
     for name, value in fields.items():
@@ -110,12 +107,6 @@ def full_lines(status: pb.ScheduleStatus) -> Iterator[str]:
         if fire.detail:
             parts.append(f"({fire.detail})")
         yield f"{'times' if number == 0 else '':<10} {'  '.join(parts)}"
-
-
-def _copies_text(rule: pb.ScheduleRule) -> str:
-    if rule.copies < 2:
-        return ""
-    return f"{rule.copies}, {format_duration(rule.stagger_ns)} apart"
 
 
 def window_document(window: pb.MaintenanceWindow) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,8 +55,6 @@ class Timing:
     misfire: str | None
     misfire_grace_ns: int
     overlap: str | None
-    copies: int
-    stagger_ns: int
     name: str | None
     disabled: bool
 
@@ -101,14 +99,10 @@ class Timing:
                     )
             if self.is_once:
                 self._check_once(wait=wait)
-            if wait and self.copies > 1:
-                raise ConfigError("--wait waits for one run, not for --copies")
             if self.time_zone and self.at is None:
                 raise ConfigError("--tz is the zone of --at, --cron, --from, --until")
         if self.condition != "any" and self.after is None:
             raise ConfigError("--if says how the run of --after has to end")
-        if self.stagger_ns and self.copies < 2:
-            raise ConfigError("--stagger is the time between --copies")
 
     def _check_once(self, *, wait: bool) -> None:
         option = "--disabled" if self.disabled else "--misfire"
@@ -139,34 +133,27 @@ class Timing:
             misfire=MISFIRES[self.misfire or default_misfire],
             misfire_grace_ns=self.misfire_grace_ns,
             overlap=OVERLAPS[self.overlap or "skip"],
-            copies=self.copies,
-            stagger_ns=self.stagger_ns,
         )
 
     def _first(self, now: datetime) -> str:
         if not self.is_once:
             return self._limit("--from", self.begin, now)
-        first = self.begins(now)[0]
-        return "" if first is None else utc_text(first)
+        begin = self.begin_of_run(now)
+        return "" if begin is None else utc_text(begin)
 
     def _limit(self, option: str, text: str | None, now: datetime) -> str:
         if text is None:
             return ""
         return utc_text(moment(option, text, self.time_zone, now))
 
-    def begins(self, now: datetime) -> list[datetime | None]:
-        """When each copy of a run may begin; None: at once."""
-        at = None
-        if self.at is not None:
-            at = moment("--at", self.at, self.time_zone, now)
-        if at is not None and at < now:
+    def begin_of_run(self, now: datetime) -> datetime | None:
+        """When the run may begin; None: at once."""
+        if self.at is None:
+            return None
+        at = moment("--at", self.at, self.time_zone, now)
+        if at < now:
             raise ConfigError(f"--at: {shown_twice(at, self.time_zone)} has passed")
-        stagger = timedelta(microseconds=self.stagger_ns // 1000)
-        first = at or now
-        return [
-            first + number * stagger if at or number * stagger else None
-            for number in range(self.copies)
-        ]
+        return at
 
 
 def _timing_options(command: _Command) -> _Command:
@@ -241,20 +228,6 @@ def _timing_options(command: _Command) -> _Command:
             help="When the schedule's run before has not ended: leave the time out "
             "(skip, the default), wait for that, or cancel it.",
         ),
-        click.option(
-            "--copies",
-            type=click.IntRange(1, 1000),
-            default=1,
-            show_default=True,
-            help="Runs made for each time.",
-        ),
-        click.option(
-            "--stagger",
-            "stagger_ns",
-            metavar="DURATION",
-            callback=duration_ns,
-            help="Time between the begins of copies.",
-        ),
         click.option("--name", callback=given_text, help="A schedule's name."),
         click.option(
             "--disabled",
@@ -287,9 +260,9 @@ def _timing_options(command: _Command) -> _Command:
 )
 @click.option(
     "--notify",
-    metavar="URL",
+    metavar="CHANNEL",
     multiple=True,
-    help="Tell of the end there: a webhook's URL or mailto:ADDRESS; repeatable.",
+    help="Tell a channel of the coordinator of the end; repeatable.",
 )
 @coordinator_option
 @click.option("--wait", is_flag=True, help="Show the run; exit with its verdict.")
@@ -327,22 +300,19 @@ def submit_command(
         with ScheduleClient(coordinator) as client:
             _show_schedule(client.create(create), as_json=as_json)
         return ExitCode.PASS
-    begins = timing.begins(now)
+    begin = timing.begin_of_run(now)
     with ScheduleClient(coordinator) as client:
         if timing.after is not None:
             request.after_run = client.run(timing.after).run_id
             request.after_if = _CONDITIONS[timing.condition]
-        run_ids = [_submit(client, request, begin, timing) for begin in begins]
+        run_id = _submit(client, request, begin, timing)
         if wait:
-            say(f"run {run_ids[0]}")
-            return watch_run(client, run_ids[0], as_json=as_json)
-    if not as_json:
-        for run_id in run_ids:
-            put(run_id)
-    elif len(run_ids) == 1:
-        put_json({"run_id": run_ids[0]})
+            say(f"run {run_id}")
+            return watch_run(client, run_id, as_json=as_json)
+    if as_json:
+        put_json({"run_id": run_id})
     else:
-        put_json({"run_ids": run_ids})
+        put(run_id)
     return ExitCode.PASS
 
 

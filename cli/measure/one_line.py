@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one-line commands: search, add, modify, delete, bind, compare and mix.
+"""The one-line commands: search, add, modify, delete, bind and mix.
 
 Each composes a job of its options and runs it as `run` runs a job file; --print-job
 prints that file instead.
@@ -252,35 +252,6 @@ def delete_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
     _put(
         job, 0, "delete", {"dn": given["entry"]}, {"dn": "-b"}, extras(given, "delete")
     )
-    return run_composed(job, given)
-
-
-@click.command("compare")
-@_options(
-    _entry_option,
-    click.option(
-        *("-a", "--attribute", "attribute"),
-        metavar="NAME",
-        required=True,
-        help="Its attribute.",
-    ),
-    click.option("--value", metavar="TEXT", required=True, help="With this; patterns."),
-    common_options,
-)
-def compare_command(uris: tuple[str, ...], **given: Any) -> ExitCode:
-    """Compare an attribute of entries with a value.
-
-    \b
-      ldapslam compare ldap://ds1 -b uid=user.[0-9999],ou=people,… -a sn --value Smith
-    """
-    job = compose("compare", uris, given)
-    body = {
-        "dn": given["entry"],
-        "attribute": given["attribute"],
-        "value": given["value"],
-    }
-    places = {"dn": "-b", "attribute": "-a", "value": "--value"}
-    _put(job, 0, "compare", body, places, extras(given, "compare"))
     return run_composed(job, given)
 
 

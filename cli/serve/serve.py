@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,8 +24,6 @@ from ldapslam.cli.logs import (
 from ldapslam.cli.options import coordinator_option
 from ldapslam.cli.scratch import is_scratch, remove_scratch
 from ldapslam.cli.serve.limit_options import limit_options
-from ldapslam.cli.serve.metrics_server import beside_agent, metrics_option
-from ldapslam.cli.serve.notify_options import notify_options
 from ldapslam.cli.serve.server_security import (
     ServerSecurity,
     agent_place,
@@ -36,13 +34,58 @@ from ldapslam.cli.serve.settings_file import config_option
 
 if TYPE_CHECKING:
     from ldapslam.agent.admission.limits import AgentLimits
-    from ldapslam.coordinator.outputs.notifier import NotifySettings
+    from ldapslam.agent.client import Beside
 
 
 def state_folder() -> Path:
     """Where this user's programs keep what survives them (XDG base directories)."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "ldapslam"
+
+
+def _place(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """HOST:PORT, or PORT alone, which is on loopback."""
+    if value is None:
+        return None
+    host, colon, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ConfigError(
+            f"--metrics: expected HOST:PORT or a port, got {value!r}",
+            hint="such as 127.0.0.1:9400",
+        )
+    return host, int(port)
+
+
+metrics_option = click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    callback=_place,
+    help="Give figures to Prometheus there, GET /metrics; a port alone is one of "
+    "this host. Neither encrypted nor authenticated. Off when left out.",
+)
+
+
+def _channels(
+    _: click.Context, __: click.Parameter, values: tuple[str, ...]
+) -> dict[str, Any]:
+    from ldapslam.coordinator.outputs.notify import parse_channel
+
+    channels: dict[str, Any] = {}
+    for number, value in enumerate(values, 1):
+        try:
+            name, place = parse_channel(value)
+        except ConfigError as error:
+            # the text may be a secret
+            raise ConfigError(
+                f"--notify, number {number}: {error}", hint=error.hint
+            ) from error
+        if name in channels:
+            raise ConfigError(f"--notify: channel {name!r} is named twice")
+        channels[name] = place
+    return channels
 
 
 def _own_scratch(
@@ -87,7 +130,26 @@ def _own_scratch(
 @server_security_options
 @log_format_option
 @metrics_option
-@notify_options
+@click.option(
+    "--notify",
+    "channels",
+    metavar="NAME=URL",
+    multiple=True,
+    callback=_channels,
+    help="Name a channel for notifications of ended runs: a URL of apprise, or the "
+    "reference {env: NAME} or {file: PATH} to one; repeatable.",
+)
+@click.option(
+    "--notify-always",
+    metavar="NAME",
+    multiple=True,
+    help="Tell this channel of every run; repeatable.",
+)
+@click.option(
+    "--notify-link",
+    metavar="URL",
+    help="Link to give in notifications; {run_id} in it is the run's.",
+)
 @lifeline_option
 @config_option
 def coordinator_command(
@@ -97,22 +159,36 @@ def coordinator_command(
     security: ServerSecurity,
     log_format: str,
     metrics: tuple[str, int] | None,
-    notify: NotifySettings,
+    channels: dict[str, Any],
+    notify_always: tuple[str, ...],
+    notify_link: str | None,
     scratch: Path | None,
 ) -> None:
     """Take agents and jobs, and keep the results, until SIGTERM or Ctrl-C."""
     log_to_stderr(log_format)
     warn_of_root(is_wanted=scratch is not None)
-    from ldapslam.cli.serve.services import coordinator_services
+    from ldapslam.coordinator.extension import Extension
+    from ldapslam.coordinator.outputs.health import Health
+    from ldapslam.coordinator.outputs.notify import Notifier, NotifySettings
+    from ldapslam.coordinator.runs.judge import JudgeProcess
+    from ldapslam.coordinator.schedules.service import Schedules
     from ldapslam.coordinator.server import run_coordinator
+    from ldapslam.reports import judge
 
     def on_ready(addresses: Sequence[str]) -> None:
         shown = without_passwords(store)
         announce(f"coordinator on {', '.join(addresses)}, store {shown}")
 
-    hooks, extensions = coordinator_services(
-        store, notify, metrics, is_local_fleet=scratch is not None
-    )
+    extensions: list[Extension] = [Health()]
+    if metrics is not None:
+        from ldapslam.coordinator.outputs.metrics import Metrics
+
+        extensions.append(Metrics(metrics))
+    # the command that made a local fleet judges its run
+    is_served = scratch is None
+    if is_served:
+        notify = NotifySettings(channels, notify_always, notify_link)
+        extensions += [Schedules(), Notifier(notify)]
     try:
         run_coordinator(
             list(listen),
@@ -120,7 +196,8 @@ def coordinator_command(
             insecure=security.insecure,
             tls=security.files,
             enrol=security.enrol,
-            hooks=hooks,
+            judge=JudgeProcess(judge.COMMAND, store) if is_served else None,
+            channels=channels.keys(),
             extensions=extensions,
             leave_runs=on_stop == "leave",
             on_ready=on_ready,
@@ -234,5 +311,17 @@ def agent_command(
         insecure=place.insecure,
         tls=place.files,
         has_joined=place.has_joined,
-        beside=beside_agent(metrics),
+        beside=_metrics_beside(metrics),
+    )
+
+
+def _metrics_beside(place: tuple[str, int] | None) -> Beside | None:
+    """What `run_agent` is to run beside it, for an agent's figures."""
+    if place is None:
+        return None
+    from ldapslam.agent.metrics import agent_registry
+    from ldapslam.transport.metrics_server import exposed
+
+    return lambda session, is_connected: exposed(
+        agent_registry(session, is_connected), place
     )

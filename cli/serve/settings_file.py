@@ -4,15 +4,17 @@
 Keys are the options' long names; what the command line gives comes first. An unknown
 key is an error, so that a misspelt setting is not silently without effect.
 
-An option that may be repeated takes a list, or one value alone.
+An option that may be repeated takes a list, or one value alone; one that takes
+KEY=VALUE, a table.
 
     coordinator = "10.0.0.1:7400"
     name = "load-7"
-    label = ["site=a", "rack=3"]
+    label = {site = "a", rack = "3"}
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ def _read(context: click.Context, own: click.Parameter, path: Path | None) -> No
 
 def _checked(place: str, option: click.Option, value: Any) -> Any:
     """What click takes for the option; it may be a secret, and is not shown."""
+    if option.multiple and isinstance(value, dict) and "=" in (option.metavar or ""):
+        value = [f"{key}={_text(one)}" for key, one in value.items()]
     values = value if option.multiple and isinstance(value, list) else [value]
     if any(isinstance(one, (list, dict)) for one in values):
         raise ConfigError(
@@ -56,6 +60,11 @@ def _checked(place: str, option: click.Option, value: Any) -> Any:
             hint=f"see `--{place.rpartition(' ')[2]}` in the command's --help",
         )
     return values if option.multiple else value
+
+
+def _text(value: Any) -> str:
+    """A value of a table; {env = "NAME"} is a reference to a secret."""
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _options(command: click.Command, own: click.Parameter) -> dict[str, click.Option]:

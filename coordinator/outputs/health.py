@@ -12,13 +12,15 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from ldapslam.base.errors import StoreError
-from ldapslam.coordinator.extension import Extension, Parts
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.security.rpc import Context
+from ldapslam.coordinator.security.guard import Context
 from ldapslam.results.upkeep import check_writable
 
 _log = logging.getLogger(__name__)
@@ -86,10 +88,10 @@ class Health(Extension):
         self._is_serving: bool | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, parts: Parts) -> None:
-        health_pb2_grpc.add_HealthServicer_to_server(self.service, parts.server)
-        await self._look(parts.journal)
-        self._watching = asyncio.create_task(self._watch(parts.journal))
+    async def start(self, coordinator: Coordinator, server: Any) -> None:
+        health_pb2_grpc.add_HealthServicer_to_server(self.service, server)
+        await self._look(coordinator.journal)
+        self._watching = asyncio.create_task(self._watch(coordinator.journal))
 
     async def stop(self) -> None:
         if self._watching is not None:

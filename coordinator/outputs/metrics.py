@@ -2,9 +2,8 @@
 """The coordinator's figures for Prometheus: fleet, runs, intervals, store.
 
 Made when they are asked for, on the event loop, of what is there at that moment: a run
-or an agent that is gone has no series. Whoever starts the coordinator brings what
-exposes the registry. The figures are those of operators who watch; a report's are
-computed from the store.
+or an agent that is gone has no series. The figures are those of operators who watch; a
+report's are computed from the store.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -24,17 +24,15 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ldapslam.coordinator.extension import Extension, Parts
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.outputs.run_figures import Watchlist
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results.records import utc_text
+from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes
 from ldapslam.transport.messages import build_version
-
-#: Makes the registry's figures be asked for, until the block ends.
-Expose = Callable[[CollectorRegistry], AbstractContextManager[object]]
+from ldapslam.transport.metrics_server import exposed
 
 #: The event loop has so long to answer.
 _ANSWER_TIMEOUT_S = 5.0
@@ -45,37 +43,43 @@ _PRESENT = frozenset({"idle", "assigned", "silent"})
 
 
 class Metrics(Extension):
-    """Exposes what a coordinator does."""
+    """Exposes what a coordinator does, at an address of its own."""
 
-    def __init__(self, expose: Expose, watchlist: Watchlist | None = None) -> None:
-        self._expose = expose
-        self._watchlist = watchlist or Watchlist(since_utc=utc_text(datetime.now(UTC)))
+    def __init__(self, place: tuple[str, int]) -> None:
+        self._place = place
+        self._watchlist = Watchlist(since_utc=utc_text(datetime.now(UTC)))
         self._exposed: AbstractContextManager[object] | None = None
 
-    def observers(self) -> Sequence[Observer]:
-        return (self._watchlist,)
+    def run_changed(self, status: pb.RunStatus) -> None:
+        self._watchlist.run_changed(status)
 
-    async def start(self, parts: Parts) -> None:
+    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
+        self._watchlist.interval_measured(run_id, figures)
+
+    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+        self._watchlist.run_judged(record)
+
+    async def start(self, coordinator: Coordinator, server: Any) -> None:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(
-            _OnLoop(asyncio.get_running_loop(), lambda: self._families(parts))
+            _OnLoop(asyncio.get_running_loop(), lambda: self._families(coordinator))
         )
-        exposed = self._expose(registry)
-        exposed.__enter__()
-        self._exposed = exposed
+        served = exposed(registry, self._place)
+        served.__enter__()
+        self._exposed = served
 
     async def stop(self) -> None:
         if self._exposed is not None:
             # it waits for what is being answered, which needs this loop
             await asyncio.to_thread(self._exposed.__exit__, None, None, None)
 
-    def _families(self, parts: Parts) -> list[Metric]:
+    def _families(self, coordinator: Coordinator) -> list[Metric]:
         return [
             *_build(),
-            *fleet_families(parts.coordinator.agents()),
+            *fleet_families(coordinator.operators.agents()),
             *run_families(self._watchlist),
-            *store_families(parts.journal.store),
+            *store_families(coordinator.journal.store),
         ]
 
 

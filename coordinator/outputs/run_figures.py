@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is shown of runs while they go: states, and the figures of their last interval.
 
-An observer; no I/O, and the clock is a parameter. What it keeps is bounded: the figures
+No I/O, and the clock is a parameter. What it keeps is bounded: the figures
 of an ended run go a while after its end, so that whoever asks now and then still sees
 the last of them, and of very many streams only the newest runs' are kept.
 """
@@ -47,7 +47,7 @@ class RunFigures:
 
 
 class Watchlist:
-    """The runs of a coordinator: a hooks.Observer."""
+    """The runs of a coordinator."""
 
     def __init__(
         self, now_s: Callable[[], float] = time.monotonic, since_utc: str = ""

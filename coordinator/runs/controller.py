@@ -28,13 +28,13 @@ from ldapslam.coordinator.runs.facts import SERVER_FACTS
 from ldapslam.coordinator.runs.live import LiveFigures
 from ldapslam.coordinator.runs.observing import Observing, merged
 from ldapslam.coordinator.runs.run import Run, RunState
-from ldapslam.coordinator.runs.status import event_message, status_message
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.results import submissions
 from ldapslam.results.records import EventRecord, RunRecord, utc_text
+from ldapslam.transport.messages import failure_message
 
 _log = logging.getLogger(__name__)
 
@@ -497,3 +497,33 @@ class ActiveRun:
         self._journal.post(
             self._journal.store.put_agent, self.run_id, agent, dict(facts)
         )
+
+
+def status_message(
+    record: RunRecord,
+    events: list[EventRecord],
+    error: LdapSlamError | None,
+    planned_ns: int,
+) -> pb.RunStatus:
+    """A run as operators see it."""
+    return pb.RunStatus(
+        run_id=record.run_id,
+        job_name=record.job_name,
+        state=record.state,
+        state_detail=record.state_detail,
+        failure=failure_message(error) if error is not None else None,
+        submitted_utc=record.submitted_utc,
+        submitted_by=record.submitted_by,
+        t0_utc=record.t0_utc or "",
+        finished_utc=record.finished_utc or "",
+        agents=record.agents,
+        planned_ns=planned_ns,
+        events=[event_message(event) for event in events],
+        verdict=record.verdict or "",
+        priority=record.priority,
+        schedule_id=record.schedule_id or "",
+    )
+
+
+def event_message(event: EventRecord) -> pb.RunEvent:
+    return pb.RunEvent(at_utc=event.at_utc, kind=event.kind, text=event.text)

@@ -12,13 +12,13 @@ import platform
 import re
 import secrets
 import socket
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ldapslam.base.errors import AgentVersionMismatch, ConfigError
 from ldapslam.base.time_zone import parse_utc
 from ldapslam.base.uri import server_of
-from ldapslam.coordinator.destinations import submitted_destinations
 from ldapslam.coordinator.fleet.selection import Selection
 from ldapslam.coordinator.runs.report_plan import report_plan
 from ldapslam.coordinator.runs.run import RunLimits
@@ -36,6 +36,8 @@ from ldapslam.transport.messages import (
 )
 
 _SEED_BITS = 64
+#: Characters of a name: of an agent, a schedule, a window.
+MAX_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,6 @@ def load_submission(
 ) -> Submission:
     """The run of a request; JobErrors with all faults of the job."""
     check_version("the command line", request.protocol_version, request.build)
-    submitted_destinations(request.notify)
     if request.not_before_utc:
         parse_utc(request.not_before_utc)
     if request.after_if not in RunCondition.values():
@@ -85,6 +86,22 @@ def load_submission(
     seed = secrets.randbits(_SEED_BITS) if job.seed is None else job.seed
     record = _record(job, request, run_id, seed, now_utc)
     return _submission(job, request, replace(record, schedule_id=schedule_id))
+
+
+def check_channels(names: Iterable[str], known: Collection[str]) -> None:
+    """ConfigError when the operator of the coordinator has not named a channel."""
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"the coordinator has no notification channel {name[:MAX_NAME]!r}",
+                hint="its operator names them with --notify; there are "
+                f"{', '.join(sorted(known)) or 'none'}",
+            )
+
+
+def is_usable(name: str) -> bool:
+    """A name that can be seen, on one line, and is not too long for a table."""
+    return bool(name.strip()) and len(name) <= MAX_NAME and name.isprintable()
 
 
 def new_run_id(now_utc: datetime) -> str:
@@ -225,6 +242,7 @@ def _record(
                 name: hashlib.sha256(request.files[name]).hexdigest()
                 for name in job.named_files()
             },
+            **({"notify": list(request.notify)} if request.notify else {}),
             "coordinator": {
                 "host_name": socket.gethostname(),
                 "python": platform.python_version(),

@@ -18,13 +18,12 @@ from typing import TypeVar
 from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
 from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.runs.submission import load_submission
+from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
 from ldapslam.coordinator.schedules.maintenance import (
     Window,
     check_time_left,
     window_of,
 )
-from ldapslam.coordinator.schedules.names import MAX_NAME, is_usable
 from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
 from ldapslam.proto import operator_pb2, schedule_pb2

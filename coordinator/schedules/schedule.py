@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
-from ldapslam.coordinator.hooks import WaitingRun
+from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.recurrence import Rule, check_cron, next_time
 from ldapslam.proto import schedule_pb2 as pb
@@ -37,7 +37,6 @@ MOST_MADE_UP = 100
 VERDICT_PATIENCE = timedelta(minutes=10)
 
 _MIN_PERIOD_NS = 1_000_000_000
-_MAX_COPIES = 1000
 _MAX_SPAN_NS = 366 * 86_400_000_000_000
 #: A schedule's first time is so near to its creation.
 _MAX_AHEAD = timedelta(days=3660)
@@ -91,14 +90,16 @@ class Policy:
     misfire: Misfire = Misfire.SKIP
     grace: timedelta = DEFAULT_GRACE
     overlap: Overlap = Overlap.SKIP
-    copies: int = 1
-    stagger: timedelta = timedelta()
 
     def is_missed(self, due: datetime, now: datetime) -> bool:
         return now - due > self.grace
 
+    def begin(self, due: datetime, settled: datetime) -> datetime:
+        """When the run of a time begins: when it was due, or when it is made up for."""
+        return settled if self.is_missed(due, settled) else due
+
     def replaces(self, due: datetime, settled: datetime) -> bool:
-        """Whether what has not ended is cancelled for the runs of a time."""
+        """Whether runs that have not ended are cancelled for the run of a time."""
         makes_up = self.misfire is Misfire.RUN_ALL and self.is_missed(due, settled)
         return self.overlap is Overlap.REPLACE and not makes_up
 
@@ -174,15 +175,10 @@ def _period(every_ns: int) -> timedelta:
 def _policy(message: pb.ScheduleRule) -> Policy:
     if message.misfire not in _MISFIRES or message.overlap not in _OVERLAPS:
         raise ConfigError("the misfire or the overlap policy is not known")
-    copies = message.copies or 1
-    if copies > _MAX_COPIES:
-        raise ConfigError(f"at most {_MAX_COPIES} copies, got {copies}")
     return Policy(
         misfire=_MISFIRES[message.misfire],
         grace=_span("the grace", message.misfire_grace_ns) or DEFAULT_GRACE,
         overlap=_OVERLAPS[message.overlap],
-        copies=copies,
-        stagger=_span("the stagger", message.stagger_ns),
     )
 
 
@@ -254,15 +250,6 @@ def _decide(
 
 def _lateness(due: datetime, now: datetime) -> str:
     return str(timedelta(seconds=max(0, round((now - due).total_seconds()))))
-
-
-def copy_begins(
-    due: datetime, settled: datetime, policy: Policy
-) -> tuple[datetime, ...]:
-    """When each copy of a time's run begins: from when it was due, or when it was made
-    up for."""
-    base = settled if policy.is_missed(due, settled) else due
-    return tuple(base + number * policy.stagger for number in range(policy.copies))
 
 
 # Runs that wait.

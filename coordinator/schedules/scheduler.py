@@ -5,10 +5,10 @@ Once a second, or whenever a test says so, `tick` settles the times that are due
 sees to the runs that wait. What is decided is in schedule.py; here it is done, in an
 order that lets a crash anywhere neither lose nor double a run:
 
-1. One transaction inserts the time's row, `submitting`, with the ids that its runs will
+1. One transaction inserts the time's row, `submitting`, with the id that its run will
    have. The row's key is (schedule, time): a time is settled once. Before it, nothing
    has happened, and the time is found due again.
-2. The runs are submitted under these ids, each of which the coordinator commits.
+2. The run is submitted under this id, which the coordinator commits.
 3. A second transaction makes the row `submitted`.
 
 After a crash rows that are still `submitting` are looked at: a run that the store has
@@ -25,15 +25,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 
 from ldapslam.base.errors import LdapSlamError, StoreError
 from ldapslam.base.time_zone import clock_text, parse_utc
-from ldapslam.coordinator.hooks import Queue, WaitingRun
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
 from ldapslam.coordinator.schedules.maintenance import hold_of
@@ -47,10 +47,10 @@ from ldapslam.coordinator.schedules.schedule import (
     Outcome,
     Release,
     State,
-    copy_begins,
     decide,
     next_step,
 )
+from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results import agenda as store_agenda
 from ldapslam.results.agenda import FireRecord
@@ -64,33 +64,26 @@ _BATCH = 500
 #: What observers are told is checked against the store so often.
 _REFRESH = timedelta(seconds=30)
 
-#: Writes the audit log: action, subject, detail, who.
-Note = Callable[[str, str, str, str], Awaitable[None]]
-
-
-async def no_note(action: str, subject: str, detail: str, who: str) -> None:
-    """For a coordinator without an audit log."""
-
 
 def utc_clock() -> datetime:
     return datetime.now(UTC)
 
 
 class Scheduler:
-    """An Observer of the coordinator whose queue it is given; on its event loop."""
+    """Works on the coordinator's queue and is told what happens to runs."""
 
     def __init__(
         self,
         journal: Journal,
-        queue: Queue,
+        queue: RunQueue,
         now_utc: Callable[[], datetime] = utc_clock,
-        note: Note = no_note,
+        audit: AuditLog | None = None,
     ) -> None:
         self.agenda = Agenda(journal)
         self._journal = journal
         self._queue = queue
         self._now_utc = now_utc
-        self._note = note
+        self._audit = audit
         #: Held by whoever changes the agenda.
         self._lock = asyncio.Lock()
         #: Times whose runs are being submitted: after a crash, or when the store was
@@ -267,55 +260,58 @@ class Scheduler:
     async def _submit(
         self, entry: Entry, fire: FireRecord, now: datetime, *, is_again: bool
     ) -> None:
-        """Submit the runs of a time that do not exist yet, and close its row.
+        """Submit the run of a time unless it exists, and close the time's row.
 
-        StoreError: some are left to be submitted.
+        StoreError: it is still to be submitted.
         """
         store, policy = self._journal.store, entry.plan.policy
         due, settled = parse_utc(fire.due_utc), parse_utc(fire.at_utc)
-        existing = {}
+        [run_id] = fire.run_ids
+        exists = False
         if is_again:
-            existing = await self._journal.call(
-                store_agenda.run_ends, store, fire.run_ids
+            exists = bool(
+                await self._journal.call(store_agenda.run_ends, store, [run_id])
             )
             await self.agenda.refresh_open_runs(entry)
-        by = f"schedule {entry.name}"
         if policy.replaces(due, settled):
-            for run_id, made_for in list(entry.open_runs.items()):
-                if made_for < due:
-                    await self._queue.cancel_run(run_id, by)
-        made, problems = [], []
-        begins = copy_begins(due, settled, policy)
-        for run_id, begin in zip(fire.run_ids, begins, strict=True):
-            is_late = policy.misfire is Misfire.SKIP and policy.is_missed(begin, now)
-            if run_id not in existing:
-                if is_again and is_late:
-                    problems.append("the coordinator ended before it was submitted")
-                    continue
-                request = run_request(entry.request.job)
-                request.not_before_utc = utc_text(begin)
-                try:
-                    await self._queue.submit_scheduled(
-                        request, entry.schedule_id, run_id
-                    )
-                except StoreError:
-                    raise
-                except LdapSlamError as error:
-                    problems.append(str(error))
-                    continue
-            made.append(run_id)
-        ended = replace(fire, run_ids=tuple(made), **_outcome(fire, made, problems))
+            for other, other_due in list(entry.open_runs.items()):
+                if other_due < due:
+                    await self._queue.cancel_run(other, f"schedule {entry.name}")
+        begin = policy.begin(due, settled)
+        outcome, problem = Outcome.SUBMITTED, ""
+        if exists:
+            pass
+        elif (
+            is_again and policy.misfire is Misfire.SKIP and policy.is_missed(begin, now)
+        ):
+            outcome = Outcome.MISSED
+            problem = "the coordinator ended before it was submitted"
+        else:
+            request = run_request(entry.request.job)
+            request.not_before_utc = utc_text(begin)
+            try:
+                await self._queue.submit_scheduled(request, entry.schedule_id, run_id)
+            except StoreError:
+                raise
+            except LdapSlamError as error:
+                outcome, problem = Outcome.FAILED, str(error)
+        is_made = outcome is Outcome.SUBMITTED
+        detail = "; ".join(filter(None, (fire.detail, problem)))
+        run_ids = fire.run_ids if is_made else ()
+        ended = replace(fire, outcome=outcome, detail=detail, run_ids=run_ids)
         await self._journal.call(store_agenda.finish, store, ended)
-        entry.open_runs.update(dict.fromkeys(made, due))
-        for run_id in made:
+        if is_made:
+            entry.open_runs[run_id] = due
             _log.info("schedule %s: run %s", entry.name, run_id)
             await self._tell(entry, "submit", run_id, f"due {fire.due_utc}")
-        if not made:
-            _log.error("schedule %s: %s", entry.name, ended.detail)
-            await self._tell(entry, "miss", entry.schedule_id, ended.detail)
+        else:
+            _log.error("schedule %s: %s", entry.name, detail)
+            await self._tell(entry, "miss", entry.schedule_id, detail)
 
     async def _tell(self, entry: Entry, action: str, subject: str, text: str) -> None:
-        await self._note(action, subject, text, f"schedule {entry.name}")
+        if self._audit is not None:
+            by = f"schedule {entry.name}"
+            await self._audit.note(action, subject, text, by=by)
 
     # Runs that wait.
 
@@ -402,14 +398,11 @@ class Scheduler:
             )
         return self._endings[run_id]
 
-    # Observer.
+    # What happens to runs.
 
     def run_changed(self, status: pb.RunStatus) -> None:
         if status.state in FINAL_STATES:
             self._forget_open(status.run_id)
-
-    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
-        pass
 
     def run_judged(self, record: RunRecord) -> None:
         self._forget_open(record.run_id)
@@ -429,27 +422,11 @@ class Scheduler:
 
 def _fire(entry: Entry, decision: Decision, now: datetime) -> FireRecord:
     is_run = decision.outcome is Outcome.SUBMITTING
-    copies = entry.plan.policy.copies if is_run else 0
     return FireRecord(
         schedule_id=entry.schedule_id,
         due_utc=utc_text(decision.due),
         at_utc=utc_text(now),
         outcome=decision.outcome,
-        run_ids=tuple(new_run_id(now) for _ in range(copies)),
+        run_ids=(new_run_id(now),) if is_run else (),
         detail=decision.detail,
     )
-
-
-def _outcome(fire: FireRecord, made: list[str], problems: list[str]) -> dict[str, str]:
-    """Outcome and detail of a time, once its runs are submitted."""
-    details = [fire.detail] if fire.detail else []
-    details += dict.fromkeys(problems)
-    outcome = Outcome.SUBMITTED
-    if not made:
-        is_late = all(
-            problem.startswith("the coordinator ended") for problem in problems
-        )
-        outcome = Outcome.MISSED if is_late else Outcome.FAILED
-    elif problems:
-        details.append(f"{len(made)} of {len(fire.run_ids)} copies")
-    return {"outcome": outcome, "detail": "; ".join(details)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The service of schedules, maintenance windows and the audit log, and its background.
 
-Translates only: the scheduler and its agenda do what is asked. Needs no grpc itself.
+Translates only: the scheduler and its agenda do what is asked.
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
-from ldapslam.coordinator.extension import Extension, Parts
-from ldapslam.coordinator.hooks import Observer
-from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.runs.submission import check_version
+from ldapslam.coordinator.control import Coordinator
+from ldapslam.coordinator.extension import Extension
+from ldapslam.coordinator.runs.submission import check_channels, check_version
 from ldapslam.coordinator.schedules.agenda import Entry
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.coordinator.schedules.scheduler import Scheduler, utc_clock
 from ldapslam.coordinator.security.access import caller_name
-from ldapslam.coordinator.security.audit_log import AuditLog
-from ldapslam.coordinator.security.rpc import Context, errors_to
+from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2
 from ldapslam.proto import schedule_pb2 as pb
 from ldapslam.proto.schedule_pb2_grpc import (
@@ -43,137 +42,124 @@ _CHANGES = {
 
 
 class ScheduleService(ScheduleServiceServicer):
-    def __init__(
-        self, scheduler: Scheduler, journal: Journal, audit_log: AuditLog
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, coordinator: Coordinator) -> None:
         self._scheduler = scheduler
         self._agenda = scheduler.agenda
-        self._journal = journal
-        self._audit = audit_log
+        self._journal = coordinator.journal
+        self._audit = coordinator.audit
+        self._channels = coordinator.channels
 
     async def CreateSchedule(
         self, request: pb.CreateScheduleRequest, context: Context
     ) -> pb.ScheduleStatus:
-        async with errors_to(context):
-            job = request.job
-            check_version("the command line", job.protocol_version, job.build)
-            said_by = job.submitted_by
-            job.submitted_by = by = caller_name(said_by)
-            async with self._scheduler.settled() as now:
-                entry = await self._agenda.create(request, by, now)
-            await self._audit.note(
-                "schedule", entry.schedule_id, entry.name, by=said_by
-            )
-            return await self._status(entry)
+        job = request.job
+        check_version("the command line", job.protocol_version, job.build)
+        check_channels(job.notify, self._channels)
+        said_by = job.submitted_by
+        job.submitted_by = by = caller_name(said_by)
+        async with self._scheduler.settled() as now:
+            entry = await self._agenda.create(request, by, now)
+        await self._audit.note("schedule", entry.schedule_id, entry.name, by=said_by)
+        return await self._status(entry)
 
     async def ListSchedules(
         self, request: pb.ListSchedulesRequest, context: Context
     ) -> pb.ListSchedulesReply:
-        async with errors_to(context):
-            entries = sorted(self._agenda.entries.values(), key=lambda one: one.name)
-            found = [await self._status(entry) for entry in entries]
-            found += [
-                _unusable(record, error)
-                for record, error in self._agenda.unusable.values()
-            ]
-            return pb.ListSchedulesReply(schedules=found)
+        entries = sorted(self._agenda.entries.values(), key=lambda one: one.name)
+        found = [await self._status(entry) for entry in entries]
+        found += [
+            _unusable(record, error) for record, error in self._agenda.unusable.values()
+        ]
+        return pb.ListSchedulesReply(schedules=found)
 
     async def ChangeSchedule(
         self, request: pb.ChangeScheduleRequest, context: Context
     ) -> pb.ScheduleStatus:
-        async with errors_to(context):
-            state = _CHANGES.get(request.change)
-            if state is None:
-                raise ConfigError("the change is not known")
-            async with self._scheduler.settled() as now:
-                entry = self._agenda.find(request.schedule)
-                if entry.state is State.OVER:
-                    raise ConfigError(
-                        f"schedule {entry.name!r} is over: its last time has passed"
-                    )
-                if entry.state is not state:
-                    await self._agenda.set_state(entry, state, now)
-            await self._audit.note(
-                "schedule",
-                entry.schedule_id,
-                f"{entry.name} is {entry.state}",
-                by=request.changed_by,
-            )
-            return await self._status(entry)
+        state = _CHANGES.get(request.change)
+        if state is None:
+            raise ConfigError("the change is not known")
+        async with self._scheduler.settled() as now:
+            entry = self._agenda.find(request.schedule)
+            if entry.state is State.OVER:
+                raise ConfigError(
+                    f"schedule {entry.name!r} is over: its last time has passed"
+                )
+            if entry.state is not state:
+                await self._agenda.set_state(entry, state, now)
+        await self._audit.note(
+            "schedule",
+            entry.schedule_id,
+            f"{entry.name} is {entry.state}",
+            by=request.changed_by,
+        )
+        return await self._status(entry)
 
     async def RemoveSchedule(
         self, request: pb.RemoveScheduleRequest, context: Context
     ) -> pb.RemoveScheduleReply:
-        async with errors_to(context):
-            async with self._scheduler.settled():
-                record = await self._agenda.remove(request.schedule)
-            await self._audit.note(
-                "schedule",
-                record.schedule_id,
-                f"{record.name} is removed",
-                by=request.removed_by,
-            )
-            return pb.RemoveScheduleReply()
+        async with self._scheduler.settled():
+            record = await self._agenda.remove(request.schedule)
+        await self._audit.note(
+            "schedule",
+            record.schedule_id,
+            f"{record.name} is removed",
+            by=request.removed_by,
+        )
+        return pb.RemoveScheduleReply()
 
     async def AddMaintenance(
         self, request: pb.MaintenanceWindow, context: Context
     ) -> pb.MaintenanceWindow:
-        async with errors_to(context):
-            said_by = request.created_by
-            request.created_by = caller_name(said_by)
-            async with self._scheduler.settled() as now:
-                window = await self._agenda.add_window(request, now)
-            # from now on, not from the next tick
-            await self._scheduler.tick()
-            await self._audit.note(
-                "maintenance", window.window_id, window.name, by=said_by
-            )
-            return self._agenda.window_messages[window.window_id]
+        said_by = request.created_by
+        request.created_by = caller_name(said_by)
+        async with self._scheduler.settled() as now:
+            window = await self._agenda.add_window(request, now)
+        # from now on, not from the next tick
+        await self._scheduler.tick()
+        await self._audit.note("maintenance", window.window_id, window.name, by=said_by)
+        return self._agenda.window_messages[window.window_id]
 
     async def ListMaintenance(
         self, request: pb.ListMaintenanceRequest, context: Context
     ) -> pb.ListMaintenanceReply:
-        async with errors_to(context):
-            messages = list(self._agenda.window_messages.values())
-            messages.sort(key=lambda message: message.name)
-            return pb.ListMaintenanceReply(windows=messages)
+        messages = list(self._agenda.window_messages.values())
+        messages.sort(key=lambda message: message.name)
+        return pb.ListMaintenanceReply(windows=messages)
 
     async def RemoveMaintenance(
         self, request: pb.RemoveMaintenanceRequest, context: Context
     ) -> pb.RemoveMaintenanceReply:
-        async with errors_to(context):
-            async with self._scheduler.settled():
-                window = await self._agenda.remove_window(request.window)
-            await self._audit.note(
-                "maintenance",
-                window.window_id,
-                f"{window.name} is removed",
-                by=request.removed_by,
-            )
-            return pb.RemoveMaintenanceReply()
+        async with self._scheduler.settled():
+            window = await self._agenda.remove_window(request.window)
+        await self._audit.note(
+            "maintenance",
+            window.window_id,
+            f"{window.name} is removed",
+            by=request.removed_by,
+        )
+        return pb.RemoveMaintenanceReply()
 
     async def ListAudit(
         self, request: pb.ListAuditRequest, context: Context
     ) -> pb.ListAuditReply:
-        async with errors_to(context):
-            records = await self._journal.call(
-                audit.newest, self._journal.store, request.limit
-            )
-            return pb.ListAuditReply(
-                entries=[
-                    pb.AuditEntry(
-                        number=record.number,
-                        at_utc=record.at_utc,
-                        who=record.who,
-                        role=record.role,
-                        peer=record.peer,
-                        action=record.action,
-                        subject=record.subject,
-                        detail=record.detail,
-                    )
-                    for record in records
-                ]
-            )
+        records = await self._journal.call(
+            audit.newest, self._journal.store, request.limit
+        )
+        return pb.ListAuditReply(
+            entries=[
+                pb.AuditEntry(
+                    number=record.number,
+                    at_utc=record.at_utc,
+                    who=record.who,
+                    role=record.role,
+                    peer=record.peer,
+                    action=record.action,
+                    subject=record.subject,
+                    detail=record.detail,
+                )
+                for record in records
+            ]
+        )
 
     async def _status(self, entry: Entry) -> pb.ScheduleStatus:
         fires = await self._journal.call(
@@ -222,35 +208,23 @@ class Schedules(Extension):
         self._now_utc = now_utc
         self._scheduler: Scheduler | None = None
 
-    def observers(self) -> Sequence[Observer]:
-        return (self,)
-
-    async def start(self, parts: Parts) -> None:
-        async def note(action: str, subject: str, detail: str, who: str) -> None:
-            await parts.audit.note(action, subject, detail, by=who)
-
-        scheduler = Scheduler(parts.journal, parts.coordinator, self._now_utc, note)
+    async def start(self, coordinator: Coordinator, server: Any) -> None:
+        scheduler = Scheduler(
+            coordinator.journal, coordinator.queue, self._now_utc, coordinator.audit
+        )
         await scheduler.start()
         self._scheduler = scheduler
-        add_ScheduleServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            ScheduleService(scheduler, parts.journal, parts.audit), parts.server
-        )
+        service = ScheduleService(scheduler, coordinator)
+        add_ScheduleServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
 
     async def stop(self) -> None:
         if self._scheduler is not None:
             await self._scheduler.stop()
 
-    # Observer.
-
     def run_changed(self, status: operator_pb2.RunStatus) -> None:
         if self._scheduler is not None:
             self._scheduler.run_changed(status)
 
-    def interval_measured(
-        self, run_id: str, figures: operator_pb2.IntervalFigures
-    ) -> None:
-        pass
-
-    def run_judged(self, record: RunRecord) -> None:
+    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
         if self._scheduler is not None:
             self._scheduler.run_judged(record)

@@ -20,8 +20,7 @@ from ldapslam.base.errors import AccessRefused
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import STRANGER, Caller, caller
 from ldapslam.coordinator.security.audit_log import Allowance, AuditLog
-from ldapslam.coordinator.security.guard import read_request
-from ldapslam.coordinator.security.rpc import Context, errors_to
+from ldapslam.coordinator.security.guard import Context, errors_to, read_request
 from ldapslam.proto import enrolment_pb2 as pb
 from ldapslam.proto.enrolment_pb2_grpc import (
     CertificateServiceServicer,

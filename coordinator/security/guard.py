@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from cryptography import x509
 from google.protobuf.message import DecodeError
@@ -25,7 +25,7 @@ from ldapslam.base.errors import AccessRefused, LdapSlamError
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
-from ldapslam.coordinator.security.rpc import Context, errors_to
+from ldapslam.transport.codec import CallEnded, status_of
 from ldapslam.transport.messages import ProtocolError
 from ldapslam.transport.pki.certificate import Identity, identity_of
 from ldapslam.transport.pki.revocation import Revocations
@@ -37,6 +37,8 @@ _LOOK_EVERY_S = 1.0
 
 #: A grpc.RpcMethodHandler, a named tuple; grpc brings no types.
 Handler = Any
+#: grpc.aio.ServicerContext.
+Context = Any
 _Message = TypeVar("_Message")
 
 
@@ -93,22 +95,20 @@ class Guard:
 
     def _unary(self, method: str, handler: Handler) -> Callable[..., Any]:
         async def call(content: bytes, context: Context) -> Any:
-            request, _ = await self._admit(method, handler, content, context)
-            return await handler.unary_unary(request, context)
+            async with errors_to(context):
+                request, _ = await self._admit(method, handler, content, context)
+                return await handler.unary_unary(request, context)
 
         return call
 
     def _stream(self, method: str, handler: Handler) -> Callable[..., Any]:
         async def call(content: bytes, context: Context) -> None:
-            request, identity = await self._admit(method, handler, content, context)
-            async with self._held(method, identity, context):
+            async with errors_to(context):
+                request, identity = await self._admit(method, handler, content, context)
                 answer = handler.unary_stream(request, context)
-                if not hasattr(answer, "__aiter__"):
-                    await answer  # writes by itself
-                    return
                 # closed with the call, not when it is collected as garbage
-                async with aclosing(answer) as items:
-                    async for item in items:
+                async with self._held(method, identity, context), aclosing(answer):
+                    async for item in answer:
                         await context.write(item)
 
         return call
@@ -131,8 +131,7 @@ class Guard:
         except LdapSlamError as error:
             if isinstance(error, AccessRefused) and who.peer:
                 self._audit.refused(who, method, str(error))
-            async with errors_to(context):
-                raise
+            raise
         access.enter(who)
         return request, identity
 
@@ -175,8 +174,7 @@ class Guard:
             task.uncancel()
             who = Caller(identity.name, identity.role, _peer(context))
             self._audit.refused(who, method, str(error))
-            async with errors_to(context):
-                raise error from None
+            raise error from None
         finally:
             self._open.pop(task, None)
             self._ended.pop(task, None)
@@ -201,3 +199,27 @@ def _identity_of(pem: bytes) -> Identity:
 
 def _peer(context: Context) -> str:
     return str(context.peer())[:100]
+
+
+async def _refuse(context: Context, error: LdapSlamError) -> NoReturn:
+    code, text, metadata = status_of(error)
+    await context.abort(code, text, metadata)
+    raise AssertionError("abort does not return")
+
+
+@contextlib.asynccontextmanager
+async def errors_to(context: Context) -> AsyncIterator[None]:
+    """Within, an error refuses the call: ours as it is, another one as our failure."""
+    try:
+        yield
+    except CallEnded:
+        raise
+    except LdapSlamError as error:
+        await _refuse(context, error)
+    except Exception as error:
+        _log.exception("a call failed")
+        failure = LdapSlamError(
+            f"the coordinator failed: {type(error).__name__}: {error}",
+            hint="its log has the traceback; please report it",
+        )
+        await _refuse(context, failure)

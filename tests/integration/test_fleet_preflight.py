@@ -172,18 +172,12 @@ def test_an_expired_certificate() -> None:
         assert "expired" in str(error)
         assert "renew" in str(error.hint)
         # and when nobody wants to know
-        preflight(
-            probe_of(
-                lab.supplier.ldaps_uri, tls=TlsSettings(ca_file=ca_file, verify=False)
-            )
-        )
+        preflight(probe_of(lab.supplier.ldaps_uri, ca_file=ca_file, verify=False))
 
 
 def test_an_authority_file_that_is_none(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("hello")
-    probe = probe_of(
-        lab.supplier.ldaps_uri, tls=TlsSettings(ca_file=str(tmp_path / "ca.pem"))
-    )
+    probe = probe_of(lab.supplier.ldaps_uri, ca_file=str(tmp_path / "ca.pem"))
     error = rejection(probe)
     assert isinstance(error, TlsHandshakeFailed)
     assert "PEM" in str(error.hint)

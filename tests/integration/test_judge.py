@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.reports.judge import COMMAND, JudgeProcess
+from ldapslam.coordinator.runs.judge import JudgeProcess
+from ldapslam.reports.judge import COMMAND
 from ldapslam.reports.summary import summarise
 from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill, run_record
@@ -34,8 +35,8 @@ def judged(
     url: str, run_id: str = RUN_ID, command: Sequence[str] = COMMAND, **more: float
 ) -> tuple[str | None, tuple[str, ...]]:
     async def ask() -> tuple[str | None, tuple[str, ...]]:
-        judge = JudgeProcess(url, command=command, **more)
-        return await judge(run_id), judge.reasons(run_id)
+        found = await JudgeProcess(command, url, **more)(run_id)
+        return found.verdict, found.reasons
 
     return asyncio.run(ask())
 
@@ -133,8 +134,9 @@ def test_one_run_is_judged_at_a_time(tmp_path: Path) -> None:
     )
 
     async def ask() -> list[str | None]:
-        judge = JudgeProcess("x", command=slow)
-        return await asyncio.gather(*(judge(f"run-{number}") for number in range(3)))
+        judge = JudgeProcess(slow, "x")
+        found = await asyncio.gather(*(judge(f"run-{number}") for number in range(3)))
+        return [one.verdict for one in found]
 
     assert asyncio.run(ask()) == ["PASS"] * 3
     assert log.read_text().split() == ["begin", "end"] * 3
@@ -146,13 +148,16 @@ def test_a_judge_gives_way_and_has_no_store_in_its_arguments(tmp_path: Path) -> 
     seen = tmp_path / "seen"
     spying = program(
         "import os, sys\n"
-        "sys.argv = ['judge']\n"
         "import ldapslam.reports.judge as judge\n"
-        "def look(store, run_id):\n"
-        f"    open({str(seen)!r}, 'w').write(f'{{os.nice(0)}} {{store}}')\n"
-        "    return {'verdict': 'PASS', 'reasons': []}\n"
-        "judge.judge = look\n"
-        "judge.main()\n"
+        "class Look:\n"
+        "    @staticmethod\n"
+        "    def open(store, read_only):\n"
+        f"        open({str(seen)!r}, 'w').write(f'{{os.nice(0)}} {{store}}')\n"
+        '        sys.stdout.write(\'{"verdict": "PASS"}\')\n'
+        "        sys.stdout.flush()\n"
+        "        os._exit(0)\n"
+        "judge.Store = Look\n"
+        "judge.answer(judge.judge)\n"
     )
     url = "postgresql://u:hunter2@db/x"
     assert judged(url, command=spying)[0] == "PASS"
@@ -169,7 +174,7 @@ def test_the_judge_process_ends_when_whoever_asked_goes_away(tmp_path: Path) -> 
     )
 
     async def ask_and_go() -> None:
-        asking = asyncio.create_task(JudgeProcess("x", command=hanging)(RUN_ID))
+        asking = asyncio.create_task(JudgeProcess(hanging, "x")(RUN_ID))
         while not (pid.exists() and pid.read_text()):
             await asyncio.sleep(0.02)
         asking.cancel()

@@ -27,7 +27,14 @@ from ldapslam.proto import schedule_pb2
 from ldapslam.results import agenda
 from ldapslam.results.agenda import FireRecord
 from support.cron_oracle import oracle_times, readings
-from support.fake_queue import Crash, FakeQueue, create, moment, schedule_request
+from support.fake_queue import (
+    Crash,
+    FakeQueue,
+    create,
+    moment,
+    outcomes,
+    schedule_request,
+)
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 
 BEGIN = moment("2026-03-01 11:30")
@@ -37,8 +44,9 @@ HOUR = timedelta(hours=1)
 
 
 def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(tmp_path: Path) -> None:
-    """Three copies; the process ends at each step in turn, and again at each step of
-    the recovery."""
+    """Three times are made up for; the process ends at each step in turn, and again at
+    each step of the recovery."""
+    made_up = ("12:00", "12:01", "12:02")
 
     async def settle_noon(path: Path, crashes: list[int]) -> int:
         """The steps that the last, undisturbed scheduler took."""
@@ -47,10 +55,12 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(tmp_path: Path) -> 
         try:
             await queue.new_scheduler()
             request = schedule_request(
-                "copies", cron="0 12 * * *", copies=3, stagger_ns=60_000_000_000
+                "three",
+                cron="0-2 12 * * *",
+                misfire=schedule_pb2.MISFIRE_POLICY_RUN_ALL,
             )
             schedule_id = await create(queue, request)
-            queue.now = NOON
+            queue.now = NOON + 10 * MINUTE
             for crash in crashes:
                 queue.fuse.set(crash)
                 with contextlib.suppress(Crash):
@@ -61,12 +71,12 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(tmp_path: Path) -> 
             queue.fuse.set(None)
             await queue.tick()
             steps = queue.fuse.steps
-            while queue.now < NOON + timedelta(minutes=45):
+            while queue.now < NOON + HOUR:
                 await queue.tick_at(queue.now + timedelta(minutes=3))
-            [fire] = agenda.fires(queue.journal.store, schedule_id, 10)
+            fires = agenda.fires(queue.journal.store, schedule_id, 10)[::-1]
             made = [record.run_id for record in queue.records()]
-            assert fire.outcome == "submitted"
-            assert sorted(fire.run_ids) == sorted(made)
+            assert outcomes(queue, schedule_id) == [(at, "submitted") for at in made_up]
+            assert sorted(one for fire in fires for one in fire.run_ids) == sorted(made)
             assert len(made) == 3
             assert sorted(queue.begun) == sorted(made)
             return steps
@@ -111,14 +121,12 @@ class Case:
     zone: str
     misfire: int = schedule_pb2.MISFIRE_POLICY_SKIP
     every: timedelta | None = None
-    copies: int = 1
     overlap: int = schedule_pb2.OVERLAP_POLICY_SKIP
 
     @property
     def is_alone(self) -> bool:
         """Nothing but its time decides when a run begins."""
-        queued = schedule_pb2.OVERLAP_POLICY_QUEUE
-        return self.copies == 1 and self.overlap != queued
+        return self.overlap != schedule_pb2.OVERLAP_POLICY_QUEUE
 
     def times(self) -> list[datetime]:
         """By looking at every minute; croniter has no part in it."""
@@ -144,7 +152,6 @@ CASES = [
         "40 1 * * fri,sat,sun",
         "Australia/Lord_Howe",
         misfire=schedule_pb2.MISFIRE_POLICY_RUN_ALL,
-        copies=2,
     ),
     Case("kolkata", "0 6 1-31/5 * *", "Asia/Kolkata"),
     Case(
@@ -228,14 +235,14 @@ def expected_runs(case: Case, ticks: list[datetime]) -> dict[datetime, int]:
         if tick is None:
             continue
         if tick - due <= GRACE:
-            found[due] = case.copies
+            found[due] = 1
         else:
             late.setdefault(tick, []).append(due)
     for dues in late.values():
         if case.misfire == schedule_pb2.MISFIRE_POLICY_RUN_ALL:
-            found.update(dict.fromkeys(dues, case.copies))
+            found.update(dict.fromkeys(dues, 1))
         elif case.misfire == schedule_pb2.MISFIRE_POLICY_RUN_ONCE:
-            found[dues[-1]] = case.copies
+            found[dues[-1]] = 1
     return found
 
 
@@ -264,7 +271,6 @@ def test_a_month_of_schedules_runs_each_time_once_by_its_rule(
                     every_ns=every // timedelta(microseconds=1) * 1000,
                     time_zone=case.zone,
                     misfire=case.misfire,
-                    copies=case.copies,
                     overlap=case.overlap,
                 )
                 ids[case.name] = await create(queue, request)
@@ -485,7 +491,6 @@ REFUSALS = [
     (["--disabled", "--after", "latest"], "--disabled makes a schedule"),
     (["--at", "+1h", "--misfire", "skip", "--wait"], "--misfire makes a schedule"),
     (["--if", "pass"], "--if says how"),
-    (["--stagger", "1m"], "--stagger is the time between"),
     (["--after", "20260101-000000-abcdef"], "20260101-000000-abcdef"),
 ]
 

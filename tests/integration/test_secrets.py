@@ -237,7 +237,7 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
 
     with FakeLdap(directory) as server, FakeLdap(answer, bind_code=49) as refusing:
         with Webhook() as webhook, contextlib.ExitStack() as stack:
-            url = f"http://127.0.0.1:{webhook.port}/hooks/{SECRETS['token']}"
+            url = f"json://127.0.0.1:{webhook.port}/hooks/{SECRETS['token']}"
             secrets = {
                 "PLANTED_BIND": SECRETS["bind"],
                 "PLANTED_OTHER": SECRETS["other"],
@@ -254,7 +254,8 @@ def test_secrets_are_in_no_file_log_argument_or_table(tmp_path: Path) -> None:
                 Running(
                     *("coordinator", "--listen", "127.0.0.1:0"),
                     *("--store", tmp_path / "results.sqlite"),
-                    *("--notify", "{env: PLANTED_HOOK}"),
+                    *("--notify", "hook={env: PLANTED_HOOK}"),
+                    *("--notify-always", "hook"),
                     cwd=tmp_path,
                     name="coordinator",
                     variables=secrets,

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
-from ldapslam.coordinator.hooks import WaitingRun
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import load_submission, new_run_id
 from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.proto import operator_pb2 as pb
@@ -93,7 +93,7 @@ class LiveRun:
 
 
 class FakeQueue:
-    """hooks.Queue, and what a coordinator does by itself: `advance`."""
+    """A RunQueue, and what a coordinator does by itself: `advance`."""
 
     def __init__(self, path: Path, begin: datetime) -> None:
         self.now = begin
@@ -119,7 +119,7 @@ class FakeQueue:
     async def new_scheduler(self) -> Scheduler:
         """As a coordinator that starts has it."""
         self.held, self.explained = frozenset(), {}
-        scheduler = Scheduler(self.journal, self, lambda: self.now)
+        scheduler = Scheduler(self.journal, cast(RunQueue, self), lambda: self.now)
         await scheduler.load()
         self.scheduler = scheduler
         return scheduler
@@ -178,7 +178,7 @@ class FakeQueue:
         self.fuse.set(None)
         await self.journal.close()
 
-    # hooks.Queue
+    # RunQueue
 
     async def submit_scheduled(
         self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str

@@ -19,26 +19,29 @@ from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.children import ENGINE_COMMAND
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.base.errors import StoreError
-from ldapslam.coordinator.agent_calls import AgentCalls
+from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.schedules.service import Schedules
+from ldapslam.coordinator.security.guard import Context
 from ldapslam.coordinator.server import run_coordinator
 from ldapslam.proto.agent_pb2 import IntervalReport, ReportReply
 
 
 def _lose_acknowledgements() -> None:
     """Commit every report, but fail to answer the first time it comes."""
-    take = AgentCalls.take_interval
+    take = AgentService.ReportInterval
     seen: set[tuple[str, int]] = set()
 
-    async def take_and_forget(self: AgentCalls, report: IntervalReport) -> ReportReply:
-        reply = await take(self, report)
+    async def take_and_forget(
+        self: AgentService, report: IntervalReport, context: Context
+    ) -> ReportReply:
+        reply = await take(self, report, context)
         key = report.agent, report.sequence
         if key not in seen:
             seen.add(key)
             raise StoreError("the answer is lost, for the test")
         return reply
 
-    AgentCalls.take_interval = take_and_forget  # type: ignore[method-assign]
+    AgentService.ReportInterval = take_and_forget  # type: ignore[method-assign]
 
 
 def _coordinate(options: dict[str, Any]) -> None:

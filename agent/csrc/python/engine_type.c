@@ -137,25 +137,19 @@ static PyObject *
 raise_connect_error(PyObject *self, const struct slam_conn_error *error)
 {
     static const char *const stages[] = {"connect", "tls", "bind", "handover"};
+    static const char *const names[] = {"uri", "stage", "code", "detail"};
     PyObject *type = slam_py_state_of(self)->connect_error;
-    PyObject *uri = text(error->uri);
-    PyObject *stage = text(stages[error->stage]);
-    PyObject *code = PyLong_FromLong(error->code);
-    PyObject *detail = text(error->detail);
-    PyObject *instance = NULL;
+    PyObject *args = Py_BuildValue("(NsiN)", text(error->uri), stages[error->stage],
+                                   error->code, text(error->detail));
+    PyObject *instance = args ? PyObject_CallObject(type, args) : NULL;
+    int rc = instance ? 0 : -1;
 
-    if (uri && stage && code && detail)
-        instance = PyObject_CallFunctionObjArgs(type, uri, stage, code, detail, NULL);
-    if (instance && PyObject_SetAttrString(instance, "uri", uri) == 0 &&
-        PyObject_SetAttrString(instance, "stage", stage) == 0 &&
-        PyObject_SetAttrString(instance, "code", code) == 0 &&
-        PyObject_SetAttrString(instance, "detail", detail) == 0)
+    for (Py_ssize_t i = 0; rc == 0 && i < 4; i++)
+        rc = PyObject_SetAttrString(instance, names[i], PyTuple_GetItem(args, i));
+    if (rc == 0)
         PyErr_SetObject(type, instance);
-    Py_XDECREF(uri);
-    Py_XDECREF(stage);
-    Py_XDECREF(code);
-    Py_XDECREF(detail);
     Py_XDECREF(instance);
+    Py_XDECREF(args);
     return NULL;
 }
 

@@ -3,73 +3,27 @@
 #include "core/slam_err.h"
 #include "ldif/ldif.h"
 #include "python/module.h"
-#include "python/template.h"
+#include "python/settings.h"
 
 struct ldif_object {
     PyObject_HEAD struct slam_ldif *ldif;
     int calls; /* under way without the GIL; changed with the GIL held */
 };
 
-static int
-read_node(PyObject *tuple, struct slam_ldif_node *node)
-{
-    unsigned int parent;
-    unsigned long long count, first_index, first_name, seed;
-    const char *program;
-    Py_ssize_t program_len;
+#define NODE(kind, member, ...)                                                        \
+    SLAM_PY_ROW(struct slam_ldif_node, kind, member, __VA_ARGS__)
 
-    if (!PyArg_ParseTuple(tuple, "IKKKKy#;a node", &parent, &count, &first_index,
-                          &first_name, &seed, &program, &program_len))
-        return -1;
-    node->parent = parent;
-    node->count = count;
-    node->first_index = first_index;
-    node->first_name = first_name;
-    node->seed = seed;
-    node->program = (const uint8_t *)program;
-    node->program_len = (size_t)program_len;
-    return 0;
-}
-
-/* Reads the nodes, whose programs belong to the tuples; NULL with an exception set. */
-static struct slam_ldif_node *
-read_nodes(PyObject *tuples)
-{
-    Py_ssize_t count = PyTuple_Size(tuples);
-    struct slam_ldif_node *nodes =
-        PyMem_Calloc((size_t)(count > 0 ? count : 1), sizeof(*nodes));
-
-    if (!nodes)
-        PyErr_NoMemory();
-    for (Py_ssize_t i = 0; nodes && i < count; i++) {
-        PyObject *item = PyTuple_GetItem(tuples, i);
-
-        if (PyTuple_Check(item) && read_node(item, &nodes[i]) == 0)
-            continue;
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "a node is a tuple");
-        PyMem_Free(nodes);
-        nodes = NULL;
-    }
-    return nodes;
-}
-
-/* Reads the descriptors of the outputs; the count, or -1 with an exception set. */
-static Py_ssize_t
-read_fds(PyObject *sequence, int fds[SLAM_LDIF_OUTPUTS_MAX])
-{
-    Py_ssize_t count = PySequence_Size(sequence);
-
-    for (Py_ssize_t i = 0; i < count && i < (Py_ssize_t)SLAM_LDIF_OUTPUTS_MAX; i++) {
-        PyObject *item = PySequence_GetItem(sequence, i);
-
-        fds[i] = item ? (int)PyLong_AsLong(item) : -1;
-        Py_XDECREF(item);
-        if (PyErr_Occurred())
-            return -1;
-    }
-    return count;
-}
+static const struct slam_py_row node_rows[] = {
+    NODE(UNSIGNED, parent),
+    NODE(UNSIGNED, count),
+    NODE(UNSIGNED, first_index),
+    NODE(UNSIGNED, first_name),
+    NODE(UNSIGNED, seed),
+    NODE(BYTES, program, .length = offsetof(struct slam_ldif_node, program_len)),
+    {.name = NULL}};
+static const struct slam_py_row node_row[] = {
+    SLAM_PY_ELEMENT(struct slam_ldif_node, STRUCT, .rows = node_rows)};
+static const struct slam_py_row fd_row[] = {SLAM_PY_ELEMENT(int, SIGNED)};
 
 static int
 ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
@@ -78,13 +32,9 @@ ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
                             "last_names", "threads", "fds",    NULL};
     struct ldif_object *self = (struct ldif_object *)self_object;
     struct slam_ldif_config config = {0};
-    struct slam_py_template values = {0};
-    struct slam_ldif_node *nodes = NULL;
-    PyObject *node_sequence, *value_sequence, *fd_sequence, *node_tuple = NULL;
+    const void *arrays[3];
+    PyObject *nodes, *values, *fds, *keep;
     unsigned long long seed;
-    unsigned int first_names, last_names, threads;
-    int fds[SLAM_LDIF_OUTPUTS_MAX] = {0};
-    Py_ssize_t fd_count;
     char err[SLAM_PY_ERR_LEN];
     int rc = -1;
 
@@ -92,37 +42,28 @@ ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "the population is initialised");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOOIIIO", names, &seed,
-                                     &node_sequence, &value_sequence, &first_names,
-                                     &last_names, &threads, &fd_sequence))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOOIIIO", names, &seed, &nodes,
+                                     &values, &config.first_names, &config.last_names,
+                                     &config.threads, &fds))
         return -1;
-    fd_count = read_fds(fd_sequence, fds);
-    if (fd_count < 0)
-        return -1;
-    node_tuple = PySequence_Tuple(node_sequence);
-    if (node_tuple)
-        nodes = read_nodes(node_tuple);
-    if (!nodes || slam_py_template_read(&values, "", 0, value_sequence) != 0)
-        goto out;
-    config.seed = seed;
-    config.nodes = nodes;
-    config.node_count = (size_t)PyTuple_Size(node_tuple);
-    config.sources = values.sources;
-    config.source_count = values.template.source_count;
-    config.first_names = first_names;
-    config.last_names = last_names;
-    config.fds = fds;
-    config.output_count = (size_t)fd_count;
-    config.threads = threads;
-    rc = slam_ldif_create(&config, &self->ldif, err, sizeof(err));
-    if (rc != SLAM_OK) {
-        slam_py_raise(rc, err);
-        rc = -1;
+    keep = PyList_New(0);
+    if (keep &&
+        slam_py_read_array(node_row, nodes, &arrays[0], &config.node_count, keep) ==
+            0 &&
+        slam_py_read_array(slam_py_value_row, values, &arrays[1], &config.source_count,
+                           keep) == 0 &&
+        slam_py_read_array(fd_row, fds, &arrays[2], &config.output_count, keep) == 0) {
+        config.seed = seed;
+        config.nodes = arrays[0];
+        config.sources = arrays[1];
+        config.fds = arrays[2];
+        rc = slam_ldif_create(&config, &self->ldif, err, sizeof(err));
+        if (rc != SLAM_OK) {
+            slam_py_raise(rc, err);
+            rc = -1;
+        }
     }
-out:
-    slam_py_template_release(&values);
-    PyMem_Free(nodes);
-    Py_XDECREF(node_tuple);
+    Py_XDECREF(keep);
     return rc;
 }
 

@@ -66,26 +66,24 @@ slam_py_pack_histogram(const struct slam_histogram *h)
 static int
 module_exec(PyObject *module)
 {
+    PyType_Spec *const specs[] = {&slam_py_engine_spec, &slam_py_shared_recorder_spec,
+                                  &slam_py_ldif_spec, &slam_py_responder_spec};
     struct slam_py_state *state = PyModule_GetState(module);
 
+    for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
+        PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
+        int rc = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
+
+        Py_XDECREF(type);
+        if (rc != 0)
+            return -1;
+    }
     state->connect_error = PyErr_NewExceptionWithDoc(
         "ldapslam.agent._engine.ConnectError",
         "A connection could not be set up; attributes uri, stage, code, detail.", NULL,
         NULL);
-    state->engine_type = PyType_FromModuleAndSpec(module, &slam_py_engine_spec, NULL);
-    state->responder_type =
-        PyType_FromModuleAndSpec(module, &slam_py_responder_spec, NULL);
-    state->shared_recorder_type =
-        PyType_FromModuleAndSpec(module, &slam_py_shared_recorder_spec, NULL);
-    state->ldif_type = PyType_FromModuleAndSpec(module, &slam_py_ldif_spec, NULL);
-    if (!state->connect_error || !state->engine_type || !state->responder_type ||
-        !state->shared_recorder_type || !state->ldif_type)
-        return -1;
-    if (PyModule_AddObjectRef(module, "ConnectError", state->connect_error) ||
-        PyModule_AddObjectRef(module, "Engine", state->engine_type) ||
-        PyModule_AddObjectRef(module, "Responder", state->responder_type) ||
-        PyModule_AddObjectRef(module, "SharedRecorder", state->shared_recorder_type) ||
-        PyModule_AddObjectRef(module, "Ldif", state->ldif_type))
+    if (!state->connect_error ||
+        PyModule_AddObjectRef(module, "ConnectError", state->connect_error) != 0)
         return -1;
     return slam_py_add_names(module);
 }
@@ -93,26 +91,14 @@ module_exec(PyObject *module)
 static int
 module_traverse(PyObject *module, visitproc visit, void *arg)
 {
-    struct slam_py_state *state = PyModule_GetState(module);
-
-    Py_VISIT(state->connect_error);
-    Py_VISIT(state->engine_type);
-    Py_VISIT(state->responder_type);
-    Py_VISIT(state->shared_recorder_type);
-    Py_VISIT(state->ldif_type);
+    Py_VISIT(((struct slam_py_state *)PyModule_GetState(module))->connect_error);
     return 0;
 }
 
 static int
 module_clear(PyObject *module)
 {
-    struct slam_py_state *state = PyModule_GetState(module);
-
-    Py_CLEAR(state->connect_error);
-    Py_CLEAR(state->engine_type);
-    Py_CLEAR(state->responder_type);
-    Py_CLEAR(state->shared_recorder_type);
-    Py_CLEAR(state->ldif_type);
+    Py_CLEAR(((struct slam_py_state *)PyModule_GetState(module))->connect_error);
     return 0;
 }
 

@@ -16,10 +16,6 @@
 
 struct slam_py_state {
     PyObject *connect_error;
-    PyObject *engine_type;
-    PyObject *responder_type;
-    PyObject *shared_recorder_type;
-    PyObject *ldif_type;
 };
 
 extern PyType_Spec slam_py_engine_spec;

@@ -252,3 +252,17 @@ slam_py_read(const struct slam_py_row *rows, PyObject *object, void *to, PyObjec
         name_field(r.path);
     return rc;
 }
+
+int
+slam_py_read_array(const struct slam_py_row *element, PyObject *sequence,
+                   const void **to, size_t *length, PyObject *keep)
+{
+    struct reader r = {.keep = keep};
+    char *elements = NULL;
+    int rc = read_array(&r, element, sequence, &elements, length);
+
+    *to = elements;
+    if (rc != 0)
+        name_field(r.path);
+    return rc;
+}

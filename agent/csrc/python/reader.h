@@ -52,4 +52,8 @@ struct slam_py_row {
 int slam_py_read(const struct slam_py_row *rows, PyObject *object, void *to,
                  PyObject *keep);
 
+/* The same for a sequence of elements. */
+int slam_py_read_array(const struct slam_py_row *element, PyObject *sequence,
+                       const void **to, size_t *length, PyObject *keep);
+
 #endif

@@ -2,47 +2,23 @@
 /* Responder: the server inside of tests and of the fitness check. */
 #include "core/slam_err.h"
 #include "python/module.h"
+#include "python/reader.h"
 #include "responder/responder.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct responder_object {
     PyObject_HEAD struct slam_responder *responder;
-    char *socket_path;
+    PyObject *socket_path; /* a text; NULL: it listens on TCP */
 };
 
-static int
-read_delays(PyObject *sequence, struct slam_delay **delays, size_t *count)
-{
-    Py_ssize_t n = PySequence_Size(sequence);
+#define DELAY(kind, member) SLAM_PY_ROW(struct slam_delay, kind, member)
 
-    if (n < 0)
-        return -1;
-    *delays = PyMem_Calloc((size_t)(n ? n : 1), sizeof(**delays));
-    if (!*delays) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    *count = (size_t)n;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = PySequence_GetItem(sequence, i);
-        unsigned long long weight, delay_ns;
-        int ok = item && PyTuple_Check(item) &&
-                 PyArg_ParseTuple(item, "KK", &weight, &delay_ns);
-
-        Py_XDECREF(item);
-        if (!ok) {
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_TypeError, "a delay is a tuple (weight, ns)");
-            PyMem_Free(*delays);
-            return -1;
-        }
-        (*delays)[i] = (struct slam_delay){.weight = weight, .delay_ns = delay_ns};
-    }
-    return 0;
-}
+static const struct slam_py_row delay_rows[] = {
+    DELAY(UNSIGNED, weight), DELAY(UNSIGNED, delay_ns), {.name = NULL}};
+static const struct slam_py_row delay_row[] = {
+    SLAM_PY_ELEMENT(struct slam_delay, STRUCT, .rows = delay_rows)};
 
 static int
 responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
@@ -51,10 +27,10 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct responder_object *self = (struct responder_object *)self_object;
     struct slam_responder_options options = {0};
     unsigned long long seed = 0, capacity = 0;
-    PyObject *delays = NULL;
-    struct slam_delay *mixture = NULL;
+    PyObject *delays = NULL, *keep;
+    const void *mixture = NULL;
     char err[SLAM_PY_ERR_LEN];
-    int rc;
+    int rc = -1;
 
     if (self->responder) {
         PyErr_SetString(PyExc_RuntimeError, "the responder is initialised");
@@ -63,25 +39,24 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$zOKK", names,
                                      &options.socket_path, &delays, &seed, &capacity))
         return -1;
-    if (delays && read_delays(delays, &mixture, &options.delay_count) != 0)
-        return -1;
+    keep = PyList_New(0);
+    if (!keep || (delays && slam_py_read_array(delay_row, delays, &mixture,
+                                               &options.delay_count, keep) != 0))
+        goto out;
     options.delays = mixture;
     options.seed = seed;
     options.record_capacity = (size_t)capacity;
     rc = slam_responder_create(&options, &self->responder, err, sizeof(err));
-    PyMem_Free(mixture);
     if (rc != SLAM_OK) {
         slam_py_raise(rc, err);
-        return -1;
+        rc = -1;
+    } else if (options.socket_path) {
+        self->socket_path = PyUnicode_FromString(options.socket_path);
+        rc = self->socket_path ? 0 : -1;
     }
-    if (options.socket_path) {
-        self->socket_path = strdup(options.socket_path);
-        if (!self->socket_path) {
-            PyErr_NoMemory();
-            return -1;
-        }
-    }
-    return 0;
+out:
+    Py_XDECREF(keep);
+    return rc;
 }
 
 static void
@@ -92,7 +67,7 @@ responder_dealloc(PyObject *self_object)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
     Py_BEGIN_ALLOW_THREADS slam_responder_destroy(self->responder);
-    Py_END_ALLOW_THREADS free(self->socket_path);
+    Py_END_ALLOW_THREADS Py_XDECREF(self->socket_path);
     release(self_object);
     Py_DECREF(type);
 }
@@ -125,39 +100,35 @@ responder_start(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-responder_stop(PyObject *self, PyObject *unused)
+call(PyObject *self, void (*function)(struct slam_responder *))
 {
     struct slam_responder *responder = responder_of(self);
 
-    (void)unused;
     if (!responder)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS slam_responder_stop(responder);
+    Py_BEGIN_ALLOW_THREADS function(responder);
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static PyObject *
+responder_stop(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return call(self, slam_responder_stop);
 }
 
 static PyObject *
 responder_pause(PyObject *self, PyObject *unused)
 {
-    struct slam_responder *responder = responder_of(self);
-
     (void)unused;
-    if (!responder)
-        return NULL;
-    slam_responder_pause(responder);
-    Py_RETURN_NONE;
+    return call(self, slam_responder_pause);
 }
 
 static PyObject *
 responder_resume(PyObject *self, PyObject *unused)
 {
-    struct slam_responder *responder = responder_of(self);
-
     (void)unused;
-    if (!responder)
-        return NULL;
-    slam_responder_resume(responder);
-    Py_RETURN_NONE;
+    return call(self, slam_responder_resume);
 }
 
 static PyObject *
@@ -231,7 +202,8 @@ static PyObject *
 responder_uri(PyObject *self_object, void *unused)
 {
     const struct slam_responder *responder = responder_of(self_object);
-    const char *path = ((struct responder_object *)self_object)->socket_path;
+    PyObject *text = ((struct responder_object *)self_object)->socket_path;
+    const char *path = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     char uri[8 + 3 * 108 + 1] = "ldapi://";
     size_t len = strlen(uri);
 

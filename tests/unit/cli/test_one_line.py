@@ -224,7 +224,11 @@ def test_thresholds_may_be_short(
             "add",
             {"template": "person.template", "under": "dc=x"},
         ),
-        (f"compare {URI} {ENTRY} -a sn --value x", "compare", {"value": "x"}),
+        (
+            f"mix {URI} --compare 1 -e uid=user.[0-9],dc=x --compare-with sn=x",
+            "compare",
+            {"attribute": "sn", "value": "x"},
+        ),
         (f"bind {URI} {ENTRY} --credentials pw", "bind", {"password": "pw"}),
         (f"bind {URI} --anonymous", "bind", {"anonymous": True}),
         (
@@ -341,6 +345,7 @@ USAGE = [
         "needs a rate (-r)",
     ),
     ("compare 20261121-1", "two runs are needed to compare"),
+    (f"compare {URI}", "two runs are needed to compare"),
     ("search -b dc=x", "URI"),
 ]
 
@@ -360,5 +365,5 @@ def test_options_that_do_not_go_together_say_so(
 def test_a_text_stays_the_text_that_it_is(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = f"compare {URI} {ENTRY} -a sn --value={shlex.quote(text)}"
+    line = f"mix {URI} --compare 1 -e cn=a,dc=x --compare-with sn={shlex.quote(text)}"
     assert body_of(job_of(line, capsys))["value"] == text

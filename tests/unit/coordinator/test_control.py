@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,19 @@ from typing import Any
 import pytest
 
 from ldapslam.base.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
-from ldapslam.coordinator import operator_calls
+from ldapslam.coordinator import run_queue
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
-from ldapslam.coordinator.runs import controller as conduct
+from ldapslam.coordinator.runs import controller
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
-from ldapslam.proto.operator_pb2 import RunStatus, SubmitJobRequest
+from ldapslam.proto.operator_pb2 import (
+    GetRunRequest,
+    RunStatus,
+    RunUpdate,
+    SubmitJobRequest,
+    WatchRunRequest,
+)
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text
@@ -38,15 +44,17 @@ class World:
         self.now_ns = 100 * S
         self.journal = Journal(str(path / "results.sqlite"))
         self.coordinator = Coordinator(self.journal, lambda: self.now_ns)
-        reply = self.coordinator.register(
-            agent_pb2.RegisterRequest(
-                protocol_version=PROTOCOL_VERSION,
-                build=build_version(),
-                name="a",
-                instance_id="a-1",
-                epoch=3,
-            )
+        self.session_id = ""
+
+    async def register(self) -> None:
+        request = agent_pb2.RegisterRequest(
+            protocol_version=PROTOCOL_VERSION,
+            build=build_version(),
+            name="a",
+            instance_id="a-1",
+            epoch=3,
         )
+        reply = await self.coordinator.agents.Register(request, None)
         self.session_id = reply.session_id
 
     @property
@@ -61,17 +69,17 @@ class World:
             job_text=job_text().encode(),
             **fields,
         )
-        return (await self.coordinator.submit(request)).run_id
+        return (await self.coordinator.operators.SubmitJob(request, None)).run_id
 
     async def commands(self, count: int) -> list[agent_pb2.Command]:
         """The first commands of agent a."""
         request = agent_pb2.CommandsRequest(session_id=self.session_id)
-        stream = self.coordinator.commands(request)
+        stream = self.coordinator.agents.Commands(request, None)
         found = [await anext(stream) for _ in range(count)]
         await stream.aclose()
         return found
 
-    def beat(self, offset_ns: int) -> None:
+    async def beat(self, offset_ns: int) -> None:
         """A heartbeat with a sample: a's clock is so far ahead, exactly."""
         ours, theirs = self.now_ns, self.now_ns + offset_ns
         sample = agent_pb2.ClockSample(
@@ -83,11 +91,12 @@ class World:
         request = agent_pb2.HeartbeatRequest(
             session_id=self.session_id, samples=[sample]
         )
-        assert self.coordinator.heartbeat(request, self.now_ns).known
+        reply = await self.coordinator.agents.Heartbeat(request, None)
+        assert reply.known
 
     async def report(self, run_id: str, **kind: Any) -> agent_pb2.ReportReply:
         report = agent_pb2.ProgressReport(run_id=run_id, agent="a", epoch=3, **kind)
-        return await self.coordinator.take_progress(report)
+        return await self.coordinator.agents.ReportProgress(report, None)
 
     async def go_through(self, run_id: str) -> None:
         """The run from its agent's readiness to its end."""
@@ -96,13 +105,20 @@ class World:
         await self.report(run_id, finished=agent_pb2.AgentFinished())
 
     async def end_of(self, run_id: str) -> RunStatus:
-        updates = [u async for u in self.coordinator.watch(run_id)]
-        return updates[-1].status
+        return [update async for update in self.watch(run_id)][-1].status
+
+    def watch(self, run_id: str) -> AsyncGenerator[RunUpdate, None]:
+        return self.coordinator.operators.WatchRun(WatchRunRequest(run_id=run_id), None)
+
+    async def run(self, run_id: str) -> RunStatus:
+        request = GetRunRequest(run_id=run_id)
+        return await self.coordinator.operators.GetRun(request, None)
 
 
 @asynccontextmanager
 async def world_in(path: Path) -> AsyncIterator[World]:
     world = World(path)
+    await world.register()
     try:
         yield world
     finally:
@@ -141,7 +157,7 @@ def test_a_run_that_cannot_be_stored_starts_no_load(
         fail(monkeypatch, "create_run", times=1)
         with pytest.raises(StoreBusy):
             await world.submit()
-        (agent,) = world.coordinator.agents().agents
+        (agent,) = world.coordinator.operators.agents().agents
         assert agent.state == "idle"
         # the first command of all is that of the next run
         run_id = await world.submit()
@@ -166,12 +182,12 @@ def test_what_an_agent_says_of_the_attempt_before_is_not_of_this_one(
         ]
         for kind in stale:
             await world.report(run_id, attempt=attempt + 1, **kind)
-        assert (await world.coordinator.run(run_id)).state == "preparing"
-        (agent,) = world.coordinator.agents().agents
+        assert (await world.run(run_id)).state == "preparing"
+        (agent,) = world.coordinator.operators.agents().agents
         assert list(agent.run_ids) == [run_id]
-        world.beat(0)
+        await world.beat(0)
         await world.report(run_id, attempt=attempt, ready=agent_pb2.AgentReady())
-        assert (await world.coordinator.run(run_id)).state == "ready"
+        assert (await world.run(run_id)).state == "ready"
 
     in_a_world(tmp_path, test)
 
@@ -180,7 +196,7 @@ def test_operations_that_an_agent_reports_twice_are_counted_once(
     tmp_path: Path,
 ) -> None:
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         run_id = await world.submit()
         before = json.dumps({"control_operations": {"ldap://ds": {"bind": 2}}})
         for _ in range(2):
@@ -200,12 +216,12 @@ def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
         run_ids = [await world.submit() for _ in range(2)]
         told = []
 
-        def feed(run: conduct.ActiveRun, event: object) -> None:
+        def feed(run: controller.ActiveRun, event: object) -> None:
             told.append(run.run_id)
             raise RuntimeError("for the test")
 
         with monkeypatch.context() as patch:
-            patch.setattr(conduct.ActiveRun, "feed", feed)
+            patch.setattr(controller.ActiveRun, "feed", feed)
             world.coordinator._pass_time(is_stalled=False)
         assert told == run_ids
 
@@ -215,7 +231,7 @@ def test_a_run_that_cannot_take_the_time_does_not_keep_it_from_others(
 def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
     async def test(world: World) -> None:
         leave = agent_pb2.LeaveRequest(session_id=world.session_id)
-        world.coordinator.leave(leave)
+        await world.coordinator.agents.Leave(leave, None)
         with pytest.raises(NotEnoughAgents):
             await world.submit()
         assert world.store.runs() == []
@@ -226,10 +242,10 @@ def test_a_run_that_was_refused_is_not_stored(tmp_path: Path) -> None:
 def test_the_end_of_a_run_is_written_until_it_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conduct, "_END_PAUSE_S", 0)
+    monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
 
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         run_id = await world.submit()
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
@@ -244,19 +260,19 @@ def test_the_end_of_a_run_is_written_until_it_is_stored(
 def test_a_run_whose_end_cannot_be_stored_is_said_to_have_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conduct, "_END_PAUSE_S", 0)
+    monkeypatch.setattr(controller, "_END_PAUSE_S", 0)
 
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         run_id = await world.submit()
-        updates = world.coordinator.watch(run_id)
+        updates = world.watch(run_id)
         await anext(updates)
         fail(monkeypatch, "set_run_state")
         await world.go_through(run_id)
         status = [update async for update in updates][-1].status
         assert status.state == "failed"
         assert "stayed locked" in status.state_detail
-        (agent,) = world.coordinator.agents().agents
+        (agent,) = world.coordinator.operators.agents().agents
         assert agent.state == "idle"
 
     in_a_world(tmp_path, test)
@@ -266,7 +282,7 @@ def test_a_report_that_finds_the_store_busy_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         run_id = await world.submit()
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
@@ -278,9 +294,9 @@ def test_a_report_that_finds_the_store_busy_is_asked_for_again(
             for function in ("add_intervals", "add_interval"):
                 fail(patch, function, times=1)
             with pytest.raises(StoreBusy):
-                await world.coordinator.take_interval(report)
-        assert (await world.coordinator.run(run_id)).state == "running"
-        reply = await world.coordinator.take_interval(report)
+                await world.coordinator.agents.ReportInterval(report, None)
+        assert (await world.run(run_id)).state == "running"
+        reply = await world.coordinator.agents.ReportInterval(report, None)
         assert reply.status == COMMITTED
 
     in_a_world(tmp_path, test)
@@ -292,20 +308,20 @@ def test_a_run_that_the_store_has_no_room_for_is_refused_before_it_begins(
     later = "2026-03-01T12:00:00Z"
 
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         waiting = await world.submit(not_before_utc=later)
         with monkeypatch.context() as patch:
-            patch.setattr(operator_calls, "room_bytes", lambda _: 1 << 20)
+            patch.setattr(run_queue, "room_bytes", lambda _: 1 << 20)
             with pytest.raises(FleetError, match="too little room in its store"):
                 await world.submit()
             assert [run.run_id for run in world.store.runs()] == [waiting]
-            await world.coordinator.release(waiting)
+            await world.coordinator.queue.release(waiting)
         status = await world.end_of(waiting)
         assert status.state == "failed"
         assert "1 MiB left" in status.state_detail
         assert status.failure.error_class == "FleetError"
         # with room again agent and target are free
-        await world.coordinator.release(await world.submit(not_before_utc=later))
+        await world.coordinator.queue.release(await world.submit(not_before_utc=later))
         (command,) = await world.commands(1)
         assert command.WhichOneof("kind") == "prepare"
 
@@ -316,7 +332,7 @@ def test_no_agent_is_told_to_start_before_that_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         run_id = await world.submit()
 
         async def no_room() -> None:
@@ -340,7 +356,7 @@ def test_a_run_that_is_half_taken_up_holds_no_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         run_id = await world.submit()
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
@@ -348,7 +364,7 @@ def test_a_run_that_is_half_taken_up_holds_no_target(
         def resume(*args: object) -> None:
             raise RuntimeError("for the test")
 
-        monkeypatch.setattr(conduct.ActiveRun, "resume", resume)
+        monkeypatch.setattr(controller.ActiveRun, "resume", resume)
         async with world_in(tmp_path) as next_world:
             await next_world.coordinator.start()
             assert next_world.store.run(run_id).state == "failed"
@@ -363,7 +379,7 @@ def test_a_run_that_is_half_taken_up_holds_no_target(
 
 def test_facts_of_the_coordinator_are_its_own(tmp_path: Path) -> None:
     async def test(world: World) -> None:
-        world.beat(5 * S)
+        await world.beat(5 * S)
         run_id = await world.submit()
         claimed = {"epoch": 99, "clock_offset_us": 0, "realtime": True}
         ready = agent_pb2.AgentReady(facts_json=json.dumps(claimed))
@@ -391,13 +407,13 @@ def test_an_agent_whose_report_is_refused_fails_the_run_at_once(tmp_path: Path) 
 
 def test_the_drift_of_a_clock_over_the_run_is_a_fact(tmp_path: Path) -> None:
     async def test(world: World) -> None:
-        world.beat(5_000_000)
+        await world.beat(5_000_000)
         run_id = await world.submit()
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
         before = world.store.agents(run_id)["a"]
         world.now_ns += 600 * S
-        world.beat(4_000_000)
+        await world.beat(4_000_000)
         await world.report(run_id, finished=agent_pb2.AgentFinished())
         facts = world.store.agents(run_id)["a"]
         assert facts["clock_offset_us"] == before["clock_offset_us"] == 5_000
@@ -410,13 +426,13 @@ def test_the_drift_of_a_clock_over_the_run_is_a_fact(tmp_path: Path) -> None:
 
 def test_when_a_run_was_told_to_drain_is_in_its_manifest(tmp_path: Path) -> None:
     async def test(world: World) -> None:
-        world.beat(0)
+        await world.beat(0)
         run_id = await world.submit()
         await world.report(run_id, ready=agent_pb2.AgentReady())
         await world.report(run_id, started=agent_pb2.AgentStarted())
         world.now_ns += 700_000_000
         told_ns = world.now_ns
-        await world.coordinator.cancel_run(run_id, "ana")
+        await world.coordinator.queue.cancel_run(run_id, "ana")
         world.now_ns += S
         await world.report(run_id, finished=agent_pb2.AgentFinished())
         assert (await world.end_of(run_id)).state == "cancelled"
@@ -435,10 +451,10 @@ def test_what_an_earlier_process_says_of_its_part_is_not_taken_for_this_ones(
         late = agent_pb2.ProgressReport(
             run_id=run_id, agent="a", epoch=2, finished=agent_pb2.AgentFinished()
         )
-        reply = await world.coordinator.take_progress(late)
+        reply = await world.coordinator.agents.ReportProgress(late, None)
         assert reply.status == agent_pb2.ReportReply.STATUS_DUPLICATE
-        assert (await world.coordinator.run(run_id)).state == "preparing"
-        (agent,) = world.coordinator.agents().agents
+        assert (await world.run(run_id)).state == "preparing"
+        (agent,) = world.coordinator.operators.agents().agents
         assert agent.run_ids == [run_id]
 
     in_a_world(tmp_path, test)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.coordinator.hooks import WaitingRun
+from ldapslam.coordinator.run_queue import WaitingRun
 from ldapslam.coordinator.schedules.maintenance import Hold
 from ldapslam.coordinator.schedules.schedule import (
     MOST_MADE_UP,
@@ -20,7 +20,6 @@ from ldapslam.coordinator.schedules.schedule import (
     Policy,
     Release,
     Wait,
-    copy_begins,
     decide,
     next_step,
     plan_of,
@@ -146,12 +145,11 @@ def test_what_makes_up_for_all_replaces_nothing() -> None:
     assert not policy.replaces(NOON - 60 * MINUTE, NOON)
 
 
-def test_copies_begin_one_after_the_other() -> None:
-    policy = Policy(copies=3, stagger=10 * MINUTE)
-    on_time = copy_begins(NOON, NOON + MINUTE / 2, policy)
-    assert on_time == (NOON, NOON + 10 * MINUTE, NOON + 20 * MINUTE)
+def test_a_run_begins_when_it_was_due_or_when_it_is_made_up_for() -> None:
+    policy = Policy()
+    assert policy.begin(NOON, NOON + MINUTE / 2) == NOON
     later = NOON + 60 * MINUTE
-    assert copy_begins(NOON, later, policy)[:2] == (later, later + 10 * MINUTE)
+    assert policy.begin(NOON, later) == later
 
 
 def run(**fields: object) -> WaitingRun:
@@ -257,7 +255,6 @@ RULES = [
         {"cron": "0 0 * * *", "until_utc": "2026-03-01T23:00:00Z"},
         "no time between",
     ),
-    ({"cron": "0 0 * * *", "copies": 100_000}, "copies"),
     ({"cron": "0 0 * * *", "misfire": 17}, "policy is not known"),
     ({"every_ns": 10**18}, "at most 366 days"),
     ({"every_ns": 10**10, "from_utc": "9999-12-31T23:59:59Z"}, "too far away"),

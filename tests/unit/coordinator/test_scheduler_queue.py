@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that wait: for maintenance, a time, another run, copies before them."""
+"""Runs that wait: for maintenance, a time, another run."""
 
 from __future__ import annotations
 
@@ -30,19 +30,6 @@ HOUR = timedelta(hours=1)
 NS = 1_000_000_000
 
 ONCE = schedule_pb2.MISFIRE_POLICY_RUN_ONCE
-
-
-def test_copies_begin_by_their_stagger(tmp_path: Path) -> None:
-    async def test(queue: FakeQueue) -> None:
-        request = schedule_request(
-            "copies", duration="1m", cron="0 12 * * *", copies=3, stagger_ns=600 * NS
-        )
-        await create(queue, request)
-        await tick_every(queue, 10 * S, HOUR)
-        begun = [time - NOON for time in queue.begun.values()]
-        assert begun == [0 * MINUTE, 10 * MINUTE, 20 * MINUTE]
-
-    in_a_queue(tmp_path, BEGIN, test)
 
 
 def window(**fields: object) -> schedule_pb2.MaintenanceWindow:

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from ldapslam.base.errors import ExitCode
-from ldapslam.coordinator.security.rpc import errors_to
+from ldapslam.coordinator.security.guard import errors_to
 from ldapslam.proto.common_pb2 import Failure
 from ldapslam.transport.codec import FAILURE_KEY
 from ldapslam.transport.messages import error_of

@@ -1,29 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator holds, and how it carries out what its fleet machine decides.
+"""The live agents and runs of a coordinator, and what its fleet machine decides.
 
-One event loop, one thread: agents' sessions, the fleet's state machine, the live runs.
-Only the store has a thread of its own (journal.py). Agents' calls are answered by
-agent_calls.py, operators' and the scheduler's by operator_calls.py; control.py puts
-them together.
+Carries out the commands of fleet.py as conduct.py does those of run.py. On the event
+loop; only the store has a thread of its own (journal.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from ldapslam.base.errors import LdapSlamError, NotEnoughAgents
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.fleet.fleet import Fleet
 from ldapslam.coordinator.fleet.link import AgentLink
-from ldapslam.coordinator.hooks import Hooks, WaitingRun
+from ldapslam.coordinator.hooks import Observer
 from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.judge import Verdicts
+from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.proto import agent_pb2
 from ldapslam.results import submissions
 from ldapslam.results.records import RunRecord, utc_text
@@ -31,43 +29,41 @@ from ldapslam.results.records import RunRecord, utc_text
 _log = logging.getLogger(__name__)
 
 
-class Core:
-    """The state of a coordinator."""
+class ActiveFleet:
+    """All parts of a coordinator work on it."""
 
     def __init__(
         self,
         journal: Journal,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-        hooks: Hooks | None = None,
+        now_ns: Callable[[], int],
+        verdicts: Verdicts,
+        observers: Sequence[Observer],
     ) -> None:
-        self._journal = journal
-        self._now_ns = now_ns
-        self._hooks = hooks or Hooks()
-        self._fleet = Fleet()
+        self.journal = journal
+        self.now_ns = now_ns
+        self.machine = Fleet()
         #: By agent, and by session.
-        self._links: dict[str, AgentLink] = {}
-        self._sessions: dict[str, AgentLink] = {}
-        self._runs: dict[str, ActiveRun] = {}
-        self._judging: set[asyncio.Task[None]] = set()
-        #: Waiting runs that may not be given agents, and what is asked of new ones.
-        self._held: frozenset[str] = frozenset()
-        self._hindrance: Callable[[WaitingRun], str] = lambda _: ""
+        self.links: dict[str, AgentLink] = {}
+        self.sessions: dict[str, AgentLink] = {}
+        self.runs: dict[str, ActiveRun] = {}
+        self._verdicts = verdicts
+        self._observers = observers
 
-    def _feed_fleet(self, event: fleet_machine.FleetEvent) -> None:
-        for command in self._fleet.handle(event, self._now_ns()):
-            self._execute(command)
+    def feed(self, event: fleet_machine.FleetEvent) -> None:
+        for command in self.machine.handle(event, self.now_ns()):
+            self.execute(command)
 
-    def _execute(self, command: fleet_machine.Command) -> None:
+    def execute(self, command: fleet_machine.Command) -> None:
         match command:
             case fleet_machine.AssignRun(run_id, agents, left_out):
-                self._runs[run_id].feed(run_machine.AgentsAssigned(agents))
+                self.runs[run_id].feed(run_machine.AgentsAssigned(agents))
                 if left_out:
                     names = ", ".join(left_out)
                     text = f"more agents than connections: {names} have no share"
-                    self._runs[run_id].add_event("agents_left_out", text)
+                    self.runs[run_id].add_event("agents_left_out", text)
             case fleet_machine.GiveUpRun(run_id, wanted, available, misfits):
                 error = NotEnoughAgents(wanted, available, misfits)
-                self._runs[run_id].feed(run_machine.GaveUp(str(error), error))
+                self.runs[run_id].feed(run_machine.GaveUp(str(error), error))
             case fleet_machine.ReportSilence(name, run_ids, silent_ns):
                 text = (
                     f"nothing heard of agent {name!r} for {silent_ns / 1e9:.1f} s; "
@@ -83,7 +79,7 @@ class Core:
                 stop = agent_pb2.StopRun(
                     run_id=run_id, reason="the run is over for this agent"
                 )
-                self._links[name].send(agent_pb2.Command(stop=stop))
+                self.links[name].send(agent_pb2.Command(stop=stop))
             case fleet_machine.RefuseEvent(event, state):
                 _log.debug("fleet, %s: refused %r", state, event)
             case fleet_machine.RefuseRun():
@@ -91,19 +87,19 @@ class Core:
 
     def _tell_runs(self, run_ids: tuple[str, ...], kind: str, text: str) -> None:
         for run_id in run_ids:
-            if run_id in self._runs:
-                self._runs[run_id].add_event(kind, text)
+            if run_id in self.runs:
+                self.runs[run_id].add_event(kind, text)
 
     def _lose(self, loss: fleet_machine.ReportLoss) -> None:
         level = logging.WARNING if loss.run_ids else logging.INFO
         _log.log(level, "agent %s is gone: %s", loss.name, loss.reason)
         if loss.is_gone:
-            link = self._links.pop(loss.name, None)
+            link = self.links.pop(loss.name, None)
             if link is not None:
-                self._sessions.pop(link.session_id, None)
+                self.sessions.pop(link.session_id, None)
                 link.close()
         for run_id in loss.run_ids:
-            run = self._runs.get(run_id)
+            run = self.runs.get(run_id)
             if run is not None:
                 run.feed(
                     run_machine.AgentVanished(loss.name, loss.silent_ns, loss.reason)
@@ -114,58 +110,44 @@ class Core:
 
     def link(self, agent: str) -> AgentLink | None:
         """The agent's session, if it has one."""
-        return self._links.get(agent)
+        return self.links.get(agent)
 
     def requeue(self, run_id: str, agents: tuple[str, ...]) -> None:
         """The run begins anew with these agents."""
         event = fleet_machine.RunRequeued(run_id, agents)
         # after this round of the run's commands, not within it
-        asyncio.get_running_loop().call_soon(self._feed_fleet, event)
+        asyncio.get_running_loop().call_soon(self.feed, event)
 
     def release_agents(self, run_id: str, agents: tuple[str, ...]) -> None:
         """They have no part in the run."""
         for agent in agents:
             event = fleet_machine.AgentReleased(agent, run_id)
-            asyncio.get_running_loop().call_soon(self._feed_fleet, event)
+            asyncio.get_running_loop().call_soon(self.feed, event)
 
     def run_concluded(self, run: ActiveRun) -> None:
         """Its end is committed."""
-        self._runs.pop(run.run_id, None)
-        self._feed_fleet(fleet_machine.RunEnded(run.run_id))
-        self._judge_later(run.record)
+        self.runs.pop(run.run_id, None)
+        self.feed(fleet_machine.RunEnded(run.run_id))
+        self._verdicts.judge(run.record)
 
-    def _judge_later(self, record: RunRecord) -> None:
-        task = asyncio.create_task(self._judge(record))
-        self._judging.add(task)
-        task.add_done_callback(self._judging.discard)
+    # Runs.
 
-    async def _judge(self, record: RunRecord) -> None:
-        """Have the run judged, and tell of it: the last that happens to a run."""
-        verdict: str | None = None
-        if self._hooks.judge is not None:
-            try:
-                verdict = await self._hooks.judge(record.run_id)
-                if verdict is not None:
-                    store = self._journal.store
-                    await self._journal.call(store.set_verdict, record.run_id, verdict)
-            except Exception:
-                _log.exception("run %s cannot be judged", record.run_id)
-        record = replace(record, verdict=verdict)
-        for observer in self._hooks.observers:
-            try:
-                observer.run_judged(record)
-            except Exception:
-                _log.exception("run %s: an observer failed", record.run_id)
+    def new_run(self, submission: Submission) -> ActiveRun:
+        """A run that is not queued yet."""
+        run = ActiveRun(submission, self, self.journal, self.now_ns, self._observers)
+        self.runs[submission.run_id] = run
+        run.announce()
+        return run
 
-    async def _close_record(
+    async def close_record(
         self, record: RunRecord, kind: str, error: LdapSlamError
     ) -> None:
         """End a run that never was, or is no more, in this process."""
-        store, run_id = self._journal.store, record.run_id
+        store, run_id = self.journal.store, record.run_id
         now_utc = utc_text(datetime.now(UTC))
-        self._journal.post(store.add_event, run_id, kind, str(error), now_utc)
-        self._journal.post(store.set_manifest, run_id, {"failure": error.to_dict()})
-        await self._journal.call(
+        self.journal.post(store.add_event, run_id, kind, str(error), now_utc)
+        self.journal.post(store.set_manifest, run_id, {"failure": error.to_dict()})
+        await self.journal.call(
             store.set_run_state, run_id, "failed", str(error), finished_utc=now_utc
         )
-        self._journal.post(submissions.forget, store, run_id)
+        self.journal.post(submissions.forget, store, run_id)

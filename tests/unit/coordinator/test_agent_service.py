@@ -6,11 +6,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from ldapslam.base.errors import AccessRefused
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.security import access
+from ldapslam.coordinator.security.access import Caller
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
+    LeaveRequest,
     ProgressReport,
     RegisterRequest,
     ReportReply,
@@ -36,18 +42,21 @@ def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_own(
     async def work() -> None:
         journal = Journal(str(tmp_path / "results.sqlite"))
         try:
-            coordinator = Coordinator(journal)
+            agents = Coordinator(journal).agents
             sessions = [
-                coordinator.register(registration(epoch)).session_id
+                (await agents.Register(registration(epoch), None)).session_id
                 for epoch in (1, 1, 2)
             ]
             assert sessions[0] == sessions[1] != sessions[2]
             known = [
-                coordinator.heartbeat(HeartbeatRequest(session_id=one), 0).known
+                (await agents.Heartbeat(HeartbeatRequest(session_id=one), None)).known
                 for one in sessions
             ]
             assert known == [False, False, True]
-            assert coordinator.session_agent(sessions[2]) == "a"
+            # what another agent may not use
+            access.enter(Caller("b", "agent", ""))
+            with pytest.raises(AccessRefused, match="not that of agent 'b'"):
+                await agents.Leave(LeaveRequest(session_id=sessions[2]), None)
         finally:
             await journal.close()
 
@@ -64,7 +73,7 @@ def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
             request = registration(2)
             # of a coordinator with another store
             request.runs.append(RunPart(run_id="elsewhere", state="running"))
-            coordinator.register(request)
+            await coordinator.agents.Register(request, None)
             states = []
             for epoch in (1, 2):
                 report = ProgressReport(
@@ -73,9 +82,9 @@ def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
                     epoch=epoch,
                     finished=AgentFinished(early_reason="it was stopped"),
                 )
-                reply = await coordinator.take_progress(report)
+                reply = await coordinator.agents.ReportProgress(report, None)
                 assert reply.status == ReportReply.STATUS_REFUSED
-                states += [one.state for one in coordinator.agents().agents]
+                states += [one.state for one in coordinator.operators.agents().agents]
             # what the process before it did says nothing of this one
             assert states == ["assigned", "idle"]
         finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--metrics HOST:PORT`: figures for Prometheus over plain HTTP, GET /metrics.
+"""Figures for Prometheus over plain HTTP, GET /metrics: of a coordinator or an agent.
 
 Whoever reaches the port can read: names of agents and jobs, and how the runs go; it is
 neither encrypted nor authenticated. So it is off unless asked for, and on loopback
@@ -16,46 +16,17 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-import click
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ldapslam.base.errors import ConfigError
 
-if TYPE_CHECKING:
-    from ldapslam.agent.client import Beside
-
 _log = logging.getLogger(__name__)
 
 _MAX_REQUESTS = 4
 _REQUEST_TIMEOUT_S = 10.0
-
-
-def _place(
-    _: click.Context, __: click.Parameter, value: str | None
-) -> tuple[str, int] | None:
-    """HOST:PORT, or PORT alone, which is on loopback."""
-    if value is None:
-        return None
-    host, colon, port = value.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ConfigError(
-            f"--metrics: expected HOST:PORT or a port, got {value!r}",
-            hint="such as 127.0.0.1:9400",
-        )
-    return host, int(port)
-
-
-metrics_option = click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    callback=_place,
-    help="Give figures to Prometheus there, GET /metrics; a port alone is one of "
-    "this host. Neither encrypted nor authenticated. Off when left out.",
-)
 
 
 class _Server(ThreadingHTTPServer):
@@ -145,14 +116,3 @@ def exposed(registry: CollectorRegistry, place: tuple[str, int]) -> Iterator[int
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def beside_agent(place: tuple[str, int] | None) -> Beside | None:
-    """What `run_agent` is to run beside it, for an agent's figures."""
-    if place is None:
-        return None
-    from ldapslam.agent.metrics import agent_registry
-
-    return lambda session, is_connected: exposed(
-        agent_registry(session, is_connected), place
-    )

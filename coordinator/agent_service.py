@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents' calls: they register, take commands, beat, report, leave. No gRPC here."""
+"""The service for agents: they register, take commands, beat, report, leave."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from contextlib import aclosing
 
 from ldapslam.base.clock_id import clock_id
 from ldapslam.base.errors import (
+    AccessRefused,
     FleetError,
     LdapSlamError,
     RunNotFound,
     StoreBusy,
     StoreError,
 )
-from ldapslam.coordinator.core import Core
+from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.fleet.clock import ClockSample
 from ldapslam.coordinator.fleet.fleet import AgentState
@@ -26,9 +27,11 @@ from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.facts import agent_facts
 from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.coordinator.runs.observing import observed
-from ldapslam.coordinator.runs.submission import check_version
-from ldapslam.coordinator.schedules.names import MAX_NAME, is_usable
+from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
+from ldapslam.coordinator.security.access import caller
+from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import agent_pb2, observation_pb2
+from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
 from ldapslam.results.records import RunRecord
 from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
@@ -49,10 +52,14 @@ _Report = (
 )
 
 
-class AgentCalls(Core):
-    """The agents' side of a coordinator."""
+class AgentService(AgentServiceServicer):
+    def __init__(self, fleet: ActiveFleet) -> None:
+        self._fleet = fleet
+        self._journal = fleet.journal
 
-    def register(self, request: agent_pb2.RegisterRequest) -> agent_pb2.RegisterReply:
+    async def Register(
+        self, request: agent_pb2.RegisterRequest, context: Context
+    ) -> agent_pb2.RegisterReply:
         """Take an agent in, or back after a broken connection."""
         name = request.name
         check_version(name, request.protocol_version, request.build)
@@ -72,9 +79,9 @@ class AgentCalls(Core):
             shares_clock=bool(request.clock_id) and request.clock_id == clock_id(),
             host_id=request.host_id,
         )
-        link = self._links.get(name)
+        link = self._fleet.links.get(name)
         is_resumed = link is not None and link.identity.instance == identity.instance
-        is_there = self._fleet.agent_state(name) is not AgentState.SILENT
+        is_there = self._fleet.machine.agent_state(name) is not AgentState.SILENT
         if link is not None and not is_resumed and link.is_streaming and is_there:
             raise FleetError(
                 f"an agent named {name!r} is already registered",
@@ -90,20 +97,20 @@ class AgentCalls(Core):
             request.restricted,
             request.host_id,
         )
-        commands = self._fleet.handle(event, self._now_ns())
+        commands = self._fleet.machine.handle(event, self._fleet.now_ns())
         # a loss is that of the session before: it ends before the new one begins
         losses = [c for c in commands if isinstance(c, fleet_machine.ReportLoss)]
         for loss in losses:
-            self._execute(loss)
-        link = self._links.get(name)
+            self._fleet.execute(loss)
+        link = self._fleet.links.get(name)
         is_resumed = is_resumed and link is not None
         if not is_resumed:
-            link = AgentLink(identity, self._now_ns())
-            self._links[name] = self._sessions[link.session_id] = link
+            link = AgentLink(identity, self._fleet.now_ns())
+            self._fleet.links[name] = self._fleet.sessions[link.session_id] = link
         assert link is not None, "a resumed session has a link"
         for command in commands:
             if command not in losses:
-                self._execute(command)
+                self._fleet.execute(command)
         if not is_resumed:
             self._take_up(name, {part.run_id: part.state for part in request.runs})
             self._take_up_observers(link, request.observed_runs[:_MAX_RUNS])
@@ -118,7 +125,7 @@ class AgentCalls(Core):
     def _take_up(self, agent: str, runs: dict[str, str]) -> None:
         """Its part of runs that a coordinator before this one began."""
         for run_id, state in runs.items():
-            run = self._runs.get(run_id)
+            run = self._fleet.runs.get(run_id)
             if run is not None and run.has_live_part(agent):
                 run.take_up_part(agent, state)
 
@@ -127,39 +134,42 @@ class AgentCalls(Core):
         may have missed, and those that are gone are not waited for."""
         name = link.identity.name
         for run_id in run_ids:
-            run = self._runs.get(run_id)
+            run = self._fleet.runs.get(run_id)
             if run is not None:
                 run.observing.take_up(name)
             else:
                 end = agent_pb2.EndObservation(run_id=run_id)
                 link.send(agent_pb2.Command(end_observation=end))
-        for run_id, run in self._runs.items():
+        for run_id, run in self._fleet.runs.items():
             if run_id not in run_ids and run.observing.has_open_watch(name):
                 reason = "the agent was started again"
                 run.feed_later(run_machine.ObserverEnded(name, reason))
 
-    async def commands(
-        self, request: agent_pb2.CommandsRequest
+    async def Commands(
+        self, request: agent_pb2.CommandsRequest, context: Context
     ) -> AsyncGenerator[agent_pb2.Command, None]:
         """What an agent is told, until its session ends."""
-        link = self._sessions.get(request.session_id)
+        self._check_session(request.session_id)
+        link = self._fleet.sessions.get(request.session_id)
         if link is None:
             raise FleetError("the session is not known", hint="register again")
         name = link.identity.name
         try:
             async with aclosing(link.commands(request.last_command)) as commands:
-                self._feed_fleet(fleet_machine.AgentListens(name))
+                self._fleet.feed(fleet_machine.AgentListens(name))
                 async for command in commands:
                     yield command
         finally:
-            if self._links.get(name) is link and not link.is_streaming:
-                self._feed_fleet(fleet_machine.AgentHungUp(name))
+            if self._fleet.links.get(name) is link and not link.is_streaming:
+                self._fleet.feed(fleet_machine.AgentHungUp(name))
 
-    def heartbeat(
-        self, request: agent_pb2.HeartbeatRequest, received_ns: int
+    async def Heartbeat(
+        self, request: agent_pb2.HeartbeatRequest, context: Context
     ) -> agent_pb2.HeartbeatReply:
         """A sign of life; the clock's two times are taken here."""
-        link = self._sessions.get(request.session_id)
+        received_ns = self._fleet.now_ns()
+        self._check_session(request.session_id)
+        link = self._fleet.sessions.get(request.session_id)
         if link is None:
             return agent_pb2.HeartbeatReply(known=False)
         link.confirm(request.last_command)
@@ -175,26 +185,30 @@ class AgentCalls(Core):
             )
         if request.HasField("load"):
             link.load = request.load
-        self._feed_fleet(fleet_machine.AgentHeard(link.identity.name))
+        self._fleet.feed(fleet_machine.AgentHeard(link.identity.name))
         return agent_pb2.HeartbeatReply(
-            known=True, received_mono_ns=received_ns, sent_mono_ns=self._now_ns()
+            known=True, received_mono_ns=received_ns, sent_mono_ns=self._fleet.now_ns()
         )
 
-    def session_agent(self, session_id: str) -> str | None:
-        """Whose session it is; None when it is nobody's (any more)."""
-        link = self._sessions.get(session_id)
-        return None if link is None else link.identity.name
+    def _check_session(self, session_id: str) -> None:
+        """AccessRefused when an agent uses the session of another one."""
+        who, link = caller(), self._fleet.sessions.get(session_id)
+        if who.is_certified and link is not None and link.identity.name != who.who:
+            raise AccessRefused(f"the session is not that of agent {who.who!r}")
 
-    def leave(self, request: agent_pb2.LeaveRequest) -> agent_pb2.LeaveReply:
+    async def Leave(
+        self, request: agent_pb2.LeaveRequest, context: Context
+    ) -> agent_pb2.LeaveReply:
         """The agent ends in order."""
-        link = self._sessions.get(request.session_id)
+        self._check_session(request.session_id)
+        link = self._fleet.sessions.get(request.session_id)
         if link is not None:
             name = link.identity.name
-            self._feed_fleet(fleet_machine.AgentLeft(name, request.reason))
+            self._fleet.feed(fleet_machine.AgentLeft(name, request.reason))
         return agent_pb2.LeaveReply()
 
-    async def take_interval(
-        self, report: agent_pb2.IntervalReport
+    async def ReportInterval(
+        self, report: agent_pb2.IntervalReport, context: Context
     ) -> agent_pb2.ReportReply:
         """Commit an interval; the reply is the acknowledgement."""
         try:
@@ -210,7 +224,7 @@ class AgentCalls(Core):
             if part is not None:
                 part.feed(run_machine.StoreFailed(error))
             raise
-        run = self._runs.get(report.run_id)
+        run = self._fleet.runs.get(report.run_id)
         if is_new and run is not None:
             run.add_snapshot(report.agent, report.snapshot)
         status = agent_pb2.ReportReply.Status
@@ -218,8 +232,8 @@ class AgentCalls(Core):
             status=status.STATUS_COMMITTED if is_new else status.STATUS_DUPLICATE
         )
 
-    async def take_progress(
-        self, report: agent_pb2.ProgressReport
+    async def ReportProgress(
+        self, report: agent_pb2.ProgressReport, context: Context
     ) -> agent_pb2.ReportReply:
         """Have the run's machine take an agent's progress, and commit what follows."""
         try:
@@ -227,13 +241,13 @@ class AgentCalls(Core):
             event, facts = _progress(report)
         except (ProtocolError, RunNotFound) as error:
             self._fail_part(report, error)
-            link = self._links.get(report.agent)
+            link = self._fleet.links.get(report.agent)
             is_of_now = link is not None and link.identity.epoch == report.epoch
             if is_of_now and report.WhichOneof("kind") in ("finished", "failed"):
                 # the agent is through with it, whatever there is to say against it
                 self._release(report)
             return self._refuse_report(report, error)
-        run = self._runs.get(report.run_id)
+        run = self._fleet.runs.get(report.run_id)
         of = report.agent, report.epoch, report.attempt
         if run is not None and not run.is_of_now(*of):
             _log.info("run %s: a report of an earlier agent %s", *_key(report))
@@ -257,8 +271,8 @@ class AgentCalls(Core):
         await self._journal.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
-    async def take_observation(
-        self, report: observation_pb2.ObservationReport
+    async def ReportObservation(
+        self, report: observation_pb2.ObservationReport, context: Context
     ) -> agent_pb2.ReportReply:
         """Commit what an observer found, and have the run's machine hear of it."""
         store, run_id, agent = self._journal.store, report.run_id, report.agent
@@ -290,10 +304,10 @@ class AgentCalls(Core):
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
-        self._feed_fleet(fleet_machine.AgentReleased(report.agent, report.run_id))
+        self._fleet.feed(fleet_machine.AgentReleased(report.agent, report.run_id))
 
     async def _reporters_run(self, run_id: str, agent: str) -> RunRecord:
-        run = self._runs.get(run_id)
+        run = self._fleet.runs.get(run_id)
         if run is not None:
             record = run.record
         else:
@@ -306,7 +320,7 @@ class AgentCalls(Core):
 
     def _live_part(self, report: _Report) -> ActiveRun | None:
         """The run that the report is of, when it is live and the agent part of it."""
-        run = self._runs.get(report.run_id)
+        run = self._fleet.runs.get(report.run_id)
         return run if run is not None and report.agent in run.record.agents else None
 
     def _refuse_report(
@@ -329,7 +343,7 @@ class AgentCalls(Core):
         self, report: agent_pb2.ProgressReport, error: LdapSlamError
     ) -> None:
         """Without this step of its agent the run would wait in vain."""
-        run, link = self._live_part(report), self._links.get(report.agent)
+        run, link = self._live_part(report), self._fleet.links.get(report.agent)
         if run is None:
             return
         if link is not None:

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service for operators: they submit, look at, cancel and fetch runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Collection
+from datetime import UTC, datetime
+
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.coordinator.active_fleet import ActiveFleet
+from ldapslam.coordinator.run_queue import RunQueue
+from ldapslam.coordinator.runs.controller import status_message
+from ldapslam.coordinator.runs.submission import check_channels, load_submission
+from ldapslam.coordinator.security.access import caller_name
+from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.security.guard import Context
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.proto.operator_pb2_grpc import OperatorServiceServicer
+from ldapslam.results.listing import brief_runs
+from ldapslam.results.records import RunRecord
+from ldapslam.transport.messages import facts_json
+
+
+class OperatorService(OperatorServiceServicer):
+    def __init__(
+        self,
+        fleet: ActiveFleet,
+        queue: RunQueue,
+        audit: AuditLog,
+        channels: Collection[str],
+    ) -> None:
+        """`channels`: names that a submission may have told of its end."""
+        self._fleet = fleet
+        self._journal = fleet.journal
+        self._queue = queue
+        self._audit = audit
+        self._channels = channels
+
+    async def SubmitJob(
+        self, request: pb.SubmitJobRequest, context: Context
+    ) -> pb.SubmitJobReply:
+        """Queue a job; refused when it has faults or the fleet too few agents."""
+        request.submitted_by = caller_name(request.submitted_by)
+        check_channels(request.notify, self._channels)
+        submission = await asyncio.to_thread(
+            load_submission, request, datetime.now(UTC)
+        )
+        if request.after_run:
+            submission.request.after_run = await self._full_id(request.after_run)
+        # to its end even if the caller goes away: no record without a run
+        await asyncio.shield(self._queue.accept(submission))
+        run_id = submission.run_id
+        await self._audit.note(
+            "submit", run_id, request.job_file, by=request.submitted_by
+        )
+        return pb.SubmitJobReply(run_id=run_id)
+
+    async def ListRuns(
+        self, request: pb.ListRunsRequest, context: Context
+    ) -> pb.ListRunsReply:
+        """The newest runs; a limit of 0 is all."""
+        store = self._journal.store
+        records = await self._journal.call(brief_runs, store, request.limit)
+        return pb.ListRunsReply(runs=[self._brief(record) for record in records])
+
+    def _brief(self, record: RunRecord) -> pb.RunStatus:
+        run = self._fleet.runs.get(record.run_id)
+        return run.status() if run is not None else _stored_status(record)
+
+    async def GetRun(self, request: pb.GetRunRequest, context: Context) -> pb.RunStatus:
+        """One run, by its id or the beginning of it."""
+        return await self._status(await self._full_id(request.run_id))
+
+    async def _status(self, run_id: str) -> pb.RunStatus:
+        run = self._fleet.runs.get(run_id)
+        if run is not None:
+            return run.status()
+        store = self._journal.store
+        record = await self._journal.call(store.run, run_id)
+        status = _stored_status(record)
+        for event in await self._journal.call(store.events, run_id):
+            status.events.add(at_utc=event.at_utc, kind=event.kind, text=event.text)
+        return status
+
+    async def WatchRun(
+        self, request: pb.WatchRunRequest, context: Context
+    ) -> AsyncGenerator[pb.RunUpdate, None]:
+        """The run's state now, and what happens until its end."""
+        run_id = await self._full_id(request.run_id)
+        run = self._fleet.runs.get(run_id)
+        if run is None:
+            yield pb.RunUpdate(status=await self._status(run_id))
+            return
+        updates = run.subscribe()
+        try:
+            while (update := await updates.get()) is not None:
+                yield update
+        finally:
+            run.unsubscribe(updates)
+
+    async def CancelRun(
+        self, request: pb.CancelRunRequest, context: Context
+    ) -> pb.RunStatus:
+        """Have a run end early; one that has ended stays as it is."""
+        by = caller_name(request.cancelled_by)
+        run_id = await self._full_id(request.run_id)
+        run = self._fleet.runs.get(run_id)
+        await self._queue.cancel_run(run_id, by)
+        status = await self._status(run_id) if run is None else run.status()
+        await self._audit.note("cancel", run_id, f"it is {status.state}", by=by)
+        return status
+
+    async def ListAgents(
+        self, request: pb.ListAgentsRequest, context: Context
+    ) -> pb.ListAgentsReply:
+        return self.agents()
+
+    def agents(self) -> pb.ListAgentsReply:
+        """Every agent that has registered with this coordinator, by name."""
+        now_ns = self._fleet.now_ns()
+        reply = pb.ListAgentsReply()
+        for record in self._fleet.machine.agents():
+            status = reply.agents.add(
+                name=record.name,
+                state=str(record.state),
+                labels=record.labels,
+                run_ids=list(record.runs),
+                max_runs=record.max_runs,
+                restricted=record.is_restricted,
+                silent_ns=now_ns - record.heard_ns,
+            )
+            link = self._fleet.links.get(record.name)
+            if link is None:
+                continue
+            status.build = link.identity.build
+            status.host_facts_json = facts_json(link.identity.host_facts)
+            status.limits_json = facts_json(link.identity.limits)
+            if link.load is not None:
+                status.load.CopyFrom(link.load)
+            offset = link.clock_offset(now_ns)
+            if offset is not None:
+                status.clock_offset_ns = offset.offset_ns
+                status.clock_offset_bound_ns = offset.bound_ns
+        return reply
+
+    async def FetchRun(
+        self, request: pb.FetchRunRequest, context: Context
+    ) -> AsyncGenerator[pb.FetchRunChunk, None]:
+        """The archive of a run, in chunks."""
+        run_id = await self._full_id(request.run_id)
+        async with contextlib.aclosing(self._journal.export(run_id)) as chunks:
+            async for chunk in chunks:
+                yield pb.FetchRunChunk(content=chunk)
+
+    async def _full_id(self, name: str) -> str:
+        record = await self._journal.call(self._journal.store.run, name)
+        return record.run_id
+
+
+def _stored_status(record: RunRecord) -> pb.RunStatus:
+    failure = record.manifest.get("failure")
+    error = LdapSlamError.from_dict(failure) if failure else None
+    return status_message(record, [], error, record.planned_ns)

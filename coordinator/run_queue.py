@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue: runs that wait for a time, for another run, for agents and targets.
+
+Operators and the scheduler put runs in; the fleet machine decides which one is next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreFull
+from ldapslam.coordinator.active_fleet import ActiveFleet
+from ldapslam.coordinator.fleet import fleet as fleet_machine
+from ldapslam.coordinator.runs import run as run_machine
+from ldapslam.coordinator.runs.controller import ActiveRun
+from ldapslam.coordinator.runs.run import RunState
+from ldapslam.coordinator.runs.submission import Submission, load_submission
+from ldapslam.coordinator.store_room import check_store_room, need_of
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.results.records import SubmissionRecord
+from ldapslam.results.upkeep import room_bytes
+
+#: A run that begins by itself waits so long for agents that are just coming back.
+_LEAST_WAIT_NS = 60_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRun:
+    """A run in the queue."""
+
+    run_id: str
+    #: Its servers (`server_of`).
+    targets: frozenset[str]
+    #: Length of the plan, with its drain.
+    planned_ns: int
+    #: May begin, as far as time and order are concerned; waits for agents and targets.
+    is_released: bool
+    not_before_utc: str | None = None
+    after_run: str | None = None
+    #: any, pass or fail.
+    after_if: str = "any"
+
+
+class RunQueue:
+    def __init__(self, fleet: ActiveFleet) -> None:
+        self._fleet = fleet
+        self._journal = fleet.journal
+        #: Waiting runs that may not be given agents, and what is asked of new ones.
+        self._held: frozenset[str] = frozenset()
+        self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
+
+    async def accept(self, submission: Submission, *, at_once: bool = True) -> None:
+        """Store a run and queue it; NotEnoughAgents, FleetError or StoreError."""
+        request = submission.request
+        is_waiting = bool(request.not_before_utc or request.after_run)
+        must_fit = at_once and not is_waiting and not submission.wait_for_agents_ns
+        if must_fit:
+            self._check_agents(submission)
+        if not is_waiting:
+            await self._check_room(submission)
+        # first of all: load whose results could not be stored must not begin
+        await self._journal.call(
+            self._journal.store.create_run,
+            submission.record,
+            submission_record(request),
+        )
+        try:
+            if must_fit:  # agents may have left since
+                self._check_agents(submission)
+        except NotEnoughAgents as error:
+            record = submission.record
+            await self._fleet.close_record(record, "not_enough_agents", error)
+            raise
+        run = self._fleet.new_run(submission)
+        if is_waiting:
+            run.is_released = False
+            run.tell_of_wait(_what_for(request))
+        else:
+            self.queue(run, may_wait=not must_fit)
+        with contextlib.suppress(StoreFull):  # the run is there, and accepted
+            await self._journal.flush()
+
+    def _check_agents(self, submission: Submission) -> None:
+        refusal = self._fleet.machine.refusal(submission.run_id, submission.selection)
+        if refusal is not None:
+            raise NotEnoughAgents(refusal.wanted, refusal.available, refusal.misfits)
+
+    async def _check_room(self, submission: Submission) -> None:
+        store = self._journal.store
+        check_store_room(
+            need_of(
+                submission.record.plan,
+                self._fleet.machine.agents_for(submission.selection),
+            ),
+            free_bytes=await self._journal.call(room_bytes, store),
+            store=store.url,
+        )
+
+    def queue(self, run: ActiveRun, *, may_wait: bool) -> None:
+        """Have the fleet give it agents when it can."""
+        submission = run.submission
+        reason = self._hold_reason(_waiting_run(run))
+        if reason:
+            self.hold(self._held | {run.run_id})
+            run.tell_of_wait(reason)
+        wait_ns = submission.wait_for_agents_ns
+        if may_wait and not wait_ns:
+            wait_ns = _LEAST_WAIT_NS
+        self._fleet.feed(
+            fleet_machine.RunSubmitted(
+                submission.run_id,
+                submission.selection,
+                submission.targets,
+                submission.record.priority,
+                submission.is_sharing,
+                submission.lease_ns,
+                may_wait,
+                self._fleet.now_ns() + wait_ns if wait_ns else None,
+            )
+        )
+
+    # What the scheduler asks for.
+
+    async def submit_scheduled(
+        self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
+    ) -> None:
+        """Queue a run of a schedule under an id that is already stored, so that a crash
+        neither loses nor doubles it. It may wait for agents. LdapSlamError as `accept`.
+        """
+        submission = await asyncio.to_thread(
+            load_submission,
+            request,
+            datetime.now(UTC),
+            run_id=run_id,
+            schedule_id=schedule_id,
+        )
+        await asyncio.shield(self.accept(submission, at_once=False))
+
+    def waiting(self) -> list[WaitingRun]:
+        """The queue in order, then the runs that wait for a time or another run."""
+        queued = [self._fleet.runs[run_id] for run_id in self._fleet.machine.queue()]
+        others = [run for run in self._fleet.runs.values() if not run.is_released]
+        return [_waiting_run(run) for run in (*queued, *others)]
+
+    async def release(self, run_id: str) -> None:
+        """The run's time has come."""
+        run = self._fleet.runs.get(run_id)
+        if run is None or run.is_released:
+            return
+        try:
+            await self._check_room(run.submission)
+        except FleetError as error:
+            self._give_up(run, str(error), error)
+        if run.state is RunState.QUEUED and not run.is_released:
+            run.is_released = True
+            run.tell_of_wait("")
+            self.queue(run, may_wait=True)
+
+    async def drop(self, run_id: str, reason: str) -> None:
+        """The run will never begin."""
+        run = self._fleet.runs.get(run_id)
+        if run is not None and run.state is RunState.QUEUED:
+            self._give_up(run, reason)
+
+    def _give_up(
+        self, run: ActiveRun, reason: str, error: LdapSlamError | None = None
+    ) -> None:
+        run.feed(run_machine.GaveUp(reason, error))
+        self._fleet.feed(fleet_machine.RunWithdrawn(run.run_id))
+
+    async def cancel_run(self, run_id: str, by: str) -> None:
+        """End a run, queued or live; nothing when it has ended."""
+        run = self._fleet.runs.get(run_id)
+        if run is None:
+            return
+        was_queued = run.state is RunState.QUEUED
+        run.feed(run_machine.CancelRequested(by))
+        if was_queued:
+            self._fleet.feed(fleet_machine.RunWithdrawn(run_id))
+
+    def hold(self, run_ids: frozenset[str]) -> None:
+        """These may not be given agents now."""
+        self._held = run_ids
+        self._fleet.feed(fleet_machine.HoldRuns(run_ids))
+
+    def explain(self, run_id: str, reason: str) -> None:
+        """What a waiting run waits for."""
+        run = self._fleet.runs.get(run_id)
+        if run is not None and run.state is RunState.QUEUED:
+            run.tell_of_wait(reason)
+
+    def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
+        """Ask of each run whether it may be given agents, before it is."""
+        self._hold_reason = hold_reason
+
+
+def submission_record(request: pb.SubmitJobRequest) -> SubmissionRecord:
+    """What the store keeps of it."""
+    return SubmissionRecord(
+        request.SerializeToString(),
+        request.not_before_utc or None,
+        request.after_run or None,
+        _CONDITIONS[request.after_if],
+    )
+
+
+_CONDITIONS = {
+    pb.RUN_CONDITION_ANY: "any",
+    pb.RUN_CONDITION_PASS: "pass",
+    pb.RUN_CONDITION_FAIL: "fail",
+}
+
+
+def _what_for(request: pb.SubmitJobRequest) -> str:
+    """What a run waits for, for its detail."""
+    parts = []
+    if request.not_before_utc:
+        parts.append(f"not before {request.not_before_utc}")
+    if request.after_run:
+        condition = _CONDITIONS[request.after_if]
+        which = "" if condition == "any" else f", if that is a {condition}"
+        parts.append(f"after run {request.after_run}{which}")
+    return ", ".join(parts)
+
+
+def _waiting_run(run: ActiveRun) -> WaitingRun:
+    request = run.submission.request
+    limits = run.submission.limits
+    return WaitingRun(
+        run.run_id,
+        run.submission.targets,
+        limits.planned_ns + limits.grace_ns,
+        run.is_released,
+        request.not_before_utc or None,
+        request.after_run or None,
+        _CONDITIONS[request.after_if],
+    )

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts of ended runs, from a process of its own.
+
+The process is reports/judge.py, which whoever starts the coordinator names: one at a
+time, with low priority, within a limit of time. A run that cannot be judged has no
+verdict, and stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ldapslam.base.child import ask
+from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.journal import Journal
+from ldapslam.results.listing import brief_runs
+from ldapslam.results.records import FINAL_STATES, RunRecord
+
+_log = logging.getLogger(__name__)
+
+#: Twelve hours of four agents took 70 s, on two cores that were busy with others.
+LIMIT_S = 300.0
+
+_VERDICTS = ("PASS", "FAIL", "INVALID")
+#: Of the runs that ended without a verdict, this many are judged after a start.
+_JUDGED_AT_START = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    #: PASS, FAIL or INVALID; None: the run never began, or could not be judged.
+    verdict: str | None = None
+    #: Why the verdict is not PASS.
+    reasons: tuple[str, ...] = ()
+
+
+#: Judges the run of an id; takes its time.
+Judge = Callable[[str], Awaitable[Judgement]]
+
+
+class JudgeProcess:
+    """Judges the runs of one store; the log says why one could not be judged."""
+
+    def __init__(
+        self, command: Sequence[str], store_url: str, *, limit_s: float = LIMIT_S
+    ) -> None:
+        self._command = command
+        self._store_url = store_url
+        self._limit_s = limit_s
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self, run_id: str) -> Judgement:
+        question = {"store": self._store_url, "run_id": run_id}
+        question["limit_s"] = f"{self._limit_s:.0f}"
+        async with self._one_at_a_time:
+            try:
+                answer = await ask(self._command, question, self._limit_s)
+            except (OSError, ValueError) as error:
+                answer = {"why": str(error)}
+        verdict = answer.get("verdict")
+        if verdict in _VERDICTS:
+            return Judgement(verdict, tuple(map(str, answer.get("reasons", ()))))
+        if verdict is not None or "why" in answer:
+            why = answer.get("why", f"verdict {verdict!r}")
+            _log.error("run %s could not be judged: %s", run_id, why)
+        return Judgement()
+
+
+class Verdicts:
+    """Has runs judged that have ended, stores the verdict, and tells observers."""
+
+    def __init__(
+        self, journal: Journal, judge: Judge | None, observers: Sequence[Observer]
+    ) -> None:
+        self._journal = journal
+        self._judge = judge
+        self._observers = observers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def judge(self, record: RunRecord) -> None:
+        """Have it done, in its own time: it is the last that happens to a run."""
+        task = asyncio.create_task(self._judge_run(record))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def judge_those_left(self) -> None:
+        """Runs whose end was stored, but not their verdict."""
+        if self._judge is None:
+            return
+        records = await self._journal.call(
+            brief_runs, self._journal.store, _JUDGED_AT_START, states=FINAL_STATES
+        )
+        for record in records:
+            if record.verdict is None:
+                self.judge(record)
+
+    async def wait(self) -> None:
+        """Until all are judged."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _judge_run(self, record: RunRecord) -> None:
+        found = Judgement()
+        if self._judge is not None:
+            try:
+                found = await self._judge(record.run_id)
+                if found.verdict is not None:
+                    await self._journal.call(
+                        self._journal.store.set_verdict, record.run_id, found.verdict
+                    )
+            except Exception:
+                _log.exception("run %s cannot be judged", record.run_id)
+        record = replace(record, verdict=found.verdict)
+        for observer in self._observers:
+            try:
+                observer.run_judged(record, found.reasons)
+            except Exception:
+                _log.exception("run %s: an observer failed", record.run_id)
