@@ -80,7 +80,7 @@ class Section(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        own = [one for one in vars(cls).values() if hasattr(one, "takes_reading")]
+        own = [one for one in [*vars(cls).values()] if hasattr(one, "takes_reading")]
         cls.checks = (*cls.checks, *own)
 
     if not TYPE_CHECKING:
