@@ -284,3 +284,13 @@ def drawing() -> str:
 def test_the_drawing_of_rooms_is_that_of_the_imports() -> None:
     expected = drawing()
     assert expected in (ROOT / "docs" / "architecture.md").read_text(), expected
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`([\w/]+/[\w.]+\.(?:py|c|h|proto))`", text))
+    bases = (ROOT, ROOT / "agent" / "csrc")
+    assert named
+    assert {
+        path for path in named if not any((base / path).is_file() for base in bases)
+    } == set()
