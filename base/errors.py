@@ -231,7 +231,7 @@ class NotEnoughAgents(FleetError):
         self,
         wanted: str,
         available: Sequence[str],
-        misfits: Sequence[str] | None = None,
+        ineligible: Sequence[str] | None = None,
     ) -> None:
         names = ", ".join(available) or "none"
         remedy = (
@@ -240,12 +240,12 @@ class NotEnoughAgents(FleetError):
         )
         super().__init__(
             f"the job wants {wanted}, available: {names}",
-            hint="; ".join([*(misfits or ()), remedy]),
+            hint="; ".join([*(ineligible or ()), remedy]),
         )
         self.wanted = wanted
         self.available = list(available)
         #: Why other agents would not do; None in stores of earlier versions.
-        self.misfits = list(misfits or ())
+        self.ineligible = list(ineligible or ())
 
 
 class ClockOffsetTooLarge(FleetError):

@@ -2,7 +2,7 @@
 """The live agents and runs of a coordinator, and what its fleet machine decides.
 
 Carries out the commands of fleet.py as conduct.py does those of run.py. On the event
-loop; only the store has a thread of its own (journal.py).
+loop; only the store has a thread of its own (store_writer.py).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ldapslam.base.errors import LdapSlamError, NotEnoughAgents
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.fleet.fleet import Fleet
 from ldapslam.coordinator.fleet.link import AgentLink
-from ldapslam.coordinator.hooks import Observer
-from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.judge import Verdicts
 from ldapslam.coordinator.runs.submission import Submission
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.results import submissions
 from ldapslam.results.records import RunRecord, utc_text
@@ -34,12 +34,12 @@ class ActiveFleet:
 
     def __init__(
         self,
-        journal: Journal,
+        writer: StoreWriter,
         now_ns: Callable[[], int],
         verdicts: Verdicts,
         observers: Sequence[Observer],
     ) -> None:
-        self.journal = journal
+        self.writer = writer
         self.now_ns = now_ns
         self.machine = Fleet()
         #: By agent, and by session.
@@ -53,16 +53,21 @@ class ActiveFleet:
         for command in self.machine.handle(event, self.now_ns()):
             self.execute(command)
 
+    def _are_local(self, agents: Sequence[str]) -> bool:
+        links = [self.links.get(agent) for agent in agents]
+        return all(link is not None and link.identity.shares_clock for link in links)
+
     def execute(self, command: fleet_machine.Command) -> None:
         match command:
             case fleet_machine.AssignRun(run_id, agents, left_out):
-                self.runs[run_id].feed(run_machine.AgentsAssigned(agents))
+                assigned = run_machine.AgentsAssigned(agents, self._are_local(agents))
+                self.runs[run_id].feed(assigned)
                 if left_out:
                     names = ", ".join(left_out)
                     text = f"more agents than connections: {names} have no share"
                     self.runs[run_id].add_event("agents_left_out", text)
-            case fleet_machine.GiveUpRun(run_id, wanted, available, misfits):
-                error = NotEnoughAgents(wanted, available, misfits)
+            case fleet_machine.GiveUpRun(run_id, wanted, available, ineligible):
+                error = NotEnoughAgents(wanted, available, ineligible)
                 self.runs[run_id].feed(run_machine.GaveUp(str(error), error))
             case fleet_machine.ReportSilence(name, run_ids, silent_ns):
                 text = (
@@ -75,7 +80,7 @@ class ActiveFleet:
                 self._tell_runs(run_ids, "agent_heard", text)
             case fleet_machine.ReportLoss():
                 self._lose(command)
-            case fleet_machine.StopStray(name, run_id):
+            case fleet_machine.StopOrphan(name, run_id):
                 stop = agent_pb2.StopRun(
                     run_id=run_id, reason="the run is over for this agent"
                 )
@@ -134,7 +139,7 @@ class ActiveFleet:
 
     def new_run(self, submission: Submission) -> ActiveRun:
         """A run that is not queued yet."""
-        run = ActiveRun(submission, self, self.journal, self.now_ns, self._observers)
+        run = ActiveRun(submission, self, self.writer, self.now_ns, self._observers)
         self.runs[submission.run_id] = run
         run.announce()
         return run
@@ -143,11 +148,11 @@ class ActiveFleet:
         self, record: RunRecord, kind: str, error: LdapSlamError
     ) -> None:
         """End a run that never was, or is no more, in this process."""
-        store, run_id = self.journal.store, record.run_id
+        store, run_id = self.writer.store, record.run_id
         now_utc = utc_text(datetime.now(UTC))
-        self.journal.post(store.add_event, run_id, kind, str(error), now_utc)
-        self.journal.post(store.set_manifest, run_id, {"failure": error.to_dict()})
-        await self.journal.call(
+        self.writer.post(store.add_event, run_id, kind, str(error), now_utc)
+        self.writer.post(store.set_manifest, run_id, {"failure": error.to_dict()})
+        await self.writer.call(
             store.set_run_state, run_id, "failed", str(error), finished_utc=now_utc
         )
-        self.journal.post(submissions.forget, store, run_id)
+        self.writer.post(submissions.forget, store, run_id)

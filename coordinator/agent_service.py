@@ -55,7 +55,7 @@ _Report = (
 class AgentService(AgentServiceServicer):
     def __init__(self, fleet: ActiveFleet) -> None:
         self._fleet = fleet
-        self._journal = fleet.journal
+        self._writer = fleet.writer
 
     async def Register(
         self, request: agent_pb2.RegisterRequest, context: Context
@@ -214,7 +214,7 @@ class AgentService(AgentServiceServicer):
         try:
             run_record = await self._reporters_run(report.run_id, report.agent)
             record = await asyncio.to_thread(interval_record, report, run_record.plan)
-            is_new = await self._journal.add_interval(report.run_id, record)
+            is_new = await self._writer.add_interval(report.run_id, record)
         except (ProtocolError, RunNotFound) as error:
             return self._refuse_report(report, error)
         except StoreBusy:
@@ -248,9 +248,7 @@ class AgentService(AgentServiceServicer):
                 self._release(report)
             return self._refuse_report(report, error)
         run = self._fleet.runs.get(report.run_id)
-        of = report.agent, report.epoch, report.attempt
-        if run is not None and not run.is_of_now(*of):
-            _log.info("run %s: a report of an earlier agent %s", *_key(report))
+        if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         is_end = isinstance(event, run_machine.AgentFinished | run_machine.AgentFailed)
         if run is not None:
@@ -268,18 +266,16 @@ class AgentService(AgentServiceServicer):
             if run is not None:
                 run.drop_agent(report.agent)
             self._release(report)
-        await self._journal.flush()
+        await self._writer.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
     async def ReportObservation(
         self, report: observation_pb2.ObservationReport, context: Context
     ) -> agent_pb2.ReportReply:
         """Commit what an observer found, and have the run's machine hear of it."""
-        store, run_id, agent = self._journal.store, report.run_id, report.agent
+        store, run_id, agent = self._writer.store, report.run_id, report.agent
         run = self._live_part(report)
-        of = agent, report.epoch, report.attempt
-        if run is not None and not run.is_of_now(*of):
-            _log.info("run %s: an observation of an earlier agent %s", *_key(report))
+        if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         try:
             record = await self._reporters_run(run_id, agent)
@@ -288,7 +284,7 @@ class AgentService(AgentServiceServicer):
             if run is not None:
                 run.observing.refuse(agent, str(error)[:_MAX_REASON])
             return self._refuse_report(report, error)
-        call = self._journal.call
+        call = self._writer.call
         if news.monitors:
             await call(describe_monitors, store, run_id, agent, news.monitors)
         samples = news.samples
@@ -300,7 +296,7 @@ class AgentService(AgentServiceServicer):
             if run.observing.has_open_watch(agent):
                 run.add_observation(news.facts)
             run.feed(news.event)
-        await self._journal.flush()
+        await self._writer.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
     def _release(self, report: agent_pb2.ProgressReport) -> None:
@@ -311,7 +307,7 @@ class AgentService(AgentServiceServicer):
         if run is not None:
             record = run.record
         else:
-            record = await self._journal.call(self._journal.store.run, run_id)
+            record = await self._writer.call(self._writer.store.run, run_id)
             if record.run_id != run_id:
                 raise RunNotFound(run_id)
         if agent not in record.agents:
@@ -354,8 +350,15 @@ class AgentService(AgentServiceServicer):
         run.feed(run_machine.AgentFailed(report.agent, error))
 
 
-def _key(report: _Report) -> tuple[str, str]:
-    return report.run_id, report.agent
+def _is_stale(
+    report: agent_pb2.ProgressReport | observation_pb2.ObservationReport,
+    run: ActiveRun,
+) -> bool:
+    """Of an earlier process of the agent, or of an attempt before this one."""
+    if run.is_of_now(report.agent, report.epoch, report.attempt):
+        return False
+    _log.info("run %s: a stale report of agent %s", report.run_id, report.agent)
+    return True
 
 
 def _progress(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coordinator without its wire: its parts, and how it starts, keeps time, stops.
 
-All on one event loop; only the store has a thread (journal.py).
+All on one event loop; only the store has a thread (store_writer.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from ldapslam.base.errors import LdapSlamError, RunAborted, StoreFull
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.agent_service import AgentService
 from ldapslam.coordinator.fleet import fleet as fleet_machine
-from ldapslam.coordinator.hooks import Observer
-from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.operator_service import OperatorService
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
@@ -27,6 +26,7 @@ from ldapslam.coordinator.runs.crash_recovery import Close, Resume, adoption_of
 from ldapslam.coordinator.runs.judge import Judge, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results import submissions
 from ldapslam.results.submissions import OpenRun
@@ -44,7 +44,7 @@ class Coordinator:
 
     def __init__(
         self,
-        journal: Journal,
+        writer: StoreWriter,
         now_ns: Callable[[], int] = time.monotonic_ns,
         *,
         judge: Judge | None = None,
@@ -52,11 +52,11 @@ class Coordinator:
         channels: Collection[str] = (),
     ) -> None:
         """`channels`: names that submissions may have told of their runs' ends."""
-        self.journal = journal
+        self.writer = writer
         self.channels = channels
-        self.audit = AuditLog(journal)
-        self._verdicts = Verdicts(journal, judge, observers)
-        self.fleet = ActiveFleet(journal, now_ns, self._verdicts, observers)
+        self.audit = AuditLog(writer)
+        self._verdicts = Verdicts(writer, judge, observers)
+        self.fleet = ActiveFleet(writer, now_ns, self._verdicts, observers)
         self.queue = RunQueue(self.fleet)
         self.agents = AgentService(self.fleet)
         self.operators = OperatorService(self.fleet, self.queue, self.audit, channels)
@@ -64,8 +64,8 @@ class Coordinator:
 
     async def start(self) -> None:
         """Take up the runs that a previous coordinator left open."""
-        store = self.journal.store
-        for run in await self.journal.call(submissions.open_runs, store):
+        store = self.writer.store
+        for run in await self.writer.call(submissions.open_runs, store):
             try:
                 await self._adopt(run)
             except Exception as error:
@@ -89,7 +89,7 @@ class Coordinator:
             raise RunAborted("the coordinator was restarted")
         request = pb.SubmitJobRequest.FromString(run.submission.request)
         submission = await asyncio.to_thread(reload_submission, request, record)
-        events = await self.journal.call(self.journal.store.events, record.run_id)
+        events = await self.writer.call(self.writer.store.events, record.run_id)
         active = self.fleet.new_run(submission)
         if not isinstance(plan, Resume):
             active.wait_again(events)
@@ -145,8 +145,10 @@ class Coordinator:
             await asyncio.gather(self._ticker, return_exceptions=True)
         for link in self.fleet.links.values():
             link.close()
-        with contextlib.suppress(StoreFull):  # the journal tries until it is closed
-            await self.journal.flush()
+        with contextlib.suppress(
+            StoreFull
+        ):  # the store writer tries until it is closed
+            await self.writer.flush()
 
     async def _tick(self) -> None:
         before_s = clocks_s = time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.hooks import Observer
+from ldapslam.coordinator.observer import Observer
 
 
 class Extension(Observer):
@@ -25,9 +25,6 @@ class Extension(Observer):
         The coordinator has taken up its runs by then; no call comes before it returns.
         """
 
-    def ending(self) -> None:
-        """The coordinator is about to drain: begin nothing new."""
-
     async def stop(self) -> None:
-        """End it, also when the start failed: the coordinator has stopped, its journal
-        is still there."""
+        """End it, also when the start failed. The coordinator has stopped, its store
+        writer is still there."""

@@ -33,7 +33,7 @@ class OperatorService(OperatorServiceServicer):
     ) -> None:
         """`channels`: names that a submission may have told of its end."""
         self._fleet = fleet
-        self._journal = fleet.journal
+        self._writer = fleet.writer
         self._queue = queue
         self._audit = audit
         self._channels = channels
@@ -61,8 +61,8 @@ class OperatorService(OperatorServiceServicer):
         self, request: pb.ListRunsRequest, context: Context
     ) -> pb.ListRunsReply:
         """The newest runs; a limit of 0 is all."""
-        store = self._journal.store
-        records = await self._journal.call(brief_runs, store, request.limit)
+        store = self._writer.store
+        records = await self._writer.call(brief_runs, store, request.limit)
         return pb.ListRunsReply(runs=[self._brief(record) for record in records])
 
     def _brief(self, record: RunRecord) -> pb.RunStatus:
@@ -77,10 +77,10 @@ class OperatorService(OperatorServiceServicer):
         run = self._fleet.runs.get(run_id)
         if run is not None:
             return run.status()
-        store = self._journal.store
-        record = await self._journal.call(store.run, run_id)
+        store = self._writer.store
+        record = await self._writer.call(store.run, run_id)
         status = _stored_status(record)
-        for event in await self._journal.call(store.events, run_id):
+        for event in await self._writer.call(store.events, run_id):
             status.events.add(at_utc=event.at_utc, kind=event.kind, text=event.text)
         return status
 
@@ -150,12 +150,12 @@ class OperatorService(OperatorServiceServicer):
     ) -> AsyncGenerator[pb.FetchRunChunk, None]:
         """The archive of a run, in chunks."""
         run_id = await self._full_id(request.run_id)
-        async with contextlib.aclosing(self._journal.export(run_id)) as chunks:
+        async with contextlib.aclosing(self._writer.export(run_id)) as chunks:
             async for chunk in chunks:
                 yield pb.FetchRunChunk(content=chunk)
 
     async def _full_id(self, name: str) -> str:
-        record = await self._journal.call(self._journal.store.run, name)
+        record = await self._writer.call(self._writer.store.run, name)
         return record.run_id
 
 

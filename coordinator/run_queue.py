@@ -48,7 +48,7 @@ class WaitingRun:
 class RunQueue:
     def __init__(self, fleet: ActiveFleet) -> None:
         self._fleet = fleet
-        self._journal = fleet.journal
+        self._writer = fleet.writer
         #: Waiting runs that may not be given agents, and what is asked of new ones.
         self._held: frozenset[str] = frozenset()
         self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
@@ -63,11 +63,14 @@ class RunQueue:
         if not is_waiting:
             await self._check_room(submission)
         # first of all: load whose results could not be stored must not begin
-        await self._journal.call(
-            self._journal.store.create_run,
-            submission.record,
-            submission_record(request),
+        kept = SubmissionRecord(
+            request.SerializeToString(),
+            request.not_before_utc or None,
+            request.after_run or None,
+            _CONDITIONS[request.after_if],
         )
+        store = self._writer.store
+        await self._writer.call(store.create_run, submission.record, kept)
         try:
             if must_fit:  # agents may have left since
                 self._check_agents(submission)
@@ -78,25 +81,26 @@ class RunQueue:
         run = self._fleet.new_run(submission)
         if is_waiting:
             run.is_released = False
-            run.tell_of_wait(_what_for(request))
+            # the scheduler says for what, within a second
+            run.set_queue_reason("waits for its time or another run")
         else:
             self.queue(run, may_wait=not must_fit)
         with contextlib.suppress(StoreFull):  # the run is there, and accepted
-            await self._journal.flush()
+            await self._writer.flush()
 
     def _check_agents(self, submission: Submission) -> None:
         refusal = self._fleet.machine.refusal(submission.run_id, submission.selection)
         if refusal is not None:
-            raise NotEnoughAgents(refusal.wanted, refusal.available, refusal.misfits)
+            raise NotEnoughAgents(refusal.wanted, refusal.available, refusal.ineligible)
 
     async def _check_room(self, submission: Submission) -> None:
-        store = self._journal.store
+        store = self._writer.store
         check_store_room(
             need_of(
                 submission.record.plan,
                 self._fleet.machine.agents_for(submission.selection),
             ),
-            free_bytes=await self._journal.call(room_bytes, store),
+            free_bytes=await self._writer.call(room_bytes, store),
             store=store.url,
         )
 
@@ -106,7 +110,7 @@ class RunQueue:
         reason = self._hold_reason(_waiting_run(run))
         if reason:
             self.hold(self._held | {run.run_id})
-            run.tell_of_wait(reason)
+            run.set_queue_reason(reason)
         wait_ns = submission.wait_for_agents_ns
         if may_wait and not wait_ns:
             wait_ns = _LEAST_WAIT_NS
@@ -157,7 +161,7 @@ class RunQueue:
             self._give_up(run, str(error), error)
         if run.state is RunState.QUEUED and not run.is_released:
             run.is_released = True
-            run.tell_of_wait("")
+            run.set_queue_reason("")
             self.queue(run, may_wait=True)
 
     async def drop(self, run_id: str, reason: str) -> None:
@@ -191,21 +195,11 @@ class RunQueue:
         """What a waiting run waits for."""
         run = self._fleet.runs.get(run_id)
         if run is not None and run.state is RunState.QUEUED:
-            run.tell_of_wait(reason)
+            run.set_queue_reason(reason)
 
     def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
         """Ask of each run whether it may be given agents, before it is."""
         self._hold_reason = hold_reason
-
-
-def submission_record(request: pb.SubmitJobRequest) -> SubmissionRecord:
-    """What the store keeps of it."""
-    return SubmissionRecord(
-        request.SerializeToString(),
-        request.not_before_utc or None,
-        request.after_run or None,
-        _CONDITIONS[request.after_if],
-    )
 
 
 _CONDITIONS = {
@@ -213,18 +207,6 @@ _CONDITIONS = {
     pb.RUN_CONDITION_PASS: "pass",
     pb.RUN_CONDITION_FAIL: "fail",
 }
-
-
-def _what_for(request: pb.SubmitJobRequest) -> str:
-    """What a run waits for, for its detail."""
-    parts = []
-    if request.not_before_utc:
-        parts.append(f"not before {request.not_before_utc}")
-    if request.after_run:
-        condition = _CONDITIONS[request.after_if]
-        which = "" if condition == "any" else f", if that is a {condition}"
-        parts.append(f"after run {request.after_run}{which}")
-    return ", ".join(parts)
 
 
 def _waiting_run(run: ActiveRun) -> WaitingRun:

@@ -23,6 +23,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from ldapslam.base.address import check_plaintext, grpc_target, is_unix, split_h
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.runs.judge import Judge
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.enrolment import (
@@ -43,6 +43,7 @@ from ldapslam.coordinator.security.enrolment import (
 )
 from ldapslam.coordinator.security.guard import Guard
 from ldapslam.coordinator.security.ownership import owned_socket, owned_store
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto.agent_pb2_grpc import add_AgentServiceServicer_to_server
 from ldapslam.proto.enrolment_pb2_grpc import (
     add_CertificateServiceServicer_to_server,
@@ -64,19 +65,13 @@ _MAX_ENROLMENT_BYTES = 64 * 1024
 _MAX_ENROLMENTS = 8
 
 
+@dataclass(frozen=True, slots=True)
 class ServedCoordinator:
     """A coordinator that is being served."""
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        addresses: Sequence[str],
-        enrolment_address: str | None = None,
-    ) -> None:
-        self.coordinator = coordinator
-        #: As clients dial them; a port 0 has become the real one.
-        self.addresses = tuple(addresses)
-        self.enrolment_address = enrolment_address
+    #: As clients dial them; a port 0 has become the real one.
+    addresses: Sequence[str]
+    enrolment_address: str | None
 
     @property
     def address(self) -> str:
@@ -130,15 +125,22 @@ async def serve(
     for extension in extensions:
         await extension.check()
     async with contextlib.AsyncExitStack() as stack:
-        journal = await asyncio.to_thread(Journal, store_url)
-        stack.push_async_callback(journal.close)
-        stack.enter_context(owned_store(journal.store))
+        writer = await asyncio.to_thread(StoreWriter, store_url)
+        stack.push_async_callback(writer.close)
+        stack.enter_context(owned_store(writer.store))
         coordinator = Coordinator(
-            journal, now_ns, judge=judge, observers=extensions, channels=channels
+            writer, now_ns, judge=judge, observers=extensions, channels=channels
         )
         audit = coordinator.audit
-        guard = Guard(audit, await asyncio.to_thread(_revocations, tls))
-        server = _server(guard)
+        revocations = None
+        if tls is not None:
+            revocations = await asyncio.to_thread(
+                Revocations, tls.revoked, tls.authorities()
+            )
+        guard = Guard(audit, revocations)
+        server = grpc.aio.server(
+            options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard)]
+        )
         add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
             coordinator.agents, server
         )
@@ -162,12 +164,10 @@ async def serve(
                 await enrolment_server.start()
                 stack.push_async_callback(enrolment_server.stop, None)
                 _log.info("enrolment on %s", enrolment_address)
-            stack.enter_context(_background(guard.watch()))
+            stack.callback(asyncio.create_task(guard.watch()).cancel)
             _log.info("listening on %s", ", ".join(addresses))
-            yield ServedCoordinator(coordinator, addresses, enrolment_address)
+            yield ServedCoordinator(addresses, enrolment_address)
         finally:
-            for extension in started:
-                extension.ending()
             await coordinator.stop(drain_timeout_s, leave_runs=leave_runs)
             for extension in reversed(started):
                 await extension.stop()
@@ -196,16 +196,6 @@ def _check(
         grpc_target(address)
         if tls is None:
             check_plaintext(address, insecure=insecure)
-
-
-def _revocations(tls: TlsFiles | None) -> Revocations | None:
-    return None if tls is None else Revocations(tls.revoked, tls.authorities())
-
-
-def _server(guard: Guard) -> grpc.aio.Server:
-    return grpc.aio.server(
-        options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard)]
-    )
 
 
 def _enrolment_server(
@@ -278,16 +268,6 @@ def _private_sockets() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-
-
-@contextlib.contextmanager
-def _background(work: Any) -> Iterator[None]:
-    """A task for the length of the block."""
-    task = asyncio.ensure_future(work)
-    try:
-        yield
-    finally:
-        task.cancel()
 
 
 def run_coordinator(

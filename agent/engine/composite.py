@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.engine.setup import add_streams, native_streams
-from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.plan import AgentPlan
 
 if TYPE_CHECKING:
@@ -54,6 +53,9 @@ def compose(
         add_streams(native, plan, ledger_folder=ledger_folder)
     if native is not None and not has_python:
         return native
+    # imported late: most runs have no Python streams
+    from ldapslam.agent.python_jobs.streams import PythonStreams
+
     return Composite(native, numbers, PythonStreams(plan, limits))
 
 

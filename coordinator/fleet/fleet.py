@@ -221,7 +221,7 @@ class RefuseRun:
     #: Those that would do, were there enough; all, for a run that names some.
     available: tuple[str, ...]
     #: Why others that serve would not do.
-    misfits: tuple[str, ...] = ()
+    ineligible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class GiveUpRun:
     run_id: str
     wanted: str
     available: tuple[str, ...]
-    misfits: tuple[str, ...] = ()
+    ineligible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class ReportLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class StopStray:
+class StopOrphan:
     """The agent works on a run that is not its own (any more)."""
 
     name: str
@@ -284,7 +284,7 @@ Command = (
     | ReportSilence
     | ReportReturn
     | ReportLoss
-    | StopStray
+    | StopOrphan
     | RefuseEvent
 )
 
@@ -408,8 +408,8 @@ class Fleet:
         if selection.can_have(fitting):
             return None
         available = tuple(one.name for one in (serving if selection.names else fitting))
-        misfits = selection.misfits(serving)
-        return RefuseRun(run_id, str(selection), available, misfits)
+        ineligible = selection.ineligible(serving)
+        return RefuseRun(run_id, str(selection), available, ineligible)
 
     def agents_for(self, selection: Selection) -> int:
         """How many agents such a run would have, as things are now; at least one."""
@@ -438,7 +438,7 @@ class Fleet:
                 commands.append(ReportLoss(event.name, lost, silent_ns, reason))
         for run_id in event.runs:
             if run_id not in runs:
-                commands.append(StopStray(event.name, run_id))
+                commands.append(StopOrphan(event.name, run_id))
                 runs[run_id] = 0
         self._agents[event.name] = AgentRecord(
             event.name,
@@ -507,7 +507,7 @@ class Fleet:
             refusal = self.refusal(run_id, entry.selection)
             if refusal is not None:
                 del self._runs[run_id]
-                why = (refusal.wanted, refusal.available, refusal.misfits)
+                why = (refusal.wanted, refusal.available, refusal.ineligible)
                 commands.append(GiveUpRun(run_id, *why))
         return commands
 

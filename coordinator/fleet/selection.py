@@ -48,7 +48,7 @@ class Selection:
             candidate.labels.get(key) == value for key, value in self.labels.items()
         )
 
-    def misfits(self, candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    def ineligible(self, candidates: Iterable[Candidate]) -> tuple[str, ...]:
         """Why some of these do not fit, for people; none when agents are named."""
         restricted: list[str] = []
         unlabelled: list[str] = []

@@ -19,8 +19,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from ldapslam.base.errors import StoreError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security.guard import Context
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.upkeep import check_writable
 
 _log = logging.getLogger(__name__)
@@ -90,8 +90,8 @@ class Health(Extension):
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
         health_pb2_grpc.add_HealthServicer_to_server(self.service, server)
-        await self._look(coordinator.journal)
-        self._watching = asyncio.create_task(self._watch(coordinator.journal))
+        await self._look(coordinator.writer)
+        self._watching = asyncio.create_task(self._watch(coordinator.writer))
 
     async def stop(self) -> None:
         if self._watching is not None:
@@ -99,22 +99,22 @@ class Health(Extension):
             await asyncio.gather(self._watching, return_exceptions=True)
         await self.service.set_serving(False)
 
-    async def _watch(self, journal: Journal) -> None:
+    async def _watch(self, writer: StoreWriter) -> None:
         while True:
             await asyncio.sleep(self._check_every_s)
             try:
-                await self._look(journal)
+                await self._look(writer)
             except Exception:
                 _log.exception("the store cannot be looked at")
                 await self._set(False, "it cannot be looked at")
 
-    async def _look(self, journal: Journal) -> None:
-        writes = journal.store.writes
+    async def _look(self, writer: StoreWriter) -> None:
+        writes = writer.store.writes
         idle_s = time.monotonic() - (writes.committed_s or 0.0)
         if writes.failure is not None or idle_s > self._check_every_s:
             try:
                 async with asyncio.timeout(_CHECK_TIMEOUT_S):
-                    await journal.call(check_writable, journal.store)
+                    await writer.call(check_writable, writer.store)
             except (StoreError, TimeoutError) as error:
                 why = str(error) or f"no answer within {_CHECK_TIMEOUT_S:g} s"
                 await self._set(False, why)

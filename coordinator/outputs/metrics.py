@@ -9,9 +9,11 @@ report's are computed from the store.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,9 +28,9 @@ from prometheus_client.registry import Collector
 
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.outputs.run_figures import Watchlist
+from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
 from ldapslam.results.store import Store
 from ldapslam.results.upkeep import file_bytes
 from ldapslam.transport.messages import build_version
@@ -42,22 +44,60 @@ _US_PER_S = 1e6
 _PRESENT = frozenset({"idle", "assigned", "silent"})
 
 
+#: Figures of an ended run are shown so long.
+KEPT_S = 60.0
+MAX_RUNS = 100
+MAX_STREAMS = 500
+
+
+@dataclass(slots=True)
+class StreamFigures:
+    """One stream of a run: of the last planned interval, and since the run's start."""
+
+    last: pb.StreamFigures
+    completed: int = 0
+    errors: int = 0
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class RunFigures:
+    run_id: str
+    job_name: str
+    state: str
+    agents: int = 0
+    #: None before the first interval.
+    interval: pb.IntervalFigures | None = None
+    streams: dict[str, StreamFigures] = field(default_factory=dict)
+    #: When it ended, on the clock; None of a live run.
+    ended_s: float | None = None
+
+
 class Metrics(Extension):
-    """Exposes what a coordinator does, at an address of its own."""
+    """Exposes what a coordinator does, at an address of its own.
 
-    def __init__(self, place: tuple[str, int]) -> None:
+    What it keeps of runs is bounded: the figures of an ended run stay a while, so that
+    whoever asks now and then still sees the last of them, and of very many streams only
+    the newest runs' are kept.
+    """
+
+    def __init__(
+        self,
+        place: tuple[str, int],
+        now_s: Callable[[], float] = time.monotonic,
+        since_utc: str | None = None,
+    ) -> None:
         self._place = place
-        self._watchlist = Watchlist(since_utc=utc_text(datetime.now(UTC)))
+        self._now_s = now_s
+        #: Runs that ended before may be judged now; they are not news.
+        self._since_utc = (
+            utc_text(datetime.now(UTC)) if since_utc is None else since_utc
+        )
+        #: In the order in which they were first heard of.
+        self._runs: dict[str, RunFigures] = {}
+        #: (state, verdict or "none") -> runs that ended since the start.
+        self.ended: Counter[tuple[str, str]] = Counter()
         self._exposed: AbstractContextManager[object] | None = None
-
-    def run_changed(self, status: pb.RunStatus) -> None:
-        self._watchlist.run_changed(status)
-
-    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
-        self._watchlist.interval_measured(run_id, figures)
-
-    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
-        self._watchlist.run_judged(record)
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
         registry = CollectorRegistry()
@@ -78,9 +118,73 @@ class Metrics(Extension):
         return [
             *_build(),
             *fleet_families(coordinator.operators.agents()),
-            *run_families(self._watchlist),
-            *store_families(coordinator.journal.store),
+            *run_families(self),
+            *store_families(coordinator.writer.store),
         ]
+
+    # What happens to runs.
+
+    def run_changed(self, status: pb.RunStatus) -> None:
+        run = self._runs.get(status.run_id)
+        is_over = status.state in FINAL_STATES
+        if run is None:
+            if is_over:
+                return
+            run = RunFigures(status.run_id, status.job_name, status.state)
+            self._runs[status.run_id] = run
+        run.state, run.agents = status.state, len(status.agents)
+        if is_over and run.ended_s is None:
+            run.ended_s = self._now_s()
+
+    def interval_measured(self, run_id: str, figures: pb.IntervalFigures) -> None:
+        run = self._runs.get(run_id)
+        if run is None:
+            return
+        # a drain is as long as it happens to be: its rates mean nothing
+        is_drain = figures.phase == DRAIN and run.interval is not None
+        if not is_drain:
+            run.interval = figures
+        for row in figures.streams:
+            stream = run.streams.setdefault(row.stream, StreamFigures(row))
+            if not is_drain:
+                stream.last = row
+            stream.completed += row.completed
+            stream.errors += row.errors
+            stream.dropped += row.dropped
+
+    def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
+        if (record.finished_utc or self._since_utc) >= self._since_utc:
+            self.ended[record.state, record.verdict or "none"] += 1
+        run = self._runs.get(record.run_id)
+        if run is not None:
+            run.state = record.state
+            run.ended_s = run.ended_s or self._now_s()
+
+    def states(self) -> Counter[str]:
+        """State -> live runs."""
+        return Counter(run.state for run in self._runs.values() if run.ended_s is None)
+
+    def shown(self) -> Iterator[RunFigures]:
+        """The runs with figures, the newest first, as many as are shown."""
+        self._forget()
+        streams, shown = 0, 0
+        for run in reversed(self._runs.values()):
+            if run.interval is None:
+                continue
+            streams, shown = streams + len(run.streams), shown + 1
+            if streams > MAX_STREAMS or shown > MAX_RUNS:
+                return
+            yield run
+
+    def _forget(self) -> None:
+        before_s = self._now_s() - KEPT_S
+        gone = [
+            run_id
+            for run_id, run in self._runs.items()
+            if run.ended_s is not None and run.ended_s < before_s
+        ]
+        for run_id in gone:
+            del self._runs[run_id]
 
 
 class _OnLoop(Collector):
@@ -155,19 +259,19 @@ def fleet_families(fleet: pb.ListAgentsReply) -> Iterator[Metric]:
     yield from (silent, offset, bound, runs, cpu, memory, spool, reports, free)
 
 
-def run_families(watchlist: Watchlist) -> Iterator[Metric]:
+def run_families(runs: Metrics) -> Iterator[Metric]:
     """Runs by state, and the last interval of each that goes."""
     live = GaugeMetricFamily(
         "ldapslam_runs", "Runs that have not ended, by state.", labels=["state"]
     )
-    for state, count in sorted(watchlist.states().items()):
+    for state, count in sorted(runs.states().items()):
         live.add_metric([state], count)
     ended = CounterMetricFamily(
         "ldapslam_runs_ended",
         "Runs that ended since the coordinator's start.",
         labels=["state", "verdict"],
     )
-    for (state, verdict), count in sorted(watchlist.ended.items()):
+    for (state, verdict), count in sorted(runs.ended.items()):
         ended.add_metric([state, verdict], count)
     yield from (live, ended)
 
@@ -190,7 +294,7 @@ def run_families(watchlist: Watchlist) -> Iterator[Metric]:
     completed = total("completed", "Requests with a response.")
     errors = total("errors", "Failed, timed out and unresolved requests.")
     dropped = total("dropped", "Arrivals that were never sent.")
-    for run in watchlist.shown():
+    for run in runs.shown():
         figures = run.interval
         if figures is None:
             continue

@@ -28,9 +28,9 @@ from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.base.secrets import SecretRef
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.outputs.notify_send import COMMAND
 from ldapslam.coordinator.runs.submission import check_channels
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.records import RunRecord, utc_text
 from ldapslam.results.store import Store
 
@@ -145,7 +145,7 @@ class Notifier(Extension):
         self._command = command
         self._back_off_s = tuple(back_off_s)
         self._limit_s = limit_s
-        self._journal: Journal | None = None
+        self._writer: StoreWriter | None = None
         self._ending = asyncio.Event()
         self._processes = asyncio.Semaphore(_MAX_PROCESSES)
         self._pending: set[asyncio.Task[None]] = set()
@@ -156,7 +156,7 @@ class Notifier(Extension):
         await check_settings(self._settings)
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
-        self._journal = coordinator.journal
+        self._writer = coordinator.writer
         for record, reasons in self._early:
             self.run_judged(record, reasons)
 
@@ -170,23 +170,23 @@ class Notifier(Extension):
         await asyncio.gather(*self._pending, return_exceptions=True)
 
     def run_judged(self, record: RunRecord, reasons: Sequence[str]) -> None:
-        if self._journal is None:
+        if self._writer is None:
             self._early.append((record, reasons))
             return
         task = asyncio.get_running_loop().create_task(
-            self._tell(self._journal, record, reasons)
+            self._tell(self._writer, record, reasons)
         )
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
     async def _tell(
-        self, journal: Journal, record: RunRecord, reasons: Sequence[str]
+        self, writer: StoreWriter, record: RunRecord, reasons: Sequence[str]
     ) -> None:
         ended_utc = record.finished_utc or record.submitted_utc
         if ended_utc < utc_text(datetime.now(UTC) - _NEWS_FOR):
             return
         try:
-            named = await journal.call(_named, journal.store, record.run_id)
+            named = await writer.call(_named, writer.store, record.run_id)
         except LdapSlamError as error:
             _log.error("run %s: nobody is told of it: %s", record.run_id, error)
             return
@@ -199,17 +199,17 @@ class Notifier(Extension):
         }
         channels = dict.fromkeys((*named, *self._settings.always))
         await asyncio.gather(
-            *(self._deliver(journal, record.run_id, message, one) for one in channels)
+            *(self._deliver(writer, record.run_id, message, one) for one in channels)
         )
 
     async def _deliver(
-        self, journal: Journal, run_id: str, message: Mapping[str, str], channel: str
+        self, writer: StoreWriter, run_id: str, message: Mapping[str, str], channel: str
     ) -> None:
         def note(kind: str, text: str) -> None:
             level = logging.INFO if kind == _TOLD else logging.WARNING
             _log.log(level, "run %s: %s: channel %s %s", run_id, kind, channel, text)
             text, at_utc = f"channel {channel} {text}", utc_text(datetime.now(UTC))
-            journal.post(journal.store.add_event, run_id, kind, text, at_utc)
+            writer.post(writer.store.add_event, run_id, kind, text, at_utc)
 
         if len(self._pending) > _MAX_PENDING:
             note(_FAILED, "was not told: too many notifications are waiting")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries out what a run's state machine decides.
 
-Commands go to the agents, states and facts to the journal, news to those who watch.
+Commands go to the agents, states and facts to the writer, news to those who watch.
 Events go in by `feed`, on the event loop, one at a time; nothing here waits. No gRPC.
 """
 
@@ -20,8 +20,7 @@ from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.coordinator.fleet.clock import ClockOffset
 from ldapslam.coordinator.fleet.link import AgentLink
-from ldapslam.coordinator.hooks import Observer
-from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
 from ldapslam.coordinator.runs.facts import SERVER_FACTS
@@ -29,6 +28,7 @@ from ldapslam.coordinator.runs.live import LiveFigures
 from ldapslam.coordinator.runs.observing import Observing, merged
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.submission import Submission
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import Snapshot
@@ -66,7 +66,7 @@ class ActiveRun:
         self,
         submission: Submission,
         fleet: Fleet,
-        journal: Journal,
+        writer: StoreWriter,
         now_ns: Callable[[], int] = time.monotonic_ns,
         observers: Sequence[Observer] = (),
     ) -> None:
@@ -77,7 +77,7 @@ class ActiveRun:
         #: Set when the final state is in the store, or cannot be written.
         self.concluded = asyncio.Event()
         self._fleet = fleet
-        self._journal = journal
+        self._writer = writer
         self._now_ns = now_ns
         self._machine = Run(submission.limits)
         self._live = LiveFigures(())
@@ -161,7 +161,7 @@ class ActiveRun:
         before, watches = dict(self._machine.parts), dict(self._machine.watches)
         commands = self._machine.handle(event, self._now_ns())
         for agent, part in self._machine.parts.items():
-            # in the journal before the agent's report is acknowledged
+            # in the store before the agent's report is acknowledged
             if before.get(agent, part) is not part:
                 self._put_agent(agent, {"part": str(part)})
         for agent, watch in self._machine.watches.items():
@@ -213,13 +213,13 @@ class ActiveRun:
                 self._clock_at_ns[agent] = at_ns
                 rows.append((agent, at_ns - t0_ns, offset.offset_ns, offset.bound_ns))
         if rows:
-            self._journal.post(self._journal.store.add_clock_samples, self.run_id, rows)
+            self._writer.post(self._writer.store.add_clock_samples, self.run_id, rows)
 
     def announce(self) -> None:
         """Tell observers that the run is there."""
         self._notify(status=self.status())
 
-    def tell_of_wait(self, detail: str) -> None:
+    def set_queue_reason(self, detail: str) -> None:
         """What the run, which is in the queue, waits for."""
         self._set_state(RunState.QUEUED, detail)
         self._notify(status=self.status())
@@ -309,8 +309,8 @@ class ActiveRun:
         _log.warning("run %s: %s: %s", self.run_id, kind, text)
         event = EventRecord(utc_text(datetime.now(UTC)), kind, text)
         self._events.append(event)
-        self._journal.post(
-            self._journal.store.add_event, self.run_id, kind, text, event.at_utc
+        self._writer.post(
+            self._writer.store.add_event, self.run_id, kind, text, event.at_utc
         )
         self._notify(event=event_message(event))
 
@@ -359,7 +359,7 @@ class ActiveRun:
     def _assign(self, agents: tuple[str, ...]) -> None:
         """These are the run's agents, in a new attempt at it."""
         self.record = replace(self.record, agents=agents)
-        self._journal.post(self._journal.store.set_run_agents, self.run_id, agents)
+        self._writer.post(self._writer.store.set_run_agents, self.run_id, agents)
         attempt = secrets.randbits(62) + 1
         self._given = {}
         for agent in agents:
@@ -409,7 +409,7 @@ class ActiveRun:
     async def _order_start(self, orders: Mapping[str, int]) -> None:
         """Once it is stored: the next coordinator must know that there may be load."""
         try:
-            await self._journal.flush()
+            await self._writer.flush()
         except StoreError as error:
             self.feed(machine.StoreFailed(error))
             return
@@ -427,7 +427,7 @@ class ActiveRun:
     ) -> None:
         _log.info("run %s: %s %s", self.run_id, state, detail)
         self._end_as(state, detail, error)
-        first = self._journal.submit(self._store_end, self.record, error)
+        first = self._writer.submit(self._store_end, self.record, error)
         self._closing = asyncio.create_task(self._close(first))
 
     def _end_as(
@@ -452,12 +452,10 @@ class ActiveRun:
                     _log.error("run %s: its end is not stored: %s", self.run_id, error)
                     if attempt == _END_ATTEMPTS:
                         self._end_as(RunState.FAILED, str(error), error)
-                        self._journal.post(self._store_end, self.record, error)
+                        self._writer.post(self._store_end, self.record, error)
                         break
                 await asyncio.sleep(_END_PAUSE_S)
-                written = self._journal.submit(
-                    self._store_end, self.record, self._error
-                )
+                written = self._writer.submit(self._store_end, self.record, self._error)
         finally:
             self._notify(status=self.status())
             for updates in self._watchers:
@@ -467,7 +465,7 @@ class ActiveRun:
 
     def _store_end(self, record: RunRecord, error: LdapSlamError | None) -> None:
         """On the store's thread; any number of times."""
-        store = self._journal.store
+        store = self._writer.store
         if error is not None:
             store.set_manifest(record.run_id, {"failure": error.to_dict()})
         store.set_run_state(
@@ -478,25 +476,23 @@ class ActiveRun:
         )
         submissions.forget(store, record.run_id)
 
-    # The journal.
+    # The store.
 
     def _set_state(self, state: RunState, detail: str, **times: str) -> None:
         if state is RunState.RUNNING:
             times["started_utc"] = utc_text(datetime.now(UTC))
         changes: dict[str, Any] = {"state": str(state), "state_detail": detail, **times}
         self.record = replace(self.record, **changes)
-        self._journal.post(
-            self._journal.store.set_run_state, self.run_id, str(state), detail, **times
+        self._writer.post(
+            self._writer.store.set_run_state, self.run_id, str(state), detail, **times
         )
 
     def _set_manifest(self, **facts: Any) -> None:
         self.record = replace(self.record, manifest={**self.record.manifest, **facts})
-        self._journal.post(self._journal.store.set_manifest, self.run_id, dict(facts))
+        self._writer.post(self._writer.store.set_manifest, self.run_id, dict(facts))
 
     def _put_agent(self, agent: str, facts: Mapping[str, Any]) -> None:
-        self._journal.post(
-            self._journal.store.put_agent, self.run_id, agent, dict(facts)
-        )
+        self._writer.post(self._writer.store.put_agent, self.run_id, agent, dict(facts))
 
 
 def status_message(

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ldapslam.base.child import ask
-from ldapslam.coordinator.hooks import Observer
-from ldapslam.coordinator.journal import Journal
+from ldapslam.coordinator.observer import Observer
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.listing import brief_runs
 from ldapslam.results.records import FINAL_STATES, RunRecord
 
@@ -73,9 +73,9 @@ class Verdicts:
     """Has runs judged that have ended, stores the verdict, and tells observers."""
 
     def __init__(
-        self, journal: Journal, judge: Judge | None, observers: Sequence[Observer]
+        self, writer: StoreWriter, judge: Judge | None, observers: Sequence[Observer]
     ) -> None:
-        self._journal = journal
+        self._writer = writer
         self._judge = judge
         self._observers = observers
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,8 +90,8 @@ class Verdicts:
         """Runs whose end was stored, but not their verdict."""
         if self._judge is None:
             return
-        records = await self._journal.call(
-            brief_runs, self._journal.store, _JUDGED_AT_START, states=FINAL_STATES
+        records = await self._writer.call(
+            brief_runs, self._writer.store, _JUDGED_AT_START, states=FINAL_STATES
         )
         for record in records:
             if record.verdict is None:
@@ -113,8 +113,8 @@ class Verdicts:
             try:
                 found = await self._judge(record.run_id)
                 if found.verdict is not None:
-                    await self._journal.call(
-                        self._journal.store.set_verdict, record.run_id, found.verdict
+                    await self._writer.call(
+                        self._writer.store.set_verdict, record.run_id, found.verdict
                     )
             except Exception:
                 _log.exception("run %s cannot be judged", record.run_id)

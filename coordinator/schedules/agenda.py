@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from ldapslam.base.errors import ConfigError, JobError, JobErrors, LdapSlamError
 from ldapslam.base.time_zone import clock_text, parse_utc
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
 from ldapslam.coordinator.schedules.maintenance import (
     Window,
@@ -26,6 +25,7 @@ from ldapslam.coordinator.schedules.maintenance import (
 )
 from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2, schedule_pb2
 from ldapslam.results import agenda as store_agenda
 from ldapslam.results.agenda import ScheduleRecord
@@ -79,9 +79,9 @@ class Entry:
 
 
 class Agenda:
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._store = journal.store
+    def __init__(self, writer: StoreWriter) -> None:
+        self._writer = writer
+        self._store = writer.store
         #: By id.
         self.entries: dict[str, Entry] = {}
         #: Of another version of ours, which this one cannot read -> why.
@@ -92,7 +92,7 @@ class Agenda:
 
     async def load(self) -> None:
         """What the store has."""
-        for record in await self._journal.call(store_agenda.schedules, self._store):
+        for record in await self._writer.call(store_agenda.schedules, self._store):
             try:
                 entry = await asyncio.to_thread(entry_of, record)
             except LdapSlamError as error:
@@ -102,14 +102,14 @@ class Agenda:
             entry.look_ahead()
             self.entries[record.schedule_id] = entry
             await self.refresh_open_runs(entry)
-        found = await self._journal.call(store_agenda.windows, self._store)
+        found = await self._writer.call(store_agenda.windows, self._store)
         for window_id, request in found.items():
             message = schedule_pb2.MaintenanceWindow.FromString(request)
             self._keep_window(window_id, message)
 
     async def refresh_open_runs(self, entry: Entry) -> None:
         """Which of the schedule's runs have not ended, as the store knows."""
-        found = await self._journal.call(
+        found = await self._writer.call(
             store_agenda.open_runs, self._store, entry.schedule_id
         )
         entry.open_runs = {run: parse_utc(due) for run, due in found.items()}
@@ -139,7 +139,7 @@ class Agenda:
         else:
             taken = {one.name for one in self.entries.values()}
             entry.record = replace(record, name=_free_name(entry.job_name, taken))
-        is_kept = await self._journal.call(
+        is_kept = await self._writer.call(
             store_agenda.create_schedule, self._store, entry.record
         )
         if not is_kept:
@@ -155,7 +155,7 @@ class Agenda:
     async def set_state(self, entry: Entry, state: State, settled: datetime) -> None:
         """`settled`: times up to there are no concern of this state."""
         settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
-        await self._journal.call(
+        await self._writer.call(
             store_agenda.set_state,
             self._store,
             entry.schedule_id,
@@ -172,7 +172,7 @@ class Agenda:
         records.update({key: record for key, (record, _) in self.unusable.items()})
         by_name = {record.name: record for record in records.values()}
         record = _found("schedule", "schedule list", name, records, by_name)
-        await self._journal.call(
+        await self._writer.call(
             store_agenda.remove_schedule, self._store, record.schedule_id
         )
         self.entries.pop(record.schedule_id, None)
@@ -211,7 +211,7 @@ class Agenda:
         await asyncio.to_thread(check_time_left, window_of(message), others, now)
         window_id = f"m-{secrets.token_hex(4)}"
         message.window_id = window_id
-        await self._journal.call(
+        await self._writer.call(
             store_agenda.create_window,
             self._store,
             window_id,
@@ -231,7 +231,7 @@ class Agenda:
         window = _found(
             "maintenance window", "maintenance list", name, self.windows, by_name
         )
-        await self._journal.call(
+        await self._writer.call(
             store_agenda.remove_window, self._store, window.window_id
         )
         del self.windows[window.window_id], self.window_messages[window.window_id]

@@ -32,7 +32,6 @@ from itertools import islice, takewhile
 
 from ldapslam.base.errors import LdapSlamError, StoreError
 from ldapslam.base.time_zone import clock_text, parse_utc
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
@@ -51,6 +50,7 @@ from ldapslam.coordinator.schedules.schedule import (
     next_step,
 )
 from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results import agenda as store_agenda
 from ldapslam.results.agenda import FireRecord
@@ -74,13 +74,13 @@ class Scheduler:
 
     def __init__(
         self,
-        journal: Journal,
+        writer: StoreWriter,
         queue: RunQueue,
         now_utc: Callable[[], datetime] = utc_clock,
         audit: AuditLog | None = None,
     ) -> None:
-        self.agenda = Agenda(journal)
-        self._journal = journal
+        self.agenda = Agenda(writer)
+        self._writer = writer
         self._queue = queue
         self._now_utc = now_utc
         self._audit = audit
@@ -105,9 +105,9 @@ class Scheduler:
     async def load(self) -> None:
         """Take up what the store has; `tick` does the rest."""
         await self.agenda.load()
-        self._queue.ask_before(self.hindrance)
-        store = self._journal.store
-        self._unfinished = await self._journal.call(store_agenda.unfinished, store)
+        self._queue.ask_before(self.hold_reason)
+        store = self._writer.store
+        self._unfinished = await self._writer.call(store_agenda.unfinished, store)
 
     async def stop(self) -> None:
         """No more runs; what waits is the next coordinator's."""
@@ -229,9 +229,9 @@ class Scheduler:
     async def _settle(self, entry: Entry, fires: list[FireRecord]) -> list[FireRecord]:
         """Times become settled for good; those that were not yet."""
         settled_utc = fires[-1].due_utc
-        new = await self._journal.call(
+        new = await self._writer.call(
             store_agenda.settle,
-            self._journal.store,
+            self._writer.store,
             entry.schedule_id,
             fires,
             settled_utc,
@@ -264,13 +264,13 @@ class Scheduler:
 
         StoreError: it is still to be submitted.
         """
-        store, policy = self._journal.store, entry.plan.policy
+        store, policy = self._writer.store, entry.plan.policy
         due, settled = parse_utc(fire.due_utc), parse_utc(fire.at_utc)
         [run_id] = fire.run_ids
         exists = False
         if is_again:
             exists = bool(
-                await self._journal.call(store_agenda.run_ends, store, [run_id])
+                await self._writer.call(store_agenda.run_ends, store, [run_id])
             )
             await self.agenda.refresh_open_runs(entry)
         if policy.replaces(due, settled):
@@ -299,7 +299,7 @@ class Scheduler:
         detail = "; ".join(filter(None, (fire.detail, problem)))
         run_ids = fire.run_ids if is_made else ()
         ended = replace(fire, outcome=outcome, detail=detail, run_ids=run_ids)
-        await self._journal.call(store_agenda.finish, store, ended)
+        await self._writer.call(store_agenda.finish, store, ended)
         if is_made:
             entry.open_runs[run_id] = due
             _log.info("schedule %s: run %s", entry.name, run_id)
@@ -321,17 +321,17 @@ class Scheduler:
             await self._look_again(waiting, now)
         ids = {run.run_id for run in waiting}
         self._explained = {k: v for k, v in self._explained.items() if k in ids}
-        blocked = {run.run_id: self.hindrance(run, now) for run in waiting}
+        blocked = {run.run_id: self.hold_reason(run, now) for run in waiting}
         held = frozenset(
             run.run_id for run in waiting if run.is_released and blocked[run.run_id]
         )
         self._queue.hold(held)
         for run in waiting:
-            hindrance = blocked[run.run_id]
+            hold_reason = blocked[run.run_id]
             if not run.is_released:
-                await self._step(run, hindrance, now)
-            elif hindrance or run.run_id in self._explained:
-                self._explain(run.run_id, hindrance)
+                await self._step(run, hold_reason, now)
+            elif hold_reason or run.run_id in self._explained:
+                self._explain(run.run_id, hold_reason)
 
     async def _look_again(self, waiting: Sequence[WaitingRun], now: datetime) -> None:
         """What observers tell may have been missed: ask the store."""
@@ -346,15 +346,15 @@ class Scheduler:
                 if entry.open_runs:
                     await self.agenda.refresh_open_runs(entry)
 
-    async def _step(self, run: WaitingRun, hindrance: str, now: datetime) -> None:
+    async def _step(self, run: WaitingRun, hold_reason: str, now: datetime) -> None:
         ending = await self._ending(run.after_run) if run.after_run else None
         step = next_step(run, ending, now)
         if isinstance(step, Drop):
             _log.info("run %s will not begin: %s", run.run_id, step.reason)
             await self._queue.drop(run.run_id, step.reason)
         elif isinstance(step, Release):
-            if hindrance:
-                self._explain(run.run_id, hindrance)
+            if hold_reason:
+                self._explain(run.run_id, hold_reason)
             else:
                 await self._queue.release(run.run_id)
         else:
@@ -365,7 +365,7 @@ class Scheduler:
             self._queue.explain(run_id, reason)
             self._explained[run_id] = reason
 
-    def hindrance(self, run: WaitingRun, now: datetime | None = None) -> str:
+    def hold_reason(self, run: WaitingRun, now: datetime | None = None) -> str:
         """What keeps a run from beginning now, beside its own conditions; or empty."""
         now = self._now_utc() if now is None else now
         hold = hold_of(
@@ -387,8 +387,8 @@ class Scheduler:
 
     async def _ending(self, run_id: str) -> Ending | None:
         if run_id not in self._endings:
-            found = await self._journal.call(
-                store_agenda.run_ends, self._journal.store, [run_id]
+            found = await self._writer.call(
+                store_agenda.run_ends, self._writer.store, [run_id]
             )
             end = found.get(run_id)
             self._endings[run_id] = (

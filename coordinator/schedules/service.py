@@ -45,7 +45,7 @@ class ScheduleService(ScheduleServiceServicer):
     def __init__(self, scheduler: Scheduler, coordinator: Coordinator) -> None:
         self._scheduler = scheduler
         self._agenda = scheduler.agenda
-        self._journal = coordinator.journal
+        self._writer = coordinator.writer
         self._audit = coordinator.audit
         self._channels = coordinator.channels
 
@@ -142,8 +142,8 @@ class ScheduleService(ScheduleServiceServicer):
     async def ListAudit(
         self, request: pb.ListAuditRequest, context: Context
     ) -> pb.ListAuditReply:
-        records = await self._journal.call(
-            audit.newest, self._journal.store, request.limit
+        records = await self._writer.call(
+            audit.newest, self._writer.store, request.limit
         )
         return pb.ListAuditReply(
             entries=[
@@ -162,8 +162,8 @@ class ScheduleService(ScheduleServiceServicer):
         )
 
     async def _status(self, entry: Entry) -> pb.ScheduleStatus:
-        fires = await self._journal.call(
-            store_agenda.fires, self._journal.store, entry.schedule_id, _LATEST_FIRES
+        fires = await self._writer.call(
+            store_agenda.fires, self._writer.store, entry.schedule_id, _LATEST_FIRES
         )
         # nothing becomes of a disabled one's times
         is_disabled = entry.state is State.DISABLED
@@ -210,7 +210,10 @@ class Schedules(Extension):
 
     async def start(self, coordinator: Coordinator, server: Any) -> None:
         scheduler = Scheduler(
-            coordinator.journal, coordinator.queue, self._now_utc, coordinator.audit
+            coordinator.writer,
+            coordinator.queue,
+            self._now_utc,
+            coordinator.audit,
         )
         await scheduler.start()
         self._scheduler = scheduler

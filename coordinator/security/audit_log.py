@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security.access import Caller, caller
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.records import utc_text
@@ -52,9 +52,9 @@ class AuditLog:
     """The audit log of one coordinator; on its event loop."""
 
     def __init__(
-        self, journal: Journal, now_s: Callable[[], float] = time.monotonic
+        self, writer: StoreWriter, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._journal = journal
+        self._writer = writer
         self._now_s = now_s
         self._allowance = Allowance(_BURST, _PER_MINUTE / 60, now_s())
         self._left_out = 0
@@ -63,9 +63,9 @@ class AuditLog:
         self, action: str, subject: str, detail: str = "", *, by: str = ""
     ) -> None:
         """Keep what the present caller did; `by` is the name that it gave itself."""
-        await self._journal.call(
+        await self._writer.call(
             audit.add,
-            self._journal.store,
+            self._writer.store,
             _record(caller(), action, subject, detail, by),
         )
 
@@ -80,7 +80,7 @@ class AuditLog:
             reason += f" (and {self._left_out} refusals before, not written)"
             self._left_out = 0
         record = _record(who, "refuse", subject, reason, "")
-        self._journal.post(audit.add, self._journal.store, record)
+        self._writer.post(audit.add, self._writer.store, record)
 
 
 def _record(

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from ldapslam.agent import _engine
+from ldapslam.proto.fields import OPERATION_COUNTERS
 from support.engine import (
-    COUNTERS,
     MS,
     Result,
     S,
@@ -115,14 +115,14 @@ def counted(result: Result) -> list[dict[str, int]]:
     result.assert_balanced()
     numbers = {row["operation"] for s in result.snapshots for row in s["operations"]}
     return [
-        {name: result.count(name, operation=number) for name in COUNTERS}
+        {name: result.count(name, operation=number) for name in OPERATION_COUNTERS}
         for number in sorted(numbers)
     ]
 
 
 def succeeded(count: int, entries: int = 0) -> dict[str, int]:
     """The counters of an operation whose every request is answered with success."""
-    counters = dict.fromkeys(COUNTERS, 0) | {"entries": entries}
+    counters = dict.fromkeys(OPERATION_COUNTERS, 0) | {"entries": entries}
     for name in ("scheduled", "sent", "completed", "succeeded", "requests"):
         counters[name] = count
     return counters

@@ -73,7 +73,7 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(tmp_path: Path) -> 
             steps = queue.fuse.steps
             while queue.now < NOON + HOUR:
                 await queue.tick_at(queue.now + timedelta(minutes=3))
-            fires = agenda.fires(queue.journal.store, schedule_id, 10)[::-1]
+            fires = agenda.fires(queue.writer.store, schedule_id, 10)[::-1]
             made = [record.run_id for record in queue.records()]
             assert outcomes(queue, schedule_id) == [(at, "submitted") for at in made_up]
             assert sorted(one for fire in fires for one in fire.run_ids) == sorted(made)
@@ -275,7 +275,7 @@ def test_a_month_of_schedules_runs_each_time_once_by_its_rule(
                 )
                 ids[case.name] = await create(queue, request)
             await month.live(queue)
-            store = queue.journal.store
+            store = queue.writer.store
             fires = {
                 name: agenda.fires(store, schedule_id, 10_000)[::-1]
                 for name, schedule_id in ids.items()

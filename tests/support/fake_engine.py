@@ -20,8 +20,7 @@ from typing import Any
 from ldapslam.agent.engine.process import Pipe, RunProcess, main
 from ldapslam.jobs.plan import StreamPlan
 from ldapslam.proto.engine_pb2 import PrepareEngine
-from ldapslam.results.records import SET_UP_TIMES
-from ldapslam.transport.messages import OPERATION_COUNTERS, STREAM_COUNTERS
+from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
 
 PER_INTERVAL = 100
 

@@ -16,10 +16,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import load_submission, new_run_id
 from ldapslam.coordinator.schedules.scheduler import Scheduler
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.results import agenda
@@ -69,7 +69,7 @@ class Fuse:
             raise Crash
 
 
-class CrashingJournal(Journal):
+class CrashingWriter(StoreWriter):
     """A step before and one after each call of the store."""
 
     def __init__(self, url: str, fuse: Fuse) -> None:
@@ -100,7 +100,7 @@ class FakeQueue:
         self.fuse = Fuse()
         store = path / "results.sqlite"
         store.write_bytes(_empty_store())
-        self.journal = CrashingJournal(str(store), self.fuse)
+        self.writer = CrashingWriter(str(store), self.fuse)
         self.scheduler: Scheduler | None = None
         self.runs: dict[str, LiveRun] = {}
         self.held: frozenset[str] = frozenset()
@@ -112,14 +112,14 @@ class FakeQueue:
         self.verdict: str | None = "PASS"
         #: Of scheduled submissions: raised in their place.
         self.error: Exception | None = None
-        self._hindrance: Callable[[WaitingRun], str] = lambda _: ""
+        self._hold_reason: Callable[[WaitingRun], str] = lambda _: ""
 
     # Of a test.
 
     async def new_scheduler(self) -> Scheduler:
         """As a coordinator that starts has it."""
         self.held, self.explained = frozenset(), {}
-        scheduler = Scheduler(self.journal, cast(RunQueue, self), lambda: self.now)
+        scheduler = Scheduler(self.writer, cast(RunQueue, self), lambda: self.now)
         await scheduler.load()
         self.scheduler = scheduler
         return scheduler
@@ -155,14 +155,14 @@ class FakeQueue:
                 run.began = self.begun[run_id] = self.now
                 busy.append(waiting.targets)
                 await asyncio.to_thread(
-                    self.journal.store.set_run_state,
+                    self.writer.store.set_run_state,
                     run_id,
                     "running",
                     t0_utc=utc_text(self.now),
                 )
 
     async def end(self, run_id: str, state: str, verdict: str | None) -> None:
-        store = self.journal.store
+        store = self.writer.store
         del self.runs[run_id]
         now_utc = utc_text(self.now)
         await asyncio.to_thread(
@@ -176,7 +176,7 @@ class FakeQueue:
 
     async def close(self) -> None:
         self.fuse.set(None)
-        await self.journal.close()
+        await self.writer.close()
 
     # RunQueue
 
@@ -195,7 +195,7 @@ class FakeQueue:
         submission = load_submission(
             request, self.now, run_id=run_id, schedule_id=schedule_id
         )
-        await asyncio.to_thread(self.journal.store.create_run, submission.record)
+        await asyncio.to_thread(self.writer.store.create_run, submission.record)
         limits = submission.limits
         waiting = WaitingRun(
             run_id,
@@ -207,7 +207,7 @@ class FakeQueue:
             _CONDITIONS[request.after_if],
         )
         self.runs[run_id] = LiveRun(waiting)
-        if waiting.is_released and self._hindrance(waiting):
+        if waiting.is_released and self._hold_reason(waiting):
             self.held |= {run_id}
 
     def waiting(self) -> Sequence[WaitingRun]:
@@ -233,14 +233,14 @@ class FakeQueue:
     def explain(self, run_id: str, reason: str) -> None:
         self.explained[run_id] = reason
 
-    def ask_before(self, hindrance: Callable[[WaitingRun], str]) -> None:
-        self._hindrance = hindrance
+    def ask_before(self, hold_reason: Callable[[WaitingRun], str]) -> None:
+        self._hold_reason = hold_reason
 
     # What became of it all.
 
     def records(self) -> list[RunRecord]:
         """Every run, the first submitted first."""
-        return self.journal.store.runs()[::-1]
+        return self.writer.store.runs()[::-1]
 
 
 def job_request(
@@ -311,7 +311,7 @@ async def tick_every(queue: FakeQueue, step: timedelta, until: timedelta) -> Non
 
 def fires(queue: FakeQueue, schedule_id: str) -> list[FireRecord]:
     """What became of a schedule's times, oldest first."""
-    return agenda.fires(queue.journal.store, schedule_id, 1000)[::-1]
+    return agenda.fires(queue.writer.store, schedule_id, 1000)[::-1]
 
 
 def outcomes(queue: FakeQueue, schedule_id: str) -> list[tuple[str, str]]:

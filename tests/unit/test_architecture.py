@@ -117,9 +117,10 @@ def test_the_engines_process_is_all_that_imports_the_engine() -> None:
         "agent/engine/process.py",
         "agent/engine/setup.py",
         "agent/python_jobs/client.py",
+        "agent/python_jobs/fork_client.py",
         "agent/python_jobs/host.py",
         "agent/python_jobs/job.py",
-        "cli/measure/fitness.py",
+        "cli/measure/selfcheck.py",
         "cli/measure/responder_process.py",
         "dataset/generate.py",
     }
@@ -172,7 +173,6 @@ def test_unit_tests_do_not_sleep() -> None:
 def test_only_the_command_line_prints_or_exits() -> None:
     programs = (
         "cli/",
-        "base/parent_death.py",
         "lab/keeper_process.py",
         "lab/bulk_load/place_process.py",
         "proto/generate.py",

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine is told of a stream: its settings, its operations, its scripts. What
- * they point to is the caller's and stays until the engine is destroyed. Times are ns.
- */
+ * they point to is the caller's and stays until slam_engine_destroy. Times are ns. */
 #ifndef SLAM_CONFIG_H
 #define SLAM_CONFIG_H
 
-#include "ldap/connection_settings.h"
+#include "ldap/transport.h"
 #include "load/ledger.h"
 #include "load/pacer.h"
-#include "template/values.h"
+#include "template/template.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,17 +50,9 @@ enum slam_action {
     SLAM_ACTION_ABANDON  /* none does: the session's request before it is given up */
 };
 
-/* A request template: see op.h. */
-struct slam_template {
-    const uint8_t *program;
-    size_t program_len;
-    const struct slam_value_source *sources;
-    size_t source_count;
-};
-
 struct slam_let_config {
     uint32_t variable;
-    struct slam_template text;
+    struct slam_template_config text;
 };
 
 struct slam_capture_config {
@@ -87,7 +78,7 @@ struct slam_operation_config {
     uint8_t response_tag; /* 0: there is no response */
     uint8_t action;       /* an enum slam_action */
     bool awaits;
-    struct slam_template template;
+    struct slam_template_config template;
     const int *success_codes;
     size_t success_count;
     const int *expected_codes;

@@ -78,18 +78,18 @@ open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err, size_t er
 static size_t
 value_states(const struct slam_stream_op *op)
 {
-    size_t states = slam_op_source_count(op->op);
+    size_t states = slam_template_source_count(op->template);
 
     for (size_t i = 0; op->spec && i < op->spec->let_count; i++)
-        states += slam_op_source_count(op->spec->lets[i].text);
+        states += slam_template_source_count(op->spec->lets[i].text);
     return states;
 }
 
 static struct slam_value_state *
-init_states(const struct slam_op *op, struct slam_value_state *states)
+init_states(const struct slam_template *op, struct slam_value_state *states)
 {
-    for (size_t i = 0; i < slam_op_source_count(op); i++)
-        slam_value_state_init(slam_op_source(op, i), states++);
+    for (size_t i = 0; i < slam_template_source_count(op); i++)
+        slam_value_state_init(slam_template_source(op, i), states++);
     return states;
 }
 
@@ -105,7 +105,7 @@ init_values(struct slam_flow *flow)
         flow->first_state[i] = (size_t)(states - flow->value_states);
         for (size_t j = 0; spec && j < spec->let_count; j++)
             states = init_states(spec->lets[j].text, states);
-        states = init_states(stream->ops[i].op, states);
+        states = init_states(stream->ops[i].template, states);
     }
 }
 

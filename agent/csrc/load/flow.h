@@ -199,8 +199,7 @@ struct slam_worker {
     uint64_t replacing;          /* connections in REPLACING, over all flows */
     bool finished;               /* counted as such in the time line */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
-    char *scratch;               /* for encoding values */
-    uint8_t *pdu;                /* for encoding requests: ends at pdu + pdu_len */
+    uint8_t *pdu;                /* where requests are encoded: pdu_len bytes */
     size_t pdu_len;
     uint8_t rx[SLAM_RX_BYTES];
     struct slam_thread thread;

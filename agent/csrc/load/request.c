@@ -120,7 +120,6 @@ slam_request_send(struct slam_slot *slot)
     struct slam_worker *worker = flow->worker;
     struct slam_draw draw = draw_of(slot);
     struct slam_value_state *states = flow->value_states + flow->first_state[slot->op];
-    uint8_t *end = worker->pdu + worker->pdu_len;
     const struct slam_stream_op *op = &flow->stream->ops[slot->op];
     struct slam_op_record *record;
     size_t len;
@@ -138,14 +137,14 @@ slam_request_send(struct slam_slot *slot)
     record->requests++;
     slot->state = SLAM_SLOT_SENT;
     slot->message_id = next_message_id(slot);
-    len = conn->record ? slam_trace_encode(conn->record, slot->message_id, end)
-                       : slam_op_encode(op->op, states, &draw, worker->scratch,
-                                        slot->message_id, end);
+    len = conn->record ? slam_trace_encode(conn->record, slot->message_id, worker->pdu)
+                       : slam_template_encode(op->template, states, &draw,
+                                              slot->message_id, worker->pdu);
     /* sent: just before the kernel is offered the first byte. What a full socket delays
      * after that is the network's and the directory's time. */
     slot->sent_ns = slam_clock_mono_ns();
     slam_slot_sent(slot);
-    transmit(conn, end - len, len);
+    transmit(conn, worker->pdu, len);
     if (conn->state == SLAM_CONN_BROKEN)
         return;
     if (op->action == SLAM_ACTION_UNBIND)
@@ -161,13 +160,13 @@ send_beside(struct slam_slot *slot, uint32_t op)
     struct slam_flow *flow = slot->conn->flow;
     struct slam_worker *worker = flow->worker;
     const struct slam_draw draw = draw_of(slot);
-    uint8_t *end = worker->pdu + worker->pdu_len;
     int32_t message_id = next_message_id(slot);
-    size_t len = slam_op_encode(flow->stream->ops[op].op, slam_session_states(flow, op),
-                                &draw, worker->scratch, message_id, end);
+    size_t len = slam_template_encode(flow->stream->ops[op].template,
+                                      slam_session_states(flow, op), &draw, message_id,
+                                      worker->pdu);
 
     slam_flow_op_record(flow, op, slot->measured)->requests++;
-    transmit(slot->conn, end - len, len);
+    transmit(slot->conn, worker->pdu, len);
     return message_id;
 }
 

@@ -93,7 +93,7 @@ slam_session_states(const struct slam_flow *flow, uint32_t op)
     struct slam_value_state *states = flow->value_states + flow->first_state[op];
 
     for (size_t i = 0; spec && i < spec->let_count; i++)
-        states += slam_op_source_count(spec->lets[i].text);
+        states += slam_template_source_count(spec->lets[i].text);
     return states;
 }
 
@@ -183,9 +183,8 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
         struct slam_variable *v = &session->variables[let->variable];
 
         /* its length was checked against the variable's when it was compiled */
-        v->len = (uint32_t)slam_op_text(let->text, *states, draw, flow->worker->scratch,
-                                        v->text, sizeof(v->text));
-        *states += slam_op_source_count(let->text);
+        v->len = (uint32_t)slam_template_text(let->text, *states, draw, v->text);
+        *states += slam_template_source_count(let->text);
     }
     if ((spec->ledger_put != SLAM_NO_VARIABLE && !intend_entry(flow, session, spec)) ||
         (spec->mechanism && !slam_bind_begin(slot, session, spec)))

@@ -132,7 +132,7 @@ spec_destroy(struct slam_session_spec *spec)
     if (!spec)
         return;
     for (size_t i = 0; i < spec->let_count; i++)
-        slam_op_destroy(spec->lets[i].text);
+        slam_template_destroy(spec->lets[i].text);
     free(spec->lets);
     free(spec);
 }
@@ -140,7 +140,7 @@ spec_destroy(struct slam_session_spec *spec)
 static void
 op_destroy(struct slam_stream_op *op)
 {
-    slam_op_destroy(op->op);
+    slam_template_destroy(op->template);
     spec_destroy(op->spec);
 }
 
@@ -203,14 +203,6 @@ operation_fault(const struct slam_stream *s, const struct slam_operation_config 
 }
 
 static int
-template_create(const struct slam_template *t, struct slam_feeds *feeds,
-                struct slam_op **op, char *err, size_t err_len)
-{
-    return slam_op_create(t->program, t->program_len, t->sources, t->source_count,
-                          feeds, op, err, err_len);
-}
-
-static int
 copy_lets(struct slam_session_spec *spec, const struct slam_operation_config *c,
           uint32_t variables, struct slam_feeds *feeds, char *err, size_t err_len)
 {
@@ -219,16 +211,17 @@ copy_lets(struct slam_session_spec *spec, const struct slam_operation_config *c,
         return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
     for (size_t i = 0; i < c->let_count; i++) {
         struct slam_let *let = &spec->lets[i];
-        int rc = template_create(&c->lets[i].text, feeds, &let->text, err, err_len);
+        int rc =
+            slam_template_create(&c->lets[i].text, feeds, &let->text, err, err_len);
 
         if (rc != SLAM_OK)
             return rc;
         let->variable = c->lets[i].variable;
         spec->let_count = i + 1;
-        if (slam_op_max_text(let->text) > SLAM_VARIABLE_MAX)
+        if (slam_template_max_text(let->text) > SLAM_VARIABLE_MAX)
             return slam_fail(err, err_len, SLAM_EINVAL,
                              "the text of a variable may be longer than 2044 bytes");
-        if (slam_op_variable_count(let->text) > variables)
+        if (slam_template_variable_count(let->text) > variables)
             return slam_fail(err, err_len, SLAM_EINVAL,
                              "a let has a variable that the stream does not have");
     }
@@ -283,13 +276,6 @@ set_outcomes(struct slam_stream_op *op, const struct slam_operation_config *c)
             op->outcomes[c->success_codes[i]] = SLAM_SUCCEEDED;
 }
 
-static void
-widen(struct slam_stream *s, const struct slam_op *template)
-{
-    if (slam_op_scratch_len(template) > s->scratch_len)
-        s->scratch_len = slam_op_scratch_len(template);
-}
-
 int
 slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_config *c,
                           struct slam_feeds *feeds, char *err, size_t err_len)
@@ -301,10 +287,11 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
 
     if (fault)
         return slam_fail(err, err_len, SLAM_EINVAL, fault);
-    rc = template_create(&c->template, feeds, &op.op, err, err_len);
+    rc = slam_template_create(&c->template, feeds, &op.template, err, err_len);
     if (rc == SLAM_OK && needs_spec(c))
         rc = spec_create(c, s->settings.variables, feeds, &op.spec, err, err_len);
-    if (rc == SLAM_OK && slam_op_variable_count(op.op) > s->settings.variables)
+    if (rc == SLAM_OK &&
+        slam_template_variable_count(op.template) > s->settings.variables)
         rc = slam_fail(err, err_len, SLAM_EINVAL,
                        "a request has a variable that the stream does not have");
     if (rc != SLAM_OK) {
@@ -320,11 +307,8 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
         return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
     }
     s->ops[s->op_count++] = op;
-    if (slam_op_max_pdu(op.op) > s->max_pdu)
-        s->max_pdu = slam_op_max_pdu(op.op);
-    widen(s, op.op);
-    for (size_t i = 0; op.spec && i < op.spec->let_count; i++)
-        widen(s, op.spec->lets[i].text);
+    if (slam_template_max_pdu(op.template) > s->max_pdu)
+        s->max_pdu = slam_template_max_pdu(op.template);
     if (op.spec || op.action != SLAM_ACTION_REQUEST)
         s->has_sessions = true;
     if (c->capture_count > 0 || c->cookie_variable != SLAM_NO_VARIABLE ||

@@ -13,7 +13,7 @@
 #include "ldap/transport.h"
 #include "load/config.h"
 #include "load/trace.h"
-#include "template/op.h"
+#include "template/template.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,11 +21,10 @@
 /* A text drawn before the request is encoded, and kept in a variable of the session. */
 struct slam_let {
     uint32_t variable;
-    struct slam_op *text;
+    struct slam_template *text;
 };
 
-/* What some operations draw from their session or give to it. Variables are
- * SLAM_NO_VARIABLE where they are not used. */
+/* What only some operations need; variables are SLAM_NO_VARIABLE where not used. */
 struct slam_session_spec {
     struct slam_let *lets;
     size_t let_count;
@@ -49,7 +48,7 @@ struct slam_session_spec {
 };
 
 struct slam_stream_op {
-    struct slam_op *op;
+    struct slam_template *template;
     uint8_t response_tag; /* of the final response, an enum slam_pdu_tag; 0: none */
     uint8_t action;       /* an enum slam_action */
     /* an enum slam_outcome for each code; the last one for all codes from there up */
@@ -86,7 +85,6 @@ struct slam_stream {
     bool reads_content;   /* of responses, beyond the head */
     size_t first_op;      /* index of ops[0] in the engine's table of operations */
     size_t max_pdu;       /* largest request, in bytes */
-    size_t scratch_len;   /* bytes that encoding needs */
 };
 
 /* Makes an operation or a script of the stream. Both return 0, or

@@ -429,7 +429,6 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     struct slam_worker *worker = calloc(1, sizeof(*worker));
     struct epoll_event inbox = {.events = EPOLLIN, .data.ptr = NULL};
     struct epoll_event timer = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    size_t scratch_len = 1;
     int rc = SLAM_ENOMEM;
 
     if (!worker)
@@ -472,12 +471,9 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
             goto out;
         if (stream->max_pdu > worker->pdu_len)
             worker->pdu_len = stream->max_pdu;
-        if (stream->scratch_len > scratch_len)
-            scratch_len = stream->scratch_len;
     }
-    worker->scratch = malloc(scratch_len);
     worker->pdu = malloc(worker->pdu_len + 1);
-    rc = worker->scratch && worker->pdu ? SLAM_OK : SLAM_ENOMEM;
+    rc = worker->pdu ? SLAM_OK : SLAM_ENOMEM;
 out:
     if (rc != SLAM_OK) {
         if (rc == SLAM_ENOMEM)
@@ -499,7 +495,6 @@ slam_worker_destroy(struct slam_worker *worker)
     for (size_t i = 0; i < worker->flow_count; i++)
         slam_flow_destroy(&worker->flows[i]);
     free(worker->flows);
-    free(worker->scratch);
     free(worker->pdu);
     if (worker->epoll_fd >= 0)
         close(worker->epoll_fd);

@@ -22,6 +22,7 @@ extern PyType_Spec slam_py_engine_spec;
 extern PyType_Spec slam_py_shared_recorder_spec;
 extern PyType_Spec slam_py_ldif_spec;
 extern PyType_Spec slam_py_responder_spec;
+extern PyType_Spec slam_py_text_spec;
 
 /* The state of the module that the object's type belongs to. */
 struct slam_py_state *slam_py_state_of(PyObject *self);

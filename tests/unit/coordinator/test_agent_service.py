@@ -10,9 +10,9 @@ import pytest
 
 from ldapslam.base.errors import AccessRefused
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import Caller
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto.agent_pb2 import (
     AgentFinished,
     HeartbeatRequest,
@@ -40,9 +40,9 @@ def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_own(
     tmp_path: Path,
 ) -> None:
     async def work() -> None:
-        journal = Journal(str(tmp_path / "results.sqlite"))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
         try:
-            agents = Coordinator(journal).agents
+            agents = Coordinator(writer).agents
             sessions = [
                 (await agents.Register(registration(epoch), None)).session_id
                 for epoch in (1, 1, 2)
@@ -58,7 +58,7 @@ def test_a_process_that_is_known_by_its_epoch_alone_gets_sessions_of_its_own(
             with pytest.raises(AccessRefused, match="not that of agent 'b'"):
                 await agents.Leave(LeaveRequest(session_id=sessions[2]), None)
         finally:
-            await journal.close()
+            await writer.close()
 
     asyncio.run(work())
 
@@ -67,9 +67,9 @@ def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
     tmp_path: Path,
 ) -> None:
     async def work() -> None:
-        journal = Journal(str(tmp_path / "results.sqlite"))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
         try:
-            coordinator = Coordinator(journal)
+            coordinator = Coordinator(writer)
             request = registration(2)
             # of a coordinator with another store
             request.runs.append(RunPart(run_id="elsewhere", state="running"))
@@ -88,6 +88,6 @@ def test_an_agent_is_free_again_when_it_ends_a_run_that_nobody_here_knows(
             # what the process before it did says nothing of this one
             assert states == ["assigned", "idle"]
         finally:
-            await journal.close()
+            await writer.close()
 
     asyncio.run(work())

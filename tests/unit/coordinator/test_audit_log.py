@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security.access import NOBODY, STRANGER, Caller, enter
 from ldapslam.coordinator.security.audit_log import AuditLog
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results import audit
 from ldapslam.results.audit import AuditRecord
 from ldapslam.results.store import Store
@@ -23,16 +23,16 @@ SOMEBODY = Caller("", STRANGER, "ipv4:198.51.100.9:1")
 
 def test_who_did_what_is_kept_newest_first(tmp_path: Path) -> None:
     async def work() -> list[AuditRecord]:
-        journal = Journal(str(tmp_path / "store.sqlite"))
+        writer = StoreWriter(str(tmp_path / "store.sqlite"))
         try:
-            log = AuditLog(journal)
+            log = AuditLog(writer)
             await log.note("submit", "run-1", "job.yaml", by="root@host")
             enter(OLGA)
             await log.note("cancel", "run-1", by="root@host")
             enter(NOBODY)
-            return await journal.call(audit.newest, journal.store, 0)
+            return await writer.call(audit.newest, writer.store, 0)
         finally:
-            await journal.close()
+            await writer.close()
 
     cancel, submit = asyncio.run(work())
     assert (submit.who, submit.role, submit.action) == ("root@host", "local", "submit")
@@ -48,16 +48,16 @@ def test_a_million_refusals_are_a_few_lines(
 
     async def work() -> list[AuditRecord]:
         nonlocal now_s
-        journal = Journal(str(tmp_path / "store.sqlite"))
+        writer = StoreWriter(str(tmp_path / "store.sqlite"))
         try:
-            log = AuditLog(journal, lambda: now_s)
+            log = AuditLog(writer, lambda: now_s)
             for number in range(10_000):
                 now_s = number / 100  # a hundred seconds in all
                 log.refused(SOMEBODY, "Enrol" * 1000, "x" * 100_000)
-            await journal.flush()
-            return await journal.call(audit.newest, journal.store, 0)
+            await writer.flush()
+            return await writer.call(audit.newest, writer.store, 0)
         finally:
-            await journal.close()
+            await writer.close()
 
     caplog.set_level(logging.ERROR)
     records = asyncio.run(work())
@@ -74,17 +74,17 @@ def test_how_many_refusals_were_left_out_is_said_with_the_next(tmp_path: Path) -
 
     async def work() -> list[AuditRecord]:
         nonlocal now_s
-        journal = Journal(str(tmp_path / "store.sqlite"))
+        writer = StoreWriter(str(tmp_path / "store.sqlite"))
         try:
-            log = AuditLog(journal, lambda: now_s)
+            log = AuditLog(writer, lambda: now_s)
             for _ in range(75):
                 log.refused(SOMEBODY, "Enrol", "no")
             now_s = 60.0
             log.refused(SOMEBODY, "Enrol", "no")
-            await journal.flush()
-            return await journal.call(audit.newest, journal.store, 2)
+            await writer.flush()
+            return await writer.call(audit.newest, writer.store, 2)
         finally:
-            await journal.close()
+            await writer.close()
 
     last, before = asyncio.run(work())
     assert last.detail == "no (and 25 refusals before, not written)"

@@ -15,8 +15,8 @@ import pytest
 from ldapslam.base.errors import FleetError, NotEnoughAgents, StoreBusy, StoreFull
 from ldapslam.coordinator import run_queue
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.runs import controller
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.proto.operator_pb2 import (
@@ -42,8 +42,8 @@ class World:
 
     def __init__(self, path: Path) -> None:
         self.now_ns = 100 * S
-        self.journal = Journal(str(path / "results.sqlite"))
-        self.coordinator = Coordinator(self.journal, lambda: self.now_ns)
+        self.writer = StoreWriter(str(path / "results.sqlite"))
+        self.coordinator = Coordinator(self.writer, lambda: self.now_ns)
         self.session_id = ""
 
     async def register(self) -> None:
@@ -59,7 +59,7 @@ class World:
 
     @property
     def store(self) -> Store:
-        return self.journal.store
+        return self.writer.store
 
     async def submit(self, **fields: Any) -> str:
         request = SubmitJobRequest(
@@ -123,7 +123,7 @@ async def world_in(path: Path) -> AsyncIterator[World]:
         yield world
     finally:
         await world.coordinator.stop()
-        await world.journal.close()
+        await world.writer.close()
 
 
 def in_a_world(path: Path, test: Callable[[World], Awaitable[None]]) -> None:
@@ -339,7 +339,7 @@ def test_no_agent_is_told_to_start_before_that_is_stored(
             raise StoreFull("results.sqlite", "3 writes wait for room")
 
         with monkeypatch.context() as patch:
-            patch.setattr(world.journal, "flush", no_room)
+            patch.setattr(world.writer, "flush", no_room)
             with pytest.raises(StoreFull):  # not acknowledged: the agent says it again
                 await world.report(run_id, ready=agent_pb2.AgentReady())
             commands = await world.commands(2)

@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security.access import Caller, enter
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.enrolment import Enrolment, RenewalService
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import enrolment_pb2 as pb
 from ldapslam.transport.pki.authority import Authority
 from ldapslam.transport.pki.certificate import Role, build_request, new_key
@@ -38,10 +38,10 @@ def test_an_agent_may_renew_a_few_times_and_then_once_an_hour(tmp_path: Path) ->
 
     async def work() -> list[str]:
         nonlocal now_s
-        journal = Journal(str(tmp_path / "results.sqlite"))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
         try:
             service = RenewalService(
-                Enrolment("127.0.0.1:0", authority), AuditLog(journal), lambda: now_s
+                Enrolment("127.0.0.1:0", authority), AuditLog(writer), lambda: now_s
             )
 
             async def renews(name: str) -> bool:
@@ -58,7 +58,7 @@ def test_an_agent_may_renew_a_few_times_and_then_once_an_hour(tmp_path: Path) ->
             assert [await renews("a") for _ in range(2)] == [True, False]
             return [one.identity.name for one in authority.issued()]
         finally:
-            await journal.close()
+            await writer.close()
 
     names = asyncio.run(work())
     assert (names.count("a"), names.count("b")) == (1 + 6, 1 + 1)

@@ -38,7 +38,7 @@ from ldapslam.coordinator.fleet.fleet import (
     RunRequeued,
     RunSubmitted,
     RunWithdrawn,
-    StopStray,
+    StopOrphan,
     TimePassed,
 )
 from ldapslam.coordinator.fleet.selection import Selection
@@ -273,7 +273,7 @@ def test_an_agent_busy_with_a_run_not_its_own_stops_it_before_it_gets_another(
 ) -> None:
     fleet = agent_in(state)
     event = AgentRegistered("a", "a-1", runs=("old",))
-    assert fleet.handle(event, S) == [StopStray("a", "old")]
+    assert fleet.handle(event, S) == [StopOrphan("a", "old")]
     assert fleet.agent_state("a") is AgentState.ASSIGNED
     assert submit(fleet, "new") == []
     assert fleet.handle(AgentReleased("a", "old"), S) == [AssignRun("new", ("a",))]
@@ -347,15 +347,15 @@ SELECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("selection", "wanted", "available", "misfits"), SELECTIONS)
+@pytest.mark.parametrize(("selection", "wanted", "available", "ineligible"), SELECTIONS)
 def test_a_run_that_wants_what_is_not_there_is_refused(
     selection: Selection,
     wanted: str,
     available: tuple[str, ...],
-    misfits: tuple[str, ...],
+    ineligible: tuple[str, ...],
 ) -> None:
     fleet = fleet_of(*ABC)
-    refused = RefuseRun("r", wanted, available, misfits)
+    refused = RefuseRun("r", wanted, available, ineligible)
     assert submit(fleet, "r", selection) == [refused]
     assert fleet.run_state("r") is QueueState.UNKNOWN
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.security import guard
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.guard import Guard
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.transport.pki.revocation import Revocations
 
 
@@ -36,17 +36,17 @@ def test_the_watch_outlives_a_list_that_cannot_be_parsed(
     monkeypatch.setattr(guard, "_LOOK_EVERY_S", 0)
 
     async def work() -> None:
-        journal = Journal(str(tmp_path / "results.sqlite"))
+        writer = StoreWriter(str(tmp_path / "results.sqlite"))
         try:
             enough = asyncio.Event()
             watching = asyncio.create_task(
-                Guard(AuditLog(journal), Unreadable(enough)).watch()
+                Guard(AuditLog(writer), Unreadable(enough)).watch()
             )
             await asyncio.wait_for(enough.wait(), 5)
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
         finally:
-            await journal.close()
+            await writer.close()
 
     asyncio.run(work())

@@ -13,9 +13,9 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from ldapslam.base.errors import StoreError
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.outputs import health as module
 from ldapslam.coordinator.outputs.health import SERVICES, Health, HealthService
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.store import Store
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -83,33 +83,33 @@ def test_each_watcher_is_told_of_each_change_also_when_another_leaves() -> None:
 
 
 @pytest.fixture
-def journal() -> Iterator[Journal]:
-    journal = Journal("sqlite://")
-    yield journal
-    asyncio.run(journal.close())
+def writer() -> Iterator[StoreWriter]:
+    writer = StoreWriter("sqlite://")
+    yield writer
+    asyncio.run(writer.close())
 
 
 def test_a_store_that_just_took_a_write_is_not_asked(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Store] = []
     monkeypatch.setattr(module, "check_writable", asked.append)
 
     async def look() -> None:
         busy, idle = Health(check_every_s=3600), Health(check_every_s=-1)
-        await busy._look(journal)
+        await busy._look(writer)
         assert (asked, await status(busy.service)) == ([], SERVING)
-        await idle._look(journal)
-        assert (asked, await status(idle.service)) == ([journal.store], SERVING)
-        journal.store.writes.note_failure("disk full")
-        await busy._look(journal)
+        await idle._look(writer)
+        assert (asked, await status(idle.service)) == ([writer.store], SERVING)
+        writer.store.writes.note_failure("disk full")
+        await busy._look(writer)
         assert len(asked) == 2
 
     asyncio.run(look())
 
 
 def test_a_store_that_refuses_or_does_not_answer_is_not_serving_until_it_does(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures: list[Exception] = [StoreError("disk full"), TimeoutError()]
 
@@ -122,7 +122,7 @@ def test_a_store_that_refuses_or_does_not_answer_is_not_serving_until_it_does(
     async def look() -> None:
         health = Health(check_every_s=-1)
         for expected in (NOT_SERVING, NOT_SERVING, SERVING):
-            await health._look(journal)
+            await health._look(writer)
             assert await status(health.service) == expected
 
     asyncio.run(look())

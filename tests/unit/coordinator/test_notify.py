@@ -14,7 +14,6 @@ import pytest
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.secrets import SecretRef
 from ldapslam.coordinator.control import Coordinator
-from ldapslam.coordinator.journal import Journal
 from ldapslam.coordinator.outputs import notify as module
 from ldapslam.coordinator.outputs.notify import (
     Notifier,
@@ -25,6 +24,7 @@ from ldapslam.coordinator.outputs.notify import (
     parse_channel,
 )
 from ldapslam.coordinator.outputs.notify_send import without_secrets
+from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.records import RunRecord, utc_text
 from support.store import RUN_ID, Scenario, run_record
 
@@ -64,10 +64,10 @@ def post(monkeypatch: pytest.MonkeyPatch) -> Post:
 
 
 @pytest.fixture
-def journal() -> Iterator[Journal]:
-    journal = Journal("sqlite://")
-    yield journal
-    asyncio.run(journal.close())
+def writer() -> Iterator[StoreWriter]:
+    writer = StoreWriter("sqlite://")
+    yield writer
+    asyncio.run(writer.close())
 
 
 def ended(*named: str, **fields: object) -> RunRecord:
@@ -82,7 +82,7 @@ def settings(*always: str) -> NotifySettings:
 
 
 def run(
-    journal: Journal,
+    writer: StoreWriter,
     work: Callable[[Notifier], Awaitable[None]],
     own: NotifySettings,
     back_off_s: tuple[float, ...] = (0.0, 0.0),
@@ -91,24 +91,24 @@ def run(
 
     async def live() -> list[tuple[str, str]]:
         notifier = Notifier(own, back_off_s=back_off_s)
-        await notifier.start(Coordinator(journal), None)
+        await notifier.start(Coordinator(writer), None)
         try:
             await work(notifier)
         finally:
             await notifier.stop()
-        events = await journal.call(journal.store.events, RUN_ID)
+        events = await writer.call(writer.store.events, RUN_ID)
         return sorted((event.kind, event.text) for event in events)
 
     return asyncio.run(live())
 
 
 def judged(
-    journal: Journal, record: RunRecord
+    writer: StoreWriter, record: RunRecord
 ) -> Callable[[Notifier], Awaitable[None]]:
     """The run is stored and its end told."""
 
     async def work(notifier: Notifier) -> None:
-        await journal.call(journal.store.create_run, record)
+        await writer.call(writer.store.create_run, record)
         # a list of runs has no manifests
         notifier.run_judged(replace(record, manifest={}), ("p99",))
         await until_told(notifier)
@@ -122,9 +122,9 @@ async def until_told(notifier: Notifier) -> None:
 
 
 def test_a_channel_that_run_and_operator_name_is_told_once(
-    journal: Journal, post: Post
+    writer: StoreWriter, post: Post
 ) -> None:
-    events = run(journal, judged(journal, ended("ops", "hook")), settings("ops"))
+    events = run(writer, judged(writer, ended("ops", "hook")), settings("ops"))
     assert post.told == [HOOK, OPS]
     assert post.sent[0]["type"] == "failure"
     assert post.sent[0]["title"].startswith("FAIL: directory-mix")
@@ -135,26 +135,26 @@ def test_a_channel_that_run_and_operator_name_is_told_once(
 
 
 def test_a_run_that_names_no_channel_is_told_to_those_of_every_run(
-    journal: Journal, post: Post
+    writer: StoreWriter, post: Post
 ) -> None:
-    run(journal, judged(journal, ended()), settings("hook"))
+    run(writer, judged(writer, ended()), settings("hook"))
     assert post.told == [HOOK]
 
 
 def test_what_fails_is_tried_again_and_hinders_no_other(
-    journal: Journal, post: Post
+    writer: StoreWriter, post: Post
 ) -> None:
     post.answers[OPS] = [BUSY, TimeoutError("not done within 60 s")]
-    events = run(journal, judged(journal, ended("ops", "hook")), settings())
+    events = run(writer, judged(writer, ended("ops", "hook")), settings())
     assert post.told.count(OPS) == 3
     assert [kind for kind, _ in events] == ["notified", "notified"]
 
 
 def test_a_channel_that_cannot_be_told_is_named_in_the_runs_log(
-    journal: Journal, post: Post
+    writer: StoreWriter, post: Post
 ) -> None:
     post.answers[OPS] = [BUSY] * 9
-    events = run(journal, judged(journal, ended("ops")), settings())
+    events = run(writer, judged(writer, ended("ops")), settings())
     assert len(post.sent) == 3
     assert events == [
         ("notify_failed", "channel ops was not told: it answered 503"),
@@ -162,48 +162,48 @@ def test_a_channel_that_cannot_be_told_is_named_in_the_runs_log(
 
 
 def test_a_channel_that_is_gone_since_the_submission_is_named_in_the_runs_log(
-    journal: Journal, post: Post
+    writer: StoreWriter, post: Post
 ) -> None:
-    [(kind, text)] = run(journal, judged(journal, ended("team")), settings())
+    [(kind, text)] = run(writer, judged(writer, ended("team")), settings())
     assert kind == "notify_failed"
     assert "no notification channel 'team'" in text
     assert post.sent == []
 
 
-def test_nobody_is_told_of_what_ended_long_ago(journal: Journal, post: Post) -> None:
+def test_nobody_is_told_of_what_ended_long_ago(writer: StoreWriter, post: Post) -> None:
     long_ago = utc_text(datetime.now(UTC) - timedelta(hours=2))
     record = ended("ops", finished_utc=long_ago)
-    assert run(journal, judged(journal, record), settings()) == []
+    assert run(writer, judged(writer, record), settings()) == []
     assert post.sent == []
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_nobody_is_told_again_after_a_restart(
-    journal: Journal, post: Post, fails: bool
+    writer: StoreWriter, post: Post, fails: bool
 ) -> None:
     """A run without a verdict is judged again at each start."""
     if fails:
         post.answers[OPS] = [BUSY] * 3
     record = ended("ops", verdict=None)
-    before = run(journal, judged(journal, record), settings())
+    before = run(writer, judged(writer, record), settings())
     attempts = len(post.sent)
 
     async def judged_again(notifier: Notifier) -> None:
         notifier.run_judged(record, ())
         await until_told(notifier)
 
-    assert run(journal, judged_again, settings()) == before
+    assert run(writer, judged_again, settings()) == before
     assert len(post.sent) == attempts
 
 
 def test_a_run_that_was_judged_before_the_start_is_told_after_it(
-    journal: Journal, post: Post
+    writer: StoreWriter, post: Post
 ) -> None:
     async def live() -> None:
         notifier = Notifier(settings("ops"))
-        await journal.call(journal.store.create_run, ended())
+        await writer.call(writer.store.create_run, ended())
         notifier.run_judged(ended(), ())
-        await notifier.start(Coordinator(journal), None)
+        await notifier.start(Coordinator(writer), None)
         await until_told(notifier)
 
     asyncio.run(live())
@@ -211,22 +211,22 @@ def test_a_run_that_was_judged_before_the_start_is_told_after_it(
 
 
 def test_what_waits_for_another_attempt_is_given_up_at_once_at_the_end(
-    journal: Journal, post: Post, monkeypatch: pytest.MonkeyPatch
+    writer: StoreWriter, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STOP_GRACE_S", 3600.0)
     post.answers[OPS] = [BUSY]
 
     async def work(notifier: Notifier) -> None:
-        await journal.call(journal.store.create_run, ended("ops"))
+        await writer.call(writer.store.create_run, ended("ops"))
         notifier.run_judged(ended("ops"), ())
 
-    events = run(journal, work, settings(), (3600.0,))
+    events = run(writer, work, settings(), (3600.0,))
     text = "channel ops was not told: it answered 503; the coordinator ended"
     assert events == [("notify_failed", text)]
 
 
 def test_what_is_being_sent_is_cut_off_at_the_end(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
+    writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STOP_GRACE_S", 0.05)
     has_begun, was_cancelled = asyncio.Event(), []
@@ -241,11 +241,11 @@ def test_what_is_being_sent_is_cut_off_at_the_end(
     monkeypatch.setattr(module, "ask", hang)
 
     async def work(notifier: Notifier) -> None:
-        await journal.call(journal.store.create_run, ended("ops"))
+        await writer.call(writer.store.create_run, ended("ops"))
         notifier.run_judged(ended("ops"), ())
         await has_begun.wait()
 
-    [(kind, text)] = run(journal, work, settings())
+    [(kind, text)] = run(writer, work, settings())
     assert (kind, "the coordinator ended" in text) == ("notify_failed", True)
     assert was_cancelled == [True]
 

@@ -18,9 +18,10 @@ from ldapslam.reports.charts import charts
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.render import FILES, render
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import FINAL_STATES, IntervalRecord
 from ldapslam.results.store import Store
 from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
@@ -134,7 +135,7 @@ def test_gaps_are_the_records_that_are_missing(
         assert not complete & set(range(round(start_s), round(end_s)))
     text = render_text(document(summary))
     assert bool(summary.gaps) == ("Missing intervals" in text)
-    jsonschema.validate(json.loads(json.dumps(summary.result())), result_schema())
+    jsonschema.validate(json.loads(json.dumps(result_of(summary))), result_schema())
 
 
 @settings(
@@ -322,7 +323,7 @@ def test_many_gaps_are_all_in_the_result_and_some_in_the_report(step_s: int) -> 
             if record.index % (2 * step_s) >= step_s:
                 store.add_interval(RUN_ID, record)
         summary = summarise(store, RUN_ID)
-    listed = summary.result()["gaps"]
+    listed = result_of(summary)["gaps"]
     assert len(listed) == len(summary.gaps) > 50
     text = render_text(document(summary))
     assert f"and {len(listed) - 50} more: result.json has all of them" in text
