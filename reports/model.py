@@ -18,7 +18,7 @@ from typing import Any
 
 from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
 from ldapslam.reports.collect.clocks import Clock
-from ldapslam.reports.collect.completeness import Completeness, Gap
+from ldapslam.reports.collect.completeness import Completeness
 from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Timeline
@@ -170,11 +170,6 @@ class Summary:
     @property
     def operations(self) -> tuple[OperationSummary, ...]:
         return tuple(one for stream in self.streams for one in stream.operations)
-
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """Intervals that agents owed and the store does not have."""
-        return self.completeness.gaps
 
     @property
     def timed(self) -> tuple[OperationSummary, ...]:

@@ -52,7 +52,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
                 "first_interval": gap.first_index,
                 "last_interval": gap.last_index,
             }
-            for gap in summary.gaps
+            for gap in summary.completeness.gaps
         ],
         "partial_intervals": [
             {"agent": one.agent, "interval": one.index, "end_s": one.end_s}
@@ -232,23 +232,24 @@ def _connections(stream: StreamSummary) -> dict[str, Any]:
 
 
 def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
-    facts = agent.facts
+    shares = (
+        "cpu_utilisation",
+        "busy_share",
+        "highest_busy_share",
+        "highest_run_queue_share",
+        "highest_steal_share",
+    )
+    facts = ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
     return {
         "throughput_per_s": _rounded(agent.throughput_per_s),
         "completed": agent.completed,
         "failed": agent.failed,
         "response_time_us": distribution_of(agent.response_times),
         "cpu_us_per_op": _rounded(agent.cpu_us_per_op),
-        "cpu_utilisation": _rounded(agent.cpu_utilisation, 6),
-        "busy_share": _rounded(agent.busy_share, 6),
-        "highest_busy_share": _rounded(agent.highest_busy_share, 6),
-        "highest_run_queue_share": _rounded(agent.highest_run_queue_share, 6),
-        "highest_steal_share": _rounded(agent.highest_steal_share, 6),
+        **{name: _rounded(getattr(agent, name), 6) for name in shares},
         "throttled_s": agent.throttled_ns / 1e9,
         "clock_step_us": agent.clock_step_ns / 1000,
-        "start_error_us": facts.get("start_error_us"),
-        "clock_offset_us": facts.get("clock_offset_us"),
-        "clock_offset_bound_us": facts.get("clock_offset_bound_us"),
+        **{name: agent.facts.get(name) for name in facts},
         "intervals": agent.intervals,
         "missing_intervals": agent.missing_intervals,
         "clock": clock and _clock(clock),

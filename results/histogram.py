@@ -197,12 +197,6 @@ class Histogram:
             self._cumulated = np.cumsum(counts)
         return self._cumulated
 
-    @staticmethod
-    def check(packed: bytes) -> None:
-        """StoreError when the bytes are not a packed histogram."""
-        if header_of(packed)[0]:
-            block_of([packed])
-
     def add(self, other: Histogram) -> None:
         self._settle()
         self._counts += other.counts

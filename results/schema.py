@@ -289,10 +289,8 @@ audit = Table(
     Column("detail", Text, nullable=False),
 )
 
-#: The coordinator's own: no part of a run's archive.
-COORDINATOR_TABLES = (submission, schedule, schedule_fire, maintenance, audit)
-
-#: Parents before children: the order in which a run is copied.
+#: Of a run's archive, parents before children: the order in which a run is copied. The
+#: others are the coordinator's own.
 TABLES = (
     run,
     run_agent,

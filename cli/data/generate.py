@@ -144,7 +144,7 @@ def generate_command(as_json: bool, **given: Any) -> ExitCode:
     """Make the entries of TEMPLATE, a file or the name of a ready template.
 
     The same template and seed make the same bytes, for slapadd, ldif2db and
-    `ldapslam data load`. `ldapslam job describe populations` explains the notation.
+    `ldapslam data load`. `ldapslam job describe templates` explains the notation.
 
     \b
       ldapslam data generate people -n 6000000 -o people.ldif

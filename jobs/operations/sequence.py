@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from ldapslam.base.fault import Fault, did_you_mean, expected
+from ldapslam.base.fault import Fault, did_you_mean, expected, path_text
 from ldapslam.jobs.fields.context import Reading, names_in
 from ldapslam.jobs.fields.result_codes import ResultCode
 from ldapslam.jobs.fields.sections import (
@@ -48,7 +48,6 @@ from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.abandon import Abandon
 from ldapslam.jobs.operations.body import OperationBody
 from ldapslam.jobs.operations.controls import Control, misplaced_controls
-from ldapslam.jobs.reading.overrides import path_text
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import VARIABLE, ValueSource, compile_template

@@ -90,10 +90,6 @@ class MonitorSummary:
     #: In the monitor's order, but for the time since which it has been running.
     metrics: tuple[MetricSummary, ...]
 
-    @property
-    def failed_share(self) -> float | None:
-        return self.failed / self.readings if self.readings else None
-
 
 def telemetry(
     series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None

@@ -92,7 +92,7 @@ def importing(module: str) -> set[str]:
 
 
 def test_python_h_is_included_by_the_python_module_alone() -> None:
-    assert including(r"Python\.h") == {"agent/csrc/python/module.h"}
+    assert including(r"Python\.h") == {"agent/csrc/python/objects.h"}
     users = including(r"python/\w+\.h")
     assert {Path(user).parent.as_posix() for user in users} == {"agent/csrc/python"}
 

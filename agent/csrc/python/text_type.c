@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text: the texts of a template, for clients that the engine does not drive. */
 #include "core/slam_err.h"
-#include "python/module.h"
+#include "python/objects.h"
 #include "python/settings.h"
 
 struct text_object {

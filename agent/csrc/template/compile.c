@@ -12,6 +12,8 @@
 #define PROGRAM_MAX (16u << 20)
 #define CERTAIN_PPM 1000000u
 #define TAG_NUMBER_MASK 0x1fu
+#define VARIABLE_LIKELY 32u
+#define ENVELOPE_LIKELY 4u /* a messageID of two bytes */
 
 _Static_assert(SLAM_TEMPLATE_PDU_MAX < (1u << 24), "lengths are written in 3 bytes");
 
@@ -28,6 +30,7 @@ struct level {
     bool is_text;
     bool is_plain; /* so far */
     size_t len;    /* the most so far */
+    size_t likely; /* what it mostly is */
 };
 
 struct drawn_value {
@@ -72,17 +75,24 @@ read_operands(struct reader *r, const unsigned int sizes[4], uint64_t values[4])
     return true;
 }
 
-/* Adds to the text that is open. */
+/* Adds to the text that is open: at most len bytes, mostly `likely`. */
 static const char *
-extend(struct compilation *c, size_t len, bool is_plain)
+extend_likely(struct compilation *c, size_t len, size_t likely, bool is_plain)
 {
     struct level *text = &c->levels[c->depth];
 
     text->len += len;
+    text->likely += likely;
     text->is_plain = text->is_plain && is_plain;
     if (c->is_entry)
         return text->len <= SLAM_PROGRAM_LINE_MAX ? NULL : "a line may become too long";
     return text->len <= SLAM_TEMPLATE_PDU_MAX ? NULL : "the request is too long";
+}
+
+static const char *
+extend(struct compilation *c, size_t len, bool is_plain)
+{
+    return extend_likely(c, len, len, is_plain);
 }
 
 /* Takes bytes that the program has into the literals. */
@@ -157,6 +167,16 @@ is_in_turn(enum slam_value_kind kind)
            kind == SLAM_VALUE_UNIQUE;
 }
 
+/* A variable mostly holds a name, though it has room for more. */
+static size_t
+likely_len(const struct slam_value_source *source, size_t len)
+{
+    const bool is_variable =
+        source->kind == SLAM_VALUE_VARIABLE || source->kind == SLAM_VALUE_PARENT;
+
+    return is_variable && len > VARIABLE_LIKELY ? VARIABLE_LIKELY : len;
+}
+
 static const char *
 compile_value(struct compilation *c, struct instruction *in)
 {
@@ -194,7 +214,8 @@ compile_value(struct compilation *c, struct instruction *in)
         (struct drawn_value){.instruction = c->program->count, .max_len = len};
     if (in->variant == SLAM_PLACE_LAST)
         len += SLAM_TEXT_DIGITS_MAX;
-    return extend(c, len, c->is_entry && context->source_is_plain[in->index]);
+    return extend_likely(c, len, likely_len(source, len),
+                         c->is_entry && context->source_is_plain[in->index]);
 }
 
 static const char *
@@ -426,16 +447,12 @@ close_loop(struct compilation *c, const struct instruction *in,
     const uint64_t most = c->program->loops[in->index].most;
 
     c->is_in_loop = false;
+    if (!c->is_entry && level->len == 0)
+        return "a loop has no text";
     if (level->len > 0 && most > SLAM_PROGRAM_LINE_MAX / level->len)
         return c->is_entry ? "a line may become too long" : "the request is too long";
-    return extend(c, level->len * (size_t)most, level->is_plain);
-}
-
-/* Bytes of a TLV's tag and length (X.690 8.1.3, the fewest). */
-static uint8_t
-header_len(size_t len)
-{
-    return len < 0x80 ? 2 : len < 0x100 ? 3 : len < 0x10000 ? 4 : 5;
+    return extend_likely(c, level->len * (size_t)most, level->likely * (size_t)most,
+                         level->is_plain);
 }
 
 static const char *
@@ -462,15 +479,16 @@ compile_end(struct compilation *c, struct instruction *end)
         fault = close_loop(c, in, &level);
         break;
     case SLAM_CODE_TLV:
-        in->header = header_len(level.len);
-        fault = extend(c, in->header + level.len, false);
+        in->header = slam_program_header_len(level.likely);
+        fault = extend_likely(c, slam_program_header_len(level.len) + level.len,
+                              in->header + level.likely, false);
         break;
     case SLAM_CODE_BASE64:
         fault = extend(c, slam_text_base64_len(level.len), true);
         break;
     default: /* CHANCE, IF, EQUAL: nothing is to be done at their end */
         in->peer = p->count - 1;
-        return extend(c, level.len, level.is_plain);
+        return extend_likely(c, level.len, level.likely, level.is_plain);
     }
     in->peer = p->count;
     *end = *in;
@@ -583,7 +601,8 @@ slam_program_compile(struct slam_program *p, const struct program_context *conte
         return SLAM_ENOMEM;
     }
     c.levels[0] = (struct level){.is_text = !c.is_entry,
-                                 .len = c.is_entry ? 0 : SLAM_PROGRAM_ENVELOPE_MAX};
+                                 .len = c.is_entry ? 0 : SLAM_PROGRAM_ENVELOPE_MAX,
+                                 .likely = ENVELOPE_LIKELY};
     while (!*fault && c.reader.at < c.reader.end) {
         *offset = (size_t)(c.reader.at - bytes);
         *fault = compile_instruction(&c);
@@ -599,6 +618,7 @@ slam_program_compile(struct slam_program *p, const struct program_context *conte
     if (*fault)
         return SLAM_EINVAL;
     p->max_len = c.levels[0].len;
+    p->header = slam_program_header_len(c.levels[0].likely);
     p->instructions = shrunk(p->instructions, p->count * sizeof(*p->instructions));
     p->literals = shrunk(p->literals, c.literals_len);
     p->loops = shrunk(p->loops, p->loop_count * sizeof(*p->loops));

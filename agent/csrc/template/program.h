@@ -62,6 +62,7 @@ struct slam_program {
     uint32_t slots_len;
     uint32_t variable_count;
     uint16_t kept_count;
+    uint8_t header; /* bytes that are kept free for the header of a request */
     bool has_tlvs;
     bool has_names; /* PLACED at FIRST or LAST */
     size_t max_len; /* of a request, with its envelope */
@@ -81,6 +82,13 @@ struct program_context {
     uint32_t output_count;
     size_t *max_room; /* of each output's lines: is raised */
 };
+
+/* Bytes of a TLV's tag and length (X.690 8.1.3, the fewest). */
+static inline uint8_t
+slam_program_header_len(size_t len)
+{
+    return len < 0x80 ? 2 : len < 0x100 ? 3 : len < 0x10000 ? 4 : 5;
+}
 
 /* Returns 0, or a negative slam_err with *fault and the byte of the program that it is
  * at; release the program either way. */

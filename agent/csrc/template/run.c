@@ -48,18 +48,17 @@ static uint8_t *
 close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
 {
     const size_t len = (size_t)(at - begin) - header;
-    const size_t needed = len < 0x80 ? 2 : len < 0x100 ? 3 : len < 0x10000 ? 4 : 5;
-    const size_t spare = header - needed;
+    const size_t needed = slam_program_header_len(len);
 
-    if (spare > 0) {
+    if (header != needed) {
         memmove(begin + needed, begin + header, len);
         for (uint32_t i = 0; r && i < r->program->kept_count; i++) {
             if (r->kept[i].len > 0 && r->kept[i].text > begin)
-                r->kept[i].text -= spare;
+                r->kept[i].text = r->kept[i].text - header + needed;
         }
     }
     put_length(begin + 1, len, needed - 1);
-    return at - spare;
+    return begin + needed + len;
 }
 
 /* -- LDIF -- */
@@ -347,8 +346,7 @@ slam_template_encode(const struct slam_template *t, struct slam_value_state *sta
                      const struct slam_draw *draw, int32_t message_id, uint8_t *out)
 {
     struct machine m = {.draw = draw, .states = states};
-    const size_t max = t->program.max_len;
-    const size_t header = max < 0x80 ? 2 : max < 0x100 ? 3 : max < 0x10000 ? 4 : 5;
+    const size_t header = t->program.header;
     const uint32_t id = (uint32_t)message_id;
     uint8_t *at = out + header;
     uint8_t bytes = 1;

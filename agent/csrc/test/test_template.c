@@ -191,6 +191,7 @@ test_bad_programs_are_refused_with_the_reason(void)
         {"\x0b\x00\x00\x02\x04", 5, "a slot has a text, 1, or none, 0"},
         {"\x0f\x00\x00\x04", 4, "of entries alone"},
         {"\x13", 1, "of entries alone"},
+        {"\x0d\0\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x04", 18, "a loop has no text"},
         {"\x0d\0\0\0\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0\x09\x04", 19, "too long"},
     };
 

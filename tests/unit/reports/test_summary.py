@@ -208,7 +208,7 @@ def test_a_missing_interval_is_a_gap_in_every_series(summary_of: Summarise) -> N
         assert None not in series.throughput_per_s[:5]
     assert timeline.agents["load1"].throughput_per_s[5] is not None
     assert timeline.agents["load2"].throughput_per_s[5] is None
-    (gap,) = summary.gaps
+    (gap,) = summary.completeness.gaps
     assert (gap.agent, gap.first_index, gap.last_index) == ("load2", 5, 5)
     assert (gap.start_s, gap.end_s) == (5.0, 6.0)
 

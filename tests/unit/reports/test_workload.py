@@ -62,7 +62,7 @@ def rule(summary: Summary, name: str) -> tuple[bool, str]:
 
 def test_a_run_that_ends_with_its_counts_lacks_nothing(summary: Summary) -> None:
     assert summary.verdict == "PASS"
-    assert summary.gaps == ()
+    assert summary.completeness.gaps == ()
     assert rule(summary, "counts_reached") == (True, "all")
     assert not any(summary.timeline.is_gap), "load1 was through before load2"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ldapslam.agent._engine: arguments in, results out, and the recorder that processes
- * share. Python.h (stable ABI) is included in this folder only. The GIL is released
+/* What the types of ldapslam.agent._engine share: its state, its types, exceptions and
+ * results. Python.h (stable ABI) is included in this folder only. The GIL is released
  * around every call that blocks; the engine's threads never see a Python object. */
-#ifndef SLAM_PYTHON_MODULE_H
-#define SLAM_PYTHON_MODULE_H
+#ifndef SLAM_PYTHON_OBJECTS_H
+#define SLAM_PYTHON_OBJECTS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
