@@ -80,7 +80,9 @@ class Section(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        own = [one for one in [*vars(cls).values()] if hasattr(one, "takes_reading")]
+        # functions only: to ask a deferred validator for an attribute builds it
+        functions = filter(inspect.isfunction, vars(cls).values())
+        own = [one for one in functions if hasattr(one, "takes_reading")]
         cls.checks = (*cls.checks, *own)
 
     if not TYPE_CHECKING:

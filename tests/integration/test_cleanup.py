@@ -78,7 +78,7 @@ def engines_of(folder: Path) -> list[int]:
     return [
         process
         for process, command in commands().items()
-        if "engine_process" in command and parent_of(process) in agents
+        if "agent.engine.process" in command and parent_of(process) in agents
     ]
 
 

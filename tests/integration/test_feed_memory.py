@@ -45,7 +45,7 @@ def used_bytes(fleet: FleetOfProcesses, uri: str, lines: int) -> dict[str, int]:
     used = {
         name: process.memory_full_info().uss
         for process in (agent, *agent.children())
-        for name in ("engine_process", "observer_process", "fleet_program")
+        for name in ("engine.process", "monitoring.process", "fleet_program")
         if name in " ".join(process.cmdline())
     }
     status = fleet.wait_for(run_id, *FINAL)
@@ -62,5 +62,5 @@ def test_file_of_a_million_lines_costs_its_bytes_once_per_agent(
     many = used_bytes(fleet, lab.supplier.uri, MANY)
     grown = {name: many[name] - few[name] for name in many}
     assert grown["fleet_program"] < MARGIN_BYTES  # the agent
-    assert grown["observer_process"] < MARGIN_BYTES
-    assert grown["engine_process"] < (MANY - FEW) * LINE_BYTES + MARGIN_BYTES
+    assert grown["monitoring.process"] < MARGIN_BYTES
+    assert grown["engine.process"] < (MANY - FEW) * LINE_BYTES + MARGIN_BYTES
