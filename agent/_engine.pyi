@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
+from ldapslam.jobs.requests.template import Template
 
 #: kind, lo, hi, step, width, data, a, b: see values.h and jobs/requests/template.py
 _Value = tuple[int, int, int, int, int, bytes, float, float]
@@ -113,7 +114,7 @@ class Responder:
     def counts(self) -> dict[str, int]: ...
 
 class Ldif:
-    """A population's entries, written by threads: see ldif.h and
+    """A population's entries, written by threads: see ldif/ldif.h and
     jobs/entries/population_program.py."""
 
     entries: int
@@ -135,3 +136,12 @@ class Ldif:
         """Entries and bytes of LDIF written so far."""
     def stop(self) -> None: ...
     def close(self) -> None: ...
+
+class Text:
+    """The texts of a template without TLVs and variables: see template.h. Client
+    `number` of `total` draws; values in turn are dealt to all of them."""
+
+    def __init__(
+        self, template: Template, *, seed: int, number: int, total: int
+    ) -> None: ...
+    def next(self) -> bytes: ...

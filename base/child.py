@@ -17,7 +17,7 @@ from typing import Any
 
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.base.log_format import format_of_parent, set_up_log
-from ldapslam.base.parent_death import end_with_parent
+from ldapslam.base.process import end_with_parent
 
 _log = logging.getLogger(__name__)
 

@@ -118,3 +118,14 @@ def one_of(words: Sequence[str]) -> str:
     """'a', 'a or b', 'a, b or c'."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def path_text(path: Iterable[str | int]) -> str:
+    """A path as messages show it: streams[0].load.open.rate."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text

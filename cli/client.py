@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ldapslam.base.address import DEFAULT_PORT
 from ldapslam.base.errors import RunNotFound
 from ldapslam.cli.security import operator_files
 from ldapslam.proto import operator_pb2 as pb
@@ -22,15 +21,7 @@ from ldapslam.transport.credentials import channel
 from ldapslam.transport.diagnosis import explained_errors
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
-COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
-DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
-
 _CALL_TIMEOUT_S = 10.0
-
-
-def default_coordinator() -> str:
-    """The coordinator when the command line names none."""
-    return os.environ.get(COORDINATOR_VARIABLE) or DEFAULT_COORDINATOR
 
 
 def operator_name() -> str:
@@ -40,6 +31,25 @@ def operator_name() -> str:
     except (KeyError, OSError):  # a container's user id without a name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
+
+
+def job_request(
+    job_text: bytes,
+    *,
+    job_file: str,
+    overrides: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> pb.SubmitJobRequest:
+    """The request that has a job run."""
+    return pb.SubmitJobRequest(
+        protocol_version=PROTOCOL_VERSION,
+        build=build_version(),
+        job_file=job_file,
+        job_text=job_text,
+        overrides=overrides,
+        files=files,
+        submitted_by=operator_name(),
+    )
 
 
 class Client:
@@ -66,24 +76,8 @@ class Client:
     ) -> None:
         self._channel.close()
 
-    def submit(
-        self,
-        job_text: bytes,
-        *,
-        job_file: str,
-        overrides: Sequence[str],
-        files: Mapping[str, bytes],
-    ) -> str:
+    def submit(self, request: pb.SubmitJobRequest) -> str:
         """Have a job run; the run's id."""
-        request = pb.SubmitJobRequest(
-            protocol_version=PROTOCOL_VERSION,
-            build=build_version(),
-            job_file=job_file,
-            job_text=job_text,
-            overrides=overrides,
-            files=files,
-            submitted_by=operator_name(),
-        )
         with explained_errors(self.address, self._files):
             reply = self._stub.SubmitJob(request, timeout=_CALL_TIMEOUT_S)
         return str(reply.run_id)

@@ -7,9 +7,9 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -31,6 +31,22 @@ def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
     if value:
         context.ensure_object(Invocation).json = True
     return value
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def add_options(
+    *options: Callable[[Any], Any],
+) -> Callable[[_Command], _Command]:
+    """A decorator that adds arguments and options, in the order of the help."""
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 #: The option of every command that has a result.

@@ -14,15 +14,17 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ldapslam.base.address import check_plaintext, is_unix
 from ldapslam.base.errors import ConfigError
-from ldapslam.transport.credentials import TlsFiles, check_client
-from ldapslam.transport.pki.authority import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
-from ldapslam.transport.pki.certificate import Role
+from ldapslam.cli.console import add_options
+from ldapslam.transport.pki.files import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
+
+if TYPE_CHECKING:
+    from ldapslam.transport.credentials import TlsFiles
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -32,7 +34,6 @@ _VARIABLES = {
     "tls_key": "LDAPSLAM_TLS_KEY",
     "tls_ca": "LDAPSLAM_TLS_CA",
 }
-_READERS = (Role.OPERATOR, Role.VIEWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class Security:
 
 def folder_files(folder: Path) -> TlsFiles:
     """What `ldapslam pki issue` made."""
+    from ldapslam.transport.credentials import TlsFiles
+
     return TlsFiles(
         folder / CERTIFICATE_FILE, folder / KEY_FILE, folder / AUTHORITY_FILE
     )
@@ -118,9 +121,7 @@ def security_options(command: _Command) -> _Command:
         context.meta[_META_KEY] = _chosen(context, values)
         return command(*arguments, **values)
 
-    for option in reversed(_OPTIONS):
-        option(with_security)
-    return with_security  # type: ignore[return-value]
+    return add_options(*_OPTIONS)(with_security)  # type: ignore[return-value]
 
 
 def current_security() -> Security:
@@ -136,7 +137,10 @@ def operator_files(address: str) -> TlsFiles | None:
     """Of an operator's or viewer's connection there, checked; None: plain text."""
     files = current_security().files_for(address)
     if files is not None:
-        check_client(files, *_READERS)
+        from ldapslam.transport.credentials import check_client
+        from ldapslam.transport.pki.certificate import Role
+
+        check_client(files, Role.OPERATOR, Role.VIEWER)
     return files
 
 
@@ -169,6 +173,8 @@ def _of_three(
             "authority's certificate go together",
             hint="or give --tls, a folder with cert.pem, key.pem and ca.pem",
         )
+    from ldapslam.transport.credentials import TlsFiles
+
     return TlsFiles(*(Path(str(value)) for value in given.values()))
 
 

@@ -1,48 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job as it is sent to a coordinator: checked here, with the files that it names."""
+"""A job as it is sent to a coordinator: from a file or from a command's options.
+
+It is checked here, and sent with the files that it names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.cli.check_thresholds import unsupported_thresholds
-from ldapslam.cli.client import Client, operator_name
 from ldapslam.cli.console import say
-from ldapslam.cli.job_source import JobSource
-from ldapslam.jobs.model import Job
-from ldapslam.proto import operator_pb2 as pb
-from ldapslam.transport.messages import (
-    MAX_MESSAGE_BYTES,
-    PROTOCOL_VERSION,
-    build_version,
+from ldapslam.jobs.fields.thresholds import (
+    KINDS_WITHOUT_RESPONSE,
+    PERCENTILES,
+    TIME_METRICS,
+    Threshold,
+    parse_threshold,
+    samples_needed,
 )
+from ldapslam.jobs.load import load_job
+from ldapslam.jobs.model import Job, Stream
+from ldapslam.jobs.operations.sequence import Request, sessions_of
+from ldapslam.jobs.phases import measure_span
+from ldapslam.jobs.plan import planned_arrivals
+from ldapslam.proto import operator_pb2 as pb
+from ldapslam.transport.messages import MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from ldapslam.cli.client import Client
 
 #: What a message may hold, and room for the job.
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
 
 
-def job_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
-    """The request that has the job run; JobErrors, ConfigError."""
-    files = job_files(source, overrides)
-    return pb.SubmitJobRequest(
-        protocol_version=PROTOCOL_VERSION,
-        build=build_version(),
-        job_file=source.name,
-        job_text=source.content(),
-        overrides=overrides,
-        files=files,
-        submitted_by=operator_name(),
-    )
+def checked_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
+    """The request that has a job run, which is checked here; JobErrors, ConfigError."""
+    from ldapslam.cli.client import job_request
 
-
-def job_files(source: JobSource, overrides: Sequence[str]) -> dict[str, bytes]:
-    """What the job names, by the path written in it; the job is checked first."""
     job = source.load(overrides)
     check_size_of_files(job)
     for warning in unsupported_thresholds(job):
         say(f"warning: {warning}")
-    return {name: path.read_bytes() for name, path in job.files.items()}
+    return job_request(
+        source.content(),
+        job_file=source.name,
+        overrides=overrides,
+        files={name: path.read_bytes() for name, path in job.files.items()},
+    )
 
 
 def check_size_of_files(job: Job) -> None:
@@ -61,7 +69,98 @@ def check_size_of_files(job: Job) -> None:
 
 def submit_job(client: Client, source: JobSource, overrides: Sequence[str]) -> str:
     """Check a job here, then have the coordinator run it; the run's id."""
-    files = job_files(source, overrides)
-    return client.submit(
-        source.content(), job_file=source.name, overrides=overrides, files=files
+    return client.submit(checked_request(source, overrides))
+
+
+class JobSource(Protocol):
+    """A job as it is submitted: its text, and the same text checked."""
+
+    @property
+    def name(self) -> str:
+        """What the run's manifest calls it."""
+
+    def content(self) -> bytes: ...
+
+    def load(self, overrides: Sequence[str] = ()) -> Job: ...
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A job file."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def content(self) -> bytes:
+        return self.path.read_bytes()
+
+    def load(self, overrides: Sequence[str] = ()) -> Job:
+        return load_job(self.path, overrides)
+
+
+def unsupported_thresholds(job: Job) -> Iterator[str]:
+    """What to say of each threshold on a percentile that will have too few values: it
+    has no figure then, and is not met. How many requests closed loops and replays will
+    send is not known, and of those nothing is said."""
+    for threshold in map(parse_threshold, job.thresholds):
+        p = PERCENTILES.get(threshold.statistic or "")
+        if p is None or threshold.metric not in TIME_METRICS:
+            continue
+        for stream in job.streams:
+            for name, most in _most_requests(job, stream).items():
+                if threshold.matches(stream.name, name) and most < samples_needed(p):
+                    yield _text(threshold, f"{stream.name}.{name}", most, p)
+
+
+def _text(threshold: Threshold, of: str, most: float, p: float) -> str:
+    return (
+        f"threshold {threshold.expression!r} may have no figure, and not be met: "
+        f"p{p:g} needs {samples_needed(p):,} requests, and about {most:,.0f} of {of} "
+        "are planned; measure for longer, or take a lower percentile"
     )
+
+
+def _most_requests(job: Job, stream: Stream) -> Mapping[str, float]:
+    """Operation -> requests to be measured, on average; without those of which that is
+    not known."""
+    arrivals = _arrivals(job, stream)
+    if arrivals is None:
+        return {}
+    if stream.python is not None:
+        # a probe sees each write on every replica; what others do is their own
+        names = stream.python.operations if stream.python.watches else ()
+        return dict.fromkeys(names, arrivals)
+    sessions = sessions_of(stream.operations)
+    weights = sum(session.weight for session in sessions)
+    requests: Counter[str] = Counter()
+    for session in sessions:
+        for one in session.requests:
+            requests[one.name] += session.weight * one.repeat
+    unknown = {
+        one.name
+        for session in sessions
+        for one in session.requests
+        if one.kind in KINDS_WITHOUT_RESPONSE or _is_paged(one)
+    }
+    return {
+        name: arrivals * weight / weights
+        for name, weight in requests.items()
+        if name not in unknown
+    }
+
+
+def _arrivals(job: Job, stream: Stream) -> float | None:
+    """At most so many sessions begin in the measure phase."""
+    load = stream.load.open
+    if load is None or not load.is_known:
+        return stream.count
+    measure = measure_span(job.run)
+    due = planned_arrivals(job.run, stream, measure.start_ns, measure.end_ns)
+    return due if stream.count is None else min(due, stream.count)
+
+
+def _is_paged(request: Request) -> bool:
+    return getattr(request.step.body, "page_size", None) is not None

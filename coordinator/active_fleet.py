@@ -53,10 +53,15 @@ class ActiveFleet:
         for command in self.machine.handle(event, self.now_ns()):
             self.execute(command)
 
+    def _are_local(self, agents: Sequence[str]) -> bool:
+        links = [self.links.get(agent) for agent in agents]
+        return all(link is not None and link.identity.shares_clock for link in links)
+
     def execute(self, command: fleet_machine.Command) -> None:
         match command:
             case fleet_machine.AssignRun(run_id, agents, left_out):
-                self.runs[run_id].feed(run_machine.AgentsAssigned(agents))
+                assigned = run_machine.AgentsAssigned(agents, self._are_local(agents))
+                self.runs[run_id].feed(assigned)
                 if left_out:
                     names = ", ".join(left_out)
                     text = f"more agents than connections: {names} have no share"

@@ -23,16 +23,14 @@ from ldapslam.base.errors import ConfigError, ConfigErrors
 from ldapslam.base.fault import Fault, Faults
 from ldapslam.dataset.csv_columns import CsvColumns, split_columns
 from ldapslam.dataset.templates import find_template, names_file
-from ldapslam.jobs.entries.ldif_code import NO_PARENT
 from ldapslam.jobs.entries.population import Population, build_population
 from ldapslam.jobs.entries.population_program import (
-    PopulationProgram,
-    compile_population,
-)
-from ldapslam.jobs.entries.population_settings import (
+    NO_PARENT,
     FilterLine,
+    PopulationProgram,
     ProgramSettings,
     SideFiles,
+    compile_population,
 )
 from ldapslam.jobs.entries.template_file import parse_file
 from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE
@@ -267,10 +265,7 @@ def _ldif(wanted: Generation, program: PopulationProgram, fds: list[int]) -> Ldi
         return Ldif(
             seed=program.seed,
             nodes=[dataclasses.astuple(node) for node in program.nodes],
-            values=[
-                (one.kind, one.lo, one.hi, one.step, one.width, one.data, one.a, one.b)
-                for one in program.sources
-            ],
+            values=[dataclasses.astuple(source) for source in program.sources],
             first_names=program.first_names,
             last_names=program.last_names,
             threads=wanted.threads,

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The job file explained, from the model's own docstrings and descriptions.
+"""The job file explained, and its JSON Schema, from the model's own descriptions.
 
 Plain text of at most 80 columns; the CLI prints it (`ldapslam job describe`).
 """
 
 from __future__ import annotations
 
+import json
 import textwrap
 import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import did_you_mean
-from ldapslam.jobs.entries.population_tags import NOTATION as POPULATION_NOTATION
 from ldapslam.jobs.entries.tags import NOTATION as TEMPLATE_NOTATION
 from ldapslam.jobs.fields.result_codes import NOTATION as RESULT_NOTATION
 from ldapslam.jobs.fields.sections import (
@@ -41,7 +42,6 @@ TYPES = "types"
 NOTATIONS = {
     "patterns": PATTERN_NOTATION,
     "templates": TEMPLATE_NOTATION,
-    "populations": POPULATION_NOTATION,
     "results": RESULT_NOTATION,
     "thresholds": THRESHOLD_NOTATION,
 }
@@ -166,3 +166,31 @@ def _default(info: FieldInfo) -> str:
     if value is None:
         return ""
     return f", default {str(value).lower() if isinstance(value, bool) else value}"
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _Generator(GenerateJsonSchema):
+    """Keys that may be left out are left out, not null; defaults are written in the
+    file's notation (`Section` adds them)."""
+
+    def nullable_schema(self, schema: Any) -> Any:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> Any:
+        return self.generate_inner(schema["schema"])
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def job_schema() -> dict[str, Any]:
+    schema = Job.model_json_schema(by_alias=True, schema_generator=_Generator)
+    # a job type may set it: wait_for_directory does
+    schema["$defs"]["Stream"]["required"].remove("load")
+    return {"$schema": DIALECT, **schema, "title": "ldapslam job"}
+
+
+def job_schema_text() -> str:
+    return json.dumps(job_schema(), indent=2) + "\n"

@@ -1,30 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a job file: text to tree, overrides, types, model, or all faults at once.
 
-With files.py the only module of this package that touches the file system: it reads
-the job file, and looks whether the files that it names are there. Nothing is evaluated,
-and no file costs more than its limits (tree.py) allow.
+With context.py the only module of this package that touches the file system. Nothing
+is evaluated, and no file costs more than its limits (tree.py) allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from ldapslam.base.errors import JobError, JobErrors
-from ldapslam.base.fault import Fault, did_you_mean, expected, got
-from ldapslam.jobs.fields.files import JobFiles, available
+from ldapslam.base.fault import Fault, did_you_mean, expected, path_text
+from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.reading.expansion import expand_types
 from ldapslam.jobs.reading.explain import explain, field_hint
-from ldapslam.jobs.reading.named_files import named_files
-from ldapslam.jobs.reading.overrides import apply_overrides, path_text
-from ldapslam.jobs.reading.references import check_references
+from ldapslam.jobs.reading.overrides import apply_overrides
 from ldapslam.jobs.reading.tree import MAX_BYTES, Finding, Position, Tree, read_tree
-from ldapslam.jobs.reading.tree import Path as FieldPath
 from ldapslam.jobs.scripts import compile_streams
 
 
@@ -64,10 +60,10 @@ def load_job_text(
     tree = read_tree(text, file)
     job: Job | None = None
     if isinstance(tree.data, dict):
-        with available(JobFiles(files or {}, base)):
-            apply_overrides(tree, overrides)
-            expand_types(tree)
-            job = _checked_job(tree, JobFiles(files or {}, base))
+        reading = Reading(files or {}, base)
+        apply_overrides(tree, overrides)
+        expand_types(tree, reading)
+        job = _checked_job(tree, reading)
     elif not tree.findings:
         what = "a mapping with the keys job, targets, run and streams"
         if tree.data is None:
@@ -80,45 +76,35 @@ def load_job_text(
     return job
 
 
-def _checked_job(tree: Tree, files: JobFiles) -> Job | None:
+def _checked_job(tree: Tree, reading: Reading) -> Job | None:
     """The job of an expanded tree; None, or findings of the tree, when it is wrong."""
-    findings = tree.findings
-    findings += check_references(tree)
-    named = list(named_files(Job, tree.data))
-    named += tree.files
-    job: Job | None = None
     try:
-        job = Job.model_validate(tree.data)
+        job = Job.model_validate(tree.data, context=reading)
     except ValidationError as error:
-        findings += (
+        tree.findings += (
             explain(detail)
             for detail in error.errors()
             # a type may set what is missing, once its options are right
             if detail["type"] != "missing" or detail["loc"][:-1] not in tree.unknown
         )
-    if job is not None and not findings:
-        # what templates name is known only now
-        known = {name for _, name in named}
-        named += [one for one in _in_templates(job, tree) if one[1] not in known]
-    places = _places(tree, named, files)
-    if job is not None:
-        job.set_files((name for _, name in named), places)
+        return None
+    if not tree.findings:
+        _need_files_of_templates(job, tree, reading)
+    job.set_files(reading.named)
     return job
 
 
-def _in_templates(job: Job, tree: Tree) -> Iterator[tuple[FieldPath, str]]:
-    """The files that requests draw values from; a request that cannot be made after all
-    is a finding."""
+def _need_files_of_templates(job: Job, tree: Tree, reading: Reading) -> None:
+    """The files that requests draw values from: what entry templates name is known only
+    now. A request that cannot be made after all is a finding."""
     for index, stream in enumerate(job.streams):
-        path: FieldPath = ("streams", index, "operations")
         try:
             (scripts,) = compile_streams([stream], {})
+            for template in scripts.templates:
+                for name in template.files:
+                    reading.need(name)
         except Fault as fault:
-            tree.findings.append(Finding(path, fault))
-            continue
-        for template in scripts.templates:
-            for name in template.files:
-                yield path, name
+            tree.findings.append(Finding(("streams", index, "operations"), fault))
 
 
 _MINIMAL_HINT = "`ldapslam job describe` explains the job file"
@@ -130,35 +116,6 @@ def _path_hint(path: Path) -> str | None:
     siblings = [other.name for other in path.parent.glob("*.y*ml")]
     if not path.exists() and siblings:
         return did_you_mean(path.name, siblings, "job files there")
-    return None
-
-
-def _places(
-    tree: Tree, named: Iterable[tuple[FieldPath, str]], files: JobFiles
-) -> dict[str, Path]:
-    """Where the files are that the tree names; one that is missing or empty is a
-    finding."""
-    places: dict[str, Path] = {}
-    faults: dict[str, Fault | None] = {}
-    for path, name in named:
-        place = files.find(name)
-        if not isinstance(place, Path):
-            continue
-        if name not in places:
-            faults[name] = _file_fault(name, place)
-        places[name] = place
-        if fault := faults[name]:
-            tree.findings.append(Finding(path, fault))
-    return places
-
-
-def _file_fault(name: str, place: Path) -> Fault | None:
-    if not place.is_file():
-        hint = f"paths are relative to the job file: {str(place)!r}"
-        return Fault(f"expected a file, got {got(name)}", hint)
-    if place.stat().st_size == 0:
-        hint = f"there is nothing in {str(place)!r}"
-        return Fault(f"expected a file with a line at least, got {got(name)}", hint)
     return None
 
 

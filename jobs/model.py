@@ -2,16 +2,15 @@
 """The job model: what a job file says, checked and in plain units.
 
 The docstrings and descriptions below are the documentation of the job file
-(`ldapslam job describe`) and of its JSON Schema (`ldapslam job schema`). What one field
-says about another is checked in references.py, on the file's raw tree, so that those
-faults are found also where other fields are wrong. Read a job with load.py.
+(`ldapslam job describe`) and of its JSON Schema (`ldapslam job schema`). The methods
+marked with @checked find what is wrong between fields. Read a job with load.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,38 +20,57 @@ from pydantic import (
     Field,
     PrivateAttr,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
 
 from ldapslam.base import units
-from ldapslam.base.fault import Fault, expected
+from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
 from ldapslam.base.units import NS_PER_S
 from ldapslam.base.uri import check_uri
 from ldapslam.jobs.fields.bind import Bind, Sasl, Secret
 from ldapslam.jobs.fields.connection import Connection, Tls
-from ldapslam.jobs.fields.files import read_file
+from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.monitors import Monitor, ReplicationCheck, Verify
 from ldapslam.jobs.fields.population import PopulationRecord, parse_record
 from ldapslam.jobs.fields.sections import (
+    KEY,
     Count,
     Duration,
     FileName,
     Flag,
+    Found,
     Kind,
     Name,
+    Place,
     PositiveDuration,
     Section,
     Text,
     checked,
+    is_given,
+    known,
     one_or_more,
 )
 from ldapslam.jobs.fields.thresholds import parse_threshold
 from ldapslam.jobs.fields.validity import Validity
-from ldapslam.jobs.operations.sequence import Operation, needs_connection, sessions_of
+from ldapslam.jobs.operations.sequence import (
+    Operation,
+    check_length,
+    check_names,
+    check_others,
+    needs_connection,
+    placed,
+    sessions_of,
+)
 from ldapslam.jobs.rates.arrivals import DEFAULT_IN_FLIGHT, Closed, Load, Open
 from ldapslam.jobs.replay.options import KINDS, Replay
 
+MAX_INTERVALS = 200_000
+#: Type of a stream of which nobody knows what it sends: its type or options are wrong.
+UNKNOWN_TYPE = "unknown"
+#: Fields of a stream of which exactly one says what it sends.
+_WAYS = ("operations", "python", "replay")
 #: Kind, in reports, of what a Python class records.
 PYTHON_KIND = "python"
 CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
@@ -162,18 +180,28 @@ class Agents(Section):
             )
 
 
-class PythonStream(Section):
-    """A class that drives the stream in place of the engine: see the types `python`,
-    `wait_for_directory` and `replication_probe`, which set this."""
+class PythonOptions(Section):
+    """The class, what it records, and what it is given."""
 
     class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
         alias="class",
         description="its module and name; installed on every agent",
         examples=["'my_load.jobs:Login'"],
     )
+    operations: list[Name] = Field(
+        min_length=1,
+        description="names of what the class records, as in reports and thresholds",
+        examples=["[login]"],
+    )
     options: dict[str, Any] = Field(
         default_factory=dict, description="what the class is given, as it is"
     )
+
+
+class PythonStream(PythonOptions):
+    """A class that drives the stream in place of the engine: see the types `python`,
+    `wait_for_directory` and `replication_probe`, which set this."""
+
     operations: list[Name] = Field(
         default=["call"],
         min_length=1,
@@ -278,13 +306,97 @@ class Stream(Section):
         return 1 if self.needs_connections else DEFAULT_IN_FLIGHT
 
     @property
-    def needs_connections(self) -> bool:
-        """Whether a session needs its connection for itself."""
-        return (
-            self.python is not None
-            or self.connection.per_operation
-            or any(needs_connection(operation) for operation in self.operations)
-        )
+    def needs_connections(self) -> str | None:
+        """Why a session needs its connection for itself, if it does."""
+        if reason := needs_connection(self.operations):
+            return reason
+        if self.python is not None:
+            return "a Python class"
+        return "connection.per_operation" if self.connection.per_operation else None
+
+    @property
+    def known_names(self) -> set[str]:
+        """What reports call the operations of a stream that may have faults."""
+        if known(self, "replay") is not None:
+            return set(KINDS)
+        names = set(known(self, "python", "operations") or ())
+        operations = known(self, "operations") or ()
+        return names.union(*(one.names for one in placed(operations)))
+
+    @checked
+    def _sends_one_kind(self) -> Iterator[Found]:
+        given = [way for way in _WAYS if is_given(self, way)]
+        if self.type == UNKNOWN_TYPE:
+            return
+        if not given:
+            hint = f"operations: {type(self).model_fields['operations'].description}"
+            yield (KEY,), Fault("the key 'operations' is missing", hint)
+        elif len(given) > 1:
+            fault = Fault(f"a stream has one of {one_of(_WAYS)}, got both", "keep one")
+            yield (given[1], KEY), fault
+
+    @checked
+    def _load_is_of_its_kind(self) -> Iterator[Found]:
+        is_replay = is_given(self, "replay")
+        if self.type == UNKNOWN_TYPE or not self.load.model_fields_set:
+            return
+        is_for_replay = is_given(self.load, "replay")
+        if is_for_replay and not is_replay:
+            reason = "this load is for streams of the type 'replay'"
+            yield ("load", "replay", KEY), Fault(reason, "write closed or open")
+        elif is_replay and not is_for_replay:
+            reason = "a replay's requests come as in its log"
+            hint = "write load: {replay: {connections: 16, speed: 1x}}"
+            yield ("load", KEY), Fault(reason, hint)
+        if is_replay and self.count is not None:
+            fault = Fault("a replay ends with its log", "remove the count")
+            yield ("count", KEY), fault
+
+    @checked
+    def _names_are_unique(self) -> Iterator[Found]:
+        return check_names(self.operations)
+
+    @checked
+    def _others_are_there(self) -> Iterator[Found]:
+        return check_others(self.operations)
+
+    @checked
+    def _is_not_too_long(self) -> Iterator[Found]:
+        return check_length(self.operations)
+
+    @checked
+    def _connections_are_shared(self) -> Iterator[Found]:
+        """No more requests on a connection than sessions can share it."""
+        given = known(self.load, "open", "in_flight") or 1
+        if given > 1 and (why := self.needs_connections):
+            yield (
+                ("load", "open", "in_flight"),
+                Fault(
+                    f"expected 1, as {why} needs a connection for itself, got {given}",
+                    "leave in_flight out, and take more connections",
+                ),
+            )
+
+    @checked
+    def _connection_per_operation(self) -> Iterator[Found]:
+        if not self.connection.per_operation:
+            return
+        if known(self.connection, "reconnect_every") is not None:
+            reason = "a connection per operation is made anew anyway"
+            yield ("connection", "reconnect_every", KEY), Fault(reason, "keep one")
+        if any(one.is_step for one in placed(self.operations)):
+            reason = "a sequence is a session on one connection, not one per operation"
+            hint = "end the sequence with {unbind: {}} for a connection each"
+            yield ("connection", "per_operation", KEY), Fault(reason, hint)
+
+    @checked
+    def _stops_after_its_start(self) -> Iterator[Found]:
+        start_ns, stop_ns = self.start_after_ns, self.stop_after_ns
+        if "start_after_ns" in self.model_fields_set and stop_ns is not None:
+            if stop_ns <= start_ns:
+                stop = got(units.format_duration(stop_ns))
+                reason = f"expected a time after start_after, got {stop}"
+                yield ("stop_after",), Fault(reason, "both count from the run's start")
 
 
 def _distinct(uris: list[str]) -> list[str]:
@@ -334,14 +446,14 @@ class Population(Section):
 
     @field_validator("file")
     @classmethod
-    def _is_record(cls, value: str) -> str:
-        if (text := read_file(value)) is not None:
+    def _is_record(cls, value: str, info: ValidationInfo) -> str:
+        if (text := Reading.of(info).text_of(value)) is not None:
             parse_record(text, value)
         return value
 
     @checked
-    def _read(self) -> None:
-        if (text := read_file(self.file)) is not None:
+    def _read(self, reading: Reading) -> None:
+        if (text := reading.text_of(self.file)) is not None:
             self._record = parse_record(text, self.file)
 
     @property
@@ -421,22 +533,176 @@ class Job(Section):
     )
 
     #: The files that the job names; set by load.py, not part of the model.
-    _files: dict[str, Path] = PrivateAttr(default_factory=dict)
-    _named_files: tuple[str, ...] = PrivateAttr(default=())
+    _named: dict[str, Path | None] = PrivateAttr(default_factory=dict)
 
     @property
     def files(self) -> dict[str, Path]:
         """Files that agents need, by name as the job has it; not secrets."""
-        return dict(self._files)
+        return {name: path for name, path in self._named.items() if path is not None}
 
-    def set_files(self, named: Iterable[str], files: dict[str, Path]) -> None:
+    def set_files(self, named: dict[str, Path | None]) -> None:
         """For load.py."""
-        self._named_files = tuple(dict.fromkeys(named))
-        self._files = files
+        self._named = named
 
     def named_files(self) -> tuple[str, ...]:
         """Names of the files that agents need, as written, each once; not secrets."""
-        return self._named_files
+        return tuple(self._named)
+
+    @checked
+    def _stream_names_are_unique(self) -> Iterator[Found]:
+        names: dict[str, int] = {}
+        for index, stream in enumerate(self.streams):
+            if (name := known(stream, "name")) in names:
+                reason = f"the name {name!r} is taken by streams[{names[name]}]"
+                fault = Fault(reason, "give each stream its own")
+                yield ("streams", index, "name"), fault
+            if name is not None:
+                names.setdefault(name, index)
+
+    @checked
+    def _roles_are_there(self) -> Iterator[Found]:
+        for place, role in self._roles():
+            if self.targets and role not in self.targets:
+                hint = did_you_mean(role, self.targets, "roles")
+                yield place, Fault(f"unknown target role {got(role)}", hint)
+
+    def _roles(self) -> Iterator[tuple[Place, str]]:
+        """Every role that the job names, and where."""
+        named: list[tuple[Place, Any]] = []
+        for index, stream in enumerate(known(self, "streams") or ()):
+            place: Place = ("streams", index)
+            named.append(((*place, "target"), known(stream, "target")))
+            for n, role in enumerate(known(stream, "python", "watches") or ()):
+                named.append(((*place, "python", "watches", n), role))
+        for n, role in enumerate(known(self, "population", "targets") or ()):
+            named.append((("population", "targets", n), role))
+        for index, monitor in enumerate(known(self, "monitors") or ()):
+            for key in ("directory", "host", "target"):
+                named.append((("monitors", index, key), known(monitor, key)))
+        return ((place, role) for place, role in named if isinstance(role, str))
+
+    @checked
+    def _roles_are_named_once(self) -> Iterator[Found]:
+        """Each server is one of a stream's target, or watched once."""
+        for index, stream in enumerate(self.streams):
+            roles = [known(stream, "target")]
+            for n, role in enumerate(known(stream, "python", "watches") or ()):
+                if role in roles:
+                    reason = f"the role {got(role)} is there twice"
+                    place = ("streams", index, "python", "watches", n)
+                    yield place, Fault(reason, "name each once")
+                roles.append(role)
+
+    @checked
+    def _population_is_of_streams(self) -> Iterator[Found]:
+        """Servers are looked at as a stream comes to them."""
+        used = [known(stream, "target") for stream in self.streams]
+        for index, role in enumerate(known(self, "population", "targets") or ()):
+            if role in self.targets and role not in used:
+                fault = Fault(f"no stream has the target {got(role)}", "leave it out")
+                yield ("population", "targets", index), fault
+
+    @checked
+    def _agents_have_connections(self) -> Iterator[Found]:
+        """No more agents than the largest stream has connections to give them."""
+        names = known(self.agents, "names")
+        wanted = len(names) if names else self.agents.count
+        most = max((stream.load.connections for stream in self.streams), default=0)
+        if wanted is not None and 0 < most < wanted:
+            yield (
+                ("agents", "names" if names else "count"),
+                Fault(
+                    f"expected at most {most}, the clients or connections of the "
+                    f"largest stream, got {wanted}",
+                    "an agent without any has nothing to do: take fewer agents, or add "
+                    "clients or connections",
+                ),
+            )
+
+    @checked
+    def _start_tls_is_of_ldap(self) -> Iterator[Found]:
+        found: dict[Place, str] = {}
+        for index, stream in enumerate(self.streams):
+            own = known(stream, "tls")
+            place: Place = ("tls",) if own is None else ("streams", index, "tls")
+            uris = self.targets.get(known(stream, "target"), ())
+            others = [one for one in uris if one.startswith(("ldaps:", "ldapi:"))]
+            if others and known(self.tls if own is None else own, "start_tls"):
+                found.setdefault((*place, "start_tls"), others[0])
+        for place, uri in found.items():
+            reason = f"StartTLS is for ldap://, got the target {uri!r}"
+            hint = "leave start_tls out: ldaps:// is TLS already, ldapi:// is local"
+            yield place, Fault(reason, hint)
+
+    @checked
+    def _run_has_a_length(self) -> Iterator[Found]:
+        run = self.run
+        streams = known(self, "streams") or ()
+        counted = [
+            known(stream, "count") is not None or known(stream, "type") == UNKNOWN_TYPE
+            for stream in streams
+        ]
+        if "duration_ns" not in run.model_fields_set:
+            if streams and all(counted):
+                return
+            hint = "duration: length of the measure phase, such as 60s"
+            if any(counted):
+                hint += "; it may be left out where every stream has a count"
+            yield ("run", KEY), Fault("the key 'duration' is missing", hint)
+        elif run.duration_ns < run.interval_ns:
+            reason = (
+                f"expected at least one interval of "
+                f"{units.format_duration(run.interval_ns)}, "
+                f"got {got(units.format_duration(run.duration_ns))}"
+            )
+            hint = "measure longer, or make `run.interval` shorter"
+            yield ("run", "duration"), Fault(reason, hint)
+
+    @checked
+    def _times_are_within_the_run(self) -> Iterator[Found]:
+        run = self.run
+        end_ns = run.ramp_up_ns + run.warm_up_ns + run.duration_ns + run.cool_down_ns
+        if end_ns // run.interval_ns > MAX_INTERVALS:
+            intervals = end_ns // run.interval_ns
+            reason = f"expected at most {MAX_INTERVALS} intervals, got {intervals}"
+            yield ("run", "interval"), Fault(reason, "make `run.interval` longer")
+        for index, stream in enumerate(self.streams):
+            for key in ("start_after", "stop_after"):
+                time_ns = known(stream, f"{key}_ns") or 0
+                if time_ns > end_ns - (key == "start_after"):
+                    reason = (
+                        "expected a time before the run's end, "
+                        f"{units.format_duration(end_ns)} after its start, "
+                        f"got {got(units.format_duration(time_ns))}"
+                    )
+                    hint = (
+                        "it counts from the run's start, ramp_up and warm_up included"
+                    )
+                    yield ("streams", index, key), Fault(reason, hint)
+
+    @checked
+    def _thresholds_are_of_operations(self) -> Iterator[Found]:
+        if any(known(stream, "type") == UNKNOWN_TYPE for stream in self.streams):
+            return
+        named = [stream for stream in self.streams if known(stream, "name")]
+        names = {stream.name: stream.known_names for stream in named}
+        for index, text in enumerate(self.thresholds if names else ()):
+            try:
+                threshold = parse_threshold(text)
+            except Fault:
+                continue
+            stream, operation, fault = threshold.stream, threshold.operation, None
+            operations = set().union(*names.values())
+            if stream not in ("*", *names):
+                hint = did_you_mean(stream, names, "streams")
+                fault = Fault(f"unknown stream {stream!r} in {got(text)}", hint)
+            elif operations := names.get(stream, operations):
+                if operation not in ("*", *operations):
+                    hint = did_you_mean(operation, operations, "operations")
+                    reason = f"unknown operation {operation!r} in {got(text)}"
+                    fault = Fault(reason, hint)
+            if fault:
+                yield ("thresholds", index), fault
 
     def canonical_text(self) -> str:
         """The job with overrides and defaults filled in, as JSON, which is a job file

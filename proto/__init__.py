@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract between the processes: .proto files and the code generated from them."""
+"""The contract between the processes: .proto files and what is read of them."""

@@ -58,7 +58,7 @@ class Histogram(_message.Message):
     def __init__(self, metric: _Optional[_Union[Metric, str]] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., packed: _Optional[bytes] = ...) -> None: ...
 
 class OperationInterval(_message.Message):
-    __slots__ = ("stream", "operation", "measured", "scheduled", "sent", "completed", "succeeded", "failed", "dropped", "unresolved", "timed_out", "entries", "references", "result_codes", "histograms", "expected", "abandoned", "substituted", "captures_missing", "requests")
+    __slots__ = ("stream", "operation", "measured", "scheduled", "sent", "completed", "succeeded", "expected", "failed", "dropped", "timed_out", "unresolved", "abandoned", "substituted", "captures_missing", "requests", "entries", "references", "result_codes", "histograms")
     class ResultCodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -73,19 +73,19 @@ class OperationInterval(_message.Message):
     SENT_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
     SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
-    UNRESOLVED_FIELD_NUMBER: _ClassVar[int]
     TIMED_OUT_FIELD_NUMBER: _ClassVar[int]
-    ENTRIES_FIELD_NUMBER: _ClassVar[int]
-    REFERENCES_FIELD_NUMBER: _ClassVar[int]
-    RESULT_CODES_FIELD_NUMBER: _ClassVar[int]
-    HISTOGRAMS_FIELD_NUMBER: _ClassVar[int]
-    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    UNRESOLVED_FIELD_NUMBER: _ClassVar[int]
     ABANDONED_FIELD_NUMBER: _ClassVar[int]
     SUBSTITUTED_FIELD_NUMBER: _ClassVar[int]
     CAPTURES_MISSING_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    RESULT_CODES_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAMS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     operation: str
     measured: bool
@@ -93,64 +93,64 @@ class OperationInterval(_message.Message):
     sent: int
     completed: int
     succeeded: int
+    expected: int
     failed: int
     dropped: int
-    unresolved: int
     timed_out: int
-    entries: int
-    references: int
-    result_codes: _containers.ScalarMap[int, int]
-    histograms: _containers.RepeatedCompositeFieldContainer[Histogram]
-    expected: int
+    unresolved: int
     abandoned: int
     substituted: int
     captures_missing: int
     requests: int
-    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., unresolved: _Optional[int] = ..., timed_out: _Optional[int] = ..., entries: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ..., expected: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ...) -> None: ...
+    entries: int
+    references: int
+    result_codes: _containers.ScalarMap[int, int]
+    histograms: _containers.RepeatedCompositeFieldContainer[Histogram]
+    def __init__(self, stream: _Optional[str] = ..., operation: _Optional[str] = ..., measured: bool = ..., scheduled: _Optional[int] = ..., sent: _Optional[int] = ..., completed: _Optional[int] = ..., succeeded: _Optional[int] = ..., expected: _Optional[int] = ..., failed: _Optional[int] = ..., dropped: _Optional[int] = ..., timed_out: _Optional[int] = ..., unresolved: _Optional[int] = ..., abandoned: _Optional[int] = ..., substituted: _Optional[int] = ..., captures_missing: _Optional[int] = ..., requests: _Optional[int] = ..., entries: _Optional[int] = ..., references: _Optional[int] = ..., result_codes: _Optional[_Mapping[int, int]] = ..., histograms: _Optional[_Iterable[_Union[Histogram, _Mapping]]] = ...) -> None: ...
 
 class StreamInterval(_message.Message):
-    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "protocol_errors", "late_responses", "unexpected_messages", "stamps_missing", "in_flight", "backlog", "connect_time", "notices", "binds", "extended", "unbinds", "tcp_time", "tls_time", "bind_time", "last_done_ns", "down_ns")
+    __slots__ = ("stream", "connects", "connect_failures", "disconnects", "down_ns", "protocol_errors", "late_responses", "unexpected_messages", "notices", "stamps_missing", "binds", "extended", "unbinds", "in_flight", "backlog", "connect_time", "tcp_time", "tls_time", "bind_time", "last_done_ns")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CONNECTS_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FAILURES_FIELD_NUMBER: _ClassVar[int]
     DISCONNECTS_FIELD_NUMBER: _ClassVar[int]
+    DOWN_NS_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_ERRORS_FIELD_NUMBER: _ClassVar[int]
     LATE_RESPONSES_FIELD_NUMBER: _ClassVar[int]
     UNEXPECTED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
-    STAMPS_MISSING_FIELD_NUMBER: _ClassVar[int]
-    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
-    BACKLOG_FIELD_NUMBER: _ClassVar[int]
-    CONNECT_TIME_FIELD_NUMBER: _ClassVar[int]
     NOTICES_FIELD_NUMBER: _ClassVar[int]
+    STAMPS_MISSING_FIELD_NUMBER: _ClassVar[int]
     BINDS_FIELD_NUMBER: _ClassVar[int]
     EXTENDED_FIELD_NUMBER: _ClassVar[int]
     UNBINDS_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_TIME_FIELD_NUMBER: _ClassVar[int]
     TCP_TIME_FIELD_NUMBER: _ClassVar[int]
     TLS_TIME_FIELD_NUMBER: _ClassVar[int]
     BIND_TIME_FIELD_NUMBER: _ClassVar[int]
     LAST_DONE_NS_FIELD_NUMBER: _ClassVar[int]
-    DOWN_NS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     connects: int
     connect_failures: int
     disconnects: int
+    down_ns: int
     protocol_errors: int
     late_responses: int
     unexpected_messages: int
-    stamps_missing: int
-    in_flight: int
-    backlog: int
-    connect_time: bytes
     notices: int
+    stamps_missing: int
     binds: int
     extended: int
     unbinds: int
+    in_flight: int
+    backlog: int
+    connect_time: bytes
     tcp_time: bytes
     tls_time: bytes
     bind_time: bytes
     last_done_ns: int
-    down_ns: int
-    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., notices: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ..., down_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., connects: _Optional[int] = ..., connect_failures: _Optional[int] = ..., disconnects: _Optional[int] = ..., down_ns: _Optional[int] = ..., protocol_errors: _Optional[int] = ..., late_responses: _Optional[int] = ..., unexpected_messages: _Optional[int] = ..., notices: _Optional[int] = ..., stamps_missing: _Optional[int] = ..., binds: _Optional[int] = ..., extended: _Optional[int] = ..., unbinds: _Optional[int] = ..., in_flight: _Optional[int] = ..., backlog: _Optional[int] = ..., connect_time: _Optional[bytes] = ..., tcp_time: _Optional[bytes] = ..., tls_time: _Optional[bytes] = ..., bind_time: _Optional[bytes] = ..., last_done_ns: _Optional[int] = ...) -> None: ...
 
 class WorkerInterval(_message.Message):
     __slots__ = ("worker", "model", "wall_ns", "busy_ns", "spin_ns", "cpu_ns", "run_queue_ns", "loops")

@@ -7,17 +7,23 @@ runs means anything is a question for repeated runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from ldapslam.reports.document import Cell, Column, Table
+from ldapslam.reports.document import Cell, Column, Table, number, table
+from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.result import manifest_of
-from ldapslam.reports.sections.flat_facts import flattened
-from ldapslam.reports.sections.imports import compared, made_by
-from ldapslam.reports.summary import Summary
-from ldapslam.reports.typeset import NOTHING, count, decimal, milliseconds, percent
+from ldapslam.reports.sections.bulk_imports import compared, made_by
+from ldapslam.reports.typeset import (
+    NOTHING,
+    count,
+    decimal,
+    flattened,
+    milliseconds,
+    percent,
+)
 
 #: Facts that are another one's in each run, whatever was run.
 _OF_THE_RUN = frozenset(
@@ -51,60 +57,53 @@ def differences_of(summaries: Sequence[Summary]) -> dict[str, list[str | None]]:
 
 
 def _runs(summaries: Sequence[Summary]) -> Table:
-    rows = tuple(
+    return table(
+        "runs",
+        "Runs",
+        summaries,
+        (Column("Run"), lambda one: one.run.run_id),
+        (Column("Job"), lambda one: one.run.job_name),
+        (Column("Verdict"), lambda one: one.verdict),
         (
-            Cell(summary.run.run_id),
-            Cell(summary.run.job_name),
-            Cell(summary.verdict),
-            Cell((summary.run.t0_utc or "")[:19].replace("T", " ") or NOTHING),
-            Cell(decimal(summary.measure_s, 0)),
-            Cell(str(len(summary.agents))),
-        )
-        for summary in summaries
+            Column("T0 (UTC)"),
+            lambda one: (one.run.t0_utc or "")[:19].replace("T", " ") or NOTHING,
+        ),
+        (number("measured", "s"), lambda one: decimal(one.measure_s, 0)),
+        (number("agents"), lambda one: str(len(one.agents))),
     )
-    columns = (
-        Column("Run"),
-        Column("Job"),
-        Column("Verdict"),
-        Column("T0 (UTC)"),
-        Column("measured", "s", True),
-        Column("agents", "", True),
-    )
-    return Table("runs", "Runs", columns, rows)
 
 
 def _figures(summaries: Sequence[Summary]) -> Table:
     titles = dict.fromkeys(
         one.title for summary in summaries for one in summary.operations
     )
-    rows = []
-    for title in titles:
-        for summary in summaries:
-            found = [one for one in summary.operations if one.title == title]
-            for one in found:
-                times = one.times["response_time"].percentiles_us
-                rows.append(
-                    (
-                        Cell(title),
-                        Cell(summary.run.run_id),
-                        Cell(decimal(one.throughput_per_s)),
-                        Cell(count(one.counts["succeeded"])),
-                        Cell(percent(one.error_share)),
-                        Cell(milliseconds(times["p50"])),
-                        Cell(milliseconds(times["p99"])),
-                    )
-                )
-    columns = (
-        Column("Operation"),
-        Column("Run"),
-        Column("throughput", "/s", True),
-        Column("succeeded", "", True),
-        Column("errors", "%", True),
-        Column("p50", "ms", True),
-        Column("p99", "ms", True),
+
+    def percentile(name: str) -> Callable[[tuple[str, OperationSummary]], str]:
+        return lambda row: milliseconds(
+            row[1].times["response_time"].percentiles_us[name]
+        )
+
+    return table(
+        "figures",
+        "Figures",
+        [
+            (summary.run.run_id, one)
+            for title in titles
+            for summary in summaries
+            for one in summary.operations
+            if one.title == title
+        ],
+        (Column("Operation"), lambda row: row[1].title),
+        (Column("Run"), lambda row: row[0]),
+        (number("throughput", "/s"), lambda row: decimal(row[1].throughput_per_s)),
+        (number("succeeded"), lambda row: count(row[1].counts["succeeded"])),
+        (number("errors", "%"), lambda row: percent(row[1].error_share)),
+        (number("p50", "ms"), percentile("p50")),
+        (number("p99", "ms"), percentile("p99")),
+        notes=(
+            "Single runs: whether a difference means anything, repetitions must tell.",
+        ),
     )
-    note = "Single runs: whether a difference means anything, repetitions must tell."
-    return Table("figures", "Figures", columns, tuple(rows), (note,))
 
 
 def _differences(names: Sequence[str], summaries: Sequence[Summary]) -> Table:

@@ -7,7 +7,9 @@ them. Pure; charts are only named here, `charts` draws them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 #: What a cell means beyond its text; colour is never the only sign of it.
 GOOD, BAD, MUTED = "good", "bad", "muted"
@@ -61,6 +63,40 @@ class Listing:
 
     caption: str
     text: str
+
+
+Row = TypeVar("Row")
+
+
+def number(title: str, unit: str = "") -> Column:
+    """A column of numbers."""
+    return Column(title, unit, is_number=True)
+
+
+def table(
+    name: str,
+    caption: str,
+    rows: Iterable[Row],
+    *columns: tuple[Column, Callable[[Row], Cell | str]],
+    notes: Iterable[str] = (),
+) -> Table:
+    """A table of one row for each of `rows`, in which each column makes its cell."""
+    return Table(
+        name,
+        caption,
+        tuple(column for column, _ in columns),
+        tuple(tuple(cell_of(of(row)) for _, of in columns) for row in rows),
+        tuple(notes),
+    )
+
+
+def cell_of(found: Cell | str) -> Cell:
+    return Cell(found) if isinstance(found, str) else found
+
+
+def counted(value: int, text: str) -> Cell:
+    """A number that should be zero."""
+    return Cell(text, BAD if value else "")
 
 
 Block = Table | ChartPlace | Paragraph | Listing

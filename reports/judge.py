@@ -24,7 +24,7 @@ _NICENESS = 10
 
 def judge(question: dict[str, Any]) -> dict[str, Any]:
     """`verdict` and `reasons` of a run; no verdict of a run that never began."""
-    from ldapslam.reports.summary import summarise
+    from ldapslam.reports.summarise import summarise
 
     os.nice(_NICENESS)
     limit_s = int(question["limit_s"])

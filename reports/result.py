@@ -8,31 +8,30 @@ resolution that was measured: times in us with three decimals, which are ns.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ldapslam.jobs.fields.result_codes import code_name
-from ldapslam.reports.collect.probes import probes_of
-from ldapslam.reports.collect.telemetry import monitors_of
-from ldapslam.reports.collect.totals import COUNTERS
-from ldapslam.reports.sections.imports import imports_of
-
-if TYPE_CHECKING:
-    from ldapslam.reports.collect.clocks import Clock
-    from ldapslam.reports.distribution import Distribution
-    from ldapslam.reports.summary import (
-        AgentSummary,
-        OperationSummary,
-        StreamSummary,
-        Summary,
-    )
+from ldapslam.proto.fields import OPERATION_COUNTERS
+from ldapslam.reports.collect.clocks import Clock
+from ldapslam.reports.collect.job_notes import imports_of, probes_of
+from ldapslam.reports.collect.telemetry import MonitorSummary
+from ldapslam.reports.distribution import Distribution
+from ldapslam.reports.model import (
+    AgentSummary,
+    OperationSummary,
+    StreamSummary,
+    Summary,
+)
 
 SCHEMA = "ldapslam.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result_schema.json")
 
 #: What became of requests; the others count what came with them.
-TOTALS = tuple(name for name in COUNTERS if name not in ("entries", "references"))
+TOTALS = tuple(
+    name for name in OPERATION_COUNTERS if name not in ("entries", "references")
+)
 
 
 def result_of(summary: Summary) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
                 "first_interval": gap.first_index,
                 "last_interval": gap.last_index,
             }
-            for gap in summary.gaps
+            for gap in summary.completeness.gaps
         ],
         "partial_intervals": [
             {"agent": one.agent, "interval": one.index, "end_s": one.end_s}
@@ -107,7 +106,7 @@ def figures_of(summary: Summary) -> dict[str, Any]:
             stream.name: _connections(stream) for stream in summary.streams
         },
         "books": _books(summary),
-        "monitors": monitors_of(summary.monitors),
+        "monitors": monitor_results(summary.monitors),
         "agents": {
             agent.name: _agent(agent, summary.clocks.get(agent.name))
             for agent in summary.agents
@@ -205,9 +204,9 @@ def _books(summary: Summary) -> dict[str, Any]:
     where several accounts have a server in common also for all of them together."""
     books: dict[str, Any] = {
         account: {kind: {"agents": sent} for kind, sent in book.items()}
-        for account, book in summary.books.items()
+        for account, book in summary.sent_requests.items()
     }
-    for account, balance in summary.balances.items():
+    for account, balance in summary.reconciliations.items():
         books[account] = {
             kind: {
                 "agents": line.agents,
@@ -233,23 +232,24 @@ def _connections(stream: StreamSummary) -> dict[str, Any]:
 
 
 def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
-    facts = agent.facts
+    shares = (
+        "cpu_utilisation",
+        "busy_share",
+        "highest_busy_share",
+        "highest_run_queue_share",
+        "highest_steal_share",
+    )
+    facts = ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
     return {
         "throughput_per_s": _rounded(agent.throughput_per_s),
         "completed": agent.completed,
         "failed": agent.failed,
         "response_time_us": distribution_of(agent.response_times),
         "cpu_us_per_op": _rounded(agent.cpu_us_per_op),
-        "cpu_utilisation": _rounded(agent.cpu_utilisation, 6),
-        "busy_share": _rounded(agent.busy_share, 6),
-        "highest_busy_share": _rounded(agent.highest_busy_share, 6),
-        "highest_run_queue_share": _rounded(agent.highest_run_queue_share, 6),
-        "highest_steal_share": _rounded(agent.highest_steal_share, 6),
+        **{name: _rounded(getattr(agent, name), 6) for name in shares},
         "throttled_s": agent.throttled_ns / 1e9,
         "clock_step_us": agent.clock_step_ns / 1000,
-        "start_error_us": facts.get("start_error_us"),
-        "clock_offset_us": facts.get("clock_offset_us"),
-        "clock_offset_bound_us": facts.get("clock_offset_bound_us"),
+        **{name: agent.facts.get(name) for name in facts},
         "intervals": agent.intervals,
         "missing_intervals": agent.missing_intervals,
         "clock": clock and _clock(clock),
@@ -269,5 +269,37 @@ def _clock(clock: Clock) -> dict[str, Any]:
     }
 
 
-def _rounded(value: float | None, digits: int = 3) -> float | None:
-    return None if value is None else round(value, digits)
+def monitor_results(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
+    """The part `monitors` of result.json."""
+    names = [one.name for one in monitors]
+    return {
+        one.name if names.count(one.name) == 1 else f"{one.name} ({one.agent})": {
+            "agent": one.agent,
+            "facts": dict(one.facts),
+            "readings": one.readings,
+            "failed": one.failed,
+            "failures": list(one.failures),
+            "took_us": {
+                "mean": _rounded(one.took_mean_s, 6, 1e6),
+                "max": _rounded(one.took_longest_s, 6, 1e6),
+            },
+            "restarts_s": [round(at_s, 3) for at_s in one.restarts_s],
+            "metrics": {
+                each.metric.name: {
+                    "kind": each.metric.kind,
+                    "unit": each.unit or "1",
+                    "min": _rounded(each.lowest, 6),
+                    "mean": _rounded(each.mean, 6),
+                    "max": _rounded(each.highest, 6),
+                    "increase": _rounded(each.increase, 6),
+                    "missing_share": round(each.missing_share, 6),
+                }
+                for each in one.metrics
+            },
+        }
+        for one in monitors
+    }
+
+
+def _rounded(value: float | None, digits: int = 3, scale: float = 1.0) -> float | None:
+    return None if value is None else round(value * scale, digits)

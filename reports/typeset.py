@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as people read them: grouped by narrow spaces, units left to the headers."""
+"""Values, times and facts as people read them.
+
+Numbers are grouped by narrow spaces, units left to the headers; a time that is missing
+says why; facts of manifests become names and texts.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
+
+from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
+from ldapslam.reports.distribution import Distribution
+from ldapslam.reports.document import MUTED, Cell, Column, number
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"
@@ -65,3 +75,96 @@ def seconds(value: float | None) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+#: Percentiles in the tables of times; p99.99 is in result.json.
+SHOWN = ("p50", "p90", "p95", "p99", "p99_9")
+
+_TOO_FEW = (
+    f"{NOT_AVAILABLE}: too few values. A percentile needs ten values above it: "
+    + ", ".join(
+        f"{name.replace('_', '.')} n ≥ {count(samples_needed(PERCENTILES[name]))}"
+        for name in SHOWN
+    )
+    + "."
+)
+
+_NO_ANSWER = (
+    f"{NOT_AVAILABLE} also where the figure hangs on requests that had no answer: they "
+    "rank above every value."
+)
+
+
+#: A row of a table of times ends in the times.
+TimesRow = tuple[Any, ...]
+
+
+def times_columns() -> list[tuple[Column, Callable[[TimesRow], Cell | str]]]:
+    """The columns of a table of times, without those that name them."""
+
+    def percentile(name: str) -> Callable[[TimesRow], Cell]:
+        return lambda row: percentile_cell(row[-1], name)
+
+    return [
+        (number("n"), lambda row: count(row[-1].count)),
+        (number("mean"), lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
+        *((number(name.replace("_", ".")), percentile(name)) for name in SHOWN),
+        (number("max"), lambda row: time_cell(row[-1], "max", row[-1].max_us)),
+    ]
+
+
+def percentile_cell(times: Distribution, name: str) -> Cell:
+    value_us = times.percentiles_us[name]
+    if value_us is None:
+        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
+    return Cell(milliseconds(value_us))
+
+
+def time_cell(times: Distribution, name: str, value_us: float | None) -> Cell:
+    if value_us is not None:
+        return Cell(milliseconds(value_us))
+    if times.unanswered or times.overflow:
+        return Cell(NOT_AVAILABLE, MUTED, grouped(times.why_missing(name)))
+    return Cell(NOTHING, MUTED)
+
+
+def missing(shown: Sequence[Distribution]) -> tuple[str, ...]:
+    """What the n/a of a table mean."""
+    notes = []
+    if any(times.sample < samples_needed(PERCENTILES[SHOWN[-1]]) for times in shown):
+        notes.append(_TOO_FEW)
+    if any(times.unanswered for times in shown):
+        notes.append(_NO_ANSWER)
+    return tuple(notes)
+
+
+def flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Each one, with the names of those it is in."""
+    for key, value in facts.items():
+        name = f"{prefix}{key}".replace("_", " ")
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{name} · ")
+        elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+            numbered = {str(number): one for number, one in enumerate(value, 1)}
+            yield from flattened(numbered, f"{name} · ")
+        else:
+            yield name, _fact(value)
+
+
+def compared(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Name -> whose -> text, of those that somebody has."""
+    flat = {whose: dict(flattened(of)) for whose, of in facts.items()}
+    names = dict.fromkeys(name for of in flat.values() for name in of)
+    found = {
+        name: {whose: of.get(name, NOTHING) for whose, of in flat.items()}
+        for name in names
+    }
+    return {name: of for name, of in found.items() if set(of.values()) != {NOTHING}}
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(_fact(one) for one in value) or NOTHING
+    return NOTHING if value is None or value == "" else str(value)

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ldapslam.proto.fields import (
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    WORKER_COUNTERS,
+)
 from ldapslam.results import schema
-from ldapslam.results.records import OperationInterval, StreamInterval, WorkerInterval
 from ldapslam.results.store import Store
 
 #: Rows of operations in a window, about: some ten MB with their histograms.
@@ -38,20 +43,14 @@ _REPORT = (
     "steal_share",
     "throttled_ns",
 )
-_NOT_PLAIN = ("stream", "operation", "measured", "result_codes", "histograms")
-#: Counters of an operation's row.
-_COUNTERS = tuple(
-    field.name for field in fields(OperationInterval) if field.name not in _NOT_PLAIN
-)
-_STREAM = tuple(field.name for field in fields(StreamInterval))
-_WORKER = tuple(field.name for field in fields(WorkerInterval))
-
+_STREAM = ("stream", *STREAM_COUNTERS, "last_done_ns", *SET_UP_TIMES)
+_WORKER = ("worker", "model", *WORKER_COUNTERS)
 _OPERATION = (
     *_KEY,
     "stream",
     "operation",
     "measured",
-    *_COUNTERS,
+    *OPERATION_COUNTERS,
     "result_codes",
     *schema.HISTOGRAM_COLUMNS.values(),
 )

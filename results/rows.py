@@ -9,19 +9,25 @@ from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
+from google.protobuf.message import Message
 from sqlalchemy import Connection, Row, RowMapping, Table
 
-from ldapslam.results import schema
-from ldapslam.results.records import (
-    ClockRow,
-    ClockSample,
+from ldapslam.proto.common_pb2 import (
     HostInterval,
-    IntervalRecord,
     OperationInterval,
-    RunRecord,
     StreamInterval,
     WorkerInterval,
 )
+from ldapslam.proto.fields import (
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    WORKER_COUNTERS,
+    histogram_messages,
+    histograms_of,
+)
+from ldapslam.results import schema
+from ldapslam.results.records import ClockRow, ClockSample, IntervalRecord, RunRecord
 
 #: The parent first.
 INTERVAL_TABLES = (
@@ -33,14 +39,11 @@ INTERVAL_TABLES = (
 
 _Key = tuple[str, int, int]
 
-_OPERATION_PLAIN = tuple(
-    field.name
-    for field in fields(OperationInterval)
-    if field.name not in ("result_codes", "histograms")
-)
-_STREAM_PLAIN = tuple(field.name for field in fields(StreamInterval))
-_WORKER_PLAIN = tuple(field.name for field in fields(WorkerInterval))
-_HOST_PLAIN = tuple(field.name for field in fields(HostInterval))
+_OPERATION_PLAIN = ("stream", "operation", "measured", *OPERATION_COUNTERS)
+_STREAM_PLAIN = ("stream", *STREAM_COUNTERS)
+_WORKER_PLAIN = ("worker", "model", *WORKER_COUNTERS)
+#: What the store has of HostInterval; absent where the host does not tell.
+_HOST_PLAIN = ("cpu_utilisation", "steal_share", "throttled_ns")
 _RUN_PLAIN = tuple(
     field.name for field in fields(RunRecord) if field.name not in ("seed", "agents")
 )
@@ -78,7 +81,7 @@ def interval_rows(
         "final": record.final,
         "clock_step_ns": record.clock_step_ns,
         "has_host": record.host is not None,
-        **_pick(record.host or HostInterval(), _HOST_PLAIN),
+        **_given(record.host or HostInterval(), _HOST_PLAIN),
     }
     return [
         (schema.interval, [parent]),
@@ -88,7 +91,7 @@ def interval_rows(
         ),
         (
             schema.stream_interval,
-            [{**key, **_pick(stream, _STREAM_PLAIN)} for stream in record.streams],
+            [{**key, **_stream_row(stream)} for stream in record.streams],
         ),
         (
             schema.worker_interval,
@@ -123,8 +126,7 @@ def interval_records(
         operations[_key(row)].append(_operation_record(row))
     streams: dict[_Key, list[StreamInterval]] = defaultdict(list)
     for row in found[schema.stream_interval.name]:
-        values = {name: row[name] for name in _STREAM_PLAIN}
-        streams[_key(row)].append(StreamInterval(**values))
+        streams[_key(row)].append(_stream_record(row))
     workers: dict[_Key, list[WorkerInterval]] = defaultdict(list)
     for row in found[schema.worker_interval.name]:
         values = {name: row[name] for name in _WORKER_PLAIN}
@@ -183,11 +185,11 @@ def clock_samples(connection: Connection, run_id: str) -> dict[str, list[ClockSa
 
 
 def _operation_row(operation: OperationInterval) -> dict[str, Any]:
+    packed = histograms_of(operation)
     histograms = {
-        column: operation.histograms.get(key)
-        for key, column in schema.HISTOGRAM_COLUMNS.items()
+        column: packed.get(key) for key, column in schema.HISTOGRAM_COLUMNS.items()
     }
-    codes = {str(code): count for code, count in operation.result_codes.items()}
+    codes = {str(code): n for code, n in sorted(operation.result_codes.items())}
     return {**_pick(operation, _OPERATION_PLAIN), "result_codes": codes, **histograms}
 
 
@@ -196,12 +198,28 @@ def _operation_record(row: RowMapping) -> OperationInterval:
     return OperationInterval(
         **plain,
         result_codes={int(code): n for code, n in row["result_codes"].items()},
-        histograms={
-            key: row[column]
-            for key, column in schema.HISTOGRAM_COLUMNS.items()
-            if row[column] is not None
-        },
+        histograms=histogram_messages(
+            {
+                key: row[column]
+                for key, column in schema.HISTOGRAM_COLUMNS.items()
+                if row[column] is not None
+            }
+        ),
     )
+
+
+def _stream_row(stream: StreamInterval) -> dict[str, Any]:
+    return {
+        **_pick(stream, _STREAM_PLAIN),
+        **_given(stream, ("last_done_ns",)),
+        **{name: getattr(stream, name) or None for name in SET_UP_TIMES},
+    }
+
+
+def _stream_record(row: RowMapping) -> StreamInterval:
+    # protobuf takes None for absent
+    names = (*_STREAM_PLAIN, "last_done_ns", *SET_UP_TIMES)
+    return StreamInterval(**{name: row[name] for name in names})
 
 
 def _host_record(row: RowMapping) -> HostInterval | None:
@@ -212,6 +230,14 @@ def _host_record(row: RowMapping) -> HostInterval | None:
 
 def _key(row: RowMapping) -> _Key:
     return row["agent"], row["epoch"], row["sequence"]
+
+
+def _given(message: Message, names: Sequence[str]) -> dict[str, Any]:
+    """Optional fields; None where one is absent."""
+    return {
+        name: getattr(message, name) if message.HasField(name) else None
+        for name in names
+    }
 
 
 def _pick(record: object, names: Sequence[str]) -> dict[str, Any]:

@@ -4,13 +4,17 @@
 Keys are natural: a report of an agent is (run, agent, epoch, sequence), which makes a
 second delivery a key conflict and a copy of a run a copy of rows. `interval_index` is
 repeated in the child tables so that a window of intervals is one range scan. Packed
-histograms are one column for each metric and outcome, NULL when empty. The seed is
-text because it is an unsigned 64-bit number.
+histograms are one column for each metric and outcome, NULL when empty. Counters and
+metrics are those of proto/common.proto. The seed is text because it is an unsigned
+64-bit number.
 
-The tables are created by `migrations`; a test holds both equal.
+A new store is made from these tables; `migrations` bring an older one up to date, and a
+test holds both equal.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sqlalchemy import (
     JSON,
@@ -28,10 +32,14 @@ from sqlalchemy import (
     Text,
 )
 
-from ldapslam.results.records import METRICS, OUTCOMES, SET_UP_TIMES
-
-#: Revision of the newest migration.
-SCHEMA_REVISION = "0005"
+from ldapslam.proto.fields import (
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    WORKER_COUNTERS,
+)
 
 metadata = MetaData()
 
@@ -165,18 +173,12 @@ interval = Table(
     Index("interval_by_index", "run_id", "interval_index"),
 )
 
-_LATER_COUNTERS = (
-    "expected",
-    "abandoned",
-    "substituted",
-    "captures_missing",
-    "requests",
-)
 
-
-def _added_counter(name: str) -> Column[int]:
-    """Added by a migration: older rows count zero."""
-    return Column(name, BigInteger, nullable=False, server_default="0")
+def _counters(names: Iterable[str]) -> list[Column[int]]:
+    """Rows that are older than a counter have zero of it."""
+    return [
+        Column(name, BigInteger, nullable=False, server_default="0") for name in names
+    ]
 
 
 #: (metric, outcome) -> column of operation_interval.
@@ -194,17 +196,7 @@ operation_interval = Table(
     Column("operation", String(255), primary_key=True),
     Column("measured", Boolean, primary_key=True),
     Column("interval_index", Integer, nullable=False),
-    Column("scheduled", BigInteger, nullable=False),
-    Column("sent", BigInteger, nullable=False),
-    Column("completed", BigInteger, nullable=False),
-    Column("succeeded", BigInteger, nullable=False),
-    Column("failed", BigInteger, nullable=False),
-    Column("dropped", BigInteger, nullable=False),
-    Column("unresolved", BigInteger, nullable=False),
-    Column("timed_out", BigInteger, nullable=False),
-    Column("entries", BigInteger, nullable=False),
-    Column("references", BigInteger, nullable=False),
-    *(_added_counter(name) for name in _LATER_COUNTERS),
+    *_counters(OPERATION_COUNTERS),
     Column("result_codes", JSON, nullable=False),
     *(Column(name, LargeBinary) for name in HISTOGRAM_COLUMNS.values()),
     _of_interval(),
@@ -217,17 +209,7 @@ stream_interval = Table(
     *_interval_key(),
     Column("stream", String(255), primary_key=True),
     Column("interval_index", Integer, nullable=False),
-    Column("connects", BigInteger, nullable=False),
-    Column("connect_failures", BigInteger, nullable=False),
-    Column("disconnects", BigInteger, nullable=False),
-    Column("protocol_errors", BigInteger, nullable=False),
-    Column("late_responses", BigInteger, nullable=False),
-    Column("unexpected_messages", BigInteger, nullable=False),
-    Column("notices", BigInteger, nullable=False),
-    Column("stamps_missing", BigInteger, nullable=False),
-    Column("in_flight", BigInteger, nullable=False),
-    Column("backlog", BigInteger, nullable=False),
-    *(_added_counter(name) for name in ("binds", "extended", "unbinds", "down_ns")),
+    *_counters(STREAM_COUNTERS),
     Column("last_done_ns", BigInteger),
     *(Column(name, LargeBinary) for name in SET_UP_TIMES),
     _of_interval(),
@@ -241,12 +223,7 @@ worker_interval = Table(
     Column("worker", Integer, primary_key=True, autoincrement=False),
     Column("model", String(16), primary_key=True),
     Column("interval_index", Integer, nullable=False),
-    Column("wall_ns", BigInteger, nullable=False),
-    Column("busy_ns", BigInteger, nullable=False),
-    Column("spin_ns", BigInteger, nullable=False),
-    Column("cpu_ns", BigInteger, nullable=False),
-    Column("run_queue_ns", BigInteger, nullable=False),
-    Column("loops", BigInteger, nullable=False),
+    *_counters(WORKER_COUNTERS),
     _of_interval(),
     Index("worker_interval_by_index", "run_id", "interval_index"),
 )
@@ -312,10 +289,8 @@ audit = Table(
     Column("detail", Text, nullable=False),
 )
 
-#: The coordinator's own: no part of a run's archive.
-COORDINATOR_TABLES = (submission, schedule, schedule_fire, maintenance, audit)
-
-#: Parents before children: the order in which a run is copied.
+#: Of a run's archive, parents before children: the order in which a run is copied. The
+#: others are the coordinator's own.
 TABLES = (
     run,
     run_agent,

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,34 @@ from ldapslam.results.records import (
     RunRecord,
     SubmissionRecord,
 )
-from ldapslam.results.write_log import WriteLog
+
+
+@dataclass(slots=True)
+class WriteLog:
+    """Of one Store since it was opened."""
+
+    #: Transactions that were to write: those committed, and those that failed.
+    commits: int = 0
+    failures: int = 0
+    #: From begin to the end of the commit, waiting for other writers included.
+    total_s: float = 0.0
+    last_s: float = 0.0
+    #: CLOCK_MONOTONIC of the last commit; None before the first.
+    committed_s: float | None = None
+    #: Why the last write failed; None when it was committed.
+    failure: str | None = None
+
+    def note_commit(self, took_s: float) -> None:
+        self.commits += 1
+        self.total_s += took_s
+        self.last_s = took_s
+        self.committed_s = time.monotonic()
+        self.failure = None
+
+    def note_failure(self, why: str) -> None:
+        self.failures += 1
+        self.failure = why
+
 
 #: File name of a run's store within its folder.
 FOLDER_STORE = "results.sqlite"

@@ -15,74 +15,18 @@ from typing import Any
 
 from ldapslam.base.errors import FleetError, LdapSlamError
 from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto.fields import (
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    WORKER_COUNTERS,
+)
 
 #: Raised with each incompatible change of the .proto files.
 PROTOCOL_VERSION = 4
 
 #: Largest message in either direction; a snapshot of 100 operations is below 10 MB.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-
-METRICS: Mapping[int, str] = {
-    pb.METRIC_RESPONSE_TIME: "response_time",
-    pb.METRIC_SERVICE_TIME: "service_time",
-    pb.METRIC_SEND_LAG: "send_lag",
-    pb.METRIC_RECEIVE_LAG: "receive_lag",
-    pb.METRIC_BACKLOG_WAIT: "backlog_wait",
-}
-OUTCOMES: Mapping[int, str] = {
-    pb.OUTCOME_SUCCEEDED: "succeeded",
-    pb.OUTCOME_FAILED: "failed",
-    pb.OUTCOME_EXPECTED: "expected",
-    pb.OUTCOME_TIMED_OUT: "timed_out",
-    pb.OUTCOME_UNRESOLVED: "unresolved",
-}
-
-#: Fields of OperationInterval and StreamInterval that are counts, by their names in
-#: the engine's snapshots.
-OPERATION_COUNTERS = (
-    "scheduled",
-    "sent",
-    "completed",
-    "succeeded",
-    "failed",
-    "dropped",
-    "unresolved",
-    "timed_out",
-    "entries",
-    "references",
-    "expected",
-    "abandoned",
-    "substituted",
-    "captures_missing",
-    "requests",
-)
-STREAM_COUNTERS = (
-    "connects",
-    "connect_failures",
-    "disconnects",
-    "down_ns",
-    "protocol_errors",
-    "late_responses",
-    "unexpected_messages",
-    "notices",
-    "stamps_missing",
-    "in_flight",
-    "backlog",
-    "binds",
-    "extended",
-    "unbinds",
-)
-_SET_UP_TIMES = ("connect_time", "tcp_time", "tls_time", "bind_time")
-_WORKER_FIELDS = (
-    "worker",
-    "model",
-    "wall_ns",
-    "busy_ns",
-    "spin_ns",
-    "cpu_ns",
-    "run_queue_ns",
-    "loops",
-)
 
 
 class ProtocolError(FleetError):
@@ -202,13 +146,17 @@ def snapshot_message(
             stream=names[row["stream"]][0],
             **{name: row[name] for name in STREAM_COUNTERS},
         )
-        for name in _SET_UP_TIMES:
+        for name in SET_UP_TIMES:
             setattr(stream, name, row[name] or b"")
         if last_done_ns := row["last_done_ns"]:  # none: 0, or None
             stream.last_done_ns = last_done_ns
         message.streams.append(stream)
     for row in snapshot["workers"]:
         message.workers.append(
-            pb.WorkerInterval(**{name: row[name] for name in _WORKER_FIELDS})
+            pb.WorkerInterval(
+                worker=row["worker"],
+                model=row["model"],
+                **{name: row[name] for name in WORKER_COUNTERS},
+            )
         )
     return message

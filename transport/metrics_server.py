@@ -70,6 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(404)
             return
+
         encode: Callable[[CollectorRegistry], bytes]
         encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         try:

@@ -23,7 +23,7 @@ from ldapslam.agent.admission.target_rules import plain_address
 from ldapslam.base.errors import TargetNotAllowed, TargetUnreachable
 from ldapslam.base.uri import DEFAULT_PORTS, socket_path
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
-from ldapslam.jobs.types.burst import PROCESS_CLASS
+from ldapslam.jobs.types.burst import Burst
 
 #: Numeric addresses of a host.
 Resolver = Callable[[str, int], list[str]]
@@ -193,5 +193,7 @@ def goes_by_name(stream: StreamPlan, uri: str) -> bool:
     """Whether somebody beside the engine resolves the name of this server."""
     if uri.startswith("ldaps:"):
         return True  # the questions before the run, at least
-    is_program = stream.python is not None and stream.python.class_path == PROCESS_CLASS
+    is_program = (
+        stream.python is not None and stream.python.class_path == Burst.python_class()
+    )
     return is_program and stream.connection.tls.start_tls

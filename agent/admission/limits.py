@@ -26,7 +26,7 @@ from ldapslam.base.errors import AgentLimitExceeded, LdapSlamError
 from ldapslam.base.units import NS_PER_S, format_duration, format_share
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.rates.profile import peak_rate
-from ldapslam.jobs.types.bulk_load import BULK_LOAD_CLASS
+from ldapslam.jobs.types.bulk_load import BulkLoad
 
 #: Every path that the agent can use.
 ANY_PATH = "any"
@@ -142,7 +142,10 @@ def _peak_rate_per_s(stream: StreamPlan) -> float | None:
     steps = max((len(script.steps) for script in stream.scripts), default=1)
     if stream.replay is not None:
         return None
-    if stream.python is not None and stream.python.class_path == BULK_LOAD_CLASS:
+    if (
+        stream.python is not None
+        and stream.python.class_path == BulkLoad.python_class()
+    ):
         return 0.0  # its server is its own
     if stream.model == "open":
         part = stream.connections / stream.total_connections

@@ -12,13 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.engine import setup as engine_setup
 from ldapslam.agent.engine.setup import add_streams, native_streams
-from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.plan import AgentPlan
+
+if TYPE_CHECKING:
+    from ldapslam.agent._engine import Engine
 
 
 class Part(Protocol):
@@ -32,13 +33,9 @@ class Part(Protocol):
     def close(self) -> None: ...
 
 
-class NativeEngine(engine_setup.Engine, Part, Protocol):
-    """The one that is told its streams: `_engine.Engine`."""
-
-
 def compose(
     plan: AgentPlan,
-    new_native: Callable[[], NativeEngine],
+    new_native: Callable[[], Engine],
     limits: AgentLimits,
     ledger_folder: Path | None,
 ) -> Part:
@@ -56,6 +53,9 @@ def compose(
         add_streams(native, plan, ledger_folder=ledger_folder)
     if native is not None and not has_python:
         return native
+    # imported late: most runs have no Python streams
+    from ldapslam.agent.python_jobs.streams import PythonStreams
+
     return Composite(native, numbers, PythonStreams(plan, limits))
 
 

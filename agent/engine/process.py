@@ -23,14 +23,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ldapslam.agent import pipe
 from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
-from ldapslam.agent.engine.composite import NativeEngine, Part, compose
+from ldapslam.agent.engine.composite import Part, compose
 from ldapslam.agent.engine.replays import with_traces
 from ldapslam.agent.host import (
     HostSampler,
@@ -50,6 +50,9 @@ from ldapslam.jobs.plan import AgentPlan, agent_plan
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import CleaningUp
 from ldapslam.transport.messages import facts_json, snapshot_message
+
+if TYPE_CHECKING:
+    from ldapslam.agent._engine import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -106,10 +109,10 @@ class RunProcess:
         )
         return ask_servers(self._plan, self._job, self._limits, places)
 
-    def _new_engine(self) -> NativeEngine:
+    def _new_engine(self) -> Engine:
         # imported late: a missing or broken module is then a failure like others
         module = importlib.import_module("ldapslam.agent._engine")
-        engine: NativeEngine = module.Engine(
+        engine: Engine = module.Engine(
             self._plan, workers=self._workers, realtime=self._request.realtime
         )
         return engine

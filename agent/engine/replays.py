@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.jobs.plan import AgentPlan, ReplayPlan, StreamPlan
-from ldapslam.jobs.replay.prepare import prepare, read_logs
+from ldapslam.jobs.replay.read import prepare, read_logs
 from ldapslam.jobs.replay.requests import Identity
 from ldapslam.jobs.replay.trace import Pace, Schedule, write_trace
 

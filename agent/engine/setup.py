@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
-
-class Engine(Protocol):
-    """What this module uses of `_engine.Engine`."""
-
-    def add_stream(self, stream: StreamPlan, /) -> int: ...
+if TYPE_CHECKING:
+    from ldapslam.agent._engine import Engine
 
 
 def native_streams(plan: AgentPlan) -> tuple[StreamPlan, ...]:

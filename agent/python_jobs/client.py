@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import signal
 import sys
 import threading
 import time
@@ -35,6 +34,7 @@ import ldap
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs import job as python_job
 from ldapslam.agent.python_jobs.job import Client, PythonJob, RunStopped
+from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.directory.access import connect, error_text
 from ldapslam.jobs.partition import share
@@ -43,7 +43,6 @@ from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 if TYPE_CHECKING:
     from ldapslam.agent._engine import SharedRecorder
 
-EXIT_ORPHANED = 3
 _BACK_OFF_S = (0.1, 5.0)
 #: Of time that a connection was down, into the interval that it belongs to.
 _TALLY_NS = 100_000_000
@@ -51,7 +50,6 @@ _TALLY_NS = 100_000_000
 _COPY_RETURNS_S = 0.5
 #: The last stretch before a request is due is slept; a stop comes later than that.
 _SLEEP_S = 0.002
-_PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29
 #: Where no class of a user is.
 _LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
@@ -341,7 +339,7 @@ class ClientProcess:
             while self._channel.recv()[0] == "stop":
                 self._client._stopping.set()
         except (EOFError, OSError):
-            os._exit(EXIT_ORPHANED)
+            os._exit(process.EXIT_ORPHANED)
         if not self._idle.is_set():
             os._exit(1)
         self._closed.set()
@@ -357,7 +355,7 @@ def main(stream: ClientStream, index: int, channel: Channel) -> int:
         channel.send(("failed", error.to_dict()))
         return 1
     except (EOFError, BrokenPipeError):
-        return EXIT_ORPHANED
+        return process.EXIT_ORPHANED
     except BaseException as error:
         traceback.print_exc()
         failure = RunAborted(
@@ -387,8 +385,5 @@ def described(error: BaseException) -> str:
 
 def end_with_parent(parent: int) -> None:
     """Have the kernel end this process with its parent, and wake it on time."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_TIMERSLACK, 1)
-    if os.getppid() != parent:
-        os._exit(EXIT_ORPHANED)
+    process.end_with_parent(parent)
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)

@@ -20,9 +20,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ldapslam.agent._engine import Text
 from ldapslam.agent.python_jobs.job import LOST, TIME_OUT, Client, Operation, PythonJob
-from ldapslam.agent.python_jobs.pattern_text import PatternText
 from ldapslam.base.errors import ConfigError
+from ldapslam.jobs.requests.pattern import parse_pattern
+from ldapslam.jobs.requests.template import Template, compile_template
 
 PROGRAM = "ldapsearch"
 _INVALID_CREDENTIALS = 49
@@ -38,6 +40,7 @@ class ForkedSearch(PythonJob):
 
     operations: ClassVar[tuple[str, ...]] = ("search",)
     connects: ClassVar[bool] = False
+    _texts: Text
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
@@ -49,8 +52,9 @@ class ForkedSearch(PythonJob):
                 "openldap-clients on Fedora",
             )
         self._program = program
-        self._base = PatternText(options["base"])
-        self._filter = PatternText(options.get("filter", "(objectClass=*)"))
+        self._template = _template(
+            options["base"], options.get("filter", "(objectClass=*)")
+        )
         self._command: list[str] = []
         self._environment: dict[str, str] = {}
         self._password_file = -1
@@ -73,12 +77,17 @@ class ForkedSearch(PythonJob):
             command += ["-D", access.bind.dn, "-y", f"/dev/fd/{self._password_file}"]
         command += ["-s", self.options.get("scope", "sub")]
         self._command = command
-        self._base.begin(client.random, client.number, client.total)
-        self._filter.begin(client.random, client.number, client.total)
+        self._texts = Text(
+            self._template,
+            seed=client.random.getrandbits(64),
+            number=client.number,
+            total=client.total,
+        )
 
     def run(self, client: Client) -> None:
         # --: a filter or an attribute is never taken for an option
-        arguments = ["-b", self._base.next(), "--", self._filter.next()]
+        base, _, search_filter = self._texts.next().decode().partition("\n")
+        arguments = ["-b", base, "--", search_filter]
         command = [*self._command, *arguments, *self.options.get("attributes", ())]
         with client.operation("search") as operation:
             self._search(client, operation, command)
@@ -108,6 +117,19 @@ class ForkedSearch(PythonJob):
             )
         else:
             operation.result_code = LOST
+
+
+def _template(base: str, search_filter: str) -> Template:
+    """The texts of both, a line each."""
+    template = compile_template(
+        *parse_pattern(base).nodes, b"\n", *parse_pattern(search_filter).nodes
+    )
+    if template.files:
+        raise ConfigError(
+            "patterns of files need the engine; this client is another program",
+            hint="use a pattern without a file, or `client: engine`",
+        )
+    return template
 
 
 def _uri_for_program(client: Client) -> str:

@@ -34,12 +34,12 @@ from ldapslam.agent._engine import SharedRecorder
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.python_jobs import client as python_client
 from ldapslam.agent.python_jobs.client import (
-    EXIT_ORPHANED,
     ClientStream,
     described,
     end_with_parent,
 )
 from ldapslam.agent.python_jobs.job import REQUEST_KINDS, PythonJob
+from ldapslam.base import process
 from ldapslam.base.errors import ConfigError, LdapSlamError, RunAborted
 from ldapslam.jobs.plan import AgentPlan, PythonPlan, StreamPlan
 
@@ -369,7 +369,7 @@ def main(descriptor: int) -> int:
         plan, streams, limits = parent.recv()
         Host(plan, streams, limits, parent).serve()
     except (EOFError, BrokenPipeError):
-        return EXIT_ORPHANED
+        return process.EXIT_ORPHANED
     except BaseException as error:
         traceback.print_exc()
         failure = RunAborted(f"the host of Python clients: {described(error)}")

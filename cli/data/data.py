@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import click
 
-from ldapslam.cli.data.fingerprint import fingerprint_command
 from ldapslam.cli.data.generate import generate_command
 from ldapslam.cli.data.load import load_command
-from ldapslam.cli.data.verify import verify_command
+from ldapslam.cli.data.verify import fingerprint_command, verify_command
 
 
 @click.group("data")

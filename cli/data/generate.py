@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -15,10 +16,15 @@ from ldapslam.cli.console import json_option, put_json, say
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
 from ldapslam.dataset.generate import STDOUT, Generated, Generation, generate
 from ldapslam.dataset.templates import ready_templates
-from ldapslam.jobs.entries.population_settings import FilterLine, parse_filter_types
+from ldapslam.jobs.entries.population_program import FilterLine, parse_filter_types
 
 _MAX_ENTRIES = 1 << 60
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _file_option(name: str, help: str) -> Callable[[_Command], _Command]:
+    return click.option(name, type=_FILE, metavar="FILE", help=help)
 
 
 def _constants(
@@ -96,30 +102,15 @@ def _filters(
 @click.option(
     "--skip-branches", is_flag=True, help="Leave the entries of branches out."
 )
-@click.option(
-    "--first-names", type=_FILE, metavar="FILE", help="A first name on each line."
+@_file_option("--first-names", "A first name on each line.")
+@_file_option("--last-names", "A last name on each line.")
+@_file_option(
+    "--dn-file", "Also write the DNs, without those of branches, one on each line."
 )
-@click.option(
-    "--last-names", type=_FILE, metavar="FILE", help="A last name on each line."
+@_file_option(
+    "--bind-file", "Also write DN, tab and userPassword of each entry that has one."
 )
-@click.option(
-    "--dn-file",
-    type=_FILE,
-    metavar="FILE",
-    help="Also write the DNs, without those of branches, one on each line.",
-)
-@click.option(
-    "--bind-file",
-    type=_FILE,
-    metavar="FILE",
-    help="Also write DN, tab and userPassword of each entry that has one.",
-)
-@click.option(
-    "--filter-file",
-    type=_FILE,
-    metavar="FILE",
-    help="Also write the filters of --filter, one on each line.",
-)
+@_file_option("--filter-file", "Also write the filters of --filter, one on each line.")
 @click.option(
     "--substring-length",
     type=click.IntRange(1, 1000),
@@ -138,9 +129,7 @@ def _filters(
     help="For each entry that has it, filters of these types: eq, subInitial, subAny, "
     "subFinal; sub is all three. Repeatable.",
 )
-@click.option(
-    "--csv", type=_FILE, metavar="FILE", help="The rows that <csvfield:N> is of."
-)
+@_file_option("--csv", "The rows that <csvfield:N> is of.")
 @click.option(
     "--csv-delimiter", default=",", show_default=True, help="Between its fields."
 )
@@ -155,7 +144,7 @@ def generate_command(as_json: bool, **given: Any) -> ExitCode:
     """Make the entries of TEMPLATE, a file or the name of a ready template.
 
     The same template and seed make the same bytes, for slapadd, ldif2db and
-    `ldapslam data load`. `ldapslam job describe populations` explains the notation.
+    `ldapslam data load`. `ldapslam job describe templates` explains the notation.
 
     \b
       ldapslam data generate people -n 6000000 -o people.ldif

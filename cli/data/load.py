@@ -12,10 +12,12 @@ import click
 from ldapslam.base.errors import ExitCode
 from ldapslam.base.fault import got
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.data.directory_access import directory_access
 from ldapslam.cli.data.load_progress import EntryProgress, told_if_interrupted
-from ldapslam.cli.measure.one_line_options import connection_options
-from ldapslam.cli.option_words import in_words_of_options
+from ldapslam.cli.data.source import directory_access
+from ldapslam.cli.measure.one_line_options import (
+    connection_options,
+    in_words_of_options,
+)
 from ldapslam.dataset.import_task import import_task
 from ldapslam.dataset.ldif import entry_count, ldif_entries
 from ldapslam.dataset.load import (

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where entries are read from: a server, a file of LDIF, a template."""
+"""Where entries are read from: a server, a file of LDIF, a template; and what the
+connection options say of a server.
+
+The options become a job, which is checked and planned as any job is, so that a data
+command connects as an agent would.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import ldap
 
+from ldapslam.cli.console import add_options
+from ldapslam.cli.measure.one_line_options import compose_head, connection_options
 from ldapslam.dataset.generate import Generation
 from ldapslam.dataset.local_tree import ldif_tree, template_tree
 from ldapslam.dataset.templates import ready_templates
@@ -18,31 +25,39 @@ from ldapslam.directory.access import connect
 from ldapslam.directory.comparison import Tree
 from ldapslam.directory.tree import DirectoryTree
 from ldapslam.jobs.connection_settings import ConnectionSettings
+from ldapslam.jobs.plan import agent_plan
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def template_options(seed_is_also_of: str = "") -> Callable[[_Command], _Command]:
-    """`--entries` and `--seed`, which say what a template makes."""
-    also = f" Also of {seed_is_also_of}." if seed_is_also_of else ""
-
-    def decorate(command: _Command) -> _Command:
-        command = click.option(
-            "--seed",
-            metavar="N",
-            type=click.IntRange(0, 2**63 - 1),
-            default=1,
-            show_default=True,
-            help=f"Of a template: as of `data generate`.{also}",
-        )(command)
-        return click.option(
-            *("-n", "--entries"),
-            metavar="N",
-            type=click.IntRange(min=0),
-            help="Of a template: as of `data generate`.",
-        )(command)
-
-    return decorate
+#: The options of a command that reads entries from anywhere.
+source_options = add_options(
+    connection_options,
+    click.option(
+        *("-b", "--base"),
+        metavar="DN",
+        help="Top of the tree. When left out: the first entry of a file, the naming "
+        "context of a server that has one.",
+    ),
+    click.option(
+        *("-n", "--entries"),
+        metavar="N",
+        type=click.IntRange(min=0),
+        help="Of a template: as of `data generate`.",
+    ),
+    click.option(
+        "--seed",
+        metavar="N",
+        type=click.IntRange(0, 2**63 - 1),
+        default=1,
+        show_default=True,
+        help="Of a template: as of `data generate`. Also of `data verify --sample`.",
+    ),
+    click.option(
+        "--ignore",
+        "ignored",
+        metavar="NAME",
+        multiple=True,
+        help="An attribute to leave out, such as one that jobs modify. Repeatable.",
+    ),
+)
 
 
 @contextmanager
@@ -104,3 +119,23 @@ def _naming_context(connection: Any, uri: str) -> str:
             f"{', '.join(contexts) or '(it tells none)'}"
         )
     return contexts[0]
+
+
+#: What a job needs beside its target; nobody sends it.
+_STREAM = {
+    "name": "access",
+    "target": "directory",
+    "load": {"closed": {"clients": 1}},
+    "operations": [{"search": {"base": "", "scope": "base"}}],
+}
+
+
+def directory_access(uri: str, given: Mapping[str, Any]) -> ConnectionSettings:
+    """What the values of `connection_options` say, with the password. JobErrors and
+    ConfigError in the words of the options."""
+    if given["realm"] is not None:
+        raise click.UsageError("--realm is for load; here the mechanism's own is taken")
+    job = compose_head("access", [uri], dict(given), "URI")
+    job.put(("run", "duration"), "1s", "")
+    job.put(("streams", 0), _STREAM, "")
+    return agent_plan(job.load(), 0, 1, 0).streams[0].connection.resolved()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`data verify`: whether a directory has the entries that it is to have."""
+"""`data verify` compares entries; `data fingerprint` makes one line of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ import click
 
 from ldapslam.base.errors import ConfigError, ExitCode
 from ldapslam.base.secrets import SecretRef
-from ldapslam.cli.console import json_option, put, put_json
-from ldapslam.cli.data.directory_access import directory_access
+from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.data.load_progress import EntryProgress
-from ldapslam.cli.data.source import connected, source_tree, template_options
-from ldapslam.cli.measure.one_line_options import connection_options
-from ldapslam.cli.option_words import in_words_of_options
+from ldapslam.cli.data.source import (
+    connected,
+    directory_access,
+    source_options,
+    source_tree,
+)
+from ldapslam.cli.measure.one_line_options import in_words_of_options
 from ldapslam.directory.comparison import NAMED, Comparison, EntryDifference, compare
 from ldapslam.directory.entry_digest import AttributeDifference, Rules
+from ldapslam.directory.fingerprint import SAMPLE, record_of
 from ldapslam.directory.tree import DirectoryTree
 from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
+from ldapslam.jobs.fields.population import MAX_SAMPLE
 
 _SHOWN_CHARACTERS = 60
 _PASSWORD = "userpassword"
@@ -30,7 +35,7 @@ _PASSWORD = "userpassword"
 @click.command("verify")
 @click.argument("expected", metavar="EXPECTED")
 @click.argument("uri", metavar="URI")
-@connection_options
+@source_options
 @click.option(
     "--expected-bind-dn",
     metavar="DN",
@@ -40,29 +45,15 @@ _PASSWORD = "userpassword"
     "--expected-password-file", metavar="FILE", help="Its password, in a file."
 )
 @click.option(
-    *("-b", "--base"),
-    metavar="DN",
-    help="Compare what is at this DN and below: that of the first entry of a file, the "
-    "naming context of a server that has one.",
-)
-@click.option(
     "--sample",
     metavar="N",
     type=click.IntRange(min=1),
     help="Compare the DNs of all entries, but the contents of only so many.",
 )
-@template_options(seed_is_also_of="--sample")
 @click.option(
     "--passwords",
     is_flag=True,
     help="Compare userPassword too, as it is stored: not where a server hashes it.",
-)
-@click.option(
-    "--ignore",
-    "ignored",
-    metavar="NAME",
-    multiple=True,
-    help="An attribute to leave out. Repeatable.",
 )
 @click.option(
     "--named",
@@ -232,3 +223,73 @@ def _document(result: Comparison, expected: str, uri: str, base: str) -> dict[st
             for one in result.named
         ],
     }
+
+
+@click.command("fingerprint")
+@click.argument("source", metavar="SOURCE")
+@source_options
+@click.option(
+    "--save",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the population's record, which a job names: `population: {file: …}`.",
+)
+@click.option(
+    "--sample",
+    metavar="N",
+    type=click.IntRange(1, MAX_SAMPLE),
+    default=SAMPLE,
+    show_default=True,
+    help="Entries in the record, which a run looks for on each server.",
+)
+@json_option
+@in_words_of_options()
+def fingerprint_command(source: str, as_json: bool, **given: Any) -> ExitCode:
+    """Print the fingerprint of the entries of SOURCE, without passwords.
+
+    That is a file of LDIF, a template of `data generate` or a server's URI. The same
+    entries have the same fingerprint, in any order, wherever they are.
+
+    \b
+      ldapslam data fingerprint people.ldif --save people.population
+      ldapslam data fingerprint people -n 10000
+      ldapslam data fingerprint ldap://ds1 -D cn=admin,dc=example,dc=com -y password.txt
+    """
+    with (
+        source_tree(source, given, directory_access) as (tree, base),
+        EntryProgress() as bar,
+    ):
+        record = record_of(
+            tree,
+            base,
+            ignored=given["ignored"],
+            sample=given["sample"],
+            progress=lambda entries: bar.show(f"{source}: {entries:,} entries"),
+        )
+    if record is None:
+        raise ConfigError(
+            f"{source} has nothing at or below {base!r}",
+            hint="is -b spelt as the entries' DNs are, and may the user read them?",
+        )
+    if (path := given["save"]) is not None:
+        try:
+            path.write_text(record.to_text(), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"the record cannot be written to {str(path)!r}: {error.strerror}"
+            ) from error
+        say(f"{path} has {len(record.sample):,} of {record.entries:,} entries")
+    if as_json:
+        put_json(
+            {
+                "base": base,
+                "fingerprint": {
+                    "sha256": record.fingerprint,
+                    "entries": record.entries,
+                },
+                "ignored": list(record.ignored),
+            }
+        )
+    else:
+        put(f"fingerprint {record.fingerprint} of {record.entries:,} entries")
+    return ExitCode.PASS

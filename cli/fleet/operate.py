@@ -23,7 +23,7 @@ from ldapslam.cli.options import (
 )
 from ldapslam.cli.outcome import fetched_store, raise_if_never_started, show_outcome
 from ldapslam.cli.progress import Progress
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 
 _NS_PER_S = 1e9
 #: A coordinator that is started again within it takes its runs up.

@@ -24,9 +24,8 @@ from ldapslam.cli.fleet.moments import (
 from ldapslam.cli.fleet.operate import watch_run
 from ldapslam.cli.fleet.schedule_client import ScheduleClient
 from ldapslam.cli.fleet.schedule_texts import MISFIRES, OVERLAPS, schedule_document
-from ldapslam.cli.job_source import JobFile
 from ldapslam.cli.options import coordinator_option, job_argument, set_option
-from ldapslam.cli.submission import job_request
+from ldapslam.cli.submission import JobFile, checked_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
 from ldapslam.results.records import utc_text
@@ -286,7 +285,7 @@ def submit_command(
     timing = Timing(**options)
     timing.check(wait=wait)
     now = datetime.now(UTC)
-    request = job_request(JobFile(job_file), overrides)
+    request = checked_request(JobFile(job_file), overrides)
     request.priority = priority
     request.wait_for_agents_ns = wait_for_agents_ns
     request.notify.extend(notify)

@@ -17,19 +17,19 @@ import click
 
 from ldapslam.base import units
 from ldapslam.base.errors import ExitCode, LdapSlamError
-from ldapslam.cli.check_thresholds import unsupported_thresholds
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.measure.check_faults import Faults
-from ldapslam.cli.measure.check_imports import ask_imports
-from ldapslam.cli.measure.check_monitors import (
+from ldapslam.cli.measure.check_servers import (
+    Faults,
+    ask_imports,
     ask_monitors,
+    ask_probes,
+    ask_verification,
     ask_watched,
     observed_servers,
 )
-from ldapslam.cli.measure.check_replication import ask_probes, ask_verification
 from ldapslam.cli.measure.replay import explain_replays
 from ldapslam.cli.options import job_argument, set_option
-from ldapslam.cli.submission import check_size_of_files
+from ldapslam.cli.submission import check_size_of_files, unsupported_thresholds
 from ldapslam.jobs.fields.monitors import Monitor
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job, Stream
@@ -57,34 +57,32 @@ def check_command(
         put("\n".join([*_explain(job), *explain_replays(job)]))
     for warning in unsupported_thresholds(job):
         say(f"warning: {warning}")
-    faults = Faults()
+    faults = Faults(as_json=as_json)
     found: dict[str, Any] = {"servers": [], "watched": [], "monitors": []}
     found |= {"imports": [], "probes": [], "verify": None}
     if not offline:
-        found = _ask_all(job, faults, as_json=as_json)
+        found = _ask_all(job, faults)
     if as_json:
         put_json({"job": job.name, "plan": _plan_document(job), **found})
     return faults.exit_code
 
 
-def _ask_all(job: Job, faults: Faults, *, as_json: bool) -> dict[str, Any]:
+def _ask_all(job: Job, faults: Faults) -> dict[str, Any]:
     """The servers, for all that the run will ask of them."""
     # One agent for all: it has every connection, so it uses every server.
     plan = agent_plan(job, agent_index=0, agent_count=1, seed=0)
     observed = observed_servers(job)
     return {
-        "servers": _ask_servers(job, plan, faults, as_json=as_json),
-        "watched": ask_watched(observed, faults, as_json=as_json),
-        "monitors": ask_monitors(job, observed, faults, as_json=as_json),
-        "imports": ask_imports(plan, faults, as_json=as_json),
-        "probes": ask_probes(plan, faults, as_json=as_json),
-        "verify": ask_verification(job, observed, faults, as_json=as_json),
+        "servers": _ask_servers(job, plan, faults),
+        "watched": ask_watched(observed, faults),
+        "monitors": ask_monitors(job, observed, faults),
+        "imports": ask_imports(plan, faults),
+        "probes": ask_probes(plan, faults),
+        "verify": ask_verification(job, observed, faults),
     }
 
 
-def _ask_servers(
-    job: Job, plan: AgentPlan, faults: Faults, *, as_json: bool
-) -> list[dict[str, Any]]:
+def _ask_servers(job: Job, plan: AgentPlan, faults: Faults) -> list[dict[str, Any]]:
     """Every server as every stream uses it; all that fail, not the first alone."""
     from ldapslam.agent.admission.preflight import preflight, probes
 
@@ -96,8 +94,7 @@ def _ask_servers(
             documents.append({"uri": probe.uri, **faults.add(error)})
         else:
             documents.append(facts)
-            if not as_json:
-                put(_server_line(facts))
+            faults.put(_server_line(facts))
             for warning in _strange_bases(job, facts):
                 say(f"warning: {warning}")
     return documents

@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from ldapslam.cli.console import json_option, put, put_json
-from ldapslam.jobs.describe import describe
+from ldapslam.jobs.describe import describe, job_schema_text
 from ldapslam.jobs.fields.sections import fields_of
 from ldapslam.jobs.operations import OPERATIONS
-from ldapslam.jobs.schema import job_schema_text
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
 

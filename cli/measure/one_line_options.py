@@ -8,19 +8,20 @@ Names are those of ldapsearch and of the rate tools where those agree (-b, -s, -
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from ldapslam.cli.console import json_option
+from ldapslam.base.errors import LdapSlamError
+from ldapslam.cli.console import add_options, json_option
 from ldapslam.cli.measure.composed_job import ComposedJob
 from ldapslam.cli.measure.run import agents_option, out_option
 from ldapslam.cli.options import set_option
 from ldapslam.jobs.operations.controls import BARE_CONTROLS, CONTROLS
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 Options = dict[str, Any]
 _Options = Sequence[Callable[[Any], Any]]
 
@@ -198,21 +199,11 @@ _RUN: _Options = (
 )
 
 
-def _adding(*groups: _Options) -> Callable[[_Command], _Command]:
-    def add(command: _Command) -> _Command:
-        for group in reversed(groups):
-            for option in reversed(group):
-                command = option(command)
-        return command
-
-    return add
-
-
 #: URI… and the options of every one-line command.
-common_options = _adding(_URIS, _CONNECTION, _LOAD, _RUN)
+common_options = add_options(*_URIS, *_CONNECTION, *_LOAD, *_RUN)
 #: Those of a command whose load is not its options'.
-connection_options = _adding(_CONNECTION)
-run_options = _adding(_RUN)
+connection_options = add_options(*_CONNECTION)
+run_options = add_options(*_RUN)
 
 
 def compose(kind: str, uris: Sequence[str], given: Options) -> ComposedJob:
@@ -274,25 +265,45 @@ _SUCCESSES = {"compare": ("compareFalse", "compareTrue")}
 EXTRA_PLACES = {"expect": "--expect", "controls": "-J"}
 
 
+#: Short options of fields; that of another one is its name.
+_SHORT = {
+    "authcid": "-U",
+    "authzid": "-X",
+    "count": "-n",
+    "start_tls": "-Z",
+}
+
+
+def _option(name: str) -> str:
+    return _SHORT.get(name, f"--{name.replace('_', '-')}")
+
+
+def _put_given(
+    job: ComposedJob, path: Sequence[str | int], given: Options, *names: str
+) -> None:
+    """The fields that options of the same names are for."""
+    for name in names:
+        if given[name] is not None and given[name] is not False:
+            job.put((*path, name), given[name], _option(name))
+
+
+def _refuse(given: Options, names: Sequence[str], why: str) -> None:
+    for name in names:
+        if given[name] is not None:
+            raise click.UsageError(f"{_option(name)} {why}")
+
+
 def _put_identity(job: ComposedJob, given: Options) -> None:
-    password = _password(given)
+    password, sasl = _password(given), ("authcid", "authzid", "realm")
     if given["sasl"] is not None:
         job.put(("bind", "sasl", "mechanism"), given["sasl"], "-Y")
         if password:
-            job.put(("bind", "sasl", "password"), password[0], password[1])
-        for name, option in (
-            ("authcid", "-U"),
-            ("authzid", "-X"),
-            ("realm", "--realm"),
-        ):
-            if given[name] is not None:
-                job.put(("bind", "sasl", name), given[name], option)
+            job.put(("bind", "sasl", "password"), *password)
+        _put_given(job, ("bind", "sasl"), given, *sasl)
         if given["bind_dn"] is not None:
             raise click.UsageError("-D is for a simple bind; with -Y, use -U or -X")
         return
-    for name, option in (("authcid", "-U"), ("authzid", "-X"), ("realm", "--realm")):
-        if given[name] is not None:
-            raise click.UsageError(f"{option} is for a SASL bind: it needs -Y MECH")
+    _refuse(given, sasl, "is for a SASL bind: it needs -Y MECH")
     if given["bind_dn"] is None:
         if password:
             raise click.UsageError(f"{password[1]} needs -D: whose password it is")
@@ -300,7 +311,7 @@ def _put_identity(job: ComposedJob, given: Options) -> None:
     if not password:
         raise click.UsageError("-D needs its password: -y FILE or --password-env NAME")
     job.put(("bind", "dn"), given["bind_dn"], "-D")
-    job.put(("bind", "password"), password[0], password[1])
+    job.put(("bind", "password"), *password)
 
 
 def _password(given: Options) -> tuple[dict[str, str], str] | None:
@@ -313,11 +324,7 @@ def _password(given: Options) -> tuple[dict[str, str], str] | None:
 
 
 def _put_tls(job: ComposedJob, given: Options) -> None:
-    if given["start_tls"]:
-        job.put(("tls", "start_tls"), True, "-Z")
-    for name in ("ca_file", "cert_file", "key_file"):
-        if given[name] is not None:
-            job.put(("tls", name), given[name], f"--{name.replace('_', '-')}")
+    _put_given(job, ("tls",), given, "start_tls", "ca_file", "cert_file", "key_file")
     if given["no_verify"]:
         job.put(("tls", "verify"), False, "--no-verify")
 
@@ -329,9 +336,7 @@ def _put_run(job: ComposedJob, given: Options) -> None:
     job.tree["run"] = {}
     if duration is not None:
         job.put(("run", "duration"), duration, "-d")
-    for name in ("ramp_up", "warm_up", "cool_down", "interval"):
-        if given[name] is not None:
-            job.put(("run", name), given[name], f"--{name.replace('_', '-')}")
+    _put_given(job, ("run",), given, "ramp_up", "warm_up", "cool_down", "interval")
 
 
 def _put_stream(job: ComposedJob, given: Options) -> None:
@@ -339,50 +344,31 @@ def _put_stream(job: ComposedJob, given: Options) -> None:
     job.put((*stream, "name"), STREAM, "")
     job.put((*stream, "target"), "directory", "")
     _put_load(job, given)
-    if given["count"] is not None:
-        job.put((*stream, "count"), given["count"], "-n")
+    _put_given(job, stream, given, "count")
     connection = (*stream, "connection")
     if (every := given["reconnect_every"]) is not None:
         value = int(every) if every.isdecimal() else every
         job.put((*connection, "reconnect_every"), value, "--reconnect-every")
-    if given["connect_timeout"] is not None:
-        job.put(
-            (*connection, "connect_timeout"),
-            given["connect_timeout"],
-            "--connect-timeout",
-        )
-    if given["request_timeout"] is not None:
-        job.put(
-            (*stream, "request_timeout"), given["request_timeout"], "--request-timeout"
-        )
+    _put_given(job, connection, given, "connect_timeout")
+    _put_given(job, stream, given, "request_timeout")
 
 
 def _put_load(job: ComposedJob, given: Options) -> None:
     load = ("streams", 0, "load")
     if given["rate"] is None and given["rate_file"] is None:
-        for name in ("arrivals", "in_flight"):
-            if given[name] is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise click.UsageError(f"{option} is for an open loop: it needs -r")
+        _refuse(given, ("arrivals", "in_flight"), "is for an open loop: it needs -r")
         job.put((*load, "closed", "clients"), given["clients"], "-c")
-        if given["think_time"] is not None:
-            job.put(
-                (*load, "closed", "think_time"), given["think_time"], "--think-time"
-            )
+        _put_given(job, (*load, "closed"), given, "think_time")
         return
-    if given["think_time"] is not None:
-        raise click.UsageError(
-            "--think-time is for a closed loop: with -r, arrivals do not wait"
-        )
+    why = "is for a closed loop: with -r, arrivals do not wait"
+    _refuse(given, ("think_time",), why)
     if given["rate"] is not None:
         job.put((*load, "open", "rate"), _rate(given["rate"]), "-r")
     if given["rate_file"] is not None:
         job.put((*load, "open", "stages", "file"), given["rate_file"], "--rate-file")
-    if given["arrivals"] is not None:
-        job.put((*load, "open", "arrivals"), given["arrivals"], "--arrivals")
+    _put_given(job, (*load, "open"), given, "arrivals")
     job.put((*load, "open", "connections"), given["clients"], "-c")
-    if given["in_flight"] is not None:
-        job.put((*load, "open", "in_flight"), given["in_flight"], "--in-flight")
+    _put_given(job, (*load, "open"), given, "in_flight")
 
 
 def _rate(text: str) -> str:
@@ -426,3 +412,24 @@ def _control(text: str) -> dict[str, Any] | str:
     if match[4] is not None:
         control["value"] = f"base64:{match[4]}" if match[3] else match[4]
     return control
+
+
+_WORDS = (
+    ("the password that `bind.password` names", "the password of -y or --password-env"),
+    ("without `bind` in the job", "without -D"),
+    ("`bind.dn`", "-D"),
+    ("`tls.ca_file`", "--ca-file"),
+    ("`tls: {start_tls: true}`", "-Z"),
+    ("in `targets`", "in the URI"),
+)
+
+
+@contextmanager
+def in_words_of_options() -> Iterator[None]:
+    """Within, a hint names the options that stand for what it speaks of."""
+    try:
+        yield
+    except LdapSlamError as error:
+        for key, option in _WORDS:
+            error.hint = error.hint and error.hint.replace(key, option)
+        raise

@@ -29,7 +29,7 @@ from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.rates.arrivals import AS_FAST_AS_POSSIBLE
 from ldapslam.jobs.replay.analysis import analyse
 from ldapslam.jobs.replay.log import Log
-from ldapslam.jobs.replay.prepare import prepare, read_logs
+from ldapslam.jobs.replay.read import prepare, read_logs
 from ldapslam.jobs.replay.requests import Identity
 from ldapslam.jobs.replay.statistical_job import (
     Wishes,

@@ -3,18 +3,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import resource
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import click
+import psutil
 
-from ldapslam.base.errors import ExitCode
+from ldapslam.agent.engine.setup import add_streams
+from ldapslam.agent.host import host_facts
+from ldapslam.base.errors import EngineError, ExitCode
 from ldapslam.cli.console import json_option, put, put_json, say, us_text
-
-if TYPE_CHECKING:
-    from ldapslam.cli.measure.fitness import Fitness
+from ldapslam.jobs.load import load_job_text
+from ldapslam.jobs.plan import agent_plan
+from ldapslam.proto.fields import METRICS
+from ldapslam.results.histogram import Histogram
 
 
 @click.command("selfcheck")
@@ -29,8 +40,6 @@ def selfcheck_command(realtime: bool, as_json: bool) -> ExitCode:
 
     Ends with 3 (INVALID) when runs from here could not be certified.
     """
-    from ldapslam.cli.measure.fitness import CONNECTIONS, RATE_PER_S, examine
-
     say(
         f"one worker and {CONNECTIONS} connections to a responder on this machine: "
         f"first as fast as it goes, then {RATE_PER_S:,}/s"
@@ -81,3 +90,285 @@ def _cpu(value_us: float | None) -> str:
 
 def _limit(count: int) -> str:
     return "unlimited" if count == resource.RLIM_INFINITY else f"{count:,}"
+
+
+#: As in the benchmark of the engine's cost.
+CONNECTIONS = 16
+#: Far below any ceiling, yet often enough for a p99.9 in seconds.
+RATE_PER_S = 5_000
+WARM_UP_S = 1
+MEASURE_S = 4
+
+_START_LEAD_NS = 100_000_000
+_SNAPSHOT_TIMEOUT_NS = 10_000_000_000
+_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+#: Clock sources that are read without a system call.
+_QUICK_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
+
+#: The default of a run's `validity.send_lag_p99`.
+SEND_LAG_LIMIT_US = 1_000.0
+STEAL_LIMIT = 0.05
+FEW_FILES = 4_096
+
+_JOB = """\
+job: selfcheck
+targets: {{responder: '{uri}'}}
+run: {{duration: {measure_s}s, warm_up: {warm_up_s}s, interval: 1s, drain: 2s}}
+streams:
+  - name: {name}
+    target: responder
+    load: {load}
+    operations:
+      - search:
+          base: ou=people,dc=example,dc=com
+          filter: (uid=user.[0-999999])
+          attributes: [cn, mail]
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one run of the engine against the responder gave, in its measure phase."""
+
+    completed: int
+    failed: int
+    throughput_per_s: float
+    #: CPU of the worker and of the system on its behalf, per operation.
+    cpu_us_per_op: float | None
+    #: metric -> percentile name -> us.
+    percentiles_us: Mapping[str, Mapping[str, float | None]]
+    #: What the engine was granted: realtime, kernel_stamps, libldap…
+    engine_facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Host:
+    """What limits a generator here."""
+
+    facts: Mapping[str, Any]
+    files_soft: int
+    files_hard: int
+    ephemeral_ports: int
+    #: Share of the CPUs' time that the hypervisor took while we measured.
+    steal_share: float
+    load_average: float
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that limits this host, and what can be done about it."""
+
+    text: str
+    remedy: str
+    #: True: runs here would be INVALID.
+    is_fatal: bool = False
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """All of selfcheck's result."""
+
+    ceiling: Load
+    pacing: Load
+    host: Host
+    remarks: tuple[Remark, ...] = field(default=())
+
+    @property
+    def is_fit(self) -> bool:
+        return not any(remark.is_fatal for remark in self.remarks)
+
+
+def examine(*, realtime: bool) -> Fitness:
+    """Measure this host; takes about twelve seconds."""
+    cpu_before = psutil.cpu_times()
+    with responder_uri() as uri:
+        closed = f"{{closed: {{clients: {CONNECTIONS}}}}}"
+        ceiling = drive(uri, "closed", closed, realtime=realtime)
+        opened = (
+            f"{{open: {{rate: {RATE_PER_S}/s, arrivals: poisson, "
+            f"connections: {CONNECTIONS}}}}}"
+        )
+        pacing = drive(uri, "open", opened, realtime=realtime)
+    host = _host(cpu_before)
+    return Fitness(ceiling, pacing, host, judge(pacing, host))
+
+
+@contextlib.contextmanager
+def responder_uri() -> Iterator[str]:
+    """A canned responder in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ldapslam.cli.measure.responder_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        uri = process.stdout.readline().strip()
+        if not uri:
+            raise EngineError("the canned responder did not start")
+        try:
+            yield uri
+        finally:
+            process.stdin.close()
+
+
+def drive(uri: str, name: str, load: str, *, realtime: bool) -> Load:
+    """Run one worker of the engine with one stream; the measure phase's figures."""
+    from ldapslam.agent._engine import Engine
+
+    text = _JOB.format(
+        uri=uri, name=name, load=load, measure_s=MEASURE_S, warm_up_s=WARM_UP_S
+    )
+    job = load_job_text(text, file="selfcheck", base=None)
+    plan = agent_plan(job, agent_index=0, agent_count=1, seed=1)
+    engine = Engine(plan, workers=1, realtime=realtime)
+    try:
+        add_streams(engine, plan)
+        engine.prepare()
+        engine.start(time.monotonic_ns() + _START_LEAD_NS)
+        snapshots = list(_snapshots(engine))
+        facts = engine.facts()
+    finally:
+        engine.close()
+    return _figures(snapshots, plan.measure_start_ns, plan.measure_end_ns, facts)
+
+
+def _snapshots(engine: Any) -> Iterator[dict[str, Any]]:
+    index = 0
+    while True:
+        snapshot = engine.snapshot(index, _SNAPSHOT_TIMEOUT_NS)
+        if snapshot is None:
+            raise EngineError(f"the engine did not close interval {index}")
+        yield snapshot
+        if snapshot["final"]:
+            return
+        index += 1
+
+
+def _figures(
+    snapshots: list[dict[str, Any]], start_ns: int, end_ns: int, facts: dict[str, Any]
+) -> Load:
+    counts: Counter[str] = Counter()
+    histograms = {metric: Histogram() for metric in METRICS}
+    cpu_ns = completions = 0
+    for snapshot in snapshots:
+        middle_ns = (snapshot["start_ns"] + snapshot["end_ns"]) // 2
+        is_in_measure = start_ns <= middle_ns < end_ns
+        if is_in_measure:
+            cpu_ns += sum(worker["cpu_ns"] for worker in snapshot["workers"])
+        for row in snapshot["operations"]:
+            if is_in_measure:
+                completions += row["completed"]
+            if row["measured"]:
+                counts["completed"] += row["completed"]
+                counts["failed"] += row["completed"] - row["succeeded"]
+                for metric, _, packed in row["histograms"]:
+                    histograms[METRICS[metric]].add_packed(packed)
+    return Load(
+        completed=counts["completed"],
+        failed=counts["failed"],
+        throughput_per_s=completions / ((end_ns - start_ns) / 1e9),
+        cpu_us_per_op=cpu_ns / 1e3 / completions if completions else None,
+        percentiles_us={
+            metric: {
+                name: _us(histogram.reliable_percentile(p))
+                for name, p in (("p50", 50), ("p90", 90), ("p99", 99), ("p99_9", 99.9))
+            }
+            for metric, histogram in histograms.items()
+        },
+        engine_facts=facts,
+    )
+
+
+def _us(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / 1e3
+
+
+def _host(cpu_before: Any) -> Host:
+    cpu = psutil.cpu_times()
+    spent = [now - then for now, then in zip(cpu, cpu_before, strict=True)]
+    steal = getattr(cpu, "steal", 0.0) - getattr(cpu_before, "steal", 0.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first_port, last_port = map(int, _PORT_RANGE.read_text().split())
+    return Host(
+        facts=host_facts(),
+        files_soft=soft,
+        files_hard=hard,
+        ephemeral_ports=last_port - first_port + 1,
+        steal_share=steal / sum(spent) if sum(spent) else 0.0,
+        load_average=psutil.getloadavg()[0],
+    )
+
+
+def judge(pacing: Load, host: Host) -> tuple[Remark, ...]:
+    """What is wrong with this host, the fatal first."""
+    remarks: list[Remark] = []
+    send_lag_us = pacing.percentiles_us["send_lag"]["p99"]
+    if send_lag_us is None or send_lag_us > SEND_LAG_LIMIT_US:
+        shown = "unknown" if send_lag_us is None else f"{send_lag_us / 1e3:.2f} ms"
+        remarks.append(
+            Remark(
+                f"send lag p99 is {shown} at {RATE_PER_S:,}/s, the limit of a valid "
+                f"run {SEND_LAG_LIMIT_US / 1e3:g} ms",
+                "leave the CPUs to the generator, allow it SCHED_FIFO, or use another "
+                "host",
+                is_fatal=True,
+            )
+        )
+    if pacing.failed:
+        remarks.append(
+            Remark(
+                f"{pacing.failed} requests to the responder failed",
+                "is loopback traffic filtered or limited here?",
+                is_fatal=True,
+            )
+        )
+    if host.steal_share > STEAL_LIMIT:
+        remarks.append(
+            Remark(
+                f"the hypervisor took {host.steal_share:.0%} of the CPU time",
+                "use dedicated CPUs, or a host of its own",
+            )
+        )
+    if not pacing.engine_facts.get("kernel_stamps"):
+        remarks.append(
+            Remark(
+                "the kernel gives no receive timestamps: the generator's own receive "
+                "lag is part of the service time",
+                "use a Linux kernel whose sockets support SO_TIMESTAMPING",
+            )
+        )
+    if not pacing.engine_facts.get("realtime"):
+        remarks.append(
+            Remark(
+                "SCHED_FIFO was not granted, or given back for want of rest: open "
+                "loops depend on the other processes",
+                "run the agent with CAP_SYS_NICE, or set LimitRTPRIO=1 in its unit",
+            )
+        )
+    clock = host.facts.get("clock_source")
+    if clock is not None and clock not in _QUICK_CLOCKS:
+        remarks.append(
+            Remark(
+                f"the clock source {clock} is slow to read",
+                f"use one of {', '.join(_QUICK_CLOCKS)}, if the host offers it",
+            )
+        )
+    if host.files_hard != resource.RLIM_INFINITY and host.files_hard < FEW_FILES:
+        remarks.append(
+            Remark(
+                f"a process may open {host.files_hard:,} files, and so connections",
+                "raise the limit: ulimit -n, LimitNOFILE= in a unit",
+            )
+        )
+    if (host.facts.get("cores_usable") or 1) < 2:
+        remarks.append(
+            Remark(
+                "one CPU alone: the agent itself delays the generator",
+                "give the agent two CPUs or more",
+            )
+        )
+    return tuple(sorted(remarks, key=lambda remark: not remark.is_fatal))

@@ -15,7 +15,7 @@ from ldapslam.cli.results.report import store_of
 from ldapslam.reports.comparison import comparison_tables, differences_of
 from ldapslam.reports.formats.text import render_table
 from ldapslam.reports.result import result_of
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 
 
 @click.command("compare")

@@ -13,8 +13,13 @@ from click.core import ParameterSource
 from ldapslam.base.errors import CoordinatorUnreachable, RunNotFound
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import json_option, put, put_json, say
-from ldapslam.cli.measure.run import RUNS_FOLDER, STORE_NAME
-from ldapslam.cli.options import coordinator_option, format_option, run_argument
+from ldapslam.cli.options import (
+    RUNS_FOLDER,
+    STORE_NAME,
+    coordinator_option,
+    format_option,
+    run_argument,
+)
 from ldapslam.cli.outcome import fetched_store, report
 from ldapslam.results.listing import brief_runs
 from ldapslam.results.records import FINAL_STATES

@@ -15,6 +15,7 @@ import click
 from ldapslam.base import units
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
+from ldapslam.cli.console import add_options
 
 if TYPE_CHECKING:
     from ldapslam.agent.admission.limits import AgentLimits
@@ -160,7 +161,4 @@ def limit_options(command: _Command) -> _Command:
         )
         return command(*args, limits=limits, **others)
 
-    decorated: Any = with_limits
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return add_options(*_OPTIONS)(with_limits)  # type: ignore[return-value]

@@ -13,7 +13,6 @@ import click
 
 from ldapslam.base.address import DEFAULT_PORT, is_unix
 from ldapslam.base.errors import ConfigError
-from ldapslam.base.parent_death import lifeline_option
 from ldapslam.cli.console import without_passwords
 from ldapslam.cli.logs import (
     announce,
@@ -150,7 +149,6 @@ def _own_scratch(
     metavar="URL",
     help="Link to give in notifications; {run_id} in it is the run's.",
 )
-@lifeline_option
 @config_option
 def coordinator_command(
     listen: tuple[str, ...],
@@ -263,7 +261,6 @@ def _labels(
 @join_option
 @log_format_option
 @metrics_option
-@lifeline_option
 @config_option
 def agent_command(
     coordinator: str,
@@ -290,29 +287,36 @@ def agent_command(
     )
     log_to_stderr(log_format, agent=place.name)
     warn_of_root(is_wanted=is_unix(coordinator))
-    from ldapslam.agent.client import run_agent
-    from ldapslam.agent.settings import AgentSettings
+    from ldapslam.agent.fork_server import fork_server
 
-    settings = AgentSettings(
-        name=place.name,
-        spool=place.spool,
-        labels=labels,
-        workers=workers,
-        realtime=realtime,
-        max_runs=max_runs,
-        restricted=restricted,
-        limits=limits,
-    )
-    place.enter(coordinator)
-    announce(f"agent {place.name} of coordinator {coordinator}, spool {settings.spool}")
-    run_agent(
-        coordinator,
-        settings,
-        insecure=place.insecure,
-        tls=place.files,
-        has_joined=place.has_joined,
-        beside=_metrics_beside(metrics),
-    )
+    # before anything that has threads: gRPC, an event loop
+    with fork_server() as forks:
+        from ldapslam.agent.client import run_agent
+        from ldapslam.agent.settings import AgentSettings
+
+        settings = AgentSettings(
+            name=place.name,
+            spool=place.spool,
+            labels=labels,
+            workers=workers,
+            realtime=realtime,
+            max_runs=max_runs,
+            restricted=restricted,
+            limits=limits,
+            forks=forks,
+        )
+        place.enter(coordinator)
+        announce(
+            f"agent {place.name} of coordinator {coordinator}, spool {settings.spool}"
+        )
+        run_agent(
+            coordinator,
+            settings,
+            insecure=place.insecure,
+            tls=place.files,
+            has_joined=place.has_joined,
+            beside=_metrics_beside(metrics),
+        )
 
 
 def _metrics_beside(place: tuple[str, int] | None) -> Beside | None:

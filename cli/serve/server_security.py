@@ -14,6 +14,7 @@ import click
 
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
+from ldapslam.cli.console import add_options
 from ldapslam.cli.security import (
     Security,
     current_security,
@@ -82,9 +83,7 @@ def server_security_options(command: _Command) -> _Command:
         security = _server_security(current_security(), pki, crl, enrol_listen)
         return command(*arguments, security=security, **values)
 
-    for option in reversed(_SERVER_OPTIONS):
-        option(with_security)
-    return security_options(with_security)  # type: ignore[return-value]
+    return security_options(add_options(*_SERVER_OPTIONS)(with_security))  # type: ignore[return-value]
 
 
 def _server_security(

@@ -15,22 +15,17 @@ from ldapslam.base.errors import StoreError
 from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.results.packed import block_of
-from ldapslam.results.records import (
-    SET_UP_TIMES,
-    HostInterval,
-    IntervalRecord,
-    OperationInterval,
-    StreamInterval,
-    WorkerInterval,
-)
-from ldapslam.transport.messages import (
+from ldapslam.proto.fields import (
     METRICS,
     OPERATION_COUNTERS,
     OUTCOMES,
+    SET_UP_TIMES,
     STREAM_COUNTERS,
-    ProtocolError,
+    WORKER_COUNTERS,
 )
+from ldapslam.results.packed import block_of
+from ldapslam.results.records import IntervalRecord
+from ldapslam.transport.messages import ProtocolError
 
 #: The store's integers are signed: 64 bits for counters, 32 for keys.
 _MAX_COUNTER = (1 << 63) - 1
@@ -53,6 +48,7 @@ def interval_record(report: IntervalReport, plan: Mapping[str, Any]) -> Interval
     )
     _check_distinct("stream", (row.stream for row in snapshot.streams))
     _check_distinct("worker", ((row.model, row.worker) for row in snapshot.workers))
+    _check_counters(snapshot)
     _check_histograms(snapshot)
     return IntervalRecord(
         agent=report.agent,
@@ -63,90 +59,46 @@ def interval_record(report: IntervalReport, plan: Mapping[str, Any]) -> Interval
         start_ns=snapshot.start_ns,
         end_ns=snapshot.end_ns,
         final=snapshot.final,
-        operations=tuple(_operation(row) for row in snapshot.operations),
-        streams=tuple(_stream(row) for row in snapshot.streams),
-        workers=tuple(_worker(row) for row in snapshot.workers),
-        host=_host(snapshot.host) if snapshot.HasField("host") else None,
+        operations=tuple(snapshot.operations),
+        streams=tuple(snapshot.streams),
+        workers=tuple(snapshot.workers),
+        host=snapshot.host if snapshot.HasField("host") else None,
         clock_step_ns=snapshot.clock_step_ns,
     )
 
 
-def _operation(row: pb.OperationInterval) -> OperationInterval:
-    histograms: dict[tuple[str, str], bytes] = {}
-    for histogram in row.histograms:
-        metric = METRICS.get(histogram.metric)
-        outcome = OUTCOMES.get(histogram.outcome)
-        if metric is None or outcome is None:
-            raise ProtocolError("a histogram of an unknown metric or outcome")
-        if (metric, outcome) in histograms:
-            raise ProtocolError(f"two histograms of {metric}, {outcome}")
-        histograms[metric, outcome] = histogram.packed
-    return OperationInterval(
-        stream=row.stream,
-        operation=row.operation,
-        measured=row.measured,
-        **{name: _counter(getattr(row, name)) for name in OPERATION_COUNTERS},
-        result_codes={
-            code: _counter(count) for code, count in sorted(row.result_codes.items())
-        },
-        histograms=histograms,
+def _check_counters(snapshot: pb.Snapshot) -> None:
+    rows = (
+        (snapshot.operations, OPERATION_COUNTERS),
+        (snapshot.streams, STREAM_COUNTERS),
+        (snapshot.workers, WORKER_COUNTERS),
     )
+    for messages, names in rows:
+        for message in messages:
+            for name in names:
+                _check_counter(getattr(message, name))
+    for operation in snapshot.operations:
+        for count in operation.result_codes.values():
+            _check_counter(count)
+    for worker in snapshot.workers:
+        _check_key("worker", worker.worker)
+        if worker.model not in ("open", "closed"):
+            raise ProtocolError(f"worker of unknown model {worker.model!r}")
+    host = snapshot.host
+    _check_counter(host.throttled_ns)
+    for share in (host.cpu_utilisation, host.steal_share):
+        if not 0 <= share <= 1:  # nor is a NaN
+            raise ProtocolError(f"share {share} is out of range")
 
 
-def _stream(row: pb.StreamInterval) -> StreamInterval:
-    values: dict[str, Any] = {
-        name: _counter(getattr(row, name)) for name in STREAM_COUNTERS
-    }
-    for name in SET_UP_TIMES:
-        packed = getattr(row, name)
-        values[name] = packed or None
-    if row.HasField("last_done_ns"):
-        values["last_done_ns"] = row.last_done_ns
-    return StreamInterval(stream=row.stream, **values)
-
-
-def _worker(row: pb.WorkerInterval) -> WorkerInterval:
-    if row.model not in ("open", "closed"):
-        raise ProtocolError(f"worker of unknown model {row.model!r}")
-    return WorkerInterval(
-        worker=_check_key("worker", row.worker),
-        model=row.model,
-        wall_ns=_counter(row.wall_ns),
-        busy_ns=_counter(row.busy_ns),
-        spin_ns=_counter(row.spin_ns),
-        cpu_ns=_counter(row.cpu_ns),
-        run_queue_ns=_counter(row.run_queue_ns),
-        loops=_counter(row.loops),
-    )
-
-
-def _host(host: pb.HostInterval) -> HostInterval:
-    has = host.HasField
-    return HostInterval(
-        cpu_utilisation=(
-            _share(host.cpu_utilisation) if has("cpu_utilisation") else None
-        ),
-        steal_share=_share(host.steal_share) if has("steal_share") else None,
-        throttled_ns=_counter(host.throttled_ns) if has("throttled_ns") else None,
-    )
-
-
-def _share(value: float) -> float:
-    if not 0 <= value <= 1:  # nor is a NaN
-        raise ProtocolError(f"share {value} is out of range")
-    return value
-
-
-def _counter(value: int) -> int:
+def _check_counter(value: int) -> None:
     if value > _MAX_COUNTER:
         raise ProtocolError(f"counter {value} is out of range")
-    return value
 
 
-def _check_key(name: str, value: int) -> int:
+def _check_key(name: str, value: int) -> None:
     if value > _MAX_KEY:
         raise ProtocolError(f"{name} {value} is out of range")
-    return value
 
 
 def _check_names(snapshot: pb.Snapshot, plan: Mapping[str, Any]) -> None:
@@ -175,6 +127,12 @@ def _check_distinct(what: str, keys: Iterable[Hashable]) -> None:
 
 def _check_histograms(snapshot: pb.Snapshot) -> None:
     """All of a report at once, which is quicker than one by one."""
+    for row in snapshot.operations:
+        keys = [(one.metric, one.outcome) for one in row.histograms]
+        _check_distinct("histogram", keys)
+        for metric, outcome in keys:
+            if not 0 < metric <= len(METRICS) or not 0 < outcome <= len(OUTCOMES):
+                raise ProtocolError("a histogram of an unknown metric or outcome")
     packed = [one.packed for row in snapshot.operations for one in row.histograms]
     set_ups = (getattr(row, name) for row in snapshot.streams for name in SET_UP_TIMES)
     packed += [one for one in set_ups if one]

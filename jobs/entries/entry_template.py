@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry templates: MakeLDIF's, for the single entries that an add operation makes.
+"""Entry templates of add operations: a template becomes a DN and attributes in BER.
 
-A template of a file (`parse_templates`, `choose`) is composed to an entry (`compose`):
-its DN, its attributes, and the variables that they share. What is referred to, by
-{attribute} or in the RDN, is drawn once, before the request, into a variable;
-everything else is drawn where it stands.
+The slots of an entry (entry.py) are variables of the session, drawn before the request.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ldapslam.base.fault import Fault, did_you_mean
+from ldapslam.jobs.entries.entry import ALWAYS, Entry, ancestor_of, repeated
+from ldapslam.jobs.entries.names import FIRST, LAST
 from ldapslam.jobs.entries.tags import (
-    Condition,
-    Name,
+    AncestorDn,
+    CsvField,
+    ParentValue,
+    PersonName,
     Reference,
-    TreePart,
     Value,
-    parse_values,
+    all_parts,
+    parse_value,
 )
 from ldapslam.jobs.entries.template_file import (
     EntryTemplate,
@@ -33,12 +34,22 @@ from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.scope import Let, Scope
 from ldapslam.jobs.requests.template import (
-    CERTAIN_PPM,
+    PARENT,
+    PLAIN,
+    UNDERSCORES,
     VARIABLE,
-    Chance,
     Node,
+    Place,
+    Placed,
     ValueSource,
+    choice,
+    may_be_empty,
 )
+
+_NAMES = {
+    Place.FIRST: choice([(name.encode(), 1) for name in FIRST]),
+    Place.LAST: choice([(name.encode(), 1) for name in LAST]),
+}
 
 
 @dataclass(frozen=True)
@@ -55,24 +66,15 @@ class ComposedEntry:
 
 def parse_templates(text: str, file: str) -> dict[str, EntryTemplate]:
     """The templates of a file by name, in its order; a Fault names the line. Branches
-    are of a tree that MakeLDIF makes; an add has its `under`."""
+    and what is below an entry belong to test data; an add has its `under`."""
     parsed = parse_file(text, file)
     parsed.undefined.stop()
-    templates = parsed.templates
-    if not templates:
+    if not parsed.templates:
         raise Fault(
             f"{file}: expected a template, got none",
             "`ldapslam job describe templates` explains them",
         )
-    for template in templates.values():
-        for below in template.below:
-            raise file_fault(
-                file,
-                below.line,
-                "the tag subordinateTemplate is not supported",
-                "an add makes one entry: give the others an add operation of their own",
-            )
-    return templates
+    return parsed.templates
 
 
 def choose(templates: Mapping[str, EntryTemplate], name: str | None) -> EntryTemplate:
@@ -94,287 +96,183 @@ def choose(templates: Mapping[str, EntryTemplate], name: str | None) -> EntryTem
 
 def compose(template: EntryTemplate, under: str, scope: Scope) -> ComposedEntry:
     """The entry of a template below a DN, which may hold patterns."""
-    return _Entry(template, under, scope).compose()
+    if not template.rdn:
+        raise file_fault(
+            template.file,
+            template.line,
+            f"the template {template.name!r} has no rdnAttr",
+            "add a line such as rdnAttr: uid",
+        )
+    values = []
+    for line in template.lines:
+        try:
+            folder = posixpath.dirname(template.file)
+            values.append((line, parse_value(line.text, scope.names, folder)))
+        except Fault as fault:
+            raise file_fault(
+                template.file, line.number, fault.reason, fault.hint
+            ) from None
+    return _AddedEntry(template, values, under, scope).compose()
 
 
-#: When a value is there: the numbers of the events that must all happen, () for always;
-#: None: never. An event is one <presence>: all that hang on it are there together.
-_Presence = tuple[int, ...] | None
-
-
-@dataclass
-class _Attribute:
-    name: str
-    values: list[tuple[Line, Value]] = field(default_factory=list)
-
-
-class _Entry:
-    """One entry while it is composed."""
-
-    def __init__(self, template: EntryTemplate, under: str, scope: Scope) -> None:
+class _AddedEntry(Entry):
+    def __init__(
+        self,
+        template: EntryTemplate,
+        values: Sequence[tuple[Line, Value]],
+        under: str,
+        scope: Scope,
+    ) -> None:
+        super().__init__(values, template.rdn)
         self.template = template
         self.scope = scope
         self.lets: list[Let] = []
+        #: Variables that have a text in every entry.
+        self.filled: set[int] = set()
         self.under = parse_dn(under, scope.names).nodes
-        self.attributes: dict[str, _Attribute] = {}
-        folder = posixpath.dirname(template.file)
-        for line in template.lines:
-            attribute = self.attributes.setdefault(
-                line.attribute.lower(), _Attribute(line.attribute)
-            )
-            try:
-                values = parse_values(line.text, scope.names, folder)
-            except Fault as fault:
-                raise self.fault(line, fault.reason, fault.hint) from None
-            attribute.values += ((line, value) for value in values)
-        #: Variables of attributes and of 'dn', 'rdn' and 'parentdn' with '<' before.
-        self.variables: dict[str, int] = {}
-        self.under_way: list[str] = []
-        #: Probabilities of the events, and the event of each value that has one.
-        self.events: list[int] = []
-        self.event_of: dict[int, int] = {}
-        self.presences: dict[str, _Presence] = {}
-
-    def fault(self, line: Line, reason: str, hint: str | None = None) -> Fault:
-        return file_fault(self.template.file, line.number, reason, hint)
+        #: Variables with the DNs above, from the parent on.
+        self.above: list[int] = []
 
     def compose(self) -> ComposedEntry:
-        if not self.template.rdn:
-            raise file_fault(
-                self.template.file,
-                self.template.line,
-                f"the template {self.template.name!r} has no rdnAttr",
-                "add a line such as rdnAttr: uid",
-            )
-        dn = self.variable("<dn")
-        for line, value in self.lines():
-            for part in value.parts:
-                if isinstance(part, Reference):
-                    self.referenced(part, line)
-        finished = [self.finished(attribute) for attribute in self.attributes.values()]
-        nodes = [one for one in finished if one is not None]
-        self.check_events(presence for presence, _ in nodes)
-        return ComposedEntry(dn, tuple(_nested(nodes, self.events)), tuple(self.lets))
+        dn = self.dn_slot()
+        # a line that others refer to takes its text from the slot: it is drawn once
+        for numbers in self.attributes.values():
+            for number in numbers:
+                self.prepare(number)
+        certain: list[Node] = []
+        optional: list[Node] = []
+        for numbers in self.attributes.values():
+            values = [node for number in numbers for node in self.value(number)]
+            if any(map(self.is_certain, numbers)):
+                certain.append(self.attribute(numbers[0], values))
+            elif values:
+                optional.append(self.attribute(numbers[0], values, is_optional=True))
+        return ComposedEntry(dn, (*certain, *optional), tuple(self.lets))
 
-    def check_events(self, presences: Iterable[tuple[int, ...]]) -> None:
-        """An event happens once for an entry, so it has one place among the others."""
-        before: dict[int, tuple[int, ...]] = {}
-        for presence in presences:
-            for number, event in enumerate(presence):
-                if before.setdefault(event, presence[:number]) != presence[:number]:
-                    raise file_fault(
-                        self.template.file,
-                        self.template.line,
-                        "an attribute hangs on two others that come by chance",
-                        "use <ifpresent> for one of them",
-                    )
+    def prepare(self, number: int) -> None:
+        line, value = self.values[number]
+        for condition in value.conditions:
+            self.met(condition)
+        if self.is_impossible(number):
+            return
+        for part in all_parts(value.parts):
+            if isinstance(part, Reference):
+                self.referenced(part.attribute, part.limit, line)
 
-    def lines(self) -> Iterable[tuple[Line, Value]]:
-        for attribute in self.attributes.values():
-            yield from attribute.values
+    def value(self, number: int) -> tuple[Node, ...]:
+        """The AttributeValues of a line."""
+        _, value = self.values[number]
+        nodes = self.text(number)
+        if not nodes:
+            return ()
+        least = int(may_be_empty(nodes, self.filled))
+        node = ber.tlv(ber.OCTET_STRING, *nodes, least=least)
+        return self.conditional(number, repeated(value, (node,)))
 
-    # What is drawn once: names and attributes that are referred to.
+    def text(self, number: int) -> tuple[Node, ...]:
+        _, value = self.values[number]
+        constant = value.constant
+        if constant is not None:
+            return (constant,) if constant else ()
+        if number in self.slots:
+            return (self.slot(self.slots[number]),)
+        return self.value_nodes(number)
 
-    def variable(self, key: str) -> int:
-        """The variable of a name or of an attribute; drawn now, if not before."""
-        if key in self.variables:
-            return self.variables[key]
-        if key in self.under_way:
-            circle = " -> ".join((*self.under_way, key)).replace("<", "")
-            raise file_fault(
-                self.template.file,
-                self.template.line,
-                f"values depend on each other in a circle: {circle}",
-                "break it by writing one of them out",
-            )
-        self.under_way.append(key)
-        nodes = self.name_nodes(key) if key[0] == "<" else self.first_nodes(key)
-        let = self.scope.let(*nodes)
-        self.lets.append(let)
-        self.under_way.remove(key)
-        self.variables[key] = let.variable
-        return let.variable
+    def is_certain(self, number: int) -> bool:
+        """Whether a line gives a value to every entry."""
+        _, value = self.values[number]
+        nodes = self.text(number)
+        return (
+            self.presence(number) == ALWAYS
+            and not may_be_empty(nodes, self.filled)
+            and (value.loop is None or value.loop.least > 0)
+        )
 
-    def name_nodes(self, key: str) -> tuple[Node, ...]:
-        if key == "<parentdn":
-            return self.under
-        if key == "<dn":
-            rdn = ValueSource(VARIABLE, lo=self.variable("<rdn"))
-            return (rdn, b",", *self.parent()) if self.under else (rdn,)
-        nodes: list[Node] = []
-        for name in self.template.rdn:
-            attribute = self.attributes.get(name)
-            if attribute is None or self.presence(name) != ():
-                raise file_fault(
-                    self.template.file,
-                    self.template.line,
-                    f"the RDN's attribute {name!r} is not in every entry",
-                    "give it a line without a condition",
-                )
-            nodes += (b"+",) if nodes else ()
-            nodes.append(f"{attribute.name}=".encode())
-            nodes.append(ValueSource(VARIABLE, lo=self.variable(name), width=1))
-        return tuple(nodes)
+    def attribute(
+        self, number: int, values: Sequence[Node], is_optional: bool = False
+    ) -> Node:
+        name = ber.octet_string(self.values[number][0].attribute.encode())
+        size = len(name) if isinstance(name, bytes) else 0
+        # an empty SET has two bytes
+        return ber.tlv(
+            ber.SEQUENCE,
+            name,
+            ber.tlv(ber.SET, *values),
+            least=size + 3 if is_optional else 0,
+        )
 
-    def parent(self) -> tuple[Node, ...]:
+    # Entry
+
+    def fault(
+        self, reason: str, hint: str | None = None, line: Line | None = None
+    ) -> Fault:
+        number = self.template.line if line is None else line.number
+        return file_fault(self.template.file, number, reason, hint)
+
+    def fill(self, nodes: tuple[Node, ...]) -> int:
+        self.lets.append(self.scope.let(*nodes))
+        if not may_be_empty(nodes, self.filled):
+            self.filled.add(self.lets[-1].variable)
+        return self.lets[-1].variable
+
+    def slot(self, number: int, limit: int = 0, form: int = PLAIN) -> Node:
+        return ValueSource(VARIABLE, lo=number, hi=limit, width=form)
+
+    def dn_nodes(self) -> tuple[Node, ...]:
+        rdn = self.rdn_nodes()
+        return (*rdn, b",", *self.parent(PLAIN)) if self.under else rdn
+
+    def parent(self, form: int) -> tuple[Node, ...]:
         """The parent's DN; drawn once, if it is drawn."""
         if all(isinstance(node, bytes) for node in self.under):
-            return self.under
-        return (ValueSource(VARIABLE, lo=self.variable("<parentdn")),)
+            text = self.constant_parent()
+            return (text.replace(b",", b"_") if form == UNDERSCORES else text,)
+        return (self.slot(self.ancestor(1), form=form),)
 
-    def first_nodes(self, key: str) -> tuple[Node, ...]:
-        line, value = self.attributes[key].values[0]
-        return self.nodes(line, value)
+    def constant_parent(self) -> bytes:
+        return b"".join(node for node in self.under if isinstance(node, bytes))
 
-    def nodes(self, line: Line, value: Value) -> tuple[Node, ...]:
-        """A value's text, with what it refers to."""
-        nodes: list[Node] = []
-        for part in value.parts:
-            if isinstance(part, Name):
-                if part.which == "parentdn":
-                    nodes += self.parent()
-                else:
-                    nodes.append(
-                        ValueSource(VARIABLE, lo=self.variable(f"<{part.which}"))
-                    )
-            elif isinstance(part, Reference):
-                nodes.append(self.referenced(part, line))
-            elif not isinstance(part, TreePart):  # which an add does not parse
-                nodes.append(part)
-        return tuple(nodes)
+    def ancestor(self, levels: int) -> int:
+        """The variable with the DN some levels above."""
+        if not self.above:
+            self.above.append(self.fill(self.under))
+        while len(self.above) < levels:
+            self.above.append(self.fill((ValueSource(PARENT, lo=self.above[-1]),)))
+        return self.above[levels - 1]
 
-    def referenced(self, reference: Reference, line: Line) -> Node:
-        attribute = self.attributes.get(reference.attribute)
-        if attribute is None:
+    def ancestor_dn(self, part: AncestorDn, line: Line) -> tuple[Node, ...]:
+        form = UNDERSCORES if part.has_underscores else PLAIN
+        if part.levels == 1:
+            return self.parent(form)
+        if not all(isinstance(node, bytes) for node in self.under):
+            return (self.slot(self.ancestor(part.levels), form=form),)
+        dn = ancestor_of(self.constant_parent().decode(), part.levels - 1)
+        if not dn:
             raise self.fault(
-                line,
-                f"the template has no attribute {reference.attribute!r}",
-                did_you_mean(reference.attribute, self.attributes, "attributes"),
+                f"nothing is {part.levels} levels above this entry", line=line
             )
-        constant = attribute.values[0][1].constant
-        if self.presence(reference.attribute) != ():
+        return ((dn.replace(",", "_") if part.has_underscores else dn).encode(),)
+
+    def drawn(self, source: ValueSource | Placed, line: Line) -> Node:
+        if isinstance(source, Placed):
             raise self.fault(
+                "numbers that begin again below each parent need test data",
+                "<sequential:START> counts over the whole fleet",
                 line,
-                f"the attribute {reference.attribute!r} is not in every entry",
-                "refer to one whose line has no condition",
             )
-        if constant is not None:
-            text = constant.decode()
-            return text[: reference.limit or None].encode()
-        return ValueSource(
-            VARIABLE, lo=self.variable(reference.attribute), hi=reference.limit
+        return source
+
+    def person_name(self, part: PersonName) -> Node:
+        return _NAMES[part.place]
+
+    def csv_field(self, part: CsvField, line: Line) -> Node:
+        raise self.fault(
+            "an add has no CSV file",
+            "put the values in a file, one on each line: <file:PATH>",
+            line,
         )
 
-    # What is not in every entry.
-
-    def presence(self, key: str) -> _Presence:
-        """When an attribute is there."""
-        if key not in self.presences:
-            self.presences[key] = ()  # of one that hangs on itself
-            each = [
-                self.value_presence(*value) for value in self.attributes[key].values
-            ]
-            certain = [one for one in each if one is not None]
-            distinct = set(certain)
-            if () in distinct or (len(distinct) == 1 and len(certain) > 1):
-                self.presences[key] = min(certain, key=len)
-            elif len(certain) > 1:
-                raise self.fault(
-                    self.attributes[key].values[0][0],
-                    f"each value of {key!r} has a condition of its own",
-                    "an attribute has at least one value: leave one without condition",
-                )
-            else:
-                self.presences[key] = certain[0] if certain else None
-        return self.presences[key]
-
-    def value_presence(self, line: Line, value: Value) -> _Presence:
-        events: tuple[int, ...] = ()
-        for condition in value.conditions:
-            other = self.met(condition, line)
-            if other is None:
-                return None
-            events += tuple(one for one in other if one not in events)
-        if value.ppm == 0:
-            return None
-        if value.ppm < CERTAIN_PPM:
-            if id(value) not in self.event_of:
-                self.event_of[id(value)] = len(self.events)
-                self.events.append(value.ppm)
-            events += (self.event_of[id(value)],)
-        return events
-
-    def met(self, condition: Condition, line: Line) -> _Presence:
-        """When a condition is met."""
-        key = condition.attribute
-        other: _Presence = self.presence(key) if key in self.attributes else None
-        if condition.value is not None and other is not None:
-            constants = [value.constant for _, value in self.attributes[key].values]
-            if None in constants:
-                raise self.fault(
-                    line,
-                    f"whether {key!r} is {condition.value!r} is drawn anew each time",
-                    "compare with a constant value",
-                )
-            if condition.value.encode() not in constants:
-                other = None
-        if condition.present:
-            return other
-        if other:
-            raise self.fault(
-                line,
-                f"whether {key!r} is absent is drawn anew each time",
-                "<ifabsent> wants an attribute that is always or never there",
-            )
-        return () if other is None else None
-
-    # The finished attributes.
-
-    def finished(self, attribute: _Attribute) -> tuple[tuple[int, ...], Node] | None:
-        key = attribute.name.lower()
-        presence = self.presence(key)
-        if presence is None:
-            return None
-        values: list[Node] = []
-        for number, (line, value) in enumerate(attribute.values):
-            own = self.value_presence(line, value)
-            if own is None:
-                continue
-            if number == 0 and key in self.variables and value.constant is None:
-                nodes: tuple[Node, ...] = (
-                    ValueSource(VARIABLE, lo=self.variables[key]),
-                )
-            else:
-                nodes = self.nodes(line, value)
-            node = ber.octet_string(*nodes)
-            for event in own[len(presence) :]:
-                if self.event_of.get(id(value)) != event:
-                    raise self.fault(
-                        line,
-                        f"one value of {attribute.name!r} hangs on another attribute",
-                        "<ifpresent> is for all values of an attribute",
-                    )
-                node = Chance(self.events[event], (node,))
-            values.append(node)
-        node = ber.tlv(
-            ber.SEQUENCE,
-            ber.octet_string(attribute.name.encode()),
-            ber.tlv(ber.SET, *values),
+    def parent_value(self, part: ParentValue, line: Line) -> tuple[Node, ...]:
+        raise self.fault(
+            "an add does not know the values of the parent", "write it out", line
         )
-        return presence, node
-
-
-def _nested(
-    attributes: Iterable[tuple[tuple[int, ...], Node]], events: list[int]
-) -> list[Node]:
-    """The attributes, those that hang on the same event together in one Chance."""
-    nodes: list[Node] = []
-    groups: dict[int, list[tuple[tuple[int, ...], Node]]] = {}
-    for presence, node in attributes:
-        if presence:
-            groups.setdefault(presence[0], []).append((presence[1:], node))
-        else:
-            nodes.append(node)
-    for event, inner in groups.items():
-        nodes.append(Chance(events[event], tuple(_nested(inner, events))))
-    return nodes

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.base.fault import Collected, Fault, UnknownName, did_you_mean, got
-from ldapslam.jobs.entries.population_tags import (
+from ldapslam.jobs.entries.tags import (
+    LAST_NUMBER,
+    AncestorDn,
     CsvField,
+    Encoded,
+    ParentValue,
+    Part,
     PersonName,
+    Reference,
+    Value,
     all_parts,
-    parse_population_value,
+    parse_value,
 )
-from ldapslam.jobs.entries.sibling_names import check_siblings
-from ldapslam.jobs.entries.tags import Reference, Value
 from ldapslam.jobs.entries.template_file import (
     Below,
     Branch,
@@ -32,11 +37,24 @@ from ldapslam.jobs.entries.template_file import (
     file_fault,
 )
 from ldapslam.jobs.requests.dn import check_dn, split_rdn
+from ldapslam.jobs.requests.template import (
+    LIST,
+    RANDOM_STRING,
+    SEQUENCE,
+    UNIFORM,
+    Placed,
+    ValueSource,
+)
 
-#: Limits of the generator: agent/csrc/ldif.h.
+#: Limits of the generator: agent/csrc/ldif/ldif.h.
 MAX_NODES = 65_536
 MAX_DEPTH = 32
 MAX_ENTRIES = 1 << 62
+
+#: More names than anybody counts.
+_MANY = 1 << 62
+#: What is the same for all siblings, and what counts them.
+_Pattern = tuple[object, ...]
 
 #: What the entry of a branch is, by the attribute of its RDN; others are of the class
 #: that allows every attribute.
@@ -122,7 +140,7 @@ def build_population(
     for branch in file.branches:
         with builder.found.each():
             builder.branch(branch)
-    for fault in check_siblings(builder.nodes):
+    for fault in _check_siblings(builder.nodes):
         builder.found.add(fault)
     builder.found.stop()
     population = Population(builder.nodes)
@@ -231,7 +249,7 @@ class _Builder:
         known = {line.attribute.lower() for line in lines}
         for line in lines:
             try:
-                value = parse_population_value(line.text, self.folder)
+                value = parse_value(line.text, {}, self.folder)
                 values.append((line, value))
                 self.check_references(line, value, known)
             except Fault as fault:
@@ -321,3 +339,143 @@ def _check_order(file: TemplateFile) -> None:
 
 def _normalised(dn: str) -> str:
     return re.sub(r" *([,+=]) *", r"\1", dn.strip()).lower()
+
+
+def _check_siblings(nodes: Sequence[PopulationNode]) -> Iterator[Fault]:
+    """Entries that would surely have equal DNs.
+
+    An RDN of constants, lists and random numbers alone has a known number of values,
+    and two templates below one entry may count in the same way. Nothing else is held
+    against a file: values that are drawn may come twice."""
+    known: dict[tuple[int, _Pattern], list[tuple[PopulationNode, range]]] = {}
+    for node in nodes:
+        if node.parent is None:
+            continue
+        names = _Names(node)
+        if (most := names.most()) < node.count:
+            yield node.fault(
+                f"{node.count:,} entries of the template {node.name!r} have {most:,} "
+                f"different names at most, by {' + '.join(node.rdn)}",
+                "put <sequential> or <entryNumber> into that attribute",
+            )
+            continue
+        if (found := names.numbered(nodes[node.parent])) is None:
+            continue
+        pattern, numbers = found
+        siblings = known.setdefault((node.parent, pattern), [])
+        for other, taken in siblings:
+            if max(numbers.start, taken.start) < min(numbers.stop, taken.stop):
+                yield node.fault(
+                    f"the templates {other.name!r} and {node.name!r} give their "
+                    f"entries the same names below {nodes[node.parent].name!r}",
+                    "let one <sequential:START> begin where the other ends, or put "
+                    "each below a branch of its own",
+                )
+        siblings.append((node, numbers))
+
+
+class _Names:
+    """Of the entries of one template below one entry: their RDN."""
+
+    def __init__(self, node: PopulationNode) -> None:
+        self._node = node
+        #: The first one of each attribute.
+        self._values: dict[str, Value] = {}
+        for line, value in node.values:
+            self._values.setdefault(line.attribute.lower(), value)
+
+    def most(self) -> int:
+        """How many different ones there can be."""
+        number = 1
+        for attribute in self._node.rdn:
+            number = min(_MANY, number * self._most(attribute, ()))
+        return number
+
+    def numbered(self, parent: PopulationNode) -> tuple[_Pattern, range] | None:
+        """Their pattern and the numbers in it; None: of names that are not known by
+        the number of their entry alone, or that are others below each parent."""
+        parts: list[object] = []
+        for attribute in self._node.rdn:
+            found = self._resolved(attribute, ())
+            if found is None:
+                return None
+            parts += [attribute, *found]
+        counters = [part for part in parts if _counts(part)]
+        if not counters:
+            return tuple(parts), range(1)
+        counter, node = counters[0], self._node
+        source = counter.source if isinstance(counter, Placed) else counter
+        if len(counters) > 1 or not isinstance(source, ValueSource):
+            return None
+        first = source.lo
+        if not isinstance(counter, Placed):
+            if parent.total > 1:
+                return None
+            first += node.first_index
+        pattern = tuple(Placed if part is counter else part for part in parts)
+        return pattern, range(first, first + node.count)
+
+    def _most(self, attribute: str, above: tuple[str, ...]) -> int:
+        value = self._values.get(attribute)
+        if value is None or attribute in above or not value.is_certain:
+            return _MANY
+        return self._product(value.parts, (*above, attribute))
+
+    def _product(self, parts: Sequence[Part], above: tuple[str, ...]) -> int:
+        number = 1
+        for part in parts:
+            if isinstance(part, Reference):
+                number *= self._most(part.attribute, above)
+            elif isinstance(part, Encoded):
+                number *= self._product(part.parts, above)
+            elif not isinstance(part, bytes) and not _is_of_parent(part):
+                number *= _drawn(part)
+            number = min(_MANY, number)
+        return number
+
+    def _resolved(self, attribute: str, above: tuple[str, ...]) -> list[object] | None:
+        value = self._values.get(attribute)
+        if value is None or attribute in above or not value.is_certain:
+            return None
+        found: list[object] = []
+        for part in value.parts:
+            if isinstance(part, Reference) and not part.limit:
+                inner = self._resolved(part.attribute, (*above, attribute))
+                if inner is None:
+                    return None
+                found += inner
+            elif isinstance(part, bytes) or _counts(part) or _is_of_parent(part):
+                found.append(part)
+            else:
+                return None
+        return found
+
+
+def _counts(part: object) -> bool:
+    """Whether it is a <sequential>."""
+    source = part.source if isinstance(part, Placed) else part
+    return (
+        isinstance(source, ValueSource)
+        and source.kind == SEQUENCE
+        and (source.hi, source.step) == (LAST_NUMBER, 1)
+    )
+
+
+def _is_of_parent(part: Part) -> bool:
+    """The same for all siblings."""
+    if isinstance(part, AncestorDn):
+        return part.levels > 0
+    return isinstance(part, ParentValue)
+
+
+def _drawn(part: Part) -> int:
+    if not isinstance(part, ValueSource):
+        return _MANY
+    if part.kind == LIST:
+        return len({text for text, weight in part.choices if weight})
+    if part.kind == UNIFORM:
+        return part.hi - part.lo + 1
+    if part.kind == RANDOM_STRING and part.hi <= 8:
+        letters = len(set(part.data))
+        return sum(letters**length for length in range(part.lo, part.hi + 1))
+    return _MANY

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tags of entry templates: those of MakeLDIF that make sense for single entries.
+"""The tags of entry templates, MakeLDIF's and more: values taken apart into parts.
 
-A value of a template is taken apart into parts: nodes of a request template, references
-to other attributes, and tags that say whether the value is there at all. entry_template
-puts the parts of an entry together.
+A part is a node of a program (template.py) or something that entry.py resolves: a
+reference to another attribute, a name of the entry, of its ancestors, of a person.
+Conditions and loops belong to the whole value.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ldapslam.base.fault import Fault, did_you_mean, expected
-from ldapslam.jobs.entries.names import FIRST, LAST
 from ldapslam.jobs.requests.pattern import parse_pattern
 from ldapslam.jobs.requests.pattern_kinds import CHARSETS
 from ldapslam.jobs.requests.template import (
@@ -29,7 +29,11 @@ from ldapslam.jobs.requests.template import (
     UNIFORM,
     UNIQUE,
     UUID,
+    Loop,
     Node,
+    Number,
+    Place,
+    Placed,
     ValueSource,
     choice,
 )
@@ -37,25 +41,38 @@ from ldapslam.jobs.requests.template import (
 #: For `ldapslam job describe`.
 NOTATION = """\
 Entry templates, in the notation of MakeLDIF: a text file of templates, with an
-empty line after each.
+empty line after each. An `add` operation makes entries of one template;
+`ldapslam data generate` makes the entries of all branches and what is below
+them.
 
     define NAME=TEXT       [NAME] stands for the text from here on
+    branch: DN             begins an entry that exists once; lines of
+                           attributes may follow. Without objectClass it gets
+                           the one of its RDN
     template: NAME         begins a template
     extends: NAME          the lines of another one come first
     rdnAttr: ATTRIBUTE     what the RDN is made of; a+b for several
+    subordinateTemplate: NAME:N
+                           in a branch or a template: N entries of a template
+                           below each entry; an add makes one entry without them
     ATTRIBUTE: VALUE       a value; several lines for several values
-    # …                    a comment; templates begin after the branches, if any
+    # …                    a comment
 
-In values, besides value patterns:
+A line whose value is empty is left out. In values, besides value patterns:
 
-    {ATTRIBUTE}            the attribute's value
-    {ATTRIBUTE:N}          its first N bytes, whole characters
+    {ATTRIBUTE}            the attribute's first value, empty if it has none;
+                           {ATTRIBUTE:N} its first N bytes, whole characters
     <presence:P>           the line is there for P percent of the entries
     <ifpresent:ATTRIBUTE>  the line is there if the attribute is;
                            <ifpresent:ATTRIBUTE:VALUE> if it has this value
     <ifabsent:…>           the contrary
-    <first> <last>         a first and a last name, at random
+    <first> <last>         a first and a last name. In test data no combination
+                           comes twice before all were used, then they are
+                           numbered; in adds they are random
     <dn> <rdn> <parentdn>  of the entry
+    <ancestordn:N>         the DN of the ancestor N levels above; 1: the parent
+    <_dn> <_parentdn> <_ancestordn:N>
+                           the same with underscores in the place of commas
     <random:alpha:N>       N random letters; also alphanumeric, hex, base64
     <random:alpha:N:M>     N to M of them
     <random:chars:SET:N>   of a set; also with :M
@@ -64,35 +81,49 @@ In values, besides value patterns:
     <random:telephone>     a telephone number
     <random:month>         a month; <random:month:N> its first N letters
     <guid>                 a UUID
-    <sequential>           0, 1, 2, … over the whole fleet; <sequential:START>
-    <entryNumber>          a number that comes once in the whole run
+    <sequential>           0, 1, 2, … among the entries of the template, or
+                           over the adds of the whole fleet; <sequential:START>
+    <entryNumber>          a number that comes once in the test data, or in the
+                           whole run
     <list:A,B,C>           one of them; with weights, of all, <list:A:3,B:1>
     <file:PATH>            a line of a file at random, <file:PATH:sequential> in
                            turn; relative to the template
-    <base64:TEXT>          a constant in base64; <base64:CHARSET:TEXT>
-    <loop:LO:HI>           repeats the line with each number
+    <base64:TEXT>          TEXT in base64; it may hold tags and {attributes};
+                           <base64:CHARSET:TEXT> of a constant
+    <loop:LO:HI>           repeats the line with each number; <loop:N>: 0 to
+                           N - 1
+    <pick:COUNT:N>         repeats the line with COUNT different numbers below
+                           N, at random, or with all of fewer; <pick:MIN:MAX:N>:
+                           MIN to MAX of them
     \\< \\{ \\[ \\\\            the character itself
+
+In test data alone:
+
+    <sequential:START:true>
+                           begins again below each parent
+    <parent:ATTRIBUTE>     the parent's value, also {parent:ATTRIBUTE}; of both
+                           the first N bytes with :N
+    <csvfield:N>           of the row of --csv that has the entry's number
+                           among those of its template; 0 is the first field,
+                           names are those of --csv-header
 """
 
 _MONTHS = (
     "January February March April May June July August September October November "
     "December"
 ).split()
-_MAX_LOOP = 1_000
 _ALPHABETS = ("alpha", "alphanumeric", "hex", "base64")
-#: MakeLDIF's tags of whole trees, of code, and those for which DNs are rewritten.
+_MAX_DEPTH = 31
+#: Where <sequential> ends.
+LAST_NUMBER = (1 << 63) - 2
 _UNSUPPORTED = {
-    "_dn": "<dn> is the DN as it is",
-    "_parentdn": "<parentdn> is the DN as it is",
-    "ancestordn": "write the DN out: an add has one parent",
-    "_ancestordn": "write the DN out: an add has one parent",
-    "parent": "the parent of an added entry is not known",
-    "csvfield": "put the values in a file, one on each line: <file:PATH>",
     "exec": "nothing is executed: put its output in a file, <file:PATH>",
     "custom": "code is not loaded from templates",
 }
 
+_BASE64 = re.compile(r"(?<!\\)<base64:((?:[^<>]|<[^<>]*>)*)>", re.IGNORECASE)
 _TOKEN = re.compile(r"\\([<{\[\\>}\]])|<([^<>]*)>|\{([^{}]*)\}")
+_HOLES = re.compile(r"[<{\[]")
 _WEIGHTED = re.compile(r"(.*)[:;](\d+)", re.DOTALL)
 
 
@@ -106,15 +137,42 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Name:
-    """One of the entry's names."""
-
-    #: 'dn', 'rdn' or 'parentdn'.
-    which: str
+class Rdn:
+    """The entry's RDN."""
 
 
-class TreePart:
-    """A part that only the values of whole trees have: see population_tags."""
+@dataclass(frozen=True)
+class AncestorDn:
+    """The DN of an ancestor, or with 0 the entry's own."""
+
+    levels: int
+    has_underscores: bool = False
+
+
+@dataclass(frozen=True)
+class ParentValue:
+    attribute: str
+    #: Most bytes; 0: all.
+    limit: int
+
+
+@dataclass(frozen=True)
+class PersonName:
+    #: FIRST or LAST.
+    place: Place
+
+
+@dataclass(frozen=True)
+class CsvField:
+    #: Its number, or its name in the header.
+    field: str
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Parts in base64."""
+
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -126,9 +184,9 @@ class Condition:
     present: bool
 
 
-Part = Node | Reference | Name | TreePart
-#: Parsers of tags by name: of the arguments and the whole tag, for faults.
-Tags = Mapping[str, Callable[[Sequence[str], str], tuple[Part, ...]]]
+Part = (
+    Node | Reference | Rdn | AncestorDn | ParentValue | PersonName | CsvField | Encoded
+)
 
 
 @dataclass
@@ -138,6 +196,8 @@ class Value:
     parts: list[Part] = field(default_factory=list)
     ppm: int = CERTAIN_PPM
     conditions: list[Condition] = field(default_factory=list)
+    #: The loop of the line, without its parts.
+    loop: Loop | None = None
 
     @property
     def constant(self) -> bytes | None:
@@ -145,31 +205,35 @@ class Value:
         texts = [part for part in self.parts if isinstance(part, bytes)]
         return b"".join(texts) if len(texts) == len(self.parts) else None
 
-
-def parse_values(text: str, names: Mapping[str, int], folder: str) -> list[Value]:
-    """The values of a template's line: one, or one for each turn of a loop. `folder` is
-    the template's, which files are relative to."""
-    loops = re.findall(r"<loop:(\d+):(\d+)>", text, re.IGNORECASE)
-    if not loops:
-        return [parse_value(text, names, folder)]
-    low, high = int(loops[0][0]), int(loops[0][1])
-    if len(loops) > 1 or not low <= high < low + _MAX_LOOP:
-        raise expected(f"one <loop:LO:HI> of at most {_MAX_LOOP} turns", text)
-    return [
-        parse_value(
-            re.sub(r"<loop:\d+:\d+>", str(number), text, flags=re.IGNORECASE),
-            names,
-            folder,
-        )
-        for number in range(low, high + 1)
-    ]
+    @property
+    def is_certain(self) -> bool:
+        """Whether the line has no condition."""
+        return self.ppm >= CERTAIN_PPM and not self.conditions
 
 
-def parse_value(
-    text: str, names: Mapping[str, int], folder: str, tags: Tags | None = None
-) -> Value:
-    """One value; `tags` are known besides those of an add, and before them."""
+def all_parts(parts: Sequence[Part]) -> Iterator[Part]:
+    """The parts, with those within base64."""
+    for part in parts:
+        yield part
+        if isinstance(part, Encoded):
+            yield from all_parts(part.parts)
+
+
+def parse_value(text: str, names: Mapping[str, int], folder: str) -> Value:
+    """The value of a template's line; a Fault says what is wrong. Patterns may use the
+    variables `names`; files are relative to `folder`, the template's."""
     value = Value()
+    end = 0
+    for match in _BASE64.finditer(text):
+        _parse(text[end : match.start()], value, names, folder)
+        value.parts.append(_base64(match[1], value, names, folder))
+        end = match.end()
+    _parse(text[end:], value, names, folder)
+    return value
+
+
+def _parse(text: str, value: Value, names: Mapping[str, int], folder: str) -> None:
+    """Adds the parts of a text without base64."""
     end = 0
     for token in _TOKEN.finditer(text):
         value.parts += parse_pattern(text[end : token.start()], names).nodes
@@ -177,45 +241,82 @@ def parse_value(
         if token[1]:
             value.parts.append(token[1].encode())
         elif token[2] is not None:
-            _tag(token[2], value, folder, tags or {})
+            _tag(token[2], value, folder)
         else:
-            value.parts += _reference(token[3], tags or {})
+            value.parts.append(_reference(token[3]))
     value.parts += parse_pattern(text[end:], names).nodes
-    return value
 
 
-def _reference(body: str, tags: Tags) -> tuple[Part, ...]:
+def _base64(
+    body: str, value: Value, names: Mapping[str, int], folder: str
+) -> bytes | Encoded:
+    charset, colon, rest = body.partition(":")
+    if colon and _is_charset(charset):
+        if not _HOLES.search(rest):
+            try:
+                return base64.b64encode(rest.encode(charset))
+            except ValueError:
+                raise expected(
+                    f"a text in the charset {charset!r}", f"<base64:{body}>"
+                ) from None
+        if codecs.lookup(charset).name != "utf-8":
+            raise Fault(
+                f"<base64:{body}> has tags, which are UTF-8, and a charset",
+                "leave the charset out",
+            )
+        body = rest
+    inner = Value(loop=value.loop)
+    _parse(body, inner, names, folder)
+    if not inner.is_certain:
+        raise Fault(
+            f"a condition stands within <base64:{body}>", "put it before the tag"
+        )
+    value.loop = inner.loop
+    constant = inner.constant
+    if constant is not None:
+        return base64.b64encode(constant)
+    return Encoded(tuple(inner.parts))
+
+
+def _is_charset(name: str) -> bool:
+    try:
+        return isinstance("".encode(name), bytes)
+    except (LookupError, ValueError):  # such as a NUL in the name
+        return False
+
+
+def _reference(body: str) -> Part:
     attribute, _, limit = body.partition(":")
     key = attribute.strip().lower()
-    if key == "parent" and "parent" in tags and limit and not limit.isdigit():
-        return tags["parent"](limit.split(":"), body)
+    if key == "parent" and limit and not limit.isdigit():
+        return _parent(limit.split(":"), body)[0]
     bytes_count = min(parse_count(limit, body), MAX_VARIABLE_BYTES) if limit else 0
-    return (Reference(key, bytes_count),)
+    return Reference(key, bytes_count)
 
 
-def _tag(body: str, value: Value, folder: str, tags: Tags) -> None:
+def _tag(body: str, value: Value, folder: str) -> None:
     name, *arguments = body.split(":")
     name = name.strip().lower()
-    if name in tags:
-        value.parts += tags[name](arguments, body)
-    elif name in _UNSUPPORTED:
+    if name in _UNSUPPORTED:
         raise Fault(f"the tag <{name}> is not supported", _UNSUPPORTED[name])
-    elif name == "presence":
+    if name == "presence":
         value.ppm = _percentage(arguments, body)
     elif name in ("ifpresent", "ifabsent"):
         expect_form(1 <= len(arguments) <= 2, body, f"<{name}:ATTRIBUTE>")
         attribute, wanted = arguments[0].lower(), ":".join(arguments[1:]) or None
         value.conditions.append(Condition(attribute, wanted, name == "ifpresent"))
-    elif name in ("dn", "rdn", "parentdn"):
-        expect_form(not arguments, body, f"<{name}>")
-        value.parts.append(Name(name))
+    elif name in ("loop", "pick"):
+        if value.loop is not None:
+            raise expected("one <loop:…> or <pick:…> in a line", f"<{body}>")
+        value.loop = (_loop if name == "loop" else _pick)(arguments, body)
+        value.parts.append(Number())
     elif name == "file":
         value.parts.append(_file(arguments, body, folder))
     elif name in _TAGS:
         value.parts += _TAGS[name](arguments, body)
     else:
-        known = (*_TAGS, "presence", "ifpresent", "ifabsent", "dn", "rdn", "parentdn")
-        hint = did_you_mean(name, (*known, *tags, "file", "loop"), "tags")
+        known = (*_TAGS, "presence", "ifpresent", "ifabsent", "file", "loop", "pick")
+        hint = did_you_mean(name, (*known, "base64"), "tags")
         raise Fault(f"unknown tag <{body}>", f"{hint}; a < itself is \\<")
 
 
@@ -289,10 +390,16 @@ def _digits(count: int) -> ValueSource:
     return ValueSource(RANDOM_STRING, count, count, data=b"0123456789")
 
 
-def _sequential(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
-    expect_form(len(arguments) <= 1, body, "<sequential:START>")
+def _sequential(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
+    resets = arguments[1].lower() if len(arguments) == 2 else "false"
+    expect_form(
+        len(arguments) <= 2 and resets in ("true", "false"),
+        body,
+        "<sequential:START> or <sequential:START:true>",
+    )
     start = parse_count(arguments[0], body, 0) if arguments else 0
-    return (ValueSource(SEQUENCE, start, (1 << 63) - 2),)
+    source = ValueSource(SEQUENCE, start, LAST_NUMBER)
+    return (Placed(source, Place.SIBLING) if resets == "true" else source,)
 
 
 def _list(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
@@ -326,32 +433,73 @@ def _file(arguments: Sequence[str], body: str, folder: str) -> ValueSource:
     return ValueSource(kind, data=path.encode())
 
 
-def _base64(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
-    expect_form(bool(arguments), body, "<base64:TEXT>")
-    charset, text = "utf-8", ":".join(arguments)
-    if len(arguments) > 1:
-        charset, text = arguments[0], ":".join(arguments[1:])
-    try:
-        return (base64.b64encode(text.encode(charset)),)
-    except (LookupError, ValueError):  # such as a NUL in the name
-        raise expected(f"a text in the charset {charset!r}", f"<{body}>") from None
+def _ancestor_dn(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
+    expect_form(len(arguments) == 1, body, "<ancestordn:N>")
+    levels = parse_count(arguments[0], body)
+    if levels > _MAX_DEPTH:
+        raise expected(f"at most {_MAX_DEPTH} levels in <{body}>", levels)
+    return (AncestorDn(levels, body.lstrip().startswith("_")),)
 
 
-def _plain(form: str, *nodes: Node) -> Callable[[Sequence[str], str], tuple[Node, ...]]:
-    def make(arguments: Sequence[str], body: str) -> tuple[Node, ...]:
+def _parent(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
+    expect_form(
+        1 <= len(arguments) <= 2 and bool(arguments[0].strip()),
+        body,
+        "<parent:ATTRIBUTE>",
+    )
+    limit = parse_count(arguments[1], body) if len(arguments) == 2 else 0
+    attribute = arguments[0].strip().lower()
+    return (ParentValue(attribute, min(limit, MAX_VARIABLE_BYTES)),)
+
+
+def _csv_field(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
+    expect_form(len(arguments) == 1 and bool(arguments[0]), body, "<csvfield:N>")
+    return (CsvField(arguments[0].strip()),)
+
+
+def _loop(arguments: Sequence[str], body: str) -> Loop:
+    expect_form(1 <= len(arguments) <= 2, body, "<loop:LO:HI>")
+    if len(arguments) == 1:
+        turns = parse_count(arguments[0], body)
+        return Loop(0, turns, turns, 0, ())
+    low, high = (parse_count(text, body, 0) for text in arguments)
+    if low > high:
+        raise expected(f"a loop from low to high in <{body}>", f"{low}:{high}")
+    return Loop(low, high - low + 1, high - low + 1, 0, ())
+
+
+def _pick(arguments: Sequence[str], body: str) -> Loop:
+    expect_form(2 <= len(arguments) <= 3, body, "<pick:COUNT:N>")
+    *counts, to = (parse_count(text, body, 0) for text in arguments)
+    if counts[0] > counts[-1]:
+        raise expected(f"<pick:MIN:MAX:N> with MIN up to MAX in <{body}>", counts[0])
+    return Loop(None, min(counts[0], to), min(counts[-1], to), to, ())
+
+
+def _plain(form: str, part: Part) -> Callable[[Sequence[str], str], tuple[Part, ...]]:
+    def make(arguments: Sequence[str], body: str) -> tuple[Part, ...]:
         expect_form(not arguments, body, form)
-        return nodes
+        return (part,)
 
     return make
 
 
-_TAGS: dict[str, Callable[[Sequence[str], str], tuple[Node, ...]]] = {
-    "first": _plain("<first>", choice([(name.encode(), 1) for name in FIRST])),
-    "last": _plain("<last>", choice([(name.encode(), 1) for name in LAST])),
+#: Parsers of tags by name: of the arguments and the whole tag, for faults.
+_TAGS: dict[str, Callable[[Sequence[str], str], tuple[Part, ...]]] = {
+    "first": _plain("<first>", PersonName(Place.FIRST)),
+    "last": _plain("<last>", PersonName(Place.LAST)),
     "guid": _plain("<guid>", ValueSource(UUID)),
     "entrynumber": _plain("<entryNumber>", ValueSource(UNIQUE)),
+    "rdn": _plain("<rdn>", Rdn()),
+    "dn": _plain("<dn>", AncestorDn(0)),
+    "parentdn": _plain("<parentdn>", AncestorDn(1)),
+    "_dn": _plain("<_dn>", AncestorDn(0, True)),
+    "_parentdn": _plain("<_parentdn>", AncestorDn(1, True)),
+    "ancestordn": _ancestor_dn,
+    "_ancestordn": _ancestor_dn,
     "random": _random,
     "sequential": _sequential,
     "list": _list,
-    "base64": _base64,
+    "parent": _parent,
+    "csvfield": _csv_field,
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Template files in the notation of MakeLDIF: constants, branches and templates.
 
-Their structure alone; the tags within values are entry_tags' and population_tags'. An
-add operation takes one template of a file (entry_template), a population all branches
-with what is below them (population).
+Their structure alone; tags.py has the tags within values. An add operation takes one
+template of a file (entry_template.py), a population all branches with what is below
+them (population.py).
 """
 
 from __future__ import annotations

@@ -9,9 +9,18 @@ of the file into plain numbers; the Python name carries the unit, the alias is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Self,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     AfterValidator,
@@ -19,22 +28,45 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     PlainSerializer,
     PlainValidator,
     StringConstraints,
+    ValidationError,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, InitErrorDetails
 
 from ldapslam.base import units
-from ldapslam.base.fault import expected
+from ldapslam.base.fault import Fault, expected, one_of
+from ldapslam.jobs.fields.context import Reading
+
+#: Where a fault is, from the section that finds it: keys and list indexes. KEY as the
+#: last step means the key rather than the value.
+Place = tuple[str | int, ...]
+KEY = "[key]"
+Found = tuple[Place, Fault]
+
+
+class Unknown(Exception):
+    """What was asked of a section has no value: the job file has a fault there."""
 
 
 class Section(BaseModel):
-    """One mapping of the job file: unknown keys are faults, nothing is coerced."""
+    """One mapping of the job file: unknown keys are faults, nothing is coerced.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    A section that has faults is completed as far as it is right, so that its checks,
+    and those of the sections around it, find what else is wrong. There, a field that is
+    at fault raises Unknown, which ends the check that asks for it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, defer_build=True
+    )
 
     #: Exactly one of these keys must be given, if any are listed.
     exactly_one: ClassVar[tuple[str, ...]] = ()
@@ -42,6 +74,117 @@ class Section(BaseModel):
     at_least_one: ClassVar[tuple[str, ...]] = ()
     #: What the keys of `exactly_one` are called in messages.
     choice_noun: ClassVar[str] = "key"
+    #: The methods marked with @checked.
+    checks: ClassVar[tuple[Callable[..., Iterable[Found] | None], ...]] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        own = [one for one in [*vars(cls).values()] if hasattr(one, "takes_reading")]
+        cls.checks = (*cls.checks, *own)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in type(self).model_fields or type(self) is Section:
+                raise Unknown(name)
+            return super().__getattr__(name)
+
+    @field_validator("*")
+    @classmethod
+    def _note(cls, value: Any, info: ValidationInfo) -> Any:
+        if (fields := Reading.of(info).fields) and info.field_name:
+            fields[-1][info.field_name] = value
+        return value
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _find_all(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        reading = Reading.of(info)
+        reading.fields.append({})
+        errors: list[InitErrorDetails] = []
+        try:
+            section: Self = handler(value)
+        except ValidationError as error:
+            if not isinstance(value, dict):
+                raise
+            details = error.errors(include_url=False)
+            errors = [
+                InitErrorDetails(
+                    type=one["type"],
+                    loc=one["loc"],
+                    input=one["input"],
+                    ctx=one.get("ctx", {}),
+                )
+                for one in details
+            ]
+            section = cls._in_part(value, details, reading)
+        finally:
+            reading.fields.pop()
+        reading.sections[id(value)] = value, section
+        for place, fault in section._found(value, reading):
+            errors.append(
+                InitErrorDetails(
+                    type="value_error", loc=place, input=value, ctx={"error": fault}
+                )
+            )
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return section
+
+    @classmethod
+    def _in_part(
+        cls, value: dict[str, Any], errors: list[ErrorDetails], reading: Reading
+    ) -> Self:
+        """The section as far as it is right."""
+        wrong = {one["loc"][0] for one in errors if one["loc"]}
+        right = reading.fields[-1]
+        given = {
+            name: (key, info)
+            for name, info in cls.model_fields.items()
+            if (key := _key(name, info)) in value
+        }
+        section: Self = cls.model_construct(set(given), **right)  # type: ignore[assignment]
+        for name, (key, info) in given.items():
+            if key in wrong or name not in right:
+                section.__dict__.pop(name, None)
+                part = _known_part(value[key], info.annotation, reading)
+                if part is not None:
+                    section.__dict__[name] = part
+        return section
+
+    def _found(self, value: Any, reading: Reading) -> Iterator[Found]:
+        """What is wrong between the fields, each right by itself or not."""
+        if isinstance(value, dict):
+            yield from self._chosen(value)
+        for check in self.checks:
+            try:
+                yield from check(self, *[reading] * check.takes_reading) or ()  # type: ignore[attr-defined]
+            except Unknown:
+                continue
+            except Fault as fault:
+                yield (), fault
+
+    @classmethod
+    def _chosen(cls, value: dict[str, Any]) -> Iterator[Found]:
+        given = [key for key in cls.exactly_one if value.get(key) is not None]
+        has_known_keys = {key for key, _ in fields_of(cls)}.issuperset(value)
+        if cls.exactly_one and len(given) != 1:
+            reason = (
+                f"expected exactly one of {', '.join(cls.exactly_one)}, "
+                f"got {' and '.join(given) or 'none'}"
+            )
+            # Without any, an unknown key is likely the one that is meant.
+            if given:
+                yield (), Fault(reason, "keep one")
+            elif has_known_keys:
+                yield (), Fault(reason, f"add {one_of(cls.exactly_one)}")
+        if cls.at_least_one and has_known_keys:
+            if not any(value.get(key) for key in cls.at_least_one):
+                hint = f"give {one_of(cls.at_least_one)}"
+                yield (), Fault("expected at least one change, got none", hint)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
@@ -63,7 +206,63 @@ class Section(BaseModel):
         return " ".join((cls.__doc__ or "").split())
 
 
-_S = TypeVar("_S", bound=Section)
+class _Keys(dict[str, Any]):
+    """A mapping of which the keys alone are known."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise Unknown(key)
+
+    def get(self, *_: Any) -> Any:
+        raise Unknown
+
+    values = items = get
+
+
+def _key(name: str, info: FieldInfo) -> str:
+    return info.alias or name
+
+
+def _known_part(value: Any, annotation: Any, reading: Reading) -> Any:
+    """What is known of a faulty value of a type: the right parts of sections, the keys
+    of a mapping, the texts of a list; None for nothing."""
+    inner = tuple(section for section, _ in sections_in(annotation))
+
+    def section_of(value: Any) -> Section | None:
+        _, section = reading.sections.get(id(value), (None, None))
+        return section if isinstance(section, inner) else None
+
+    if (section := section_of(value)) is not None:
+        return section
+    forms = _forms(annotation)
+    if isinstance(value, list) and list in forms:
+        if inner:
+            return [section_of(one) or Section() for one in value]
+        return value if all(isinstance(one, str) for one in value) else None
+    return _Keys(value) if isinstance(value, dict) and dict in forms else None
+
+
+def _forms(annotation: Any) -> set[Any]:
+    """Which of list and dict a type is, or may be."""
+    if (origin := get_origin(annotation)) in (list, dict):
+        return {origin}
+    return set().union(*map(_forms, get_args(annotation)))
+
+
+def known(section: Section, *names: str) -> Any:
+    """A field of a section, or of a section in it; None where it is at fault."""
+    value: Any = section
+    try:
+        for name in names:
+            value = None if value is None else getattr(value, name)
+    except Unknown:
+        return None
+    return value
+
+
+def is_given(section: Section, name: str) -> bool:
+    """Whether a field has a value, right or not."""
+    given = section.model_fields_set
+    return name in given and vars(section).get(name, Unknown) is not None
 
 
 def one_or_more(value: Any) -> Any:
@@ -71,15 +270,12 @@ def one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def checked(check: Callable[[_S], None]) -> Any:
-    """Decorator of a section's method that raises a Fault when its fields, each right
-    by itself, do not go together."""
-
-    def validate(self: _S) -> _S:
-        check(self)
-        return self
-
-    return model_validator(mode="after")(validate)
+def checked(check: Callable[..., Iterable[Found] | None]) -> Any:
+    """Decorator of a section's method that says what is wrong between its fields. It
+    raises a Fault of the section, or yields faults with their places. A second
+    parameter is the Reading."""
+    check.takes_reading = len(inspect.signature(check).parameters) - 1  # type: ignore[attr-defined]
+    return check
 
 
 @dataclass(frozen=True)
@@ -95,7 +291,7 @@ class Kind:
 def fields_of(section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
     """Key in the job file and definition of each field, in the file's order."""
     for name, info in section.model_fields.items():
-        yield info.alias or name, info
+        yield _key(name, info), info
 
 
 def field_of(section: type[Section], key: str) -> FieldInfo | None:
@@ -203,8 +399,17 @@ Flag = Annotated[
 Text = Annotated[str, BeforeValidator(_text), Kind("text")]
 #: Beginning of the tags of a union's members; pydantic has them in its paths.
 UNION_TAG = "[tag:"
+
+
+def _is_there(name: str, info: ValidationInfo) -> str:
+    Reading.of(info).need(name)
+    return name
+
+
 #: A file that the job needs, by its path relative to the job file; agents are sent it.
-FileName = Annotated[Text, StringConstraints(min_length=1), Kind("file")]
+FileName = Annotated[
+    Text, StringConstraints(min_length=1), AfterValidator(_is_there), Kind("file")
+]
 _NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 #: Names of streams, operations and roles: thresholds and options refer to them.
 Name = Annotated[

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of the fields of a job file that hold DNs, filters, attributes and values.
 
-Each checks what it holds, where it stands; patterns may use the names of the current
-scope (scope.py). The values stay texts: operations and controls compile them.
+Each checks what it holds, where it stands; patterns may use the names of the session
+(scope.py). The values stay texts: operations and controls compile them.
 """
 
 from __future__ import annotations
@@ -10,38 +10,43 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo, WithJsonSchema
 
 from ldapslam.base.fault import Fault, expected
+from ldapslam.jobs.fields.context import Reading, names_in
 from ldapslam.jobs.fields.sections import Kind, Text
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import current_scope
+from ldapslam.jobs.requests.template import FILE_RANDOM, FILE_SEQUENCE, ValueSource
 
 _ATTRIBUTE = re.compile(ATTRIBUTE, re.ASCII)
+_FILES = (FILE_RANDOM, FILE_SEQUENCE)
 _OID = re.compile(r"[0-2](\.(0|[1-9][0-9]*))+", re.ASCII)
 
 
-def _checked_dn(text: str) -> str:
-    parse_dn(text, current_scope().names)
+def checked_pattern(text: str, info: ValidationInfo) -> str:
+    """The text; its files are there, or it is a Fault."""
+    for source in parse_pattern(text, names_in(info)).sources:
+        if isinstance(source, ValueSource) and source.kind in _FILES:
+            Reading.of(info).need(source.data.decode())
     return text
 
 
-def _checked_entry_dn(text: str) -> str:
+def _checked_dn(text: str, info: ValidationInfo) -> str:
+    parse_dn(text, names_in(info))
+    return checked_pattern(text, info)
+
+
+def _checked_entry_dn(text: str, info: ValidationInfo) -> str:
     if not text.strip():
         raise expected("the DN of an entry", text)
-    return _checked_dn(text)
+    return _checked_dn(text, info)
 
 
-def _checked_pattern(text: str) -> str:
-    parse_pattern(text, current_scope().names)
-    return text
-
-
-def _checked_filter(text: str) -> str:
-    compile_filter(text, current_scope().names)
-    return text
+def _checked_filter(text: str, info: ValidationInfo) -> str:
+    compile_filter(text, names_in(info))
+    return checked_pattern(text, info)
 
 
 def _checked_attribute(text: str) -> str:
@@ -66,14 +71,15 @@ def _checked_selector(text: str) -> str:
     return text
 
 
-def _values(value: Any) -> list[str]:
-    """One value or a list of values; whole numbers stand for their digits."""
+def _list_of_values(value: Any) -> list[Any]:
+    """One value or a list of values."""
     if value is None:
         return []
-    return [_value(item) for item in (value if isinstance(value, list) else [value])]
+    return value if isinstance(value, list) else [value]
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, info: ValidationInfo) -> str:
+    """A text, or a whole number, which stands for its digits."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
@@ -83,10 +89,10 @@ def _value(value: Any) -> str:
         elif isinstance(value, float):
             hint = f"put it in quotes: '{value}'"
         raise expected("a value: text or a whole number", value, hint)
-    return _checked_pattern(value)
+    return checked_pattern(value, info)
 
 
-PatternText = Annotated[Text, AfterValidator(_checked_pattern), Kind("text")]
+PatternText = Annotated[Text, AfterValidator(checked_pattern), Kind("text")]
 #: The DN of an entry; its values may hold patterns.
 EntryDn = Annotated[Text, AfterValidator(_checked_entry_dn), Kind("DN")]
 #: A DN that may be empty (the root DSE).
@@ -106,8 +112,8 @@ OneValue = Annotated[
 ]
 #: Values of an attribute; each may hold patterns.
 Values = Annotated[
-    list[str],
-    BeforeValidator(_values),
+    list[OneValue],
+    BeforeValidator(_list_of_values),
     WithJsonSchema(
         {
             "anyOf": [

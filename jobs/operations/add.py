@@ -16,7 +16,7 @@ from ldapslam.jobs.entries.entry_template import (
     compose,
     parse_templates,
 )
-from ldapslam.jobs.fields.files import read_file
+from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import FileName, Flag, Text, checked
 from ldapslam.jobs.fields.texts import AttributeName, BaseDn, EntryDn, SomeValues
 from ldapslam.jobs.operations.body import (
@@ -30,7 +30,7 @@ from ldapslam.jobs.operations.body import (
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import parse_dn, split_rdn
 from ldapslam.jobs.requests.pattern import MASK_CLASS
-from ldapslam.jobs.requests.scope import Let, Scope, current_scope
+from ldapslam.jobs.requests.scope import Let, Scope
 from ldapslam.jobs.requests.template import VARIABLE, Node, Ref, ValueSource
 
 _ADD_REQUEST = 0x68
@@ -82,16 +82,17 @@ class Add(OperationBody):
     @field_validator("template")
     @classmethod
     def _usable(cls, value: str | None, info: ValidationInfo) -> str | None:
-        text = None if value is None else read_file(value)
+        reading = Reading.of(info)
+        text = None if value is None else reading.text_of(value)
         if value is not None and text is not None:
             template = choose(
                 parse_templates(text, value), info.data.get("template_name")
             )
-            compose(template, info.data.get("under") or "", current_scope())
+            compose(template, info.data.get("under") or "", reading.scope.copy())
         return value
 
     @checked
-    def _goes_together(self) -> None:
+    def _goes_together(self, reading: Reading) -> None:
         if self.template is not None:
             if self.under is None and self.dn is None:
                 raise Fault(
@@ -103,7 +104,7 @@ class Add(OperationBody):
                     "`entry` goes with `dn`, not with `template`",
                     "leave one of them out",
                 )
-            self._template_text = read_file(self.template)
+            self._template_text = reading.text_of(self.template)
         elif self.under is not None or self.template_name is not None:
             raise Fault("`under` and `template_name` go with `template`", "add it")
         if self.dn is not None and not self.entry:

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from ldapslam.base.fault import Fault
-from ldapslam.jobs.fields.sasl import (
+from ldapslam.jobs.fields.bind import (
     SINGLE_STEP,
     Mechanism,
     check_authzid,

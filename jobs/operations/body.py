@@ -12,17 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-from pydantic import (
-    Field,
-    model_validator,
-)
+from pydantic import Field
 
-from ldapslam.jobs.fields.sections import Name, Section
+from ldapslam.jobs.fields.context import Reading
+from ldapslam.jobs.fields.sections import Name, Section, checked
 from ldapslam.jobs.fields.texts import EntryDn
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import parse_dn
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import Let, Scope, current_scope
+from ldapslam.jobs.requests.scope import Let, Scope
 from ldapslam.jobs.requests.template import (
     VARIABLE,
     Node,
@@ -106,10 +104,9 @@ class OperationBody(Section):
             success_codes=self.success_codes,
         )
 
-    @model_validator(mode="after")
-    def _must_compile(self) -> OperationBody:
-        self.compile(current_scope())
-        return self
+    @checked
+    def _must_compile(self, reading: Reading) -> None:
+        self.compile(reading.scope.copy())
 
 
 class EntryBody(OperationBody):

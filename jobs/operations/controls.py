@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
 
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
-from ldapslam.jobs.fields.sasl import check_authzid
+from ldapslam.jobs.fields.bind import check_authzid
+from ldapslam.jobs.fields.context import names_in
 from ldapslam.jobs.fields.sections import (
     Flag,
     Kind,
     Section,
     Text,
     checked,
+    known,
     one_or_more,
 )
 from ldapslam.jobs.fields.texts import AttributeSelector, FilterText, Oid, PatternText
@@ -35,7 +38,7 @@ from ldapslam.jobs.operations.octets import Octets, parse_octets
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.filter import ATTRIBUTE, compile_filter
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import Scope, current_scope
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import LIST, Node, Tlv, ValueSource
 
 _PAGED_RESULTS = "1.2.840.113556.1.4.319"
@@ -114,8 +117,8 @@ def _checked_sort_key(text: str) -> str:
     return text
 
 
-def _simple_item(text: str) -> str:
-    node = compile_filter(text, current_scope().names)
+def _simple_item(text: str, info: ValidationInfo) -> str:
+    node = compile_filter(text, names_in(info))
     tag = node.tag if isinstance(node, Tlv) else None
     if isinstance(node, bytes):
         tag = node[0]
@@ -412,50 +415,35 @@ def _sort_key(text: str) -> Node:
 
 
 def misplaced_controls(
-    kind: str, operation: dict[str, Any]
+    kind: str, body: Section, controls: Sequence[Section]
 ) -> Iterator[tuple[int, Fault]]:
-    """For references.py: what is wrong with the controls of an operation of a job's raw
-    tree, by their index. Silent about what the model finds."""
-    controls = operation.get("controls")
-    keys = (
-        [_raw_key(control) for control in controls]
-        if isinstance(controls, list)
-        else []
-    )
+    """What is wrong with the controls of an operation of this kind, by their index."""
+    keys = [_key_and_oid(control) for control in controls]
     for index, (key, oid) in enumerate(keys):
         if key is None:
             continue
-        known = CONTROLS.get(key)
+        number, kinds = CONTROLS.get(key, (oid, (kind,)))
         if keys.index((key, oid)) < index:
             yield index, Fault(f"the control {oid or key!r} is given twice", "keep one")
         elif kind in _NO_CONTROLS:
             yield index, Fault(f"{kind} takes no controls", "leave `controls` out")
-        elif known and kind not in known[1]:
+        elif kind not in kinds:
             fault = f"the control {key!r} is not for the operation {kind!r}"
-            yield index, Fault(fault, f"it is for {one_of(known[1])}")
+            yield index, Fault(fault, f"it is for {one_of(kinds)}")
         elif key == "vlv" and ("server_side_sort", None) not in keys:
             fault = "a virtual list view needs a sorted result"
             yield index, Fault(fault, "add the control server_side_sort: [cn]")
-        elif _TREE_DELETE in (oid, known[0] if known else None):
-            body = operation.get(kind)
-            if not isinstance(body, dict) or body.get("of") is None:
-                yield index, _unsafe_tree_delete()
+        elif number == _TREE_DELETE and getattr(body, "of", None) is None:
+            yield (
+                index,
+                Fault(
+                    "tree_delete would remove entries that this run has not added",
+                    "delete an entry that it has: {delete: {of: NAME}}",
+                ),
+            )
 
 
-def _unsafe_tree_delete() -> Fault:
-    return Fault(
-        "tree_delete would remove entries that this run has not added",
-        "delete an entry that it has: {delete: {of: NAME}}",
-    )
-
-
-def _raw_key(control: Any) -> tuple[str | None, str | None]:
-    """Key and, where it is by OID, the OID of a control of the raw tree."""
-    if isinstance(control, str):
-        return (control if control in CONTROLS else None), None
-    if not isinstance(control, dict):
-        return None, None
-    oid = control.get("oid")
-    if isinstance(oid, str):
-        return "oid", oid
-    return next((key for key in CONTROLS if key in control), None), None
+def _key_and_oid(control: Section) -> tuple[str | None, str | None]:
+    """Key and, where it is by OID, the OID of a control; of an unknown one nothing."""
+    keys = (key for key in Control.exactly_one if known(control, key) is not None)
+    return next(keys, None), known(control, "oid")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import (
     Field,
@@ -53,9 +53,7 @@ class Modify(EntryBody):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _keep_order(
-        cls, value: Any, handler: ModelWrapValidatorHandler[Modify]
-    ) -> Modify:
+    def _keep_order(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         modify = handler(value)
         if isinstance(value, dict):
             modify._order = tuple(key for key in value if key in _CHANGES)

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.context import names_in
 from ldapslam.jobs.fields.sections import Flag
 from ldapslam.jobs.fields.texts import BaseDn, EntryDn
 from ldapslam.jobs.operations.body import (
@@ -21,15 +22,15 @@ from ldapslam.jobs.operations.body import (
 )
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.dn import parse_dn, split_rdn
-from ldapslam.jobs.requests.scope import Scope, current_scope
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import PARENT, Node, ValueSource
 
 _MOD_DN_REQUEST = 0x6C
 _NEW_SUPERIOR = 0x80
 
 
-def _one_rdn(text: str) -> str:
-    if split_rdn(parse_dn(text, current_scope().names).masked)[1]:
+def _one_rdn(text: str, info: ValidationInfo) -> str:
+    if split_rdn(parse_dn(text, names_in(info)).masked)[1]:
         raise expected("a single RDN", text, "the rest of the DN is `new_superior`")
     return text
 

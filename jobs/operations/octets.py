@@ -13,12 +13,12 @@ import binascii
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationInfo
 
 from ldapslam.base.fault import expected
+from ldapslam.jobs.fields.context import names_in
 from ldapslam.jobs.fields.sections import Kind, Text
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import current_scope
 from ldapslam.jobs.requests.template import Node
 
 _HEX, _BASE64 = "hex:", "base64:"
@@ -41,8 +41,8 @@ def parse_octets(text: str, names: Mapping[str, int] | None = None) -> tuple[Nod
     return parse_pattern(text, names).nodes
 
 
-def _checked(text: str) -> str:
-    parse_octets(text, current_scope().names)
+def _checked(text: str, info: ValidationInfo) -> str:
+    parse_octets(text, names_in(info))
     return text
 
 

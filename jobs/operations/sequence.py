@@ -12,52 +12,66 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
+    ValidationInfo,
     WithJsonSchema,
     create_model,
     model_validator,
 )
 
-from ldapslam.base.fault import Fault, expected
+from ldapslam.base.fault import Fault, did_you_mean, expected, path_text
+from ldapslam.jobs.fields.context import Reading, names_in
 from ldapslam.jobs.fields.result_codes import ResultCode
 from ldapslam.jobs.fields.sections import (
+    KEY,
     Count,
+    Found,
     Kind,
     Name,
+    Place,
     PositiveDuration,
     Section,
     Text,
+    Unknown,
+    checked,
+    known,
 )
-from ldapslam.jobs.fields.texts import AttributeName
+from ldapslam.jobs.fields.texts import AttributeName, checked_pattern
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.abandon import Abandon
 from ldapslam.jobs.operations.body import OperationBody
-from ldapslam.jobs.operations.controls import Control
+from ldapslam.jobs.operations.controls import Control, misplaced_controls
 from ldapslam.jobs.requests.pattern import parse_pattern
-from ldapslam.jobs.requests.scope import Scope, current_scope, known
-from ldapslam.jobs.requests.template import compile_template
+from ldapslam.jobs.requests.scope import Scope
+from ldapslam.jobs.requests.template import VARIABLE, ValueSource, compile_template
 from ldapslam.jobs.requests.variable_texts import with_bounds
 
 MAX_REPEAT = 1_000
+#: Of a stream: steps of all its sequences, those that are repeated as often as they
+#: are, and operations; the engine's (agent/csrc/stream.c).
+MAX_STEPS = 65_535
+MAX_OPERATIONS = 1_024
 #: Of one search; the engine's (agent/csrc/stream.c).
 MAX_CAPTURES = 32
 #: What a capture calls the DN of the entry.
 ENTRY_DN = "dn"
 
 _VARIABLE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
+#: What steps of a sequence have and neither pauses nor sequences.
+_STEP_KEYS = ("expect", "controls", "let", "capture")
+#: Operations that take an entry out of a ledger with `of`.
+_ENTRY_KINDS = ("delete", "modify", "compare", "modify_dn")
+#: Operations that cannot be abandoned, or of which one would not know the outcome.
+_UNABANDONED = ("bind", "unbind", "abandon", "add", "delete", "modify_dn")
 #: Patterns of one word: a variable of that name would hide them.
 _PATTERN_WORDS = ("random", "timestamp", "unique", "uuid")
-
-#: The variables of the session that is being validated.
-_session: ContextVar[Scope | None] = ContextVar("session", default=None)
 
 
 def _checked_variable(text: str) -> str:
@@ -70,11 +84,9 @@ def _checked_variable(text: str) -> str:
     return text
 
 
-def _checked_let(text: str) -> str:
-    with_bounds(
-        [(0, compile_template(*parse_pattern(text, current_scope().names).nodes))]
-    )
-    return text
+def _checked_let(text: str, info: ValidationInfo) -> str:
+    with_bounds([(0, compile_template(*parse_pattern(text, names_in(info)).nodes))])
+    return checked_pattern(text, info)
 
 
 def _captures(value: Any) -> Any:
@@ -153,7 +165,41 @@ class _Request(Section):
 
     @property
     def kind(self) -> str:
-        return next(kind for kind in OPERATIONS if getattr(self, kind) is not None)
+        for kind in OPERATIONS:
+            if known(self, kind) is not None:
+                return kind
+        raise Unknown("kind")
+
+    @checked
+    def _variables_are_made_before_their_use(self, reading: Reading) -> Iterator[Found]:
+        names = reading.scope.names
+        for index, (name, text) in enumerate(self.let.items()):
+            later = {names[other]: other for other in list(self.let)[index:]}
+            sources = parse_pattern(text, names).sources
+            used = [
+                later[source.lo]
+                for source in sources
+                if isinstance(source, ValueSource)
+                and source.kind == VARIABLE
+                and source.lo in later
+            ]
+            if name in used:
+                hint = "a text cannot have itself in it"
+                yield ("let", name), Fault(f"[{name}] is not made yet", hint)
+            elif used:
+                hint = f"write {used[0]} above {name}"
+                yield ("let", name), Fault(f"[{used[0]}] is not made yet", hint)
+
+    @checked
+    def _captures_are_of_searches(self) -> Iterator[Found]:
+        if self.kind != "search" and self.capture:
+            reason = f"{self.kind} returns no entry to capture from"
+            yield ("capture", KEY), Fault(reason, "capture of a search")
+
+    @checked
+    def _controls_are_for_the_operation(self) -> Iterator[Found]:
+        for index, fault in misplaced_controls(self.kind, self.body, self.controls):
+            yield ("controls", index), fault
 
 
 def _keys(value: Any) -> list[str]:
@@ -163,7 +209,7 @@ def _keys(value: Any) -> list[str]:
 
 
 @contextmanager
-def _in_session(value: Any, scope: Scope) -> Iterator[None]:
+def _in_session(value: Any, scope: Scope, info: ValidationInfo) -> Iterator[None]:
     """Within it, the fields of a request may use the variables that it makes itself,
     and afterwards the session has what it captures."""
     given: Mapping[str, Any] = value if isinstance(value, dict) else {}
@@ -171,7 +217,7 @@ def _in_session(value: Any, scope: Scope) -> Iterator[None]:
     for name in _keys(lets if isinstance(lets, dict) else None):
         scope.define(name)
     try:
-        with known(scope):
+        with Reading.of(info).within(scope):
             yield
     finally:
         for name in _keys(captures if isinstance(captures, (dict, str)) else None):
@@ -195,10 +241,31 @@ class _StepFields(_Request):
     @model_validator(mode="wrap")
     @classmethod
     def _after_the_steps_before(
-        cls, value: Any, handler: ModelWrapValidatorHandler[_StepFields]
-    ) -> _StepFields:
-        with _in_session(value, _session.get() or Scope()):
+        cls,
+        value: Any,
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
+    ) -> Self:
+        with _in_session(value, Reading.of(info).scope, info):
             return handler(value)
+
+    @checked
+    def _pause_is_nothing_else(self) -> Iterator[Found]:
+        if self.think_ns is None:
+            return
+        keys = [
+            key
+            for key in (*_STEP_KEYS, "name")
+            if known(self, "name_given" if key == "name" else key)
+        ]
+        keys += ["repeat"] if known(self, "repeat") != 1 else []
+        if keys:
+            yield (keys[0], KEY), Fault(f"a pause has no {keys[0]!r}", "leave it out")
+
+    @checked
+    def _unbind_is_sent_once(self) -> Iterator[Found]:
+        if self.kind == "unbind" and self.repeat != 1:
+            yield ("repeat", KEY), Fault("an unbind cannot be repeated", "leave it out")
 
 
 def _kinds() -> dict[str, Any]:
@@ -246,15 +313,38 @@ class _OperationFields(_Request):
     @model_validator(mode="wrap")
     @classmethod
     def _as_a_session(
-        cls, value: Any, handler: ModelWrapValidatorHandler[_OperationFields]
-    ) -> _OperationFields:
-        scope = Scope()
-        token = _session.set(scope)
-        try:
-            with _in_session(value, scope):
-                return handler(value)
-        finally:
-            _session.reset(token)
+        cls,
+        value: Any,
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
+    ) -> Self:
+        with _in_session(value, Scope(), info):
+            return handler(value)
+
+    @checked
+    def _sequence_has_steps_alone(self) -> Iterator[Found]:
+        if self.sequence is None:
+            return
+        for key in _STEP_KEYS:
+            if known(self, key):
+                fault = Fault(f"a sequence has no {key!r}", "write it at its steps")
+                yield (key, KEY), fault
+
+    @checked
+    def _steps_follow_one_another(self) -> Iterator[Found]:
+        steps = self.sequence or []
+        for index, step in enumerate(steps):
+            place = ("sequence", index)
+            is_last = index == len(steps) - 1
+            if known(step, "think_ns") is not None and (index == 0 or is_last):
+                edge = "begins" if index == 0 else "ends"
+                reason = f"a sequence {edge} with an operation, got a pause"
+                hint = "the pause between sessions is load.closed.think_time"
+                yield place, Fault(reason, hint)
+            if known(step, "unbind") is not None and not is_last:
+                reason = "nothing can follow an unbind in its sequence"
+                fault = Fault(reason, "make it the last step")
+                yield ("sequence", index + 1), fault
 
 
 if TYPE_CHECKING:
@@ -291,17 +381,151 @@ class Session:
     requests: tuple[Request, ...]
 
 
+class Placed(NamedTuple):
+    """An operation of a stream, or a step of a sequence: its place in the stream, the
+    name that reports call it by, its kind."""
+
+    place: Place
+    name: str
+    kind: str
+    step: _Request
+    is_step: bool
+
+    @property
+    def of(self) -> str | None:
+        """The operation that it names."""
+        try:
+            return getattr(self.step.body, "of", None)
+        except Unknown:
+            return None
+
+    @property
+    def names(self) -> list[str]:
+        """Those that reports have of it."""
+        if self.kind == "abandon" and self.of:
+            return [self.name, abandoned_name(self.name, self.of)]
+        return [self.name]
+
+
+def placed(operations: Iterable[_OperationFields]) -> Iterator[Placed]:
+    """The operations of a stream whose kind is known, and the steps of sequences."""
+    for index, operation in enumerate(operations):
+        steps, prefix = known(operation, "sequence"), None
+        place: Place = ("operations", index)
+        candidates = [(place, operation)]
+        if steps is not None:
+            prefix = known(operation, "name_given")
+            candidates = [((*place, "sequence", n), s) for n, s in enumerate(steps)]
+        for where, step in candidates:
+            try:
+                name = request_name(step.name_given, step.kind, prefix)
+                yield Placed(where, name, step.kind, step, steps is not None)
+            except Unknown:
+                continue
+
+
+def check_names(operations: Iterable[_OperationFields]) -> Iterator[Found]:
+    """Names that two operations of a stream have."""
+    taken: dict[str, Place] = {}
+    for one in placed(operations):
+        for name in one.names:
+            if name in taken:
+                reason = f"the name {name!r} is taken by {path_text(taken[name])}"
+                hint = "give each operation of the stream its own `name`"
+                yield one.place, Fault(reason, hint)
+            taken.setdefault(name, one.place)
+
+
+def check_others(operations: Iterable[_OperationFields]) -> Iterator[Found]:
+    """Operations that name another one of their stream with `of`."""
+    requests = list(placed(operations))
+    adds = [one.name for one in requests if one.kind == "add"]
+    filled = _filled(requests)
+    plain = {one.name: one for one in requests if not one.is_step}
+    for one in requests:
+        fault, of = None, one.of
+        if of is None:
+            continue
+        if one.kind in _ENTRY_KINDS and of not in adds:
+            hint = "give it an add operation"
+            if adds:
+                hint = did_you_mean(of, adds, "add operations")
+            fault = Fault(f"the stream has no add operation {of!r}", hint)
+        elif one.kind in _ENTRY_KINDS and of not in filled:
+            fault = Fault(
+                f"{of!r} comes after a step that takes an entry: there would be none",
+                "put the add before it, or outside the sequence",
+            )
+        elif one.kind == "abandon":
+            fault = _abandoning(of, plain)
+        if fault:
+            yield (*one.place, one.kind, "of"), fault
+
+
+def _abandoning(of: str, plain: Mapping[str, Placed]) -> Fault | None:
+    other = plain.get(of)
+    if other is None:
+        names = [name for name, one in plain.items() if one.kind not in _UNABANDONED]
+        hint = "give it a search operation of that name, outside sequences"
+        if names:
+            hint = did_you_mean(of, names, "operations")
+        return Fault(f"the stream has no operation {of!r}", hint)
+    if other.kind in _UNABANDONED or _is_paged(other.step):
+        what = "a paged search" if _is_paged(other.step) else other.kind
+        return Fault(f"{what} cannot be abandoned", "name a search (RFC 4511 4.11)")
+    return None
+
+
+def _filled(requests: Iterable[Placed]) -> set[str]:
+    """Adds that a session comes to without an entry: they are what begins."""
+    taking: set[Place] = set()
+    names: set[str] = set()
+    for one in requests:
+        session = one.place[:2]
+        if one.kind in _ENTRY_KINDS and one.of is not None:
+            taking.add(session)
+        elif one.kind == "add" and session not in taking:
+            names.add(one.name)
+    return names
+
+
+def check_length(operations: Iterable[_OperationFields]) -> Iterator[Found]:
+    """More operations or steps than the engine takes."""
+    number = steps = 0
+    for one in placed(operations):
+        requests = 2 if one.kind == "abandon" else 1
+        number += requests
+        steps += requests * (known(one.step, "repeat") or 1 if one.is_step else 1)
+    for what, most, got, hint in (
+        ("operations", MAX_OPERATIONS, number, "take more streams"),
+        ("steps", MAX_STEPS, steps, "repeat steps less often, or take more streams"),
+    ):
+        if got > most:
+            reason = f"expected at most {most} {what} in a stream, got {got}"
+            yield ("operations",), Fault(reason, hint)
+
+
+def _is_paged(step: _Request) -> bool:
+    return getattr(step.body, "page_size", None) is not None
+
+
 #: Kinds of operations that change the state of their connection.
 CONNECTION_KINDS = ("bind", "unbind")
 
 
-def needs_connection(operation: _OperationFields) -> bool:
-    """Whether no other session may use the connection at the same time."""
-    if operation.sequence is not None or operation.capture:
-        return True
-    if operation.kind in CONNECTION_KINDS:
-        return True
-    return getattr(operation.body, "page_size", None) is not None
+def needs_connection(operations: Iterable[_OperationFields]) -> str | None:
+    """What needs a connection that no other session uses at the same time."""
+    reason = None
+    for one in placed(operations):
+        if one.is_step:
+            reason = "a sequence"
+        elif one.kind in CONNECTION_KINDS:
+            reason = f"the operation {one.name!r}"
+        elif one.step.capture:
+            reason = f"the capture of {one.name!r}"
+        elif _is_paged(one.step):
+            reason = f"the pages of {one.name!r}"
+    return reason
 
 
 def sessions_of(operations: Iterable[_OperationFields]) -> list[Session]:

@@ -5,23 +5,28 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ldapslam.base.fault import Fault, expected
+from ldapslam.base.fault import Fault, expected, got
 from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.fields.sections import (
+    KEY,
     Count,
     CountOrDuration,
     CountOrDurationField,
     Duration,
+    Found,
     Kind,
     RateField,
     Section,
     checked,
+    is_given,
 )
 from ldapslam.jobs.rates.profile import Segment, hold, peak_rate
+from ldapslam.jobs.rates.rate_file import format_stage_rate
 from ldapslam.jobs.rates.stages import RateFile, Stages, segments
 
 MAX_CLIENTS = 1_000_000
@@ -82,16 +87,33 @@ class Open(Section):
     )
 
     @checked
-    def _rates_go_together(self) -> None:
+    def _rates_go_together(self) -> Iterator[Found]:
+        """Multiples are of a rate that is given, and a rate has multiples."""
+        has_rate = is_given(self, "rate")
+        if self.stages is None and not has_rate:
+            reason = "expected a rate, stages or both, got neither"
+            yield (), Fault(reason, "add rate, such as 500/s")
         if isinstance(self.stages, RateFile):
             table = self.stages.table
-            is_relative = table is not None and table.is_relative
-            if is_relative and self.rate is None:
-                raise Fault(
-                    f"the rates of {self.stages.file!r} are multiples of `rate`, which "
-                    "is not given",
-                    "add rate, such as 500/s",
-                )
+            if table is not None and table.is_relative and not has_rate:
+                reason = f"the rates of {self.stages.file!r} are multiples of `rate`"
+                hint = "add rate, such as 500/s"
+                yield (), Fault(f"{reason}, which is not given", hint)
+        elif self.stages:
+            multiples = [
+                ((index, *place), rate)
+                for index, stage in enumerate(self.stages)
+                for place, rate in stage.rates()
+                if rate.is_relative
+            ]
+            for place, rate in multiples if not has_rate else ():
+                reason = f"{got(format_stage_rate(rate))} is a multiple of the load's"
+                hint = "add rate beside stages, such as 500/s"
+                fault = Fault(f"{reason} `rate`, which is not given", hint)
+                yield ("stages", *place), fault
+            if has_rate and not multiples:
+                reason = "no stage is a multiple of `rate`"
+                yield ("rate", KEY), Fault(reason, "leave it out, or write 0.5x, 1x")
 
     @property
     def is_known(self) -> bool:

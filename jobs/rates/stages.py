@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -18,14 +18,16 @@ from pydantic import (
 
 from ldapslam.base.fault import Fault
 from ldapslam.base.units import Rate
-from ldapslam.jobs.fields.files import read_file
+from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     UNION_TAG,
     FileName,
     Kind,
+    Place,
     PositiveDuration,
     Section,
     checked,
+    known,
 )
 from ldapslam.jobs.rates.profile import Segment, hold, ramp, sine
 from ldapslam.jobs.rates.rate_file import (
@@ -92,10 +94,11 @@ class Stage(Section):
         alias="for", description="how long the stage is", examples=["60s"]
     )
 
-    @property
-    def is_relative(self) -> bool:
-        rates = (self.rate, self.ramp_to, self.sine and self.sine.mean)
-        return any(rate.is_relative for rate in rates if rate)
+    def rates(self) -> Iterator[tuple[Place, StageRate]]:
+        """The rates that are right, and where they are."""
+        for place in (("rate",), ("ramp_to",), ("sine", "mean"), ("sine", "amplitude")):
+            if (rate := known(self, *place)) is not None:
+                yield place, rate
 
     def segment(self, before: float, base: Rate | None) -> Segment:
         """The stage after one that ended at the rate `before`, per ns."""
@@ -129,8 +132,8 @@ class RateFile(Section):
     _table: RateTable | None = PrivateAttr(default=None)
 
     @checked
-    def _read(self) -> None:
-        text = read_file(self.file)
+    def _read(self, reading: Reading) -> None:
+        text = reading.text_of(self.file)
         if text is None:
             return
         table = parse_rate_file(text, self.file)

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from ldapslam.base.fault import Fault, did_you_mean, expected, got, one_of
+from ldapslam.jobs.fields.context import Reading
+from ldapslam.jobs.model import UNKNOWN_TYPE
 from ldapslam.jobs.reading.explain import explain, field_hint
-from ldapslam.jobs.reading.named_files import named_files
-from ldapslam.jobs.reading.references import check_choices
 from ldapslam.jobs.reading.tree import Finding, Path, Tree
 from ldapslam.jobs.types import job_types
 from ldapslam.jobs.types.base import JobType
@@ -24,7 +24,7 @@ from ldapslam.jobs.types.base import JobType
 _MIX = "mix"
 
 
-def expand_types(tree: Tree) -> None:
+def expand_types(tree: Tree, reading: Reading) -> None:
     """Write every stream of the tree out; faults become findings of the tree."""
     streams = tree.data.get("streams") if isinstance(tree.data, dict) else None
     if not isinstance(streams, list):
@@ -33,11 +33,13 @@ def expand_types(tree: Tree) -> None:
     tree.data = {**tree.data, "streams": list(streams)}
     for index, stream in enumerate(streams):
         if isinstance(stream, dict):
-            expanded = _expanded(tree, ("streams", index), stream)
+            expanded = _expanded(tree, reading, ("streams", index), stream)
             tree.data["streams"][index] = expanded
 
 
-def _expanded(tree: Tree, path: Path, stream: Mapping[str, Any]) -> dict[str, Any]:
+def _expanded(
+    tree: Tree, reading: Reading, path: Path, stream: Mapping[str, Any]
+) -> dict[str, Any]:
     plain = {key: value for key, value in stream.items() if key != "type"}
     name, raw = stream.get("type", _MIX), stream.get("options")
     job_type = job_types().get(name) if isinstance(name, str) else None
@@ -45,6 +47,7 @@ def _expanded(tree: Tree, path: Path, stream: Mapping[str, Any]) -> dict[str, An
         if job_type is None:
             tree.findings.append(Finding((*path, "type"), _unknown(name)))
             tree.unknown.add(path)
+            plain["type"] = UNKNOWN_TYPE
         elif raw is not None:
             hint = f"did you forget `type`? known: {', '.join(sorted(job_types()))}"
             fault = Fault("a mix has no options", hint)
@@ -58,10 +61,10 @@ def _expanded(tree: Tree, path: Path, stream: Mapping[str, Any]) -> dict[str, An
                 f"the type {name!r} sets {key!r} itself", "remove one of the two"
             )
             tree.findings.append(Finding((*path, key), fault, at_key=True))
-    made = _made(tree, path, job_type, raw, plain)
+    made = _made(tree, reading, path, job_type, raw, plain)
     if made is None:
         tree.unknown.add(path)
-        return plain
+        return {**plain, "type": UNKNOWN_TYPE}
     for key in made:
         tree.made[(*path, key)] = path
     return {**plain, **made}
@@ -77,6 +80,7 @@ def _unknown(name: Any) -> Fault:
 
 def _made(
     tree: Tree,
+    reading: Reading,
     path: Path,
     job_type: type[JobType[Any]],
     raw: Any,
@@ -84,21 +88,14 @@ def _made(
 ) -> dict[str, Any] | None:
     """What the type makes of its options; None when they are wrong."""
     where = (*path, "options")
-    findings: list[Finding] = []
-    tree.files += named_files(job_type.Options, raw, where)
     content = {} if raw is None else raw
     try:
-        options = job_type.Options.model_validate(content)
+        options = job_type.Options.model_validate(content, context=reading)
     except ValidationError as error:
-        findings += (explain(detail, job_type.Options) for detail in error.errors())
-    findings += check_choices(job_type.Options, content, ())
-    for path_in_options, fault, at_key, position in findings:
-        if fault.hint is None:
-            fault.hint = field_hint(path_in_options, job_type.Options)
-        tree.findings.append(
-            Finding((*where, *path_in_options), fault, at_key, position)
-        )
-    if findings:
+        for detail in error.errors():
+            inner, fault, at_key, position = explain(detail, job_type.Options)
+            fault.hint = fault.hint or field_hint(inner, job_type.Options)
+            tree.findings.append(Finding((*where, *inner), fault, at_key, position))
         return None
     targets = tree.data.get("targets")
     targets = targets if isinstance(targets, dict) else {}

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ldapslam.base.fault import Fault, did_you_mean, got
+from ldapslam.base.fault import Fault, did_you_mean, got, path_text
 from ldapslam.jobs.reading.tree import Finding, Path, Position, Tree, read_tree
 
 _EXAMPLE = "such as --set run.duration=30s"
@@ -83,14 +83,3 @@ def _move_positions(tree: Tree, path: Path, value: Tree) -> None:
     here = Position(value.file, None, None)
     for below in value.values:
         tree.values[(*path, *below)] = here
-
-
-def path_text(path: Path) -> str:
-    """A path as messages show it: streams[0].load.open.rate."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            text += f".{step}" if text else step
-    return text

@@ -77,8 +77,6 @@ class Tree:
     findings: list[Finding] = field(default_factory=list)
     #: Fields that the file does not have, made by the type of the stream at the path.
     made: dict[Path, Path] = field(default_factory=dict)
-    #: Files that options of types name, and the options.
-    files: list[tuple[Path, str]] = field(default_factory=list)
     #: Streams of which nobody knows what they send: their type or options are wrong.
     unknown: set[Path] = field(default_factory=set)
 

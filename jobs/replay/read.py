@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the files of a log, rotated and compressed ones too, into one `Log`.
+"""Reads the files of a log, rotated and compressed ones too, into one `Log`; makes a
+replay ready of it.
 
 The only module of this package that opens files. Which server wrote a file is seen from
 its lines; the files are put in the order of their first line's time, however they are
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault, expected
 from ldapslam.jobs.replay import ds389, openldap
 from ldapslam.jobs.replay.log import (
@@ -30,6 +32,9 @@ from ldapslam.jobs.replay.log import (
     plausible,
     spread,
 )
+from ldapslam.jobs.replay.options import Replay
+from ldapslam.jobs.replay.requests import Identity, Requests
+from ldapslam.jobs.replay.trace import Pace, Schedule, schedule
 
 _FORMATS: tuple[ModuleType, ...] = (openldap, ds389)
 _GZIP = b"\x1f\x8b"
@@ -143,3 +148,37 @@ def _until_broken(stream: TextIO) -> Iterator[str]:
         if not line:
             return
         yield line.rstrip("\r\n")
+
+
+def read_logs(paths: Sequence[Path]) -> Log:
+    """A log, or a ConfigError that says why there is none."""
+    try:
+        return read_log(paths)
+    except Fault as fault:
+        raise ConfigError(fault.reason, hint=fault.hint) from None
+
+
+def prepare(
+    replay: Replay,
+    log: Log,
+    pace: Pace,
+    *,
+    connections: int,
+    seed: int,
+    identity: Identity | None = None,
+) -> Schedule:
+    """What is sent, on at most so many connections; ConfigError when they are not
+    enough, or when there is nothing to send."""
+    made = schedule(log, pace, Requests(replay, seed, identity))
+    needed = len(made.connections)
+    if needed > connections:
+        raise ConfigError(
+            f"the log has up to {needed} connections at once, the job {connections}",
+            hint=f"write load: {{replay: {{connections: {needed}}}}}",
+        )
+    if made.total == 0:
+        reasons = "; ".join(f"{why} ({n})" for (_, why), n in made.skipped.items())
+        raise ConfigError(
+            "nothing of the log can be replayed", hint=reasons or "it has no requests"
+        )
+    return made

@@ -17,14 +17,15 @@ SEQUENCE = 0x30
 SET = 0x31
 
 
-def tlv(tag: int, *parts: Node) -> Node:
-    """A TLV of these contents, folded to bytes if nothing in it varies."""
+def tlv(tag: int, *parts: Node, least: int = 0) -> Node:
+    """A TLV of these contents, folded to bytes if nothing in it varies; one that varies
+    is left out if it has fewer than `least` bytes of content."""
     content = fold(parts)
     if not content:
         return bytes([tag, 0])
     if len(content) == 1 and isinstance(content[0], bytes):
         return bytes([tag]) + length(len(content[0])) + content[0]
-    return Tlv(tag, content)
+    return Tlv(tag, content, least)
 
 
 def length(count: int) -> bytes:

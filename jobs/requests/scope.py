@@ -7,17 +7,11 @@ ledger gives and the hidden parts of a request (a paging cookie, SASL credential
 take one. `Scope` hands the numbers out, in the order in which the job file defines
 names, so that validation and plan agree.
 
-While a job file is validated, the fields of an operation are checked one by one, by
-pydantic, long before there is a plan: what is known by then is the current scope.
-`with known(scope):` around an operation's validation makes it so; without it no name is
-known.
+While a job file is validated, context.py has the scope of the session at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -89,22 +83,3 @@ class Scope:
                     return node
 
         return tuple(map(once, nodes)), tuple(lets)
-
-
-_current: ContextVar[Scope | None] = ContextVar("scope", default=None)
-
-
-def current_scope() -> Scope:
-    """The scope of the operation that is being validated; a copy."""
-    scope = _current.get()
-    return scope.copy() if scope else Scope()
-
-
-@contextmanager
-def known(scope: Scope) -> Iterator[Scope]:
-    """Within it, patterns may use the names that the scope has at that time."""
-    token = _current.set(scope)
-    try:
-        yield scope
-    finally:
-        _current.reset(token)

@@ -1,36 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request templates: BER with holes, in the form that the engine executes.
+"""Templates: the programs that the engine's machine executes, and their parts.
 
-A template is what follows the messageID inside an LDAPMessage (RFC 4511): the
-protocolOp. Its program is a sequence of little-endian instructions:
+agent/csrc/template/template.h has the instructions. A request's program writes the
+protocolOp of an LDAPMessage (RFC 4511); the engine adds the outer SEQUENCE, the
+messageID and all lengths of TLVs. A program of an entry (population_program.py) writes
+lines of LDIF. The limits here are the engine's, so that a job that loads also compiles
+there; only what is in a file of values is known to the engine alone.
 
-    0x01 LIT    u32 n, n bytes   literal bytes
-    0x02 VAL    u16 i            the text of values[i]
-    0x03 OPEN   u8 tag           begin a TLV
-    0x04 CLOSE                   end of the innermost open TLV
-    0x05 CHANCE u32 ppm          begin a part that is present with that probability
-    0x06 END                     end of the innermost such part
-
-The engine adds the outer SEQUENCE, the messageID and all lengths of open TLVs. The
-limits here are the engine's (agent/csrc/op.h, values.h), so that a job that loads also
-compiles there; only what is in a file of values is known to the engine alone.
-
-Who composes a request makes a tree of nodes:
+A program is made of a tree of nodes:
 
     bytes          as they are
-    ValueSource    a value that is drawn anew for each request
+    ValueSource    a value that is drawn for each request
     Ref            the text of a ValueSource that stands earlier in the same request
     Chance         parts that are there together, with a probability, or not at all
+    If             parts that are there if a slot has a text, or a given one
+    Loop, Number   parts that are repeated, and the number of the turn
+    Base64         the text of its parts in base64
     Tlv            made by ber.tlv, which folds constants to bytes
 
-`choice` makes the ValueSource of a weighted list.
+and in entries alone Placed, Slot, Fill, Line, Output, Field and Body. `choice` makes
+the ValueSource of a weighted list.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from ldapslam.base.fault import Fault
 
@@ -42,10 +39,15 @@ VARIABLE, PARENT, MESSAGE_ID, LIST = range(12, 16)
 #: `step` of a TIMESTAMP: enum slam_timestamp_format.
 GENERALIZED, MILLISECONDS, SECONDS, FORMATTED = range(4)
 
-LIT, VAL, OPEN, CLOSE, CHANCE, END = range(1, 7)
+#: enum slam_template_code.
+LITERAL, VALUE, TLV, END, CHANCE, OPTIONAL_TLV, PLACED = range(0x01, 0x08)
+SLOT, NUMBER, BASE64, IF, EQUAL, LOOP, PICK = range(0x08, 0x0F)
+FILL, LINE, OUTPUT, FIELD, BODY = range(0x0F, 0x14)
+
+#: enum slam_text_form.
+PLAIN, DN_VALUE, UNDERSCORES, FILTER_INITIAL, FILTER_ANY, FILTER_FINAL = range(6)
 
 MAX_VALUES = 256
-MAX_CHANCES = 256
 MAX_DEPTH = 32
 MAX_REQUEST_BYTES = 1 << 20
 MAX_VALUE_BYTES = 65_536
@@ -58,6 +60,8 @@ CERTAIN_PPM = 1_000_000
 _HEADER_BYTES = 5
 #: Digits of a number of 64 bits.
 _MAX_DIGITS = 20
+#: Of UTF-8.
+_MAX_CHARACTER_BYTES = 4
 _MAX_TIME_BYTES = len("20180102030405.678Z")
 #: Of the kinds whose texts have the same bound whatever their figures.
 _MAX_BYTES = {
@@ -84,8 +88,8 @@ class ValueSource:
     TIMESTAMP: now, or where lo or hi is not 0 a time from lo to hi ms after 1970; in
     the format `step`, FORMATTED that of `data` (%Y %m %d %H %M %S, %L ms, %%).
     UUID: of version 4. UNIQUE: lo + step x, a number that comes once in the whole run.
-    VARIABLE: the text of the session's variable `lo`; with hi above 0 at most so many
-    bytes of it, whole characters; with `width` 1 escaped, to stand as a value in a DN.
+    VARIABLE: the text of the session's variable `lo`; with hi above 0 at most hi bytes
+    of it, whole characters; in the form `width`.
     PARENT: the parent of the DN that the variable holds.
     MESSAGE_ID: content octets of the messageID of the session's request before.
     LIST: `data` is (u32 weight, u32 length, text)…: see `choice`.
@@ -115,7 +119,8 @@ class ValueSource:
         if self.kind == UNIQUE:
             return max(_MAX_DIGITS, self.width)
         if self.kind == VARIABLE:
-            return (self.hi or MAX_VARIABLE_BYTES) * (3 if self.width == 1 else 1)
+            escaped = self.width not in (PLAIN, UNDERSCORES)
+            return (self.hi or MAX_VARIABLE_BYTES) * (3 if escaped else 1)
         if self.kind == LIST:
             return max(len(text) for text, _ in self.choices)
         return max(self._digits(self.lo), self._digits(self.hi))
@@ -181,10 +186,129 @@ class Tlv:
 
     tag: int
     parts: tuple[Node, ...]
+    #: The TLV is left out if its content has fewer bytes.
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class If:
+    """Parts that are there if a slot (of a request: a variable) has a text."""
+
+    slot: int
+    parts: tuple[Node, ...]
+    #: False: if it has none.
+    is_wanted: bool = True
+    #: Not None: if it has this text.
+    text: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Parts that are repeated."""
+
+    #: The first number; None: different numbers are picked from those below `to`.
+    first: int | None
+    #: Least and most turns.
+    least: int
+    most: int
+    to: int
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number of the turn of the loop around it."""
+
+
+@dataclass(frozen=True)
+class Base64:
+    parts: tuple[Node, ...]
+
+
+class Place(IntEnum):
+    """Which number of an entry chooses the value: enum slam_place."""
+
+    INDEX = 1
+    SIBLING = 2
+    POSITION = 3
+    FIRST = 4
+    LAST = 5
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The value of a source in turn, at an entry's number."""
+
+    source: ValueSource
+    place: Place
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The text of a slot of the entry `level` levels above."""
+
+    number: int
+    level: int = 0
+    #: Most bytes; 0: all.
+    limit: int = 0
+    form: int = PLAIN
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Gives a slot its text."""
+
+    slot: int
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """An attribute and its value, as LDIF has them; nothing if the value is empty."""
+
+    attribute: str
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A line of a side file."""
+
+    number: int
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Field:
+    """What is drawn from here on belongs to this field of the entry."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Body:
+    """Ends what the entries below an entry want of it."""
 
 
 #: bytes are finished BER (or content octets); the others are filled in per request.
-Node = bytes | ValueSource | Ref | Chance | Tlv
+Node = (
+    bytes
+    | ValueSource
+    | Ref
+    | Chance
+    | Tlv
+    | If
+    | Loop
+    | Number
+    | Base64
+    | Placed
+    | Slot
+    | Fill
+    | Line
+    | Output
+    | Field
+    | Body
+)
 
 
 @dataclass(frozen=True)
@@ -205,102 +329,179 @@ class Template:
         return tuple(dict.fromkeys(names))
 
 
-@dataclass
+class Sources:
+    """The value sources of a program, numbered in the order of their holes."""
+
+    def __init__(self) -> None:
+        self.found: list[ValueSource] = []
+
+    def number(self, source: ValueSource) -> int:
+        self.found.append(source)
+        return len(self.found) - 1
+
+
 class _Program:
-    literal: bytearray = field(default_factory=bytearray)
-    code: bytearray = field(default_factory=bytearray)
-    values: list[ValueSource] = field(default_factory=list)
-    #: The node of each value: a Ref means an object, not an equal one.
-    drawn: list[ValueSource | Ref] = field(default_factory=list)
-    chances: int = 0
-    #: Bound of the whole LDAPMessage: its SEQUENCE and messageID come first.
-    max_bytes: int = _HEADER_BYTES + 6
+    """Writes the program of nodes."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.literal = bytearray()
+        self.code = bytearray()
+        #: The node of each value: a Ref means an object, not an equal one.
+        self.drawn: list[object] = []
 
     def flush(self) -> None:
         if self.literal:
-            self.code += struct.pack("<BI", LIT, len(self.literal)) + self.literal
-            self.max_bytes += len(self.literal)
+            self.code += struct.pack("<BI", LITERAL, len(self.literal)) + self.literal
             self.literal.clear()
 
-    def add(self, node: Node, depth: int) -> None:
+    def add(self, nodes: Iterable[Node], depth: int = 0) -> int:
+        """Returns the most bytes that the nodes' text has."""
+        return sum(self.node(node, depth) for node in nodes)
+
+    def node(self, node: Node, depth: int) -> int:
         if isinstance(node, bytes):
             self.literal += node
-            return
+            return len(node)
         self.flush()
-        if isinstance(node, ValueSource):
-            self.value(node, node, node.max_bytes)
-            return
-        if isinstance(node, Ref):
-            self.reference(node)
-            return
-        if depth == MAX_DEPTH:
-            raise Fault(f"patterns are nested more than {MAX_DEPTH} levels deep")
-        if isinstance(node, Tlv):
-            self.code += struct.pack("<BB", OPEN, node.tag)
-            self.max_bytes += _HEADER_BYTES
-        else:
-            self.code += struct.pack("<BI", CHANCE, node.ppm)
-            self.chances += 1
-        for part in node.parts:
-            self.add(part, depth + 1)
-        self.flush()
-        self.code.append(CLOSE if isinstance(node, Tlv) else END)
+        match node:
+            case ValueSource():
+                return self.value(VALUE, node, node, b"", node.max_bytes)
+            case Placed(source=source, place=place):
+                return self.value(PLACED, source, node, bytes([place]), 0)
+            case Ref():
+                return self.reference(node)
+            case Slot(number=number, level=level, limit=limit, form=form):
+                self.code += struct.pack("<BBHIB", SLOT, level, number, limit, form)
+            case Number():
+                self.code.append(NUMBER)
+                return _MAX_DIGITS
+            case Field(number=number):
+                self.code += struct.pack("<BI", FIELD, number)
+            case Body():
+                self.code.append(BODY)
+            case _:
+                if depth == MAX_DEPTH:
+                    raise Fault(
+                        f"patterns are nested more than {MAX_DEPTH} levels deep"
+                    )
+                self.code += _opening(node)
+                size = self.add(node.parts, depth + 1)
+                self.flush()
+                self.code.append(END)
+                return _closed_bytes(node, size)
+        return 0
 
-    def value(self, source: ValueSource, node: ValueSource | Ref, bound: int) -> None:
-        self.code += struct.pack("<BH", VAL, len(self.values) % (1 << 16))
-        self.values.append(source)
+    def value(
+        self, code: int, source: ValueSource, node: Node, operands: bytes, bound: int
+    ) -> int:
+        number = self.sources.number(source)
+        self.code += struct.pack("<BH", code, number % (1 << 16)) + operands
         self.drawn.append(node)
-        self.max_bytes += bound
+        return bound
 
-    def reference(self, ref: Ref) -> None:
+    def reference(self, ref: Ref) -> int:
         for index in reversed(range(len(self.drawn))):
             if self.drawn[index] is ref.target:
-                bound = ref.target.max_bytes
-                if ref.limit:
-                    bound = min(bound, ref.limit)
-                self.value(ValueSource(REF, lo=index, hi=ref.limit), ref, bound)
-                return
+                source = ValueSource(REF, lo=index, hi=ref.limit)
+                return self.value(VALUE, source, ref, b"", _reference_bytes(ref))
         raise Fault("a reference is to a value that comes later in the request")
+
+
+def _opening(node: Node) -> bytes:
+    match node:
+        case Chance(ppm=ppm):
+            return struct.pack("<BI", CHANCE, ppm)
+        case Tlv(tag=tag, least=0):
+            return bytes([TLV, tag])
+        case Tlv(tag=tag, least=least):
+            return struct.pack("<BBI", OPTIONAL_TLV, tag, least)
+        case If(slot=slot, is_wanted=is_wanted, text=None):
+            return struct.pack("<BHB", IF, slot, is_wanted)
+        case If(slot=slot, text=bytes() as text):
+            return struct.pack("<BHI", EQUAL, slot, len(text)) + text
+        case Loop(first=None, to=to, least=least, most=most):
+            return struct.pack("<BQQQ", PICK, to, least, most)
+        case Loop(first=int() as first, least=least):
+            return struct.pack("<BQQ", LOOP, first, least)
+        case Base64():
+            return bytes([BASE64])
+        case Fill(slot=slot):
+            return struct.pack("<BH", FILL, slot)
+        case Line(attribute=attribute):
+            name = attribute.encode()
+            return struct.pack("<BH", LINE, len(name)) + name
+        case Output(number=number):
+            return bytes([OUTPUT, number])
+    raise TypeError(f"{node!r} has no parts")
+
+
+def _closed_bytes(node: Node, size: int) -> int:
+    """Bound of a part whose content has at most `size` bytes."""
+    match node:
+        case Tlv():
+            return size + _HEADER_BYTES
+        case Loop(most=most):
+            return size * most
+        case Base64():
+            return -(-size // 3) * 4
+    return size
+
+
+def _reference_bytes(ref: Ref) -> int:
+    return min(ref.target.max_bytes, ref.limit or ref.target.max_bytes)
+
+
+def may_be_empty(nodes: Iterable[Node], filled: Collection[int] = ()) -> bool:
+    """Whether the nodes can have no text; `filled` variables have one."""
+    return all(_may_be_empty(node, filled) for node in nodes)
+
+
+def _may_be_empty(node: Node, filled: Collection[int]) -> bool:
+    match node:
+        case bytes():
+            return not node
+        case ValueSource(kind=kind) if kind == VARIABLE:
+            # the first bytes may be no whole character
+            return node.lo not in filled or 0 < node.hi < _MAX_CHARACTER_BYTES
+        case ValueSource(kind=kind) if kind in (FILE_RANDOM, FILE_SEQUENCE, PARENT):
+            return True
+        case ValueSource(kind=kind) if kind == LIST:
+            return any(weight and not text for text, weight in node.choices)
+        case ValueSource() | Number():
+            return False
+        case Base64(parts=parts):
+            return may_be_empty(parts, filled)
+        case Ref(target=target, limit=0):
+            return _may_be_empty(target, filled)
+    return True
 
 
 def compile_template(*nodes: Node) -> Template:
     """The program of a request; a Fault when the engine's limits are exceeded."""
-    program = _Program()
-    for node in nodes:
-        program.add(node, 0)
+    program = _Program(Sources())
+    # its SEQUENCE and messageID come first
+    size = program.add(nodes) + _HEADER_BYTES + 6
     program.flush()
-    if len(program.values) > MAX_VALUES:
+    values = program.sources.found
+    if len(values) > MAX_VALUES:
         raise Fault(
             f"expected at most {MAX_VALUES} patterns in one operation, "
-            f"got {len(program.values)}"
+            f"got {len(values)}"
         )
-    if program.chances > MAX_CHANCES:
+    if size > MAX_REQUEST_BYTES:
         raise Fault(
-            f"expected at most {MAX_CHANCES} optional parts in one operation, "
-            f"got {program.chances}"
+            f"expected a request of at most {MAX_REQUEST_BYTES} bytes, got up to {size}"
         )
-    if program.max_bytes > MAX_REQUEST_BYTES:
-        raise Fault(
-            f"expected a request of at most {MAX_REQUEST_BYTES} bytes, "
-            f"got up to {program.max_bytes}"
-        )
-    return Template(bytes(program.code), tuple(program.values))
+    return Template(bytes(program.code), tuple(values))
 
 
-def longest_text(nodes: Iterable[Node]) -> int:
-    """Bound of the length of these nodes' text, in bytes; they hold no Tlv."""
-    longest = 0
-    for node in nodes:
-        match node:
-            case bytes():
-                longest += len(node)
-            case ValueSource():
-                longest += node.max_bytes
-            case Ref(target=target, limit=limit):
-                longest += min(target.max_bytes, limit or target.max_bytes)
-            case Chance(parts=parts):
-                longest += longest_text(parts)
-    return longest
+def compile_entry(nodes: Iterable[Node], sources: Sources) -> bytes:
+    """The program of a population's entry, which draws from these sources."""
+    program = _Program(sources)
+    program.add(nodes)
+    program.flush()
+    return bytes(program.code)
 
 
 def number_uniques(templates: Sequence[Template]) -> tuple[Template, ...]:

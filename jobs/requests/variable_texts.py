@@ -13,25 +13,28 @@ from dataclasses import replace
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.requests.template import (
+    BASE64,
     CHANCE,
-    CLOSE,
     END,
+    EQUAL,
     FILE_RANDOM,
     FILE_SEQUENCE,
-    LIT,
+    IF,
+    LITERAL,
     MAX_VARIABLE_BYTES,
-    OPEN,
     PARENT,
+    PLAIN,
     REF,
-    VAL,
+    UNDERSCORES,
+    VALUE,
     VARIABLE,
     Template,
     ValueSource,
 )
 
 _FILES = (FILE_RANDOM, FILE_SEQUENCE)
-#: Length of an instruction behind its opcode; that of LIT without its bytes.
-_OPERANDS = {LIT: 4, VAL: 2, OPEN: 1, CLOSE: 0, CHANCE: 4, END: 0}
+#: Bytes of an instruction of a text behind its code, and behind its length field.
+_OPERANDS = {LITERAL: 4, VALUE: 2, CHANCE: 4, BASE64: 0, IF: 3, EQUAL: 6, END: 0}
 #: Bytes of a DN for one of its value, at the most: NUL is escaped as \\00.
 _ESCAPED = 3
 
@@ -43,10 +46,13 @@ def with_bounds(lets: Iterable[tuple[int, Template]]) -> list[tuple[int, Templat
     bounded: list[tuple[int, Template]] = []
     for variable, template in lets:
         values = tuple(_known(value, bounds) for value in template.values)
-        constant = _literal_bytes(template.program) + sum(
+        literals, base64s = _literals(template.program)
+        constant = literals + sum(
             _length(value, values) for value in values if not _is_open(value)
         )
         weights = sum(_factor(value) for value in values if _is_open(value))
+        for _ in range(base64s):  # as if it held all of the text
+            constant, weights = 4 * (constant + 2) // 3, -(-4 * weights // 3)
         if constant + weights > MAX_VARIABLE_BYTES:
             raise Fault(
                 f"expected a text of at most {MAX_VARIABLE_BYTES} bytes, "
@@ -77,7 +83,8 @@ def _is_open(value: ValueSource) -> bool:
 
 
 def _factor(value: ValueSource) -> int:
-    return _ESCAPED if value.kind == VARIABLE and value.width == 1 else 1
+    is_escaped = value.kind == VARIABLE and value.width not in (PLAIN, UNDERSCORES)
+    return _ESCAPED if is_escaped else 1
 
 
 def _length(value: ValueSource, values: tuple[ValueSource, ...]) -> int:
@@ -91,13 +98,16 @@ def _length(value: ValueSource, values: tuple[ValueSource, ...]) -> int:
     return min(bound, value.hi) if value.hi else bound
 
 
-def _literal_bytes(program: bytes) -> int:
-    total = at = 0
+def _literals(program: bytes) -> tuple[int, int]:
+    """Bytes of the constant texts, and the number of texts in base64."""
+    total = base64s = at = 0
     while at < len(program):
         code = program[at]
-        if code == LIT:
-            (length,) = struct.unpack_from("<I", program, at + 1)
-            total += length
+        base64s += code == BASE64
+        if code in (LITERAL, EQUAL):
+            start = at + _OPERANDS[code] - 3
+            (length,) = struct.unpack_from("<I", program, start)
+            total += length if code == LITERAL else 0
             at += length
         at += 1 + _OPERANDS[code]
-    return total
+    return total, base64s

@@ -4,30 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from ldapslam.jobs.fields.result_codes import NAMES, ResultCode
 from ldapslam.jobs.fields.sections import Flag, Section, Text
-from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.types.base import JobType, without_nothing
+from ldapslam.jobs.fields.texts import AttributeSelector
+from ldapslam.jobs.types.base import JobType, SearchOptions, drop_none
 
 
-class AuthOptions(Section):
+class AuthOptions(SearchOptions):
     """Whom to find, and what to bind with."""
 
-    base: BaseDn = Field(
-        description="where users are searched; patterns allowed",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub", description="how far below the base"
-    )
-    filter: FilterText = Field(
-        description="which user; patterns allowed; it should find one entry",
-        examples=["(uid=user.[0-999])"],
-    )
     attributes: list[AttributeSelector] = Field(
         default=["1.1"], description="attributes to return; '1.1' is none"
     )
@@ -58,20 +47,17 @@ class Auth(JobType[AuthOptions]):
     Options: ClassVar[type[Section]] = AuthOptions
 
     def expand(self, options: AuthOptions, stream: Mapping[str, Any]) -> dict[str, Any]:
-        search = {
-            "base": options.base,
-            "scope": options.scope,
-            "filter": options.filter,
-            "attributes": options.attributes,
-        }
-        bind = without_nothing(
+        bind = drop_none(
             {
                 "bind": {"dn": "[dn]", "password": options.password},
                 "expect": options.expect
                 and [NAMES.get(code, code) for code in options.expect],
             }
         )
-        steps: list[dict[str, Any]] = [{"search": search, "capture": "dn"}, bind]
+        steps: list[dict[str, Any]] = [
+            {"search": options.search, "capture": "dn"},
+            bind,
+        ]
         if options.unbind:
             steps.append({"unbind": {}})
         return {"operations": [{"sequence": steps}]}

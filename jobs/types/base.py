@@ -21,11 +21,46 @@ command line, on the coordinator and on every agent; code is never sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import Field
 
 from ldapslam.jobs.fields.sections import Section
+from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
+
+PYTHON_JOBS = "ldapslam.python_jobs"
 
 OptionsT = TypeVar("OptionsT", bound=Section)
+
+
+class SearchOptions(Section):
+    """A search that types make."""
+
+    base: BaseDn = Field(
+        description="where to search; patterns allowed",
+        examples=["ou=people,dc=example,dc=com"],
+    )
+    scope: Literal["base", "one", "sub", "children"] = Field(
+        default="sub", description="how far below the base"
+    )
+    filter: FilterText = Field(
+        description="which entry; patterns allowed; it should find one",
+        examples=["(uid=user.[0-999])"],
+    )
+    attributes: list[AttributeSelector] = Field(
+        default_factory=list, description="attributes to return; an empty list is all"
+    )
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """The fields of the search operation."""
+        return {
+            "base": self.base,
+            "scope": self.scope,
+            "filter": self.filter,
+            "attributes": list(self.attributes),
+        }
 
 
 class JobType(Generic[OptionsT]):
@@ -34,10 +69,18 @@ class JobType(Generic[OptionsT]):
     #: What `type:` calls it.
     name: ClassVar[str]
     #: What `options:` may say; its docstring and descriptions are shown to users. A
-    #: field of type sections.FileName is a file that the agents are sent.
+    #: field of type sections.FileName is a file that the agents are sent; a check of
+    #: the options (sections.checked) may read it (context.Reading.text_of).
     Options: ClassVar[type[Section]]
     #: Keys of the stream that the type sets, so that the job file must not.
     sets: ClassVar[tuple[str, ...]] = ("operations",)
+
+    @classmethod
+    def python_class(cls) -> str:
+        """Module and name of the class that drives the type's streams: the one that the
+        entry point group `ldapslam.python_jobs` has for the type."""
+        (entry_point,) = entry_points(group=PYTHON_JOBS, name=cls.name)
+        return entry_point.value
 
     @classmethod
     def summary(cls) -> str:
@@ -47,8 +90,7 @@ class JobType(Generic[OptionsT]):
     def expand(self, options: OptionsT, stream: Mapping[str, Any]) -> dict[str, Any]:
         """Keys of the stream and their values, as a job file has them. `stream` is
         what the job file says beside type and options, not yet checked: only what the
-        type extends need be read. A Fault says what does not go together; a file that
-        an option names can be read with files.read_file."""
+        type extends need be read. A Fault says what does not go together."""
         raise NotImplementedError
 
     def expand_among(
@@ -59,6 +101,6 @@ class JobType(Generic[OptionsT]):
         return self.expand(options, stream)
 
 
-def without_nothing(mapping: Mapping[str, Any]) -> dict[str, Any]:
+def drop_none(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that have a value: what an option leaves out, the stream does too."""
     return {key: value for key, value in mapping.items() if value is not None}

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.connection import HostFile, absolute
-from ldapslam.jobs.fields.files import read_file
+from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.fields.sections import (
     Count,
     FileName,
@@ -20,9 +20,8 @@ from ldapslam.jobs.fields.sections import (
     checked,
     one_or_more,
 )
-from ldapslam.jobs.types.base import JobType, without_nothing
+from ldapslam.jobs.types.base import JobType, drop_none
 
-BULK_LOAD_CLASS = "ldapslam.lab.bulk_load.job:BulkLoad"
 OPERATION = "import"
 #: Settings of slapd whose values are paths on the agent's host.
 PATH_SETTINGS = ("include", "moduleload")
@@ -103,6 +102,13 @@ class BulkLoadOptions(Section):
         examples=["{index: ['cn,sn eq,sub', 'mail eq']}"],
     )
 
+    _template_text: str | None = PrivateAttr(default=None)
+
+    @checked
+    def _read(self, reading: Reading) -> None:
+        if self.template_file is not None:
+            self._template_text = reading.text_of(self.template_file)
+
     @checked
     def _check_together(self) -> None:
         if self.ldif is not None:
@@ -112,7 +118,7 @@ class BulkLoadOptions(Section):
                     f"ldif excludes {' and '.join(sorted(others))}",
                     "a file has the entries that it has",
                 )
-        if self.template_file is not None and "template" in self.model_fields_set:
+        if {"template", "template_file"} <= self.model_fields_set:
             raise Fault("template and template_file exclude each other", "keep one")
         if self.place is not None and self.prepare is not None:
             raise Fault(
@@ -150,22 +156,19 @@ class BulkLoad(JobType[BulkLoadOptions]):
                 "each is a figure of its own: lower `count`",
             )
         is_quick = options.quick if options.quick is not None else True
-        text = None
-        if options.template_file is not None:
-            text = read_file(options.template_file)
         return {
             "python": {
-                "class": BULK_LOAD_CLASS,
+                "class": self.python_class(),
                 "operations": [OPERATION],
                 "needs_target": False,
-                "options": without_nothing(
+                "options": drop_none(
                     {
                         "server": options.server,
                         "method": options.method,
                         "quick": is_quick,
                         "entries": options.entries,
                         "template": None if options.ldif else options.template,
-                        "template_text": text,
+                        "template_text": options._template_text,
                         "ldif": options.ldif,
                         "place": options.place,
                         "prepare": options.prepare,

@@ -9,28 +9,15 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from ldapslam.jobs.fields.sections import Flag, Section
-from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
-from ldapslam.jobs.types.base import JobType
-
-#: Drives `client: process`: it forks a client for each operation.
-PROCESS_CLASS = "ldapslam.agent.python_jobs.fork_client:ForkedSearch"
+from ldapslam.jobs.fields.texts import FilterText
+from ldapslam.jobs.types.base import JobType, SearchOptions
 
 
-class BurstOptions(Section):
+class BurstOptions(SearchOptions):
     """What each client searches, and what a client is."""
 
-    base: BaseDn = Field(
-        description="where to search; patterns allowed",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub", description="how far below the base"
-    )
     filter: FilterText = Field(
         default="(objectClass=*)", description="which entries; patterns allowed"
-    )
-    attributes: list[AttributeSelector] = Field(
-        default_factory=list, description="attributes to return; an empty list is all"
     )
     anonymous_bind: Flag = Field(
         default=False,
@@ -55,26 +42,24 @@ class Burst(JobType[BurstOptions]):
     def expand(
         self, options: BurstOptions, stream: Mapping[str, Any]
     ) -> dict[str, Any]:
-        search = {
-            "base": options.base,
-            "scope": options.scope,
-            "filter": options.filter,
-            "attributes": options.attributes,
-        }
         if options.client == "process":
             return {
                 "python": {
-                    "class": PROCESS_CLASS,
-                    "options": search,
+                    "class": self.python_class(),
+                    "options": options.search,
                     "operations": ["search"],
                 }
             }
         if options.anonymous_bind:
-            steps = [{"bind": {"anonymous": True}}, {"search": search}, {"unbind": {}}]
+            steps = [
+                {"bind": {"anonymous": True}},
+                {"search": options.search},
+                {"unbind": {}},
+            ]
             return {"operations": [{"sequence": steps}]}
         given = stream.get("connection")
         connection = dict(given) if isinstance(given, dict) else {}
         return {
-            "operations": [{"search": search}],
+            "operations": [{"search": options.search}],
             "connection": {**connection, "per_operation": True},
         }

@@ -4,27 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.fields.sections import Section, Text, checked
-from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn
-from ldapslam.jobs.types.base import JobType
+from ldapslam.jobs.types.base import JobType, SearchOptions
 
 _HOLE = "[key]"
 
 
-class PrimeOptions(Section):
+class PrimeOptions(SearchOptions):
     """The range of the keys, and the search that each is put into."""
 
-    base: BaseDn = Field(
-        description="where to search", examples=["ou=people,dc=example,dc=com"]
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub", description="how far below the base"
-    )
     filter: Text = Field(
         description="which entry; [key] stands for the key, once",
         examples=["(uid=user.[key])"],
@@ -33,9 +26,6 @@ class PrimeOptions(Section):
     last: int = Field(ge=0, description="the last key", examples=["999999"])
     digits: int = Field(
         default=0, ge=0, le=20, description="digits of a key, padded with zeros"
-    )
-    attributes: list[AttributeSelector] = Field(
-        default_factory=list, description="attributes to return; an empty list is all"
     )
 
     @checked
@@ -65,12 +55,7 @@ class Prime(JobType[PrimeOptions]):
     ) -> dict[str, Any]:
         width = f"%{'0' * options.digits}" if options.digits else ""
         keys = f"[{options.first}:{options.last}{width}]"
-        search = {
-            "base": options.base,
-            "scope": options.scope,
-            "filter": options.filter.replace(_HOLE, keys),
-            "attributes": options.attributes,
-        }
+        search = {**options.search, "filter": options.filter.replace(_HOLE, keys)}
         return {
             "operations": [{"search": search}],
             "count": options.last - options.first + 1,

@@ -4,32 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field, StringConstraints
-
-from ldapslam.jobs.fields.sections import Name, Section, Text
+from ldapslam.jobs.fields.sections import Section
+from ldapslam.jobs.model import PythonOptions
 from ldapslam.jobs.types.base import JobType
-
-CLASS_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-
-
-class PythonOptions(Section):
-    """The class, what it records, and what it is given."""
-
-    class_path: Annotated[Text, StringConstraints(pattern=CLASS_PATTERN)] = Field(
-        alias="class",
-        description="its module and name; installed on every agent",
-        examples=["'my_load.jobs:Login'"],
-    )
-    operations: list[Name] = Field(
-        min_length=1,
-        description="names of what the class records, as in reports and thresholds",
-        examples=["[login]"],
-    )
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="what the class is given, as it is"
-    )
 
 
 class Python(JobType[PythonOptions]):

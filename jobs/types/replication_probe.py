@@ -24,7 +24,6 @@ from ldapslam.jobs.fields.texts import AttributeName
 from ldapslam.jobs.requests.dn import check_dn
 from ldapslam.jobs.types.base import JobType
 
-PROBE_CLASS = "ldapslam.agent.replication.probe:ReplicationProbe"
 _DEFAULT_RATE = units.parse_rate("5/s")
 
 
@@ -88,7 +87,7 @@ class ReplicationProbe(JobType[ReplicationProbeOptions]):
         rate: Rate = options.rate
         return {
             "python": {
-                "class": PROBE_CLASS,
+                "class": self.python_class(),
                 "operations": ["write", *watched],
                 "watches": list(options.replicas),
                 "options": {

@@ -4,38 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from ldapslam.jobs.fields.sections import Count, Section
 from ldapslam.jobs.fields.texts import (
     AttributeName,
-    AttributeSelector,
-    BaseDn,
-    FilterText,
 )
 from ldapslam.jobs.fields.texts import Values as AttributeValues
-from ldapslam.jobs.types.base import JobType
+from ldapslam.jobs.types.base import JobType, SearchOptions
 
 
-class SearchModifyOptions(Section):
+class SearchModifyOptions(SearchOptions):
     """Which entry to find, and what to replace in it."""
 
-    base: BaseDn = Field(
-        description="where to search; patterns allowed",
-        examples=["ou=people,dc=example,dc=com"],
-    )
-    scope: Literal["base", "one", "sub", "children"] = Field(
-        default="sub", description="how far below the base"
-    )
-    filter: FilterText = Field(
-        description="which entry; patterns allowed; it should find one",
-        examples=["(uid=user.[0-999])"],
-    )
-    attributes: list[AttributeSelector] = Field(
-        default_factory=list, description="attributes to return; an empty list is all"
-    )
     replace: dict[AttributeName, AttributeValues] = Field(
         min_length=1,
         description="attribute and its new value or values; patterns allowed",
@@ -56,15 +39,9 @@ class SearchModify(JobType[SearchModifyOptions]):
     def expand(
         self, options: SearchModifyOptions, stream: Mapping[str, Any]
     ) -> dict[str, Any]:
-        search = {
-            "base": options.base,
-            "scope": options.scope,
-            "filter": options.filter,
-            "attributes": options.attributes,
-        }
         modify = {"dn": "[dn]", "replace": dict(options.replace)}
         steps = [
-            {"search": search, "capture": "dn"},
+            {"search": options.search, "capture": "dn"},
             {"modify": modify, "repeat": options.modifies},
         ]
         return {"operations": [{"sequence": steps}]}

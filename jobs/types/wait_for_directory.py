@@ -13,8 +13,6 @@ from ldapslam.base.units import NS_PER_S
 from ldapslam.jobs.fields.sections import PositiveDuration, Section, Text
 from ldapslam.jobs.types.base import JobType
 
-WAIT_CLASS = "ldapslam.agent.python_jobs.wait_for_directory:WaitForDirectory"
-
 
 class WaitOptions(Section):
     """What has to be there, and for how long it may not be."""
@@ -52,7 +50,7 @@ class WaitForDirectory(JobType[WaitOptions]):
             )
         return {
             "python": {
-                "class": WAIT_CLASS,
+                "class": self.python_class(),
                 "operations": ["answer"],
                 "needs_target": False,
                 "options": {

@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 
 from ldapslam.jobs.fields.result_codes import code_title
+from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.reports.collect.clocks import Deviation
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline
-from ldapslam.reports.summary import OperationSummary, Summary
+from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import count
-from ldapslam.results.histogram import samples_needed
 
 #: More panels than this do not fit a page; the tables have all of them.
 PANELS = 8

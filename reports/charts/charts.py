@@ -11,10 +11,20 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
 
 from ldapslam.reports.charts.axes import (
+    ALARM,
+    GRID,
+    INK,
+    MUTED,
+    PERCENTILE_COLOURS,
+    SERIES,
+    STYLE,
+    WIDTH_IN,
     draw_band,
     grouped_number,
     label_ends,
@@ -36,21 +46,10 @@ from ldapslam.reports.charts.chart_data import (
     too_few,
 )
 from ldapslam.reports.charts.monitor_panels import draw_panel, monitor_number, panels_of
-from ldapslam.reports.charts.style import (
-    ALARM,
-    GRID,
-    INK,
-    MUTED,
-    PERCENTILE_COLOURS,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-)
-from ldapslam.reports.charts.svg import embeddable
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Series
 from ldapslam.reports.document import ChartPlace
-from ldapslam.reports.summary import OperationSummary, Summary
+from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import THIN
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ _AGENTS = 24
 def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     """Name -> SVG of each chart that the document has a place for."""
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     drawn = {}
     for place in places:
@@ -73,7 +73,9 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
             figure = _drawing(place.name)(summary)
             out = io.StringIO()
-            figure.savefig(out, format="svg", metadata={"Date": None})
+            # not savefig: that draws once more, only to lay out the figure
+            canvas: Any = FigureCanvasSVG(figure)
+            canvas.print_svg(out, metadata={"Date": None})
         drawn[place.name] = embeddable(
             out.getvalue(), place.name, place.title, place.description
         )
@@ -385,7 +387,7 @@ def _finished(figure: Figure, panels: Sequence[Axes], summary: Summary) -> Figur
 
 def _log_axis(axis: Any, axes: Axes) -> None:
     """Plain numbers at 1, 2, 5 when there is room for them, else at powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
     decades = math.log10(high / low) if low > 0 else 1.0
@@ -394,7 +396,7 @@ def _log_axis(axis: Any, axes: Axes) -> None:
     )
     axis.set_major_locator(LogLocator(subs=multiples))
     axis.set_major_formatter(FuncFormatter(grouped_number))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def _percentile_axis(axes: Axes, one: OperationSummary) -> None:
@@ -410,3 +412,36 @@ def _percentile_axis(axes: Axes, one: OperationSummary) -> None:
         nines += 1
     axes.set_xlim(1, last)
     axes.set_xticks([at for at, _ in ticks], [label for _, label in ticks])
+
+
+_PROLOGUE = re.compile(r"^.*?(?=<svg\b)", re.DOTALL)
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+_ID = re.compile(r'\bid="([^"]+)"')
+_HREF = re.compile(r'xlink:href="#([^"]+)"')
+_URL = re.compile(r"url\(#([^)]+)\)")
+_PATH = re.compile(r'\bd="[^"]*"')
+_DIGITS = re.compile(r"(\.\d\d)\d+")
+_OPEN = re.compile(r"<svg\b([^>]*)>")
+_SIZE = re.compile(r'\s(?:width|height)="[\d.]+pt"')
+
+
+def embeddable(svg: str, name: str, title: str, description: str) -> str:
+    svg = _PROLOGUE.sub("", svg)
+    svg = _METADATA.sub("", svg)
+    svg = _COMMENT.sub("", svg)
+    svg = _PATH.sub(lambda match: _DIGITS.sub(r"\1", match[0]), svg)
+    svg = _ID.sub(rf'id="{name}-\1"', svg)
+    svg = _HREF.sub(rf'xlink:href="#{name}-\1"', svg)
+    svg = _URL.sub(rf"url(#{name}-\1)", svg)
+    opening = _OPEN.search(svg)
+    if opening is None:
+        return svg
+    attributes = _SIZE.sub("", opening[1])
+    head = (
+        f'<svg{attributes} role="img" '
+        f'aria-labelledby="{name}-title {name}-description">\n'
+        f'<title id="{name}-title">{escape(title)}</title>\n'
+        f'<desc id="{name}-description">{escape(description)}</desc>'
+    )
+    return svg[: opening.start()] + head + svg[opening.end() :].strip() + "\n"

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ldapslam.reports.charts.axes import grouped_number, legend_outside
-from ldapslam.reports.charts.style import ALARM, SERIES
+from ldapslam.reports.charts.axes import ALARM, SERIES, grouped_number, legend_outside
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
 
 #: Lines of a panel, at most: those with the highest means.

@@ -17,6 +17,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+)
 from ldapslam.reports.collect.intervals import (
     AgentSlots,
     Floats,
@@ -33,8 +38,6 @@ from ldapslam.reports.collect.points import TimelineBuilder, most
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
-    CONNECTION_COUNTERS,
-    COUNTERS,
     STEPS_KEPT,
     AgentTotals,
     Collected,
@@ -44,7 +47,6 @@ from ldapslam.reports.collect.totals import (
 )
 from ldapslam.results.columns import Columns, Window
 from ldapslam.results.packed import block_of, headers_of
-from ldapslam.results.records import SET_UP_TIMES
 from ldapslam.results.schema import HISTOGRAM_COLUMNS
 
 #: Of a window's rows, sums of smaller numbers fit 64 bits.
@@ -216,7 +218,7 @@ class _Collector:
         """The counters of an operation, measured ones or others."""
         reports, places = slots.reports, np.array(rows["report"], np.intp)
         by_agent = reports.agent[places]
-        counted = np.array([rows[name] for name in COUNTERS])
+        counted = np.array([rows[name] for name in OPERATION_COUNTERS])
         _add_counters(totals.whole, rows, counted)
         if measured:
             _add_counters(totals.measured, rows, counted)
@@ -226,10 +228,10 @@ class _Collector:
             for code in np.unique(by_agent).tolist():
                 sums = counted[:, by_agent == code].sum(axis=1).tolist()
                 of_agent = self._agents[reports.agents[code]].measured
-                for name, amount in zip(COUNTERS, sums, strict=True):
+                for name, amount in zip(OPERATION_COUNTERS, sums, strict=True):
                     of_agent[name] += amount
-        completed = counted[COUNTERS.index("completed")]
-        succeeded = counted[COUNTERS.index("succeeded")]
+        completed = counted[OPERATION_COUNTERS.index("completed")]
+        succeeded = counted[OPERATION_COUNTERS.index("succeeded")]
         slots.agents.completed += reports.sum(places, completed)
         within = reports.in_measure[places]
         totals.completed_in_measure += int(completed[within].sum())
@@ -348,12 +350,12 @@ def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
 
 
 def _add_counters(counters: Counter[str], rows: Columns, counted: Integers) -> None:
-    """`counted` is COUNTERS by row; where its sums could overflow, `rows` are added."""
-    is_exact = counted.size == 0 or counted.max() < _MOST_EXACT
-    sums = (
-        counted.sum(axis=1).tolist() if is_exact else [sum(rows[n]) for n in COUNTERS]
-    )
-    for name, number in zip(COUNTERS, sums, strict=True):
+    """`counted`: counters by row; where its sums could overflow, `rows` are added."""
+    if counted.size == 0 or counted.max() < _MOST_EXACT:
+        sums = counted.sum(axis=1).tolist()
+    else:
+        sums = [sum(rows[name]) for name in OPERATION_COUNTERS]
+    for name, number in zip(OPERATION_COUNTERS, sums, strict=True):
         if number:
             counters[name] += number
 

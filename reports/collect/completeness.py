@@ -6,19 +6,23 @@ each agent's drain. One that was ended early owes the intervals before it was to
 drain, whatever an agent without a coordinator measured later. One that is not over, or
 whose drain was never decided, owes those up to the last that any agent sent in full.
 An agent whose streams all have a count owes those up to its own last.
+
+When and why agents were lost, and what their monitors failed with, is in the run's
+events.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from itertools import groupby
 
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import Collected
-from ldapslam.results.records import FINAL_STATES, RunRecord
+from ldapslam.results.records import FINAL_STATES, EventRecord, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +152,39 @@ def _partial(name: str, index: int, end_ns: int, plan: Plan) -> Partial:
     start_ns, _ = plan.span_ns(index)
     # a load that ended before T0 has its first interval cut
     return Partial(name, index, start_ns / NS_PER_S, max(start_ns, end_ns) / NS_PER_S)
+
+
+#: Their texts begin with the agent, as the coordinator writes them.
+_KINDS = ("agent_lost", "agent_early", "agent_failed")
+_OF_OBSERVERS = ("observer_failed", "observer_overdue")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The end of an agent's part before its time."""
+
+    #: Since T0: when the coordinator knew.
+    at_s: float
+    reason: str
+
+
+def losses_of(
+    events: Iterable[EventRecord], agents: Sequence[str], t0_utc: str | None
+) -> dict[str, Loss]:
+    """Agent -> its first loss; none of a run without T0."""
+    losses: dict[str, Loss] = {}
+    if t0_utc is None:
+        return losses
+    t0 = datetime.fromisoformat(t0_utc)
+    for event in events:
+        for agent in agents:
+            start = f"agent {agent!r}: "
+            if event.kind in _KINDS and event.text.startswith(start):
+                at_s = (datetime.fromisoformat(event.at_utc) - t0).total_seconds()
+                losses.setdefault(agent, Loss(at_s, event.text.removeprefix(start)))
+    return losses
+
+
+def observer_failures_of(events: Iterable[EventRecord]) -> list[str]:
+    """Why observers saw nothing more, or nothing at all."""
+    return [event.text for event in events if event.kind in _OF_OBSERVERS]

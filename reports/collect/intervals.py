@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.results.columns import Columns, Window
-from ldapslam.results.histogram import Histogram, middles_ns, samples_needed
+from ldapslam.results.histogram import Histogram, middles_ns
 from ldapslam.results.packed import BUCKETS, EMPTY_MIN_NS, Block, Sums, block_of
 
 Floats = npt.NDArray[np.float64]

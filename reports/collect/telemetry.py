@@ -90,10 +90,6 @@ class MonitorSummary:
     #: In the monitor's order, but for the time since which it has been running.
     metrics: tuple[MetricSummary, ...]
 
-    @property
-    def failed_share(self) -> float | None:
-        return self.failed / self.readings if self.readings else None
-
 
 def telemetry(
     series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None
@@ -279,39 +275,3 @@ def with_restarts(
             for at_s in one.restarts_s
         ]
     return tuple(sorted(found, key=lambda event: event.at_utc))
-
-
-def monitors_of(monitors: Sequence[MonitorSummary]) -> dict[str, Any]:
-    """The part `monitors` of result.json."""
-    names = [one.name for one in monitors]
-    return {
-        one.name if names.count(one.name) == 1 else f"{one.name} ({one.agent})": {
-            "agent": one.agent,
-            "facts": dict(one.facts),
-            "readings": one.readings,
-            "failed": one.failed,
-            "failures": list(one.failures),
-            "took_us": {
-                "mean": _rounded(one.took_mean_s, 1e6),
-                "max": _rounded(one.took_longest_s, 1e6),
-            },
-            "restarts_s": [round(at_s, 3) for at_s in one.restarts_s],
-            "metrics": {
-                each.metric.name: {
-                    "kind": each.metric.kind,
-                    "unit": each.unit or "1",
-                    "min": _rounded(each.lowest),
-                    "mean": _rounded(each.mean),
-                    "max": _rounded(each.highest),
-                    "increase": _rounded(each.increase),
-                    "missing_share": round(each.missing_share, 6),
-                }
-                for each in one.metrics
-            },
-        }
-        for one in monitors
-    }
-
-
-def _rounded(value: float | None, scale: float = 1.0) -> float | None:
-    return None if value is None else round(value * scale, 6)

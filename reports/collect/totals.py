@@ -16,37 +16,6 @@ from ldapslam.results.histogram import Histogram
 
 _Key = TypeVar("_Key", bound=Hashable)
 
-COUNTERS = (
-    "scheduled",
-    "sent",
-    "completed",
-    "succeeded",
-    "expected",
-    "failed",
-    "dropped",
-    "timed_out",
-    "unresolved",
-    "abandoned",
-    "substituted",
-    "captures_missing",
-    "requests",
-    "entries",
-    "references",
-)
-CONNECTION_COUNTERS = (
-    "connects",
-    "connect_failures",
-    "disconnects",
-    "protocol_errors",
-    "late_responses",
-    "unexpected_messages",
-    "notices",
-    "stamps_missing",
-    "binds",
-    "extended",
-    "unbinds",
-)
-
 #: Outcomes of requests that had a response.
 ANSWERED = ("succeeded", "expected", "failed")
 #: Of every request, whatever became of it.

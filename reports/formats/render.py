@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ReportError
-from ldapslam.reports.formats.hlog import write_hlog
-from ldapslam.reports.formats.intervals_csv import write_intervals
-from ldapslam.reports.formats.monitors_csv import write_monitors
+from ldapslam.reports.formats.exports import write_hlog, write_intervals, write_monitors
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of
+from ldapslam.reports.sections.report_document import document
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.store import Store
 
@@ -71,7 +70,7 @@ def render(
 
 def result_json(summary: Summary) -> str:
     """The text of result.json."""
-    content = summary.result()
+    content = result_of(summary)
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.types.bulk_load import OPERATION
+from ldapslam.proto.fields import OUTCOMES
+from ldapslam.reports.collect.job_notes import imports_of
 from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.collect.totals import (
     ANSWERED,
@@ -20,14 +24,36 @@ from ldapslam.reports.collect.totals import (
     OperationTotals,
     WorkerTotals,
 )
-from ldapslam.reports.rules.connection_rule import clients_connected, down_text
 from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.rules.monitor_rule import server_restarted
-from ldapslam.reports.rules.rule import NOT_APPLICABLE, Rule, listed, percent
-from ldapslam.reports.rules.server_rules import books_balance, replication_checked
-from ldapslam.reports.sections.imports import imports_of
-from ldapslam.results.histogram import Histogram, samples_needed
-from ldapslam.results.records import OUTCOMES
+from ldapslam.reports.rules.reconciliation import restarted, unread
+from ldapslam.results.histogram import Histogram
+
+NOT_APPLICABLE = "nothing to check"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, applied."""
+
+    #: As in the result and the guide: `sent_share`.
+    name: str
+    #: What must hold, and what is wrong when it does not, for people.
+    title: str
+    problem: str
+    limit: str
+    observed: str
+    passed: bool
+
+
+def percent(share: float) -> str:
+    """Of limits and of what was observed."""
+    return f"{share * 100:.5g}%"
+
+
+def listed(items: Sequence[str], limit: int = 4) -> str:
+    more = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more
+
 
 _NS_PER_MS = 1_000_000
 #: Any of them shows that the operation was measured.
@@ -156,7 +182,7 @@ def _sent_share(evidence: Evidence) -> Rule:
     }
     lowest, observed = _extreme(shares, min, percent)
     low = [stream for stream, share in shares.items() if share < limit]
-    if down := [text for stream in low if (text := down_text(evidence, stream))]:
+    if down := [text for stream in low if (text := _down_text(evidence, stream))]:
         observed += f"; connections were down for {listed(down)}"
     return Rule(
         "sent_share",
@@ -385,49 +411,6 @@ def _identity(
     return check
 
 
-#: In the order of the report.
-RULES: tuple[Callable[[Evidence], Rule], ...] = (
-    _run_completed,
-    _agents_present,
-    _intervals_complete,
-    _data_present,
-    _counts_reached,
-    clients_connected,
-    _sent_share,
-    _dropped_arrivals,
-    _send_lag,
-    _generator_stalled,
-    _generator_saturated,
-    _clock_offset,
-    _clock_step,
-    _histogram_overflow,
-    _identity(
-        "arrivals_balance",
-        "every scheduled arrival is accounted for",
-        "arrivals are not accounted for",
-        ("scheduled",),
-        ("sent", "dropped", "substituted"),
-    ),
-    _identity(
-        "requests_balance",
-        "every sent request is accounted for",
-        "requests are not accounted for",
-        ("sent",),
-        ("completed", "timed_out", "unresolved", "abandoned"),
-    ),
-    _identity(
-        "responses_balance",
-        "every response is a success, expected or a failure",
-        "responses are not accounted for",
-        ("completed",),
-        ("succeeded", "expected", "failed"),
-    ),
-    books_balance,
-    replication_checked,
-    server_restarted,
-)
-
-
 def _sent_in_open_loops(
     evidence: Evidence,
 ) -> dict[tuple[str, str], OperationTotals]:
@@ -486,3 +469,152 @@ def _extreme(
 
 def _ms(value_ns: float) -> str:
     return f"{value_ns / _NS_PER_MS:,.3f} ms"
+
+
+def _clients_connected(evidence: Evidence) -> Rule:
+    """Of closed streams."""
+    limit = evidence.validity.disconnected
+    shares = {
+        name: share
+        for name, stream in evidence.streams.items()
+        if stream.get("model") == "closed"
+        and (share := evidence.down_share(name)) is not None
+    }
+    observed = percent(max(shares.values())) if shares else NOT_APPLICABLE
+    if down := [name for name, share in shares.items() if share > limit]:
+        observed = listed([_down_text(evidence, name) for name in down])
+    return Rule(
+        "clients_connected",
+        "clients of closed loops had their connections",
+        "clients of closed loops had no connection, and sent nothing",
+        f"≤ {percent(limit)}",
+        observed,
+        not down,
+    )
+
+
+def _down_text(evidence: Evidence, stream: str) -> str:
+    """For how long the stream's connections were down; empty: they never were."""
+    share = evidence.down_share(stream)
+    from_ns = evidence.totals_of(stream).down_from_ns
+    if not share or from_ns is None:
+        return ""
+    since = f"first at {from_ns / NS_PER_S:+.1f} s"
+    return f"{percent(share)} of the time of {stream}, {since}"
+
+
+def _server_restarted(evidence: Evidence) -> Rule:
+    """What is watched, a server or its process, ran from first to last reading."""
+    is_watched = bool(evidence.monitors or evidence.reconciliations)
+    restarts = [
+        f"{one.name} before {at_s:,.1f} s"
+        for one in evidence.monitors
+        for at_s in one.restarts_s
+    ]
+    # without a monitor, by what it counted before and after the run
+    restarts = restarts or restarted(evidence.run)
+    return Rule(
+        "server_restarted",
+        "no server was restarted",
+        "a server was restarted",
+        "0",
+        listed(restarts) if restarts else "0" if is_watched else NOT_APPLICABLE,
+        not restarts,
+    )
+
+
+def _books_balance(evidence: Evidence) -> Rule:
+    """Of the servers that were watched. A kind of request that a server does not count
+    is not held against a run; counts that the job asks for and that nobody could read
+    are."""
+    validity = evidence.validity
+    most_missing = validity.books_missing_operations
+    most_others = validity.books_other_operations
+    has_limit = bool(most_missing) or most_others is not None
+    unknown = unread(evidence.run, evidence.observer_failures, has_limit=has_limit)
+    wrong, others, lines = [], 0, 0
+    for account, book in evidence.reconciliations.items():
+        lacking, strange = [], []
+        for kind, line in book.lines.items():
+            lines += line.server is not None
+            others += line.others
+            if line.missing > most_missing:
+                lacking.append(f"{line.missing:,} {kind}")
+            elif most_others is not None and line.others > most_others:
+                strange.append(f"{line.others:,} {kind}")
+        if lacking:
+            wrong.append(f"{account} lacks {' and '.join(lacking)}")
+        if strange:
+            wrong.append(f"{account} has {' and '.join(strange)} of others")
+    problem = "servers did not count what agents sent"
+    if unknown and not wrong:
+        problem = "it is not known what servers counted"
+    wrong += unknown
+    allowed = "any number" if most_others is None else f"≤ {most_others:,}"
+    found = f"balanced, {others:,} of others" if others else "balanced"
+    return Rule(
+        "books",
+        "servers counted what agents sent",
+        problem,
+        f"≤ {most_missing:,} missing, {allowed} of others",
+        listed(wrong) if wrong else found if lines else NOT_APPLICABLE,
+        not wrong,
+    )
+
+
+def _replication_checked(evidence: Evidence) -> Rule:
+    replication = evidence.replication
+    found = NOT_APPLICABLE
+    if replication is not None:
+        found = replication.unchecked or "checked"
+    return Rule(
+        "replication",
+        "replication was checked where the job asks for it",
+        "replication could not be checked",
+        "checked",
+        found,
+        replication is None or replication.is_checked,
+    )
+
+
+#: In the order of the report.
+RULES: tuple[Callable[[Evidence], Rule], ...] = (
+    _run_completed,
+    _agents_present,
+    _intervals_complete,
+    _data_present,
+    _counts_reached,
+    _clients_connected,
+    _sent_share,
+    _dropped_arrivals,
+    _send_lag,
+    _generator_stalled,
+    _generator_saturated,
+    _clock_offset,
+    _clock_step,
+    _histogram_overflow,
+    _identity(
+        "arrivals_balance",
+        "every scheduled arrival is accounted for",
+        "arrivals are not accounted for",
+        ("scheduled",),
+        ("sent", "dropped", "substituted"),
+    ),
+    _identity(
+        "requests_balance",
+        "every sent request is accounted for",
+        "requests are not accounted for",
+        ("sent",),
+        ("completed", "timed_out", "unresolved", "abandoned"),
+    ),
+    _identity(
+        "responses_balance",
+        "every response is a success, expected or a failure",
+        "responses are not accounted for",
+        ("completed",),
+        ("succeeded", "expected", "failed"),
+    ),
+    _books_balance,
+    _replication_checked,
+    _server_restarted,
+)

@@ -13,8 +13,7 @@ from typing import Any
 
 from ldapslam.reports.collect.totals import unanswered
 from ldapslam.reports.rules.evidence import Evidence
-from ldapslam.reports.rules.rule import Rule
-from ldapslam.reports.rules.rules import RULES
+from ldapslam.reports.rules.rules import RULES, Rule
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
@@ -193,7 +192,7 @@ def _notes_of_replays(evidence: Evidence) -> list[str]:
 def _notes_of_books(evidence: Evidence) -> list[str]:
     """What servers counted beside the run's requests, and what they do not count."""
     lines = []
-    for account, book in evidence.balances.items():
+    for account, book in evidence.reconciliations.items():
         if book.unknown:
             lines.append(f"the books of {account} cannot be balanced: {book.unknown}")
         others = {kind: one.others for kind, one in book.lines.items() if one.others}

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The later sections of the report: load generators, method, manifest. Pure."""
+"""The later sections: load generators, their clocks, method, manifest, servers. Pure.
+
+What differs between the servers' settings may matter to the run and stands in its
+manifest; what is the same on all, a page or two of it, comes last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ldapslam.reports.collect.timeline import NS_PER_S
 from ldapslam.reports.document import (
     BAD,
     Block,
@@ -15,17 +20,22 @@ from ldapslam.reports.document import (
     Listing,
     Paragraph,
     Table,
+    counted,
+    number,
+    table,
 )
+from ldapslam.reports.model import AgentSummary, Summary
 from ldapslam.reports.result import manifest_of
-from ldapslam.reports.sections import clock_section, settings_section
-from ldapslam.reports.sections.flat_facts import compared, flattened
-from ldapslam.reports.summary import AgentSummary, Summary
 from ldapslam.reports.typeset import (
     NOTHING,
+    compared,
     count,
     decimal,
+    flattened,
+    microseconds,
     milliseconds,
     percent,
+    time_of_day,
 )
 
 _METHOD = (
@@ -82,34 +92,13 @@ _ELSEWHERE = (
 
 
 def agents(summary: Summary) -> tuple[Block, ...]:
-    figures = Table(
-        "agents",
-        "Agents in the measure phase",
-        (
-            Column("Agent"),
-            Column("throughput", "/s", True),
-            Column("failed", "", True),
-            Column("p50", "ms", True),
-            Column("p99", "ms", True),
-            Column("CPU per op", "µs", True),
-            Column("host CPU", "%", True),
-            Column("workers busy", "%", True),
-            Column("busiest interval", "%", True),
-            Column("CPU wait", "%", True),
-        ),
-        tuple(_agent_row(agent) for agent in summary.agents),
-        (
-            "CPU wait: the largest share of an interval in which a worker was ready "
-            "to run and had no CPU.",
-        ),
-    )
     return (
         ChartPlace(
             "agents",
             "Agents compared",
             "Throughput and response-time percentiles of successes on each agent.",
         ),
-        figures,
+        _agents(summary),
         ChartPlace(
             "workers",
             "Busy share of the workers",
@@ -117,8 +106,36 @@ def agents(summary: Summary) -> tuple[Block, ...]:
             "busy, and in which one waited for a CPU; above the limit the interval "
             "counts as saturated.",
         ),
-        *clock_section.clocks(summary),
+        *clocks(summary),
         *_clean_up(summary),
+    )
+
+
+def _agents(summary: Summary) -> Table:
+    def percentile(name: str) -> Callable[[AgentSummary], str]:
+        return lambda one: milliseconds(one.response_times.percentiles_us[name])
+
+    return table(
+        "agents",
+        "Agents in the measure phase",
+        summary.agents,
+        (Column("Agent"), lambda one: one.name),
+        (number("throughput", "/s"), lambda one: decimal(one.throughput_per_s)),
+        (number("failed"), lambda one: count(one.failed)),
+        (number("p50", "ms"), percentile("p50")),
+        (number("p99", "ms"), percentile("p99")),
+        (number("CPU per op", "µs"), lambda one: decimal(one.cpu_us_per_op)),
+        (number("host CPU", "%"), lambda one: percent(one.cpu_utilisation, 1)),
+        (number("workers busy", "%"), lambda one: percent(one.busy_share, 1)),
+        (
+            number("busiest interval", "%"),
+            lambda one: percent(one.highest_busy_share, 1),
+        ),
+        (number("CPU wait", "%"), lambda one: percent(one.highest_run_queue_share, 1)),
+        notes=(
+            "CPU wait: the largest share of an interval in which a worker was ready "
+            "to run and had no CPU.",
+        ),
     )
 
 
@@ -129,10 +146,12 @@ def method() -> tuple[Block, ...]:
 def manifest(summary: Summary) -> tuple[Block, ...]:
     content = manifest_of(summary)
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
-    shown["servers"] = settings_section.products(content)
+    shown["servers"] = products(content)
     blocks: list[Block] = [
-        _facts_table("facts", "Run", shown),
-        *settings_section.differing(content),
+        _facts_table(
+            "facts", "Run", [row for row in flattened(shown) if row[1] != NOTHING]
+        ),
+        *differing(content),
         _agent_facts(content["agents"]),
     ]
     if summary.events:
@@ -144,92 +163,60 @@ def manifest(summary: Summary) -> tuple[Block, ...]:
 def _events(summary: Summary) -> Table:
     """The run's log; its numbers are in the charts."""
     more = len(summary.events) - _EVENTS
-    return Table(
+    return table(
         "events",
         "Events",
+        enumerate(summary.events[:_EVENTS], 1),
+        (Column("No."), lambda row: str(row[0])),
+        (Column("Time (UTC)"), lambda row: row[1].at_utc[:19].replace("T", " ")),
         (
-            Column("No."),
-            Column("Time (UTC)"),
-            Column("since T0", "s", True),
-            Column("Event"),
-            Column(""),
+            number("since T0", "s"),
+            lambda row: decimal(summary.since_start_s(row[1].at_utc), 1),
         ),
-        tuple(
-            (
-                Cell(str(number)),
-                Cell(event.at_utc[:19].replace("T", " ")),
-                Cell(decimal(summary.since_start_s(event.at_utc), 1)),
-                Cell(event.kind),
-                Cell(event.text),
-            )
-            for number, event in enumerate(summary.events[:_EVENTS], 1)
-        ),
-        (f"and {count(more)} more: result.json has all of them",) if more > 0 else (),
-    )
-
-
-def _agent_row(agent: AgentSummary) -> tuple[Cell, ...]:
-    times = agent.response_times.percentiles_us
-    return (
-        Cell(agent.name),
-        Cell(decimal(agent.throughput_per_s)),
-        Cell(count(agent.failed)),
-        Cell(milliseconds(times["p50"])),
-        Cell(milliseconds(times["p99"])),
-        Cell(decimal(agent.cpu_us_per_op)),
-        Cell(percent(agent.cpu_utilisation, 1)),
-        Cell(percent(agent.busy_share, 1)),
-        Cell(percent(agent.highest_busy_share, 1)),
-        Cell(percent(agent.highest_run_queue_share, 1)),
+        (Column("Event"), lambda row: row[1].kind),
+        (Column(""), lambda row: row[1].text),
+        notes=[f"and {count(more)} more: result.json has all of them"] * (more > 0),
     )
 
 
 def _clean_up(summary: Summary) -> list[Block]:
-    done = [
+    done: list[tuple[str, Mapping[str, Any]]] = [
         (agent.name, agent.facts["clean_up"])
         for agent in summary.agents
         if agent.facts.get("clean_up")
     ]
     if not done:
         return []
-    rows = tuple(
-        (
-            Cell(agent),
-            *(
-                Cell(count(facts.get(key)), BAD if key == "left" and facts[key] else "")
-                if key in facts
-                else Cell(NOTHING)
-                for key in _CLEAN_UP
-            ),
-            Cell(decimal(facts.get("seconds"), 1)),
-            Cell(facts.get("error") or "", BAD),
+
+    def counter(key: str) -> Callable[[tuple[str, Mapping[str, Any]]], Cell | str]:
+        return lambda row: (
+            Cell(count(row[1][key]), BAD if key == "left" and row[1][key] else "")
+            if key in row[1]
+            else NOTHING
         )
-        for agent, facts in done
-    )
-    table = Table(
+
+    made = table(
         "clean-up",
         "Clean-up of the entries that the run had added and not deleted",
-        (
-            Column("Agent"),
-            *(Column(title, "", True) for title in _CLEAN_UP.values()),
-            Column("time", "s", True),
-            Column("Problem"),
-        ),
-        rows,
+        done,
+        (Column("Agent"), lambda row: row[0]),
+        *((number(title), counter(key)) for key, title in _CLEAN_UP.items()),
+        (number("time", "s"), lambda row: decimal(row[1].get("seconds"), 1)),
+        (Column("Problem"), lambda row: Cell(row[1].get("error") or "", BAD)),
     )
-    return [table]
+    return [made]
 
 
-def _facts_table(name: str, caption: str, facts: Mapping[str, Any]) -> Table:
-    return Table(
+def _facts_table(
+    name: str, caption: str, facts: Iterable[tuple[str, str]], *notes: str
+) -> Table:
+    return table(
         name,
         caption,
-        (Column("Fact"), Column("Value")),
-        tuple(
-            (Cell(key), Cell(value))
-            for key, value in flattened(facts)
-            if value != NOTHING
-        ),
+        facts,
+        (Column("Fact"), lambda row: row[0]),
+        (Column("Value"), lambda row: row[1]),
+        notes=notes,
     )
 
 
@@ -239,12 +226,11 @@ def _agent_facts(agents: Mapping[str, Mapping[str, Any]]) -> Table:
         name: {key: value for key, value in of.items() if key not in _IN_RESULT}
         for name, of in agents.items()
     }
-    return Table(
+    return _facts_table(
         "facts-agents",
         "Agents",
-        (Column("Fact"), Column("Value")),
-        tuple((Cell(key), Cell(_joined(of))) for key, of in compared(facts).items()),
-        ("What each agent found out about its targets is in result.json.",),
+        [(key, _joined(of)) for key, of in compared(facts).items()],
+        "What each agent found out about its targets is in result.json.",
     )
 
 
@@ -253,3 +239,197 @@ def _joined(values: Mapping[str, str]) -> str:
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
     return ", ".join(f"{name}: {value}" for name, value in values.items())
+
+
+_ROWS = 50
+_NS_PER_MS = 1_000_000
+
+
+def clocks(summary: Summary) -> tuple[Block, ...]:
+    """Start and completeness of each agent; and its clock over the run, if sampled."""
+    blocks: list[Block] = [_start(summary)]
+    if summary.clocks:
+        place = ChartPlace(
+            "clocks",
+            "Clocks over the run",
+            "How far each agent's intervals were from the coordinator's, with the "
+            "bounds of each sample; dashed: the limit.",
+        )
+        blocks += [place, _over_run(summary)]
+    steps = _steps(summary)
+    return (*blocks, steps) if steps.rows else tuple(blocks)
+
+
+def _start(summary: Summary) -> Table:
+    def fact(name: str) -> Callable[[AgentSummary], str]:
+        return lambda one: microseconds(one.facts.get(name), NOTHING)
+
+    return table(
+        "clocks",
+        "Clocks and completeness",
+        summary.agents,
+        (Column("Agent"), lambda one: one.name),
+        (number("start error", "µs"), fact("start_error_us")),
+        (number("clock offset", "µs"), fact("clock_offset_us")),
+        (number("known within", "± µs"), fact("clock_offset_bound_us")),
+        (
+            number("largest step", "µs"),
+            lambda one: microseconds(abs(one.clock_step_ns) / 1000),
+        ),
+        (number("intervals"), lambda one: count(one.intervals)),
+        (
+            number("missing"),
+            lambda one: counted(one.missing_intervals, count(one.missing_intervals)),
+        ),
+    )
+
+
+def _over_run(summary: Summary) -> Table:
+    limit_ms = summary.clock_deviation_limit_ns / _NS_PER_MS
+    return table(
+        "clock-drift",
+        "Agents' clocks against the coordinator's, all through the run",
+        summary.clocks.items(),
+        (Column("Agent"), lambda row: row[0]),
+        (number("samples"), lambda row: count(len(row[1].deviations))),
+        (number("drift", "ppm"), lambda row: decimal(row[1].drift_ppm, 3)),
+        (
+            number("known within", "± ppm"),
+            lambda row: decimal(row[1].drift_bound_ppm, 3),
+        ),
+        (
+            number("largest deviation", "ms"),
+            lambda row: decimal(row[1].largest.ns / _NS_PER_MS, 3),
+        ),
+        (
+            number("known within", "± ms"),
+            lambda row: decimal(row[1].largest.bound_ns / _NS_PER_MS, 3),
+        ),
+        (number("at", "s"), lambda row: decimal(row[1].largest.at_s, 1)),
+        (
+            number("steps"),
+            lambda row: counted(row[1].step_count, count(row[1].step_count)),
+        ),
+        notes=(
+            "Deviation: how far the agent's intervals were from where the "
+            f"coordinator's clock has them; the limit is {decimal(limit_ms, 3)} ms. A "
+            "figure of one interval over all agents is of what happened up to so far "
+            "beside it; totals and percentiles of the run do not depend on it.",
+        ),
+    )
+
+
+def _steps(summary: Summary) -> Table:
+    """Steps of either clock."""
+    steps = [
+        (one.at_s, name, "monotonic", one.ns)
+        for name, clock in summary.clocks.items()
+        for one in clock.steps
+    ]
+    for agent in summary.agents:
+        for index, step_ns in agent.clock_steps_ns.items():
+            start_s = index * summary.interval_s
+            if index < len(summary.boundaries_ns):
+                start_s = summary.boundaries_ns[index] / NS_PER_S
+            steps.append((start_s, agent.name, "wall", float(step_ns)))
+    steps.sort()
+    known = sum(agent.stepped for agent in summary.agents)
+    known += sum(clock.step_count for clock in summary.clocks.values())
+    more = known - len(steps[:_ROWS])
+    return table(
+        "clock-steps",
+        "Steps of clocks",
+        steps[:_ROWS],
+        (Column("Agent"), lambda row: row[1]),
+        (Column("Clock"), lambda row: row[2]),
+        (number("by", "ms"), lambda row: decimal(row[3] / _NS_PER_MS, 3)),
+        (number("up to", "s"), lambda row: decimal(row[0], 1)),
+        (number("up to", "UTC"), lambda row: time_of_day(summary.started_utc, row[0])),
+        notes=(
+            "wall: the time of day, against the agent's own monotonic clock. "
+            "monotonic: that clock, against the coordinator's. The step was in the "
+            "interval, or between the two samples, that ended then.",
+            *[f"{count(more)} more are not listed."] * (more > 0),
+        ),
+    )
+
+
+#: Servers that have a column each.
+_COLUMNS = 3
+#: Characters of a setting and its value: two such stand beside each other.
+_SHORT = 56
+_SETTING = (Column("Setting"), Column("Value"))
+_NOTE = "Before the load, as far as the servers let the run's user read it."
+
+
+def products(manifest: Mapping[str, Any]) -> str:
+    """Which servers they are, by what they say of themselves."""
+    uris: dict[str, list[str]] = {}
+    for uri, facts in _facts(manifest).items():
+        names = [key for key in facts if "vendor" in key or "version" in key]
+        named = " ".join(str(facts[name]) for name in names)
+        uris.setdefault(named or "of no known kind", []).append(uri)
+    return "; ".join(f"{named}: {', '.join(of)}" for named, of in uris.items())
+
+
+def differing(manifest: Mapping[str, Any]) -> list[Table]:
+    """The settings that are not the same on all servers."""
+    facts = _facts(manifest)
+    rows = {
+        name: of for name, of in compared(facts).items() if len(set(of.values())) > 1
+    }
+    if not rows:
+        return []
+    columns = (Column("Setting"), *map(Column, facts))
+    cells: Iterable[tuple[str, ...]] = (
+        (name, *of.values()) for name, of in rows.items()
+    )
+    if len(facts) > _COLUMNS:
+        columns = (Column("Setting"), Column("Server"), Column("Value"))
+        cells = ((name, *one) for name, of in rows.items() for one in of.items())
+    caption = "Servers: what differs between them"
+    return [Table("facts-servers", caption, columns, _rows(cells), (_NOTE,))]
+
+
+def shared(manifest: Mapping[str, Any]) -> tuple[Table, ...]:
+    """Those that all servers have, or the one that there is; short ones in pairs."""
+    facts = _facts(manifest)
+    rows = [
+        (name, next(iter(of.values())))
+        for name, of in compared(facts).items()
+        if len(set(of.values())) == 1
+    ]
+    short = [one for one in rows if len(one[0]) + len(one[1]) <= _SHORT]
+    long = [one for one in rows if len(one[0]) + len(one[1]) > _SHORT]
+    tables = []
+    if short:
+        half = (len(short) + 1) // 2
+        pairs = zip(short[:half], [*short[half:], ("", "")], strict=False)
+        cells = ((*left, *right) for left, right in pairs)
+        caption = "The same on all servers" if len(facts) > 1 else f"Of {min(facts)}"
+        columns = (*_SETTING, *_SETTING)
+        tables.append(Table("settings", caption, columns, _rows(cells), (_NOTE,)))
+    if long:
+        tables.append(
+            Table("settings-long", "With longer values", _SETTING, _rows(long))
+        )
+    return tuple(tables)
+
+
+def _facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Of each server what an observer read; else what it told the agents of itself."""
+    told: Mapping[str, Mapping[str, Any]] = manifest.get("servers") or {}
+    observed: Mapping[str, Mapping[str, Any]] = manifest.get("observations") or {}
+    facts: dict[str, dict[str, Any]] = {}
+    for uri in dict.fromkeys((*told, *observed)):
+        of_agents = dict(told.get(uri, {}))
+        if found := observed.get(uri, {}).get("facts"):
+            addresses = {"addresses": of_agents.get("addresses")}
+            facts[uri] = {**(addresses if of_agents else {}), **found}
+        elif of_agents:
+            facts[uri] = of_agents
+    return facts
+
+
+def _rows(rows: Iterable[tuple[str, ...]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(tuple(map(Cell, row)) for row in rows)

@@ -3,10 +3,25 @@
 
 from __future__ import annotations
 
-from ldapslam.reports.document import MUTED, Block, Cell, Column, Paragraph, Table
-from ldapslam.reports.sections.time_cells import missing, time_columns, times_cells
-from ldapslam.reports.summary import StreamSummary, Summary
-from ldapslam.reports.typeset import NOTHING, count, percent
+from collections.abc import Callable
+
+from ldapslam.reports.document import (
+    MUTED,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    number,
+    table,
+)
+from ldapslam.reports.model import StreamSummary, Summary
+from ldapslam.reports.typeset import (
+    NOTHING,
+    count,
+    missing,
+    percent,
+    times_columns,
+)
 
 DOWN = "down_share"
 _COUNTERS = {
@@ -40,21 +55,16 @@ def _counter(stream: StreamSummary, key: str) -> Cell:
 
 
 def connections(summary: Summary) -> tuple[Block, ...]:
-    counts = Table(
+    def counter(key: str) -> Callable[[StreamSummary], Cell]:
+        return lambda stream: _counter(stream, key)
+
+    counts = table(
         "connections",
         "Connections in the whole run",
-        (
-            Column("Stream"),
-            *(Column(title, "", True) for title in _COUNTERS.values()),
-        ),
-        tuple(
-            (
-                Cell(stream.name),
-                *(_counter(stream, key) for key in _COUNTERS),
-            )
-            for stream in summary.streams
-        ),
-        (
+        summary.streams,
+        (Column("Stream"), lambda stream: stream.name),
+        *((number(title), counter(key)) for key, title in _COUNTERS.items()),
+        notes=(
             "down: part of the measured time that a connection was lost, or refused, "
             "and not yet set up again, on average. late: messages for requests that "
             "had timed out or were abandoned. "
@@ -70,15 +80,14 @@ def connections(summary: Summary) -> tuple[Block, ...]:
     ]
     if not shown:
         return counts, Paragraph("No connection was set up.")
-    set_up = Table(
+    set_up = table(
         "set-up",
         "Time that the set-up of a connection took, whole run",
-        (Column("Stream"), Column("Step", "ms"), *time_columns()),
-        tuple(
-            (Cell(stream), Cell(step), *times_cells(times))
-            for stream, step, times in shown
-        ),
-        (
+        shown,
+        (Column("Stream"), lambda row: row[0]),
+        (Column("Step", "ms"), lambda row: row[1]),
+        *times_columns(),
+        notes=(
             "TCP: until connected. TLS: the handshake, StartTLS included. Bind: until "
             "the response. No set-up is part of an operation's times.",
             *missing([times for _, _, times in shown]),

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section on what became of the requests: counts, times and result codes. Pure."""
+"""The section on what became of the requests: counts, times, codes, servers. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.reports.document import (
@@ -13,11 +15,19 @@ from ldapslam.reports.document import (
     Column,
     Paragraph,
     Table,
+    counted,
+    number,
+    table,
 )
-from ldapslam.reports.sections import books_section
-from ldapslam.reports.sections.time_cells import missing, time_columns, times_cells
-from ldapslam.reports.summary import Summary
-from ldapslam.reports.typeset import NOTHING, count, percent
+from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.rules.reconciliation import Line
+from ldapslam.reports.typeset import (
+    NOTHING,
+    count,
+    missing,
+    percent,
+    times_columns,
+)
 
 _ALWAYS = ("sent", "succeeded")
 #: Shown when some operation has them.
@@ -53,10 +63,10 @@ def outcomes(summary: Summary) -> tuple[Block, ...]:
     if any(one.outcome_times for one in summary.operations):
         blocks.append(_times(summary))
     blocks.append(_codes(summary))
-    if summary.books:
-        blocks.append(_books(summary))
-    if summary.balances:
-        blocks.append(books_section.balances(summary))
+    if summary.sent_requests:
+        blocks.append(_sent_requests(summary))
+    if summary.reconciliations:
+        blocks.append(_reconciliations(summary))
     return tuple(blocks)
 
 
@@ -71,30 +81,24 @@ def _all_well(summary: Summary) -> str:
 def _requests(summary: Summary) -> Table:
     all_of = summary.operations
     shown = [name for name in _SOMETIMES if any(one.counts[name] for one in all_of)]
-    plain = (*_ALWAYS, *shown)
-    return Table(
+
+    def plain(name: str) -> tuple[Column, Callable[[OperationSummary], Cell | str]]:
+        column = number(name.replace("_", " "))
+        return column, lambda one: count(one.counts[name])
+
+    def error(name: str) -> tuple[Column, Callable[[OperationSummary], Cell | str]]:
+        column, _ = plain(name)
+        return column, lambda one: counted(one.counts[name], count(one.counts[name]))
+
+    return table(
         "requests",
         "Requests whose intended time lies in the measure phase",
-        (
-            Column("Operation"),
-            *(
-                Column(name.replace("_", " "), "", True)
-                for name in (*plain, *_ERRORS, "entries")
-            ),
-        ),
-        tuple(
-            (
-                Cell(one.title),
-                *(Cell(count(one.counts[name])) for name in plain),
-                *(
-                    Cell(count(one.counts[name]), BAD if one.counts[name] else "")
-                    for name in _ERRORS
-                ),
-                Cell(count(one.counts["entries"])),
-            )
-            for one in summary.operations
-        ),
-        tuple(f"{_EXPLANATIONS[name]}." for name in shown),
+        all_of,
+        (Column("Operation"), lambda one: one.title),
+        *map(plain, (*_ALWAYS, *shown)),
+        *map(error, _ERRORS),
+        plain("entries"),
+        notes=[f"{_EXPLANATIONS[name]}." for name in shown],
     )
 
 
@@ -107,90 +111,68 @@ def _unsent(summary: Summary) -> list[Table]:
     ]
     if not short:
         return []
-    table = Table(
+    unsent = table(
         "unsent",
         "Requests that were due and not sent",
+        short,
+        (Column("Operation"), lambda one: one.title),
+        (number("scheduled"), lambda one: count(one.counts["scheduled"])),
+        (number("sent"), lambda one: count(one.counts["sent"])),
         (
-            Column("Operation"),
-            Column("scheduled", "", True),
-            Column("sent", "", True),
-            Column("dropped", "", True),
-            Column("substituted", "", True),
+            number("dropped"),
+            lambda one: counted(one.counts["dropped"], count(one.counts["dropped"])),
         ),
-        tuple(
-            (
-                Cell(one.title),
-                Cell(count(one.counts["scheduled"])),
-                Cell(count(one.counts["sent"])),
-                Cell(
-                    count(one.counts["dropped"]), BAD if one.counts["dropped"] else ""
-                ),
-                Cell(count(one.counts["substituted"])),
-            )
-            for one in short
-        ),
-        (
+        (number("substituted"), lambda one: count(one.counts["substituted"])),
+        notes=(
             "dropped: the backlog was full, or the run over. substituted: no entry of "
             "this run was there to work on, so one was added, or the session ended.",
         ),
     )
-    return [table]
+    return [unsent]
 
 
 def _times(summary: Summary) -> Table:
     """Each outcome but success, in rows of response time and service time."""
-    rows = []
-    shown = []
-    for one in summary.operations:
-        for outcome, times in one.outcome_times.items():
-            for metric, distribution in times.items():
-                row = (one.title, _TITLES[outcome], metric.replace("_", " "))
-                rows.append((*map(Cell, row), *times_cells(distribution)))
-                shown.append(distribution)
-    has_lost = any(
-        outcome in one.outcome_times
+    rows = [
+        (one.title, outcome, metric, distribution)
         for one in summary.operations
-        for outcome in ("timed_out", "unresolved")
-    )
-    lost = (
-        "Of requests without an answer: up to when they were given up. They are also "
-        "in the tables of successes, above every value."
-    )
-    return Table(
+        for outcome, times in one.outcome_times.items()
+        for metric, distribution in times.items()
+    ]
+    notes = list(missing([distribution for *_, distribution in rows]))
+    if any(outcome in ("timed_out", "unresolved") for _, outcome, *_ in rows):
+        notes.append(
+            "Of requests without an answer: up to when they were given up. They are "
+            "also in the tables of successes, above every value."
+        )
+    return table(
         "outcome-times",
         "Times of the requests that did not succeed",
-        (
-            Column("Operation"),
-            Column("Outcome"),
-            Column("Time", "ms"),
-            *time_columns(),
-        ),
-        tuple(rows),
-        (*missing(shown), *((lost,) if has_lost else ())),
+        rows,
+        (Column("Operation"), lambda row: row[0]),
+        (Column("Outcome"), lambda row: _TITLES[row[1]]),
+        (Column("Time", "ms"), lambda row: row[2].replace("_", " ")),
+        *times_columns(),
+        notes=notes,
     )
 
 
 def _codes(summary: Summary) -> Table:
-    return Table(
+    return table(
         "result-codes",
         "Responses by LDAP result code",
-        (
-            Column("Operation"),
-            Column("Result code"),
-            Column("Counts as"),
-            Column("responses", "", True),
-            Column("share", "%", True),
-        ),
-        tuple(
-            (
-                Cell(one.title),
-                Cell(code_title(code)),
-                _outcome_cell(one.outcome_of(code)),
-                Cell(count(responses)),
-                Cell(percent(responses / sum(one.result_codes.values()), 3)),
-            )
+        [
+            (one, code, responses)
             for one in summary.operations
             for code, responses in one.result_codes.items()
+        ],
+        (Column("Operation"), lambda row: row[0].title),
+        (Column("Result code"), lambda row: code_title(row[1])),
+        (Column("Counts as"), lambda row: _outcome_cell(row[0].outcome_of(row[1]))),
+        (number("responses"), lambda row: count(row[2])),
+        (
+            number("share", "%"),
+            lambda row: percent(row[2] / sum(row[0].result_codes.values()), 3),
         ),
     )
 
@@ -201,38 +183,75 @@ def _outcome_cell(outcome: str) -> Cell:
     return Cell("success" if outcome == "succeeded" else "expected failure")
 
 
-def _books(summary: Summary) -> Table:
-    kinds = sorted({kind for book in summary.books.values() for kind in book})
+def _sent_requests(summary: Summary) -> Table:
+    sent = summary.sent_requests
     undrained = summary.completeness.undrained
+
+    def requests(kind: str) -> Callable[[tuple[str, Mapping[str, int]]], Cell]:
+        return lambda row: (
+            Cell(count(row[1][kind])) if kind in row[1] else Cell(NOTHING, MUTED)
+        )
+
+    see = ", beside what observers asked: see the books" * bool(summary.reconciliations)
     lacking = (
         "Not counted: what was sent after the last interval that arrived of "
         f"{', '.join(undrained)}."
     )
-    return Table(
+    return table(
         "books",
         "Requests sent in the whole run, by server and kind",
-        (
-            Column("Server"),
-            *(Column(kind.replace("_", " "), "", True) for kind in kinds),
+        sent.items(),
+        (Column("Server"), lambda row: row[0]),
+        *(
+            (number(kind.replace("_", " ")), requests(kind))
+            for kind in sorted({kind for by_kind in sent.values() for kind in by_kind})
         ),
-        tuple(
-            (
-                Cell(account),
-                *(
-                    Cell(count(book[kind])) if kind in book else Cell(NOTHING, MUTED)
-                    for kind in kinds
-                ),
-            )
-            for account, book in summary.books.items()
-        ),
-        (
+        notes=(
             "With set-ups, pre-flight and clean-up: what the server's own counters "
-            "should have risen by"
-            + (
-                ", beside what observers asked: see the books."
-                if summary.balances
-                else "."
-            ),
-            *([lacking] if undrained else []),
+            f"should have risen by{see}.",
+            *[lacking] * bool(undrained),
         ),
     )
+
+
+def _reconciliations(summary: Summary) -> Table:
+    """A row for each server and kind."""
+    groups = summary.reconciliations.items()
+    rows = [
+        (name, kind, line)
+        for name, group in groups
+        for kind, line in group.lines.items()
+    ]
+    replicated: tuple[Column, Callable[[tuple[str, str, Line]], Cell | str]]
+    replicated = number("replicated"), lambda row: count(row[2].replicated)
+    return table(
+        "balances",
+        "Books: what servers counted, and what they were sent",
+        rows,
+        (Column("Server"), lambda row: row[0]),
+        (Column("Request"), lambda row: row[1].replace("_", " ")),
+        (number("agents"), lambda row: count(row[2].agents)),
+        (number("observer"), lambda row: count(row[2].control)),
+        *[replicated] * any(line.replicated for _, _, line in rows),
+        (
+            number("server"),
+            lambda row: (
+                Cell(NOTHING, MUTED, "not counted by the server")
+                if row[2].server is None
+                else count(row[2].server)
+            ),
+        ),
+        (number("difference"), lambda row: _difference(row[2])),
+        notes=(
+            "Difference: server less all that is known to have been sent to it. Above "
+            "zero are requests of others; below zero, requests that it did not count.",
+            *(f"{name}: {group.unknown}" for name, group in groups if group.unknown),
+        ),
+    )
+
+
+def _difference(line: Line) -> Cell:
+    if line.difference is None:
+        return Cell(NOTHING, MUTED)
+    sign = "\N{MINUS SIGN}" if line.difference < 0 else ""
+    return Cell(f"{sign}{count(abs(line.difference))}", BAD if line.missing else "")

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ldapslam.reports.collect.probes import method_text, probes_of
+from ldapslam.reports.collect.job_notes import method_text, probes_of
 from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.document import (
     BAD,
@@ -16,10 +17,18 @@ from ldapslam.reports.document import (
     Column,
     Paragraph,
     Table,
+    counted,
+    number,
+    table,
 )
-from ldapslam.reports.sections.time_cells import missing, time_columns, times_cells
-from ldapslam.reports.summary import OperationSummary, Summary
-from ldapslam.reports.typeset import NOTHING, count, decimal
+from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.typeset import (
+    NOTHING,
+    count,
+    decimal,
+    missing,
+    times_columns,
+)
 
 #: More rows would hide the rest of the report; result.json has all of them.
 _ROWS = 50
@@ -58,31 +67,33 @@ def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
 def _propagation(
     watched: Sequence[tuple[OperationSummary, str]], probes: Sequence[Mapping[str, Any]]
 ) -> Table:
-    times = [one.times["response_time"] for one, _ in watched]
     methods = {
         (one["stream"], one["operation"]): method_text(one["method"], one["poll_s"])
         for one in probes
     }
-    polls = any(one["poll_s"] for one in probes)
-    return Table(
+    rows = [
+        (
+            one.title,
+            uri,
+            methods.get((one.stream, one.operation), NOTHING),
+            one.times["response_time"],
+        )
+        for one, uri in watched
+    ]
+    return table(
         "propagation",
         "Propagation during the run, in the measure phase",
-        (Column("Probe"), Column("Server"), Column("told by"), *time_columns()),
-        tuple(
-            (
-                Cell(one.title),
-                Cell(uri),
-                Cell(methods.get((one.stream, one.operation), NOTHING)),
-                *times_cells(each),
-            )
-            for (one, uri), each in zip(watched, times, strict=True)
-        ),
-        (
+        rows,
+        (Column("Probe"), lambda row: row[0]),
+        (Column("Server"), lambda row: row[1]),
+        (Column("told by"), lambda row: row[2]),
+        *times_columns(),
+        notes=(
             "In ms: from when a write was sent to the supplier until this host had "
             "word of it from the replica. Of these operations, service time is the "
             "same.",
-            *([_POLLED] if polls else ()),
-            *missing(times),
+            *[_POLLED] * any(one["poll_s"] for one in probes),
+            *missing([times for *_, times in rows]),
         ),
     )
 
@@ -101,26 +112,22 @@ def _verified(replication: Replication) -> list[Block]:
 
 
 def _trees(found: Mapping[str, Any]) -> Table:
-    return Table(
+    return table(
         "replication",
         "Convergence after the load",
-        (
-            Column("Tree"),
-            Column("Server"),
-            Column("converged after", "s", True),
-            Column("state"),
-        ),
-        tuple(
-            (
-                Cell(tree["suffix"]),
-                Cell(uri),
-                _converged(tree, uri, states, found["within_s"]),
-                _state(tree, uri, states),
-            )
+        [
+            (tree, uri, states)
             for tree in found["trees"]
             for uri, states in tree["states"].items()
-        ),
+        ],
+        (Column("Tree"), lambda row: str(row[0]["suffix"])),
+        (Column("Server"), lambda row: str(row[1])),
         (
+            number("converged after", "s"),
+            lambda row: _converged(*row, found["within_s"]),
+        ),
+        (Column("state"), lambda row: _state(*row)),
+        notes=(
             "From when all agents had ended until every server had the last change of "
             "every source (contextCSN of slapd, RUV of 389-DS).",
             *_stale(found),
@@ -168,36 +175,28 @@ def _state(tree: Mapping[str, Any], uri: str, states: Mapping[str, str]) -> Cell
 
 def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
     first = found["servers"][0]
-    differing: dict[str, int] = {}
-    for one in content["differences"]:
-        differing[one["server"]] = differing.get(one["server"], 0) + 1
-    what = (
-        "All entries were compared"
-        if content["sample"] is None
-        else f"The DNs of all entries and a sample of {count(content['sample'])} "
-        "entries were compared"
-    )
-    return Table(
+    differing = Counter(one["server"] for one in content["differences"])
+    what = "All entries were compared"
+    if content["sample"] is not None:
+        what = (
+            f"The DNs of all entries and a sample of {count(content['sample'])} "
+            "entries were compared"
+        )
+    return table(
         "replication-entries",
         "Entries after the load",
+        content["entries"].items(),
+        (Column("Server"), lambda row: str(row[0])),
+        (number("entries"), lambda row: count(row[1])),
         (
-            Column("Server"),
-            Column("entries", "", True),
-            Column("differences named", "", True),
-        ),
-        tuple(
-            (
-                Cell(uri),
-                Cell(count(number)),
+            number("differences named"),
+            lambda row: (
                 Cell(NOTHING, MUTED)
-                if uri == first
-                else Cell(
-                    count(differing.get(uri, 0)), BAD if uri in differing else ""
-                ),
-            )
-            for uri, number in content["entries"].items()
+                if row[0] == first
+                else counted(differing[row[0]], count(differing[row[0]]))
+            ),
         ),
-        (
+        notes=(
             f"{what} with those of {first}; "
             f"{count(content['difference_count'])} differ.",
         ),
@@ -205,25 +204,15 @@ def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
 
 
 def _differences(content: Mapping[str, Any]) -> Table:
-    shown = content["differences"][:_ROWS]
+    shown: Sequence[Mapping[str, Any]] = content["differences"][:_ROWS]
     more = content["difference_count"] - len(shown)
-    return Table(
+    return table(
         "replication-differences",
         "Entries that differ",
-        (
-            Column("Server"),
-            Column("Entry"),
-            Column("is"),
-            Column("in"),
-        ),
-        tuple(
-            (
-                Cell(one["server"]),
-                Cell(one["dn"]),
-                Cell(one["difference"], BAD),
-                Cell(", ".join(one["attributes"]) or NOTHING),
-            )
-            for one in shown
-        ),
-        (f"and {count(more)} more",) if more > 0 else (),
+        shown,
+        (Column("Server"), lambda one: str(one["server"])),
+        (Column("Entry"), lambda one: str(one["dn"])),
+        (Column("is"), lambda one: Cell(one["difference"], BAD)),
+        (Column("in"), lambda one: ", ".join(one["attributes"]) or NOTHING),
+        notes=[f"and {count(more)} more"] * (more > 0),
     )

@@ -14,8 +14,11 @@ from ldapslam.reports.document import (
     Paragraph,
     Section,
     Table,
+    counted,
+    number,
+    table,
 )
-from ldapslam.reports.summary import Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal, percent
 
 #: Charts of more monitors would hide the rest of the report; tables are of all.
@@ -27,42 +30,31 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     if not summary.monitors:
         return ()
     blocks: list[Block] = [_overview(summary)]
-    for number, one in enumerate(summary.monitors):
-        place = _chart(number, one)
-        if place is not None and number < _CHARTS:
-            blocks.append(place)
-        blocks += _figures(number, one)
+    for place, one in enumerate(summary.monitors):
+        chart = _chart(place, one)
+        if chart is not None and place < _CHARTS:
+            blocks.append(chart)
+        blocks += _figures(place, one)
     return (Section("monitors", "Servers and hosts", tuple(blocks)),)
 
 
 def _overview(summary: Summary) -> Table:
-    return Table(
+    return table(
         "monitors",
         "Monitors",
+        summary.monitors,
+        (Column("Monitor"), lambda one: one.name),
+        (Column("Agent"), lambda one: one.agent),
+        (Column("of"), _what),
+        (number("readings"), lambda one: count(one.readings)),
+        (number("failed"), lambda one: counted(one.failed, count(one.failed))),
+        (number("mean", "ms"), lambda one: _ms(one.took_mean_s)),
+        (number("longest", "ms"), lambda one: _ms(one.took_longest_s)),
         (
-            Column("Monitor"),
-            Column("Agent"),
-            Column("of"),
-            Column("readings", "", True),
-            Column("failed", "", True),
-            Column("mean", "ms", True),
-            Column("longest", "ms", True),
-            Column("restarts", "", True),
+            number("restarts"),
+            lambda one: counted(len(one.restarts_s), count(len(one.restarts_s))),
         ),
-        tuple(
-            (
-                Cell(one.name),
-                Cell(one.agent),
-                Cell(_what(one)),
-                Cell(count(one.readings)),
-                Cell(count(one.failed), BAD if one.failed else ""),
-                Cell(_ms(one.took_mean_s)),
-                Cell(_ms(one.took_longest_s)),
-                Cell(count(len(one.restarts_s)), BAD if one.restarts_s else ""),
-            )
-            for one in summary.monitors
-        ),
-        (
+        notes=(
             "mean, longest: what a reading took. Figures of counters are rates; those "
             "of the measure phase are below.",
             *(
@@ -109,20 +101,20 @@ def _ms(value_s: float | None) -> str:
     return NOTHING if value_s is None else decimal(value_s * 1000, 2)
 
 
-def _chart(number: int, one: MonitorSummary) -> ChartPlace | None:
+def _chart(place: int, one: MonitorSummary) -> ChartPlace | None:
     panels = panels_of(one)
     if not panels:
         return None
     marks = " Dashed: a restart." if one.restarts_s else ""
     return ChartPlace(
-        chart_name(number),
+        chart_name(place),
         one.name,
         f"{', '.join(panel.title for panel in panels)}; counters as rates. A line is "
         f"broken where nothing could be read.{marks}",
     )
 
 
-def _figures(number: int, one: MonitorSummary) -> tuple[Block, ...]:
+def _figures(place: int, one: MonitorSummary) -> tuple[Block, ...]:
     shown = [each for each in one.metrics if not each.is_idle]
     notes = []
     if idle := [each for each in one.metrics if each.is_idle and _is_known(each)]:
@@ -131,21 +123,24 @@ def _figures(number: int, one: MonitorSummary) -> tuple[Block, ...]:
         notes.append(f"Missing, not to be had here: {_names(missing)}.")
     if not shown:
         return tuple(Paragraph(f"{one.name}: {note}") for note in notes)
-    table = Table(
-        f"monitor-{number}",
+    figures = table(
+        f"monitor-{place}",
         f"{one.name}, measure phase",
+        shown,
+        (Column("Figure"), lambda each: each.metric.name.replace("_", " ")),
+        (Column("unit"), lambda each: each.unit),
+        (number("min"), lambda each: _figure(each.lowest)),
+        (number("mean"), lambda each: _figure(each.mean)),
+        (number("max"), lambda each: _figure(each.highest)),
         (
-            Column("Figure"),
-            Column("unit"),
-            Column("min", "", True),
-            Column("mean", "", True),
-            Column("max", "", True),
-            Column("missing", "%", True),
+            number("missing", "%"),
+            lambda each: (
+                Cell(percent(each.missing_share, 1), BAD) if each.missing_share else "0"
+            ),
         ),
-        tuple(_row(each) for each in shown),
-        tuple(notes),
+        notes=notes,
     )
-    return (table,)
+    return (figures,)
 
 
 def _is_known(each: MetricSummary) -> bool:
@@ -154,18 +149,6 @@ def _is_known(each: MetricSummary) -> bool:
 
 def _names(metrics: list[MetricSummary]) -> str:
     return ", ".join(each.metric.name for each in metrics)
-
-
-def _row(each: MetricSummary) -> tuple[Cell, ...]:
-    return (
-        Cell(each.metric.name.replace("_", " ")),
-        Cell(each.unit),
-        *(Cell(_figure(value)) for value in (each.lowest, each.mean, each.highest)),
-        Cell(
-            percent(each.missing_share, 1) if each.missing_share else "0",
-            BAD if each.missing_share else "",
-        ),
-    )
 
 
 def _figure(value: float | None) -> str:

@@ -18,8 +18,8 @@ from ldapslam.agent.python_jobs.job import SUCCEEDED
 from ldapslam.agent.python_jobs.streams import PythonStreams
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import METRICS
 
 pytestmark = pytest.mark.accuracy
 

@@ -18,7 +18,7 @@ def _check(seen: Endurance) -> None:
     """Nothing was lost, counted twice or averaged away, however long the run."""
     summary = seen.summary
     assert summary is not None
-    assert summary.gaps == ()
+    assert summary.completeness.gaps == ()
     assert summary.measure_s == seen.intervals - WARM_UP
     totals = {one.title: one.totals["sent"] for one in summary.operations}
     assert totals == dict(seen.sent)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from support.books import check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.counting_ldap import CountingLdap

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.fleet import FINAL

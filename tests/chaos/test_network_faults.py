@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ldapslam.proto.fields import histograms_of
 from ldapslam.results.histogram import Histogram
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
@@ -158,6 +159,6 @@ def worst_ms(books: Books, agent: str) -> float:
         Histogram.from_packed(packed).max_ns / 1e6
         for record in books.stored[agent].values()
         for row in record.operations
-        for (metric, _), packed in row.histograms.items()
+        for (metric, _), packed in histograms_of(row).items()
         if metric == "response_time"
     )

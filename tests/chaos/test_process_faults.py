@@ -13,7 +13,8 @@ import time
 import pytest
 
 from ldapslam.lab import Lab
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.summarise import summarise
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.fleet import FINAL, job_text

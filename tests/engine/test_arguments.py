@@ -64,8 +64,8 @@ def test_impossible_streams_are_refused(changes: dict[str, Any], reason: str) ->
     ("changes", "reason"),
     [
         ({"program": b""}, "1 to"),
-        ({"program": b"\x09"}, "byte 0: unknown instruction"),
-        ({"program": b"\x03\x63"}, "not closed"),
+        ({"program": b"\x63"}, "byte 0: unknown instruction"),
+        ({"program": b"\x03\x63"}, "a part is not ended"),
         ({"values": []}, "no such value source"),
         ({"values": [source(STRING + 97)]}, "unknown kind"),
         ({"values": [source(STRING, 5)]}, "charset"),

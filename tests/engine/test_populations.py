@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ldapslam.base.errors import ConfigError
 from ldapslam.dataset.generate import Generation, generate
 from ldapslam.dataset.templates import ready_templates
-from ldapslam.jobs.entries.population_settings import FilterLine
+from ldapslam.jobs.entries.population_program import FilterLine
 from support.generated import (
     BRANCH,
     PERSON,

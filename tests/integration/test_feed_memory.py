@@ -6,6 +6,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
+from ldapslam.cli.client import job_request
 from ldapslam.lab import Lab
 from support.fleet import FINAL, FleetOfProcesses, job_text
 
@@ -37,7 +38,7 @@ def used_bytes(fleet: FleetOfProcesses, uri: str, lines: int) -> dict[str, int]:
     )
     with fleet.client() as client:
         run_id = client.submit(
-            job.encode(), job_file="job.json", overrides=(), files={"feed": feed}
+            job_request(job.encode(), job_file="job.json", files={"feed": feed})
         )
     fleet.wait_for_load(run_id)
     agent = psutil.Process(fleet.processes["one"].pid)

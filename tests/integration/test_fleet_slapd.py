@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ldapslam.base.errors import BindRejected, ExitCode, TlsHandshakeFailed
+from ldapslam.cli.client import job_request
 from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 from ldapslam.transport.messages import error_of
@@ -83,10 +84,11 @@ def test_the_jobs_authority_travels_to_the_agents(
     )
     with fleet.client() as client:
         run_id = client.submit(
-            text.encode(),
-            job_file="job.json",
-            overrides=(),
-            files={"certs/ca.pem": ca_file.read_bytes()},
+            job_request(
+                text.encode(),
+                job_file="job.json",
+                files={"certs/ca.pem": ca_file.read_bytes()},
+            )
         )
     status = fleet.wait_for(run_id, *FINAL)
     if is_right:

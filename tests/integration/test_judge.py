@@ -15,7 +15,7 @@ import pytest
 
 from ldapslam.coordinator.runs.judge import JudgeProcess
 from ldapslam.reports.judge import COMMAND
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill, run_record
 

@@ -18,7 +18,7 @@ import pytest
 
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.command_line import Running, ldapslam

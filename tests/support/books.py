@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from ldapslam.coordinator.runs.ingest import interval_record
+from ldapslam.proto.fields import histograms_of
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import IntervalRecord, RunRecord
 from support.chaos_fleet import INTERVAL_S, ChaosFleet
@@ -152,7 +153,7 @@ def _check_sent(books: Books, agent: str, *, is_killed: bool) -> None:
 def _check_histograms(record: IntervalRecord) -> None:
     for row in record.operations:
         values: Counter[str] = Counter()
-        for (metric, outcome), packed in row.histograms.items():
+        for (metric, outcome), packed in histograms_of(row).items():
             if outcome in _ANSWERED:
                 histogram = Histogram.from_packed(packed)
                 values[metric] += histogram.total + histogram.overflow
@@ -163,7 +164,7 @@ def _check_histograms(record: IntervalRecord) -> None:
 
 def _check_gaps(fleet: ChaosFleet, books: Books) -> None:
     # every test loads this module, as a plugin; the report is for those who check books
-    from ldapslam.reports.summary import summarise
+    from ldapslam.reports.summarise import summarise
 
     with fleet.opened_store() as store:
         summary = summarise(store, books.run.run_id)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report adds up, record by record and as plainly as it can be said.
 
-Slow, and the oracle for reports/collect/collect.py, which does it by columns:
-everything it collects must be equal to this, not nearly so.
+Slow, and the oracle for reports/collect/collect.py, which does it by columns: all that
+it collects must be equal to this, not nearly so.
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ldapslam.reports.collect.totals import CONNECTION_COUNTERS, COUNTERS
+from ldapslam.proto.common_pb2 import OperationInterval
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    OPERATION_COUNTERS,
+    SET_UP_TIMES,
+    histograms_of,
+)
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.packed import header_of
-from ldapslam.results.records import SET_UP_TIMES, IntervalRecord, OperationInterval
+from ldapslam.results.records import IntervalRecord
 
 Key = tuple[str, str]
 Figures = dict[str, float | None]
@@ -66,9 +72,10 @@ def by_record(
             for name in CONNECTION_COUNTERS:
                 sums.connections[stream.stream, name] += getattr(stream, name)
             for name in SET_UP_TIMES:
-                if (packed := getattr(stream, name)) is not None:
+                if packed := getattr(stream, name):
                     sums.histograms["set-up", stream.stream, name].add_packed(packed)
-            last_ns = stream.last_done_ns
+            has_last = stream.HasField("last_done_ns")
+            last_ns = stream.last_done_ns if has_last else None
             if last_ns is None and any(
                 one.completed
                 for one in record.operations
@@ -105,7 +112,7 @@ def _add_operation(
     wanted: Mapping[Key, str],
 ) -> None:
     key = operation.stream, operation.operation
-    for name in COUNTERS:
+    for name in OPERATION_COUNTERS:
         number = getattr(operation, name)
         sums.whole[key][name] += number
         if operation.measured:
@@ -115,7 +122,7 @@ def _add_operation(
         sums.in_measure[key, "completed"] += operation.completed
         sums.in_measure[key, "succeeded"] += operation.succeeded
         sums.of_agents[record.agent, "completed in measure"] += operation.completed
-    for one, packed in operation.histograms.items():
+    for one, packed in histograms_of(operation).items():
         if not operation.measured:
             sums.overflow[key] += header_of(packed)[2]
             continue
@@ -157,7 +164,7 @@ def _figures(
             completed += operation.completed
             errors += operation.failed + lost
             times.unanswered += lost
-            packed = operation.histograms.get(("response_time", outcome))
+            packed = histograms_of(operation).get(("response_time", outcome))
             if packed is not None:
                 times.add_packed(packed)
     percentiles = {

@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 
 from ldapslam.jobs.operations.body import Compiled
 from ldapslam.jobs.requests.dn import split_rdn
 from ldapslam.jobs.requests.template import (
-    LIT,
+    DN_VALUE,
     PARENT,
     REF,
+    UNDERSCORES,
     VARIABLE,
     Template,
     ValueSource,
 )
-from support.template_program import encode_message
+from support.template_program import Run, encode_message
 
 
 def filled(
@@ -29,35 +29,35 @@ def filled(
 ) -> bytes:
     """The LDAPMessage, with `texts` in the holes that are drawn, in their order: those
     of the lets first. `variables` are those that others have set."""
-    known, drawn = filled_variables(compiled, texts, variables or {})
+    chances = iter(present or ())
+    known, drawn = filled_variables(compiled, texts, variables or {}, chances)
     values = [_value(source, known, drawn) for source in compiled.template.values]
     assert next(drawn, None) is None, "there are more texts than holes"
-    return encode_message(compiled.template, message_id, values, present)
+    return encode_message(compiled.template, message_id, values, list(chances), known)
 
 
 def filled_variables(
-    compiled: Compiled, texts: Iterable[str], variables: dict[int, str]
+    compiled: Compiled,
+    texts: Iterable[str],
+    variables: dict[int, str],
+    present: Iterable[bool] = (),
 ) -> tuple[dict[int, str], Iterator[str]]:
     """The variables after the lets, and the texts that these leave."""
-    known, drawn = dict(variables), iter(texts)
+    known, drawn, chances = dict(variables), iter(texts), iter(present)
     for variable, template in compiled.lets:
-        known[variable] = _text(template, known, drawn)
+        known[variable] = _text(template, known, drawn, chances)
     return known, drawn
 
 
-def _text(template: Template, known: dict[int, str], drawn: Iterator[str]) -> str:
-    """The text of a let, which is literals and values only."""
-    program, at, text = template.program, 0, ""
-    while at < len(program):
-        if program[at] == LIT:
-            (length,) = struct.unpack_from("<I", program, at + 1)
-            text += program[at + 5 : at + 5 + length].decode()
-            at += 5 + length
-        else:
-            (index,) = struct.unpack_from("<H", program, at + 1)
-            text += _value(template.values[index], known, drawn)
-            at += 3
-    return text
+def _text(
+    template: Template,
+    known: dict[int, str],
+    drawn: Iterator[str],
+    chances: Iterator[bool],
+) -> str:
+    """The text of a let."""
+    values = [_value(source, known, drawn) for source in template.values]
+    return Run(template, values, chances, known).text.decode()
 
 
 def _value(source: ValueSource, known: dict[int, str], drawn: Iterator[str]) -> str:
@@ -68,6 +68,8 @@ def _value(source: ValueSource, known: dict[int, str], drawn: Iterator[str]) -> 
     if source.kind != VARIABLE:
         return next(drawn)
     text = known[source.lo].encode()[: source.hi or None].decode(errors="ignore")
-    if source.width == 1:
+    if source.width == UNDERSCORES:
+        return text.replace(",", "_")
+    if source.width == DN_VALUE:
         return "".join(f"\\{c}" if c in ',+"\\<>;' else c for c in text)
     return text

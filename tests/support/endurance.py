@@ -26,7 +26,8 @@ from ldapslam.proto import agent_pb2 as pb
 from ldapslam.proto import common_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.reports.formats.render import render
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.store import Store
 from ldapslam.transport.credentials import aio_channel

@@ -21,6 +21,7 @@ from ldapslam.jobs.connection_settings import (
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.requests.template import Template
 from ldapslam.jobs.scripts import OperationPlan, ScriptPlan
+from ldapslam.proto.fields import OPERATION_COUNTERS
 from ldapslam.results.histogram import Histogram
 
 MS = 1_000_000
@@ -39,23 +40,6 @@ Source = tuple[int, int, int, int, int, bytes, float, float]
 #: Long enough for a slow machine, short enough to end a test that hangs.
 _SNAPSHOT_TIMEOUT_NS = 30 * S
 _START_AHEAD_NS = 30 * MS
-
-COUNTERS = (
-    "scheduled",
-    "sent",
-    "completed",
-    "succeeded",
-    "expected",
-    "failed",
-    "dropped",
-    "unresolved",
-    "timed_out",
-    "abandoned",
-    "substituted",
-    "requests",
-    "entries",
-    "references",
-)
 
 
 def literal(data: bytes) -> bytes:
@@ -295,7 +279,7 @@ class Result:
         for stream, operation in keys:
             n = {
                 name: self.count(name, stream=stream, operation=operation)
-                for name in COUNTERS
+                for name in OPERATION_COUNTERS
             }
             assert n["scheduled"] == n["sent"] + n["dropped"] + n["substituted"], n
             ended = n["completed"] + n["timed_out"] + n["unresolved"] + n["abandoned"]

@@ -17,12 +17,10 @@ import threading
 import time
 from typing import Any
 
-from ldapslam.agent.engine.composite import NativeEngine
 from ldapslam.agent.engine.process import Pipe, RunProcess, main
 from ldapslam.jobs.plan import StreamPlan
 from ldapslam.proto.engine_pb2 import PrepareEngine
-from ldapslam.results.records import SET_UP_TIMES
-from ldapslam.transport.messages import OPERATION_COUNTERS, STREAM_COUNTERS
+from ldapslam.proto.fields import OPERATION_COUNTERS, SET_UP_TIMES, STREAM_COUNTERS
 
 PER_INTERVAL = 100
 
@@ -117,7 +115,7 @@ class FakeRun(RunProcess):
     def _ask_targets(self) -> list[dict[str, Any]]:
         return []
 
-    def _new_engine(self) -> NativeEngine:
+    def _new_engine(self) -> Any:
         return FakeEngine(self._plan.boundaries_ns, sys.argv[1])
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.cli.client import Client
+from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 
@@ -150,9 +150,7 @@ class FleetOfProcesses:
 
     def submit(self, text: str) -> str:
         with self.client() as client:
-            return client.submit(
-                text.encode(), job_file="job.json", overrides=(), files={}
-            )
+            return client.submit(job_request(text.encode(), job_file="job.json"))
 
     def run(self, run_id: str) -> pb.RunStatus:
         return self._lasting_client().run(run_id)

@@ -16,8 +16,9 @@ from ldapslam.jobs.requests.template import Node, Template, compile_template
 
 CSRC = Path(__file__).parents[2] / "agent" / "csrc"
 _SOURCES = (
-    "template/op",
-    "template/op_encode",
+    "template/compile",
+    "template/run",
+    "template/text",
     "template/values",
     "template/value_source",
     "template/feed",

@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import (
-    SET_UP_TIMES,
+from ldapslam.proto.common_pb2 import (
     HostInterval,
-    IntervalRecord,
     OperationInterval,
-    RunRecord,
     StreamInterval,
     WorkerInterval,
 )
+from ldapslam.proto.fields import SET_UP_TIMES, histogram_messages
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
 from support.store import NS_PER_S, Scenario, agent_facts, run_record
 
@@ -198,7 +197,12 @@ def _interval(
         ),
         streams=tuple(_stream(rng, name, index, end_ns, scale) for name in STREAMS),
         workers=(
-            WorkerInterval(0, "closed", length_ns, int(0.4 * length_ns), cpu_ns=1000),
+            WorkerInterval(
+                model="closed",
+                wall_ns=length_ns,
+                busy_ns=int(0.4 * length_ns),
+                cpu_ns=1000,
+            ),
         ),
         host=HostInterval(cpu_utilisation=0.3, steal_share=0.0, throttled_ns=0),
     )
@@ -255,7 +259,7 @@ def _operation(
         requests=sent * step.requests,
         entries=successes if step.kind == "search" else 0,
         result_codes={code: n for code, n in codes.items() if n},
-        histograms=histograms,
+        histograms=histogram_messages(histograms),
     )
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from ldapslam.agent._engine import SharedRecorder
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
+from ldapslam.proto.fields import METRICS, OPERATION_COUNTERS, OUTCOMES
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import METRICS, OUTCOMES
-from ldapslam.transport.messages import OPERATION_COUNTERS
 
 _JOB = """\
 job: test

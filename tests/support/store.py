@@ -10,26 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import Message
 
-from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import (
+from ldapslam.proto.common_pb2 import (
     HostInterval,
-    IntervalRecord,
     OperationInterval,
-    RunRecord,
     StreamInterval,
     WorkerInterval,
 )
+from ldapslam.proto.fields import histogram_messages
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
 
 NS_PER_S = 1_000_000_000
 RUN_ID = "20260301-120000-demo-7f3a"
 
 Values = npt.NDArray[np.int64]
+Changed = TypeVar("Changed", bound=Message)
 
 JOB_TEXT = """\
 job: directory-mix
@@ -131,6 +133,16 @@ def fill(store: Store, scenario: Scenario) -> str:
     store.add_event(record.run_id, "started", "T0 reached", "2026-03-01T12:00:02Z")
     store.set_run_state(record.run_id, record.state, record.state_detail)
     return record.run_id
+
+
+def changed(message: Changed, **values: Any) -> Changed:
+    """A copy of a message with other values of some fields."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    for name in values:
+        copy.ClearField(name)
+    copy.MergeFrom(type(message)(**values))
+    return copy
 
 
 def run_record(scenario: Scenario) -> RunRecord:
@@ -256,7 +268,7 @@ def _interval(
         start_ns=start_ns,
         end_ns=end_ns,
         operations=(
-            replace(
+            changed(
                 _operation(
                     "readers",
                     "search",
@@ -270,7 +282,7 @@ def _interval(
                 timed_out=scenario.timed_out,
                 unresolved=scenario.unresolved,
             ),
-            replace(
+            changed(
                 _operation(
                     "writers",
                     "modify",
@@ -354,7 +366,7 @@ def _operation(
         failed=failed,
         entries=completed - failed if operation == "search" else 0,
         result_codes={code: n for code, n in codes.items() if n},
-        histograms=histograms,
+        histograms=histogram_messages(histograms),
     )
 
 

@@ -1,22 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interpreter for the programs of request templates: what the C engine executes."""
+"""An interpreter for the programs of templates: what the C engine executes."""
 
 from __future__ import annotations
 
+import base64
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ldapslam.jobs.requests import ber
 from ldapslam.jobs.requests.template import (
+    BASE64,
     CHANCE,
-    CLOSE,
     END,
-    LIT,
-    OPEN,
+    EQUAL,
+    IF,
+    LITERAL,
+    LOOP,
+    NUMBER,
+    OPTIONAL_TLV,
     REF,
-    VAL,
+    TLV,
+    VALUE,
     Template,
 )
+
+_OPERANDS = {
+    LITERAL: "<I",
+    VALUE: "<H",
+    TLV: "<B",
+    END: "<",
+    CHANCE: "<I",
+    OPTIONAL_TLV: "<BI",
+    NUMBER: "<",
+    BASE64: "<",
+    IF: "<HB",
+    EQUAL: "<HI",
+    LOOP: "<QQ",
+}
 
 
 def encode_message(
@@ -24,57 +44,103 @@ def encode_message(
     message_id: int,
     values: Sequence[str] = (),
     present: Sequence[bool] | None = None,
+    variables: Mapping[int, str] | None = None,
 ) -> bytes:
     """The LDAPMessage of a template, with these texts in its holes (those of references
     are not looked at), and with these of its optional parts; all without `present`."""
-    program, at = template.program, 0
-    open_tlvs: list[tuple[int, bytearray]] = [(ber.SEQUENCE, bytearray())]
     message_id_tlv = ber.integer(message_id)
     assert isinstance(message_id_tlv, bytes)
-    open_tlvs[0][1].extend(message_id_tlv)
-    drawn: dict[int, bytes] = {}
-    chances = 0
-    #: Depth of optional parts inside one that is absent; 0: none is.
-    absent = 0
-    while at < len(program):
-        opcode = program[at]
-        if opcode == LIT:
-            (length,) = struct.unpack_from("<I", program, at + 1)
-            if not absent:
-                open_tlvs[-1][1].extend(program[at + 5 : at + 5 + length])
-            at += 5 + length
-        elif opcode == VAL:
-            (index,) = struct.unpack_from("<H", program, at + 1)
-            source = template.values[index]
-            if absent:
-                drawn[index] = b""
-            elif source.kind == REF:
-                drawn[index] = _first_bytes(drawn[source.lo], source.hi)
-            else:
-                drawn[index] = values[index].encode()
-            open_tlvs[-1][1].extend(drawn[index])
-            at += 3
-        elif opcode == OPEN:
-            if not absent:
-                open_tlvs.append((program[at + 1], bytearray()))
-            at += 2
-        elif opcode == CLOSE:
-            if not absent:
-                _close(open_tlvs)
-            at += 1
-        elif opcode == CHANCE:
-            if absent or (present is not None and not present[chances]):
-                absent += 1
-            chances += 1
-            at += 5
-        elif opcode == END:
-            absent = max(absent - 1, 0)
-            at += 1
+    run = Run(template, values, iter(present or ()), variables or {})
+    return _tlv(ber.SEQUENCE, message_id_tlv + run.text)
+
+
+class Run:
+    """One run of a program; `text` is what it makes."""
+
+    def __init__(
+        self,
+        template: Template,
+        values: Sequence[str],
+        present: Iterator[bool],
+        variables: Mapping[int, str],
+    ) -> None:
+        self._template = template
+        self._values = values
+        self._present = present
+        self._variables = variables
+        self._drawn: dict[int, bytes] = {}
+        self._at = 0
+        self._number = 0
+        self.text = self._part()
+
+    def _part(self) -> bytes:
+        """The text from here to the END of the part, or to the program's."""
+        text = b""
+        while self._at < len(self._template.program):
+            code, operands = self._instruction()
+            if code == END:
+                break
+            text += self._instruction_text(code, operands)
+        return text
+
+    def _instruction(self) -> tuple[int, tuple[int, ...]]:
+        program = self._template.program
+        code = program[self._at]
+        operands = struct.unpack_from(_OPERANDS[code], program, self._at + 1)
+        self._at += 1 + struct.calcsize(_OPERANDS[code])
+        return code, operands
+
+    def _bytes(self, count: int) -> bytes:
+        self._at += count
+        return self._template.program[self._at - count : self._at]
+
+    def _instruction_text(self, code: int, operands: tuple[int, ...]) -> bytes:
+        if code == LITERAL:
+            return self._bytes(operands[0])
+        if code == VALUE:
+            return self._value(operands[0])
+        if code == NUMBER:
+            return b"%d" % self._number
+        if code == LOOP:
+            return self._loop(*operands)
+        if code == EQUAL:
+            wanted = self._bytes(operands[1]).decode()
+            return self._where(self._variables.get(operands[0], "") == wanted)
+        if code == IF:
+            return self._where(
+                bool(self._variables.get(operands[0], "")) == bool(operands[1])
+            )
+        if code == CHANCE:
+            return self._where(next(self._present, True))
+        text = self._part()
+        if code == BASE64:
+            return base64.b64encode(text)
+        is_there = code == TLV or len(text) >= operands[1]
+        return _tlv(operands[0], text) if is_there else b""
+
+    def _value(self, index: int) -> bytes:
+        source = self._template.values[index]
+        if source.kind == REF:
+            self._drawn[index] = _first_bytes(self._drawn[source.lo], source.hi)
         else:
-            raise AssertionError(f"opcode {opcode:#x} at {at}")
-    assert len(open_tlvs) == 1
-    tag, content = open_tlvs[0]
-    return bytes([tag]) + ber.length(len(content)) + content
+            self._drawn[index] = self._values[index].encode()
+        return self._drawn[index]
+
+    def _where(self, is_there: bool) -> bytes:
+        before = len(self._drawn)
+        text = self._part()
+        if is_there:
+            return text
+        for index in list(self._drawn)[before:]:
+            self._drawn[index] = b""
+        return b""
+
+    def _loop(self, first: int, turns: int) -> bytes:
+        text, start = b"", self._at
+        for self._number in range(first, first + turns):
+            self._at = start
+            text += self._part()
+        return text
 
 
 def _first_bytes(text: bytes, limit: int) -> bytes:
@@ -82,6 +148,5 @@ def _first_bytes(text: bytes, limit: int) -> bytes:
     return text[:limit].decode(errors="ignore").encode() if limit else text
 
 
-def _close(open_tlvs: list[tuple[int, bytearray]]) -> None:
-    tag, content = open_tlvs.pop()
-    open_tlvs[-1][1].extend(bytes([tag]) + ber.length(len(content)) + content)
+def _tlv(tag: int, content: bytes) -> bytes:
+    return bytes([tag]) + ber.length(len(content)) + content

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.agent._engine import Responder
-from ldapslam.results.histogram import Histogram, samples_needed
+from ldapslam.jobs.fields.thresholds import samples_needed
+from ldapslam.results.histogram import Histogram
 
 PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 

@@ -19,7 +19,7 @@ from ldapslam.jobs.load import load_job, load_job_text
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.types import job_types
 from ldapslam.reports.rules.rules import RULES
-from ldapslam.reports.summary import summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import Scenario, fill
 

@@ -32,4 +32,17 @@ slam_clock_timespec(uint64_t ns)
     return ts;
 }
 
+/* later - earlier; 0 where the clock readings of two threads are in the other order. */
+static inline uint64_t
+slam_since_ns(uint64_t later_ns, uint64_t earlier_ns)
+{
+    return later_ns > earlier_ns ? later_ns - earlier_ns : 0;
+}
+
+static inline uint64_t
+slam_earlier_ns(uint64_t a_ns, uint64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
 #endif

@@ -21,12 +21,11 @@ struct slam_histogram {
     uint32_t counts[SLAM_HISTOGRAM_BUCKETS];
 };
 
-/* Makes h empty. Also the initialiser: h may hold anything. */
-/* Clears any memory. */
+/* Makes h empty, whatever its memory holds. */
 void slam_histogram_clear(struct slam_histogram *h);
 
-/* Clears a valid histogram or zeroed memory, touching only what was used: an unused
- * histogram on zeroed pages stays out of memory. */
+/* Makes a valid histogram, or zeroed memory, empty, touching only what was used: an
+ * unused histogram on zeroed pages stays out of memory. */
 void slam_histogram_reset(struct slam_histogram *h);
 
 /* Index of the bucket of a value; value_us at most SLAM_HISTOGRAM_MAX_US. */

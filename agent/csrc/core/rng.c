@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#define SHUFFLE_ROUNDS 4u
+
 __extension__ typedef unsigned __int128 slam_u128;
 
 #define SPLITMIX_GAMMA UINT64_C(0x9e3779b97f4a7c15)
@@ -126,4 +128,50 @@ double
 slam_rng_exponential(struct slam_rng *rng)
 {
     return -log1p(-slam_rng_unit(rng));
+}
+
+struct slam_shuffle
+slam_shuffle_draw(struct slam_rng *rng, uint64_t n)
+{
+    uint32_t bits = 2;
+
+    while (bits < 64 && n >> bits != 0)
+        bits++;
+    return (struct slam_shuffle){.n = n,
+                                 .key = slam_rng_next(rng),
+                                 .low_bits = bits / 2,
+                                 .high_bits = bits - bits / 2};
+}
+
+/* A Feistel network (M. Luby and C. Rackoff, How to construct pseudorandom permutations
+ * from pseudorandom functions, 1988): each round changes one half by a function of the
+ * other, which permutes the numbers of so many bits. What lies beyond n is permuted
+ * once more (J. Black and P. Rogaway, Ciphers with arbitrary finite domains, 2002);
+ * fewer than four turns on average. */
+uint64_t
+slam_shuffle_member(const struct slam_shuffle *shuffle, uint64_t i)
+{
+    const uint64_t low_mask = (UINT64_C(1) << shuffle->low_bits) - 1;
+    const uint64_t high_mask = (UINT64_C(1) << shuffle->high_bits) - 1;
+    uint64_t x = i % shuffle->n;
+
+    do {
+        uint64_t low = x & low_mask, high = x >> shuffle->low_bits;
+        uint64_t key = shuffle->key;
+
+        for (uint32_t round = 0; round < SHUFFLE_ROUNDS; round++) {
+            uint64_t z = (round % 2 == 0 ? low : high) ^ key;
+
+            z = (z ^ (z >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+            z = (z ^ (z >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+            z ^= z >> 32;
+            if (round % 2 == 0)
+                high ^= z & high_mask;
+            else
+                low ^= z & low_mask;
+            key += UINT64_C(0x9e3779b97f4a7c15);
+        }
+        x = high << shuffle->low_bits | low;
+    } while (x >= shuffle->n);
+    return x;
 }

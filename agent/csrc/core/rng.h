@@ -34,4 +34,16 @@ double slam_rng_normal(struct slam_rng *rng);
 /* Exponential with mean 1: -ln(1 - u), u uniform in [0, 1) with 53 bits. */
 double slam_rng_exponential(struct slam_rng *rng);
 
+/* The numbers below n in an order that looks random, each once. */
+struct slam_shuffle {
+    uint64_t n;
+    uint64_t key;
+    uint32_t low_bits; /* of a number; the rest are its high bits */
+    uint32_t high_bits;
+};
+
+/* A shuffle of n >= 1 numbers, chosen by rng. */
+struct slam_shuffle slam_shuffle_draw(struct slam_rng *rng, uint64_t n);
+uint64_t slam_shuffle_member(const struct slam_shuffle *shuffle, uint64_t i);
+
 #endif

@@ -2,6 +2,7 @@
 #include "ldap/connector.h"
 
 #include "core/clock.h"
+#include "core/heap.h"
 #include "core/slam_err.h"
 
 #include <signal.h>
@@ -21,13 +22,12 @@
 
 struct slam_connector {
     pthread_mutex_t lock;
-    pthread_cond_t due;      /* for the leader: something may be due earlier */
-    pthread_cond_t follow;   /* for the others: the leader has gone to work */
-    pthread_cond_t settled;  /* for slam_connector_wait */
-    struct slam_link **heap; /* protected by lock: by queue_ns, earliest first */
-    size_t heap_len;         /* protected by lock */
-    size_t under_way;        /* protected by lock */
-    size_t failures;         /* protected by lock */
+    pthread_cond_t due;     /* for the leader: something may be due earlier */
+    pthread_cond_t follow;  /* for the others: the leader has gone to work */
+    pthread_cond_t settled; /* for slam_connector_wait */
+    struct slam_heap heap;  /* protected by lock: of struct queued */
+    size_t under_way;       /* protected by lock */
+    size_t failures;        /* protected by lock */
     struct slam_conn_error first_error; /* protected by lock */
     bool led;                           /* protected by lock: a thread waits on `due` */
     bool stopping;                      /* protected by lock */
@@ -56,10 +56,10 @@ slam_inbox_destroy(struct slam_inbox *inbox)
     pthread_mutex_destroy(&inbox->lock);
 }
 
-struct slam_link *
+struct slam_connect_request *
 slam_inbox_take(struct slam_inbox *inbox)
 {
-    struct slam_link *head;
+    struct slam_connect_request *head;
 
     pthread_mutex_lock(&inbox->lock);
     head = inbox->head;
@@ -75,72 +75,50 @@ slam_inbox_wake(struct slam_inbox *inbox)
 }
 
 static void
-deliver(struct slam_link *link)
+deliver(struct slam_connect_request *request)
 {
-    struct slam_inbox *inbox = link->inbox;
+    struct slam_inbox *inbox = request->inbox;
 
     pthread_mutex_lock(&inbox->lock);
-    link->next = inbox->head;
-    inbox->head = link;
+    request->next = inbox->head;
+    inbox->head = request;
     pthread_mutex_unlock(&inbox->lock);
     slam_inbox_wake(inbox);
 }
 
-/* An old wire is closed at once, whenever the new one is due. */
-static uint64_t
-queue_ns(const struct slam_link *link)
-{
-    return link->wire ? 0 : link->due_ns;
-}
+/* An element of the connector's heap. */
+struct queued {
+    uint64_t due_ns;
+    struct slam_connect_request *request;
+};
 
+/* Called with the lock held. An old transport is closed at once, whenever the new one
+ * is due. The heap has room for all requests. */
 static void
-heap_push(struct slam_connector *c, struct slam_link *link)
+queue(struct slam_connector *c, struct slam_connect_request *request)
 {
-    size_t i = c->heap_len++;
+    const struct queued queued = {request->transport ? 0 : request->due_ns, request};
 
-    while (i > 0 && queue_ns(c->heap[(i - 1) / 2]) > queue_ns(link)) {
-        c->heap[i] = c->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    c->heap[i] = link;
+    slam_heap_push(&c->heap, &queued);
 }
 
-static struct slam_link *
-heap_pop(struct slam_connector *c)
-{
-    struct slam_link *top = c->heap[0];
-    struct slam_link *last = c->heap[--c->heap_len];
-    size_t i = 0;
-
-    for (;;) {
-        size_t child = 2 * i + 1;
-
-        if (child >= c->heap_len)
-            break;
-        if (child + 1 < c->heap_len &&
-            queue_ns(c->heap[child + 1]) < queue_ns(c->heap[child]))
-            child++;
-        if (queue_ns(c->heap[child]) >= queue_ns(last))
-            break;
-        c->heap[i] = c->heap[child];
-        i = child;
-    }
-    if (c->heap_len > 0)
-        c->heap[i] = last;
-    return top;
-}
-
-/* Waits for a link that is due. One thread, the leader, waits for the time; the others
- * wait for the leader to go to work. Called and returns with the lock held; NULL: stop.
+/* Waits for a request that is due. One thread, the leader, waits for the time; the
+ * others wait for the leader to go to work. Called and returns with the lock held;
+ * NULL: stop.
  */
-static struct slam_link *
+static struct slam_connect_request *
 next_due(struct slam_connector *c)
 {
     while (!c->stopping) {
-        bool may_begin = c->heap_len > 0 && (c->waited || c->under_way < FIRST_AT_ONCE);
+        const struct queued *first = slam_heap_first(&c->heap);
+        bool may_begin = first && (c->waited || c->under_way < FIRST_AT_ONCE);
 
-        if (may_begin && queue_ns(c->heap[0]) <= slam_clock_mono_ns())
-            return heap_pop(c);
+        if (may_begin && first->due_ns <= slam_clock_mono_ns()) {
+            struct queued taken;
+
+            slam_heap_pop(&c->heap, &taken);
+            return taken.request;
+        }
         if (c->led) {
             pthread_cond_wait(&c->follow, &c->lock);
             continue;
@@ -149,7 +127,7 @@ next_due(struct slam_connector *c)
         if (!may_begin) {
             pthread_cond_wait(&c->due, &c->lock);
         } else {
-            struct timespec due = slam_clock_timespec(queue_ns(c->heap[0]));
+            struct timespec due = slam_clock_timespec(first->due_ns);
 
             pthread_cond_timedwait(&c->due, &c->lock, &due);
         }
@@ -172,15 +150,15 @@ start_thread(struct slam_connector *c)
 }
 
 static int
-set_up(struct slam_link *link, struct slam_conn_error *error)
+set_up(struct slam_connect_request *request, struct slam_conn_error *error)
 {
-    struct slam_wire *wire = NULL;
+    struct slam_transport *transport = NULL;
     int rc;
 
-    rc = slam_wire_open(link->config, link->uri_index, link->storage, &wire,
-                        &link->setup, error);
-    link->wire = wire;
-    deliver(link);
+    rc = slam_transport_open(request->config, request->uri_index, request->storage,
+                             &transport, &request->setup, error);
+    request->transport = transport;
+    deliver(request);
     return rc;
 }
 
@@ -188,7 +166,7 @@ static void *
 connector_main(void *arg)
 {
     struct slam_connector *c = arg;
-    struct slam_link *link;
+    struct slam_connect_request *request;
     sigset_t all;
 
     /* Signals are for the process's own threads; and libldap writes to sockets that may
@@ -196,9 +174,9 @@ connector_main(void *arg)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     pthread_mutex_lock(&c->lock);
-    while ((link = next_due(c)) != NULL) {
+    while ((request = next_due(c)) != NULL) {
         struct slam_conn_error error = {0};
-        bool closes = link->wire != NULL;
+        bool closes = request->transport != NULL;
         int rc = SLAM_OK;
 
         c->under_way++;
@@ -210,20 +188,20 @@ connector_main(void *arg)
             start_thread(c);
         pthread_mutex_unlock(&c->lock);
         if (closes) {
-            slam_wire_close(link->wire);
-            link->wire = NULL;
+            slam_transport_close(request->transport);
+            request->transport = NULL;
         }
-        if (link->due_ns <= slam_clock_mono_ns()) {
-            rc = set_up(link, &error);
-            link = NULL;
+        if (request->due_ns <= slam_clock_mono_ns()) {
+            rc = set_up(request, &error);
+            request = NULL;
         }
         pthread_mutex_lock(&c->lock);
-        if (link)
-            heap_push(c, link);
+        if (request)
+            queue(c, request);
         c->under_way--;
         c->idle++;
-        /* who leads by now may be waiting for a link that is due later */
-        if (link || !c->waited)
+        /* who leads by now may be waiting for a request that is due later */
+        if (request || !c->waited)
             pthread_cond_signal(&c->due);
         if (rc != SLAM_OK && c->failures++ == 0)
             c->first_error = error;
@@ -234,7 +212,7 @@ connector_main(void *arg)
 }
 
 int
-slam_connector_create(size_t threads, size_t max_links, struct slam_connector **out)
+slam_connector_create(size_t threads, size_t max_requests, struct slam_connector **out)
 {
     struct slam_connector *c = calloc(1, sizeof(*c));
     pthread_condattr_t attr;
@@ -252,9 +230,13 @@ slam_connector_create(size_t threads, size_t max_links, struct slam_connector **
     pthread_attr_init(&c->attributes);
     pthread_attr_setstacksize(&c->attributes, STACK_BYTES);
     c->thread_limit = threads;
-    c->heap = calloc(max_links ? max_links : 1, sizeof(struct slam_link *));
+    c->heap =
+        (struct slam_heap){.element_bytes = sizeof(struct queued),
+                           .max_len = max_requests,
+                           .capacity = max_requests,
+                           .elements = calloc(max_requests + 1, sizeof(struct queued))};
     c->threads = calloc(threads, sizeof(*c->threads));
-    if (!c->heap || !c->threads) {
+    if (!c->heap.elements || !c->threads) {
         slam_connector_destroy(c);
         return SLAM_ENOMEM;
     }
@@ -288,17 +270,18 @@ slam_connector_destroy(struct slam_connector *c)
     pthread_cond_destroy(&c->settled);
     pthread_mutex_destroy(&c->lock);
     free(c->threads);
-    free(c->heap);
+    slam_heap_destroy(&c->heap);
     free(c);
 }
 
 void
-slam_connector_submit(struct slam_connector *c, struct slam_link *link, uint64_t due_ns)
+slam_connector_submit(struct slam_connector *c, struct slam_connect_request *request,
+                      uint64_t due_ns)
 {
     pthread_mutex_lock(&c->lock);
-    link->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
-    heap_push(c, link);
-    if (c->heap[0] == link)
+    request->due_ns = due_ns ? due_ns : slam_clock_mono_ns();
+    queue(c, request);
+    if (((const struct queued *)slam_heap_first(&c->heap))->request == request)
         pthread_cond_signal(&c->due);
     pthread_mutex_unlock(&c->lock);
 }
@@ -309,11 +292,11 @@ slam_connector_wait(struct slam_connector *c, struct slam_conn_error *error)
     int rc = SLAM_OK;
 
     pthread_mutex_lock(&c->lock);
-    while (c->failures == 0 && (c->heap_len > 0 || c->under_way > 0))
+    while (c->failures == 0 && (c->heap.len > 0 || c->under_way > 0))
         pthread_cond_wait(&c->settled, &c->lock);
     if (c->failures > 0) {
         *error = c->first_error;
-        c->heap_len = 0;
+        c->heap.len = 0;
         rc = SLAM_ECONNECT;
     }
     c->waited = true;

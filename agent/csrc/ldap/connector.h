@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that set connections up, so that no worker ever blocks in libldap. A link is
- * owned by the connector from slam_connector_submit until it stands in its inbox.
+/* Threads that set connections up, so that no worker ever blocks in libldap. A request
+ * is owned by the connector from slam_connector_submit until it stands in its inbox.
  *
  * A set-up blocks its thread for round trips, and for as long as a server takes to
  * check a password; one that does not answer, for the time-out. So that no server waits
@@ -9,7 +9,7 @@
 #ifndef SLAM_CONNECTOR_H
 #define SLAM_CONNECTOR_H
 
-#include "ldap/conn.h"
+#include "ldap/transport.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,47 +18,48 @@
 /* What slam_connector_create is best given where there are that many connections. */
 #define SLAM_CONNECTOR_THREADS 512u
 
-/* Where finished links are delivered; one per worker. */
+/* Where finished requests are delivered; one per worker. */
 struct slam_inbox {
     pthread_mutex_t lock;
-    struct slam_link *head; /* protected by lock */
-    int event_fd;           /* counts deliveries; read by the worker */
+    struct slam_connect_request *head; /* protected by lock */
+    int event_fd;                      /* counts deliveries; read by the worker */
 };
 
 int slam_inbox_init(struct slam_inbox *inbox);
 void slam_inbox_destroy(struct slam_inbox *inbox);
-/* Takes all delivered links, linked by `next`, latest first. */
-struct slam_link *slam_inbox_take(struct slam_inbox *inbox);
+/* Takes all delivered requests, linked by `next`, latest first. */
+struct slam_connect_request *slam_inbox_take(struct slam_inbox *inbox);
 void slam_inbox_wake(struct slam_inbox *inbox);
 
 /* The part of a connection that travels between worker and connector. */
-struct slam_link {
-    struct slam_wire *wire; /* submit: the old one or NULL; delivery: new or NULL */
+struct slam_connect_request {
+    struct slam_transport
+        *transport; /* submit: the old one or NULL; delivery: new or NULL */
     const struct slam_connection_settings *config;
     size_t uri_index;
     struct slam_inbox *inbox;
-    void *storage;                /* where the wire is made: slam_wire_size bytes */
-    struct slam_wire_setup setup; /* of the attempt, also of one that failed */
-    uint64_t due_ns;              /* not before, CLOCK_MONOTONIC */
-    struct slam_link *next;
+    void *storage; /* where the transport is made: slam_transport_size bytes */
+    struct slam_transport_setup setup; /* of the attempt, also of one that failed */
+    uint64_t due_ns;                   /* not before, CLOCK_MONOTONIC */
+    struct slam_connect_request *next;
 };
 
 struct slam_connector;
 
-/* Starts the first of at most `threads` threads (at least 1) for at most max_links
- * links. Returns 0 or a slam_err. */
-int slam_connector_create(size_t threads, size_t max_links,
+/* Starts the first of at most `threads` threads (at least 1) for at most max_requests
+ * requests. Returns 0 or a slam_err. */
+int slam_connector_create(size_t threads, size_t max_requests,
                           struct slam_connector **connector);
 
-/* Stops the threads, after the attempt each is in; links still queued stay where they
- * are, unconnected. */
+/* Stops the threads, after the attempt each is in; requests still queued stay where
+ * they are, unconnected. */
 void slam_connector_destroy(struct slam_connector *connector);
 
-/* Queues a link; its old wire, if any, is closed without waiting for due_ns (0: now).
- * Links that are due are served in the order of their due_ns. Any thread; never
- * blocks for long. */
-void slam_connector_submit(struct slam_connector *connector, struct slam_link *link,
-                           uint64_t due_ns);
+/* Queues a request; its old transport, if any, is closed without waiting for due_ns (0:
+ * now). Requests that are due are served in the order of their due_ns. Any thread;
+ * never blocks for long. */
+void slam_connector_submit(struct slam_connector *connector,
+                           struct slam_connect_request *request, uint64_t due_ns);
 
 /* Waits until nothing is queued or under way, or the first attempt failed: then the
  * rest of the queue is given up. Returns 0 or SLAM_ECONNECT with the first failure. */

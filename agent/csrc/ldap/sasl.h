@@ -18,8 +18,8 @@ struct slam_sasl; /* one bind; one thread at a time */
 
 /* Begins a bind. The texts are copied, and the password's copy is erased at the end;
  * authzid and realm may be NULL. `host` is the server's name, which GSSAPI and
- * DIGEST-MD5 need. slam_wire_init comes before. Returns 0 and *sasl, or a slam_err with
- * the reason in err. Any thread. */
+ * DIGEST-MD5 need. slam_transport_init comes before. Returns 0 and *sasl, or a slam_err
+ * with the reason in err. Any thread. */
 int slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
                      const uint8_t *password, size_t password_len, const char *authzid,
                      const char *realm, struct slam_sasl **sasl, char *err,

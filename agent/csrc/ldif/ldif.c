@@ -87,7 +87,7 @@ give_turn(struct slam_ldif *l)
 
 /* Writes a buffer, whose turn it is, and empties it. */
 static int
-write_buffer(struct slam_ldif *l, struct ldif_buffer *buffer, uint32_t output)
+write_buffer(struct slam_ldif *l, struct program_output *buffer, uint32_t output)
 {
     int rc = ldif_write(l->fds[output], buffer->bytes, buffer->len, &l->is_stopping);
 
@@ -261,7 +261,7 @@ prepare_names(struct ldif_tree *tree, uint64_t seed, char *err, size_t err_len)
         names == 0 || names > INT64_MAX)
         return refuse(err, err_len, "the sources of names have no usable members");
     slam_rng_seed(&rng, seed, 0);
-    tree->names = ldif_shuffle_draw(&rng, names);
+    tree->names = slam_shuffle_draw(&rng, names);
     return SLAM_OK;
 }
 
@@ -278,8 +278,7 @@ prepare_sources(struct ldif_tree *tree, const struct slam_ldif_config *config,
         if (rc != SLAM_OK)
             return rc;
         tree->source_is_plain[tree->source_count] = ldif_source_is_plain(source);
-        if (source->kind == SLAM_VALUE_REF || source->kind == SLAM_VALUE_VARIABLE ||
-            source->kind == SLAM_VALUE_PARENT ||
+        if (source->kind == SLAM_VALUE_VARIABLE || source->kind == SLAM_VALUE_PARENT ||
             source->kind == SLAM_VALUE_MESSAGE_ID ||
             (source->kind == SLAM_VALUE_TIMESTAMP && source->lo == 0 &&
              source->hi == 0)) {
@@ -296,10 +295,10 @@ check_config(const struct slam_ldif_config *config, char *err, size_t err_len)
     if (config->node_count < 1 || config->node_count > SLAM_LDIF_NODES_MAX)
         return refuse(err, err_len, "a population has 1 to %u nodes, got %zu",
                       SLAM_LDIF_NODES_MAX, config->node_count);
-    if (config->source_count > SLAM_LDIF_SOURCES_MAX)
+    if (config->source_count > SLAM_TEMPLATE_SOURCES_MAX)
         return refuse(err, err_len,
                       "a population has at most %u value sources, got %zu",
-                      SLAM_LDIF_SOURCES_MAX, config->source_count);
+                      SLAM_TEMPLATE_SOURCES_MAX, config->source_count);
     if (config->output_count < 1 || config->output_count > SLAM_LDIF_OUTPUTS_MAX)
         return refuse(err, err_len, "a population has 1 to %u outputs, got %zu",
                       SLAM_LDIF_OUTPUTS_MAX, config->output_count);
@@ -369,8 +368,8 @@ slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
     for (uint32_t i = 0; i < config->threads && rc == SLAM_OK; i++) {
         l->workers[i].ldif = l;
         rc = ldif_renderer_init(&l->workers[i].renderer, &l->tree);
-        l->workers[i].renderer.flush = flush;
-        l->workers[i].renderer.context = &l->workers[i];
+        l->workers[i].renderer.machine.flush = flush;
+        l->workers[i].renderer.machine.context = &l->workers[i];
     }
     if (rc == SLAM_ENOMEM)
         refuse(err, err_len, "no memory for a population");
@@ -393,11 +392,8 @@ slam_ldif_destroy(struct slam_ldif *l)
         pthread_join(l->workers[i].thread, NULL);
     for (uint32_t i = 0; l->workers && i < l->thread_count; i++)
         ldif_renderer_release(&l->workers[i].renderer);
-    for (uint32_t i = 0; l->tree.nodes && i < l->tree.node_count; i++) {
-        free(l->tree.nodes[i].instructions);
-        free(l->tree.nodes[i].literals);
-        free(l->tree.nodes[i].slots);
-    }
+    for (uint32_t i = 0; l->tree.nodes && i < l->tree.node_count; i++)
+        slam_program_release(&l->tree.nodes[i].program);
     for (uint32_t i = 0; i < l->tree.source_count; i++)
         slam_value_source_release(&l->tree.sources[i]);
     slam_feeds_destroy(l->feeds);

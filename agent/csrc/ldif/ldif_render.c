@@ -2,204 +2,113 @@
 /* Runs the programs of a population, straight into the buffers of its outputs. */
 #include "core/slam_err.h"
 #include "ldif/ldif_internal.h"
+#include "template/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A buffer is flushed when a line might not fit; some hundred entries do. */
 #define BUFFER_LEN (256u << 10)
 
-/* -- parts -- */
+/* -- programs -- */
 
-/* A SAFE-STRING of RFC 2849, and no blank at its end, which readers may strip. */
-static bool
-is_safe(const uint8_t *text, size_t len, bool plain)
+bool
+ldif_source_is_plain(const struct slam_value_source *source)
 {
-    const uint8_t first = text[0];
+    switch (source->kind) {
+    case SLAM_VALUE_STRING:
+        return slam_text_is_plain(source->data, source->data_len);
+    case SLAM_VALUE_TIMESTAMP:
+        return source->step != SLAM_TIMESTAMP_TEXT ||
+               slam_text_is_plain(source->data, source->data_len);
+    case SLAM_VALUE_LIST:
+        for (uint64_t i = 0; i < source->members; i++) {
+            const struct slam_choice *choice = &source->prepared.choices[i];
 
-    if (first == ' ' || first == ':' || first == '<' || text[len - 1] == ' ')
-        return false;
-    if (plain)
+            if (!slam_text_is_plain(source->data + choice->offset, choice->len))
+                return false;
+        }
         return true;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '\0' || text[i] == '\n' || text[i] == '\r' || text[i] > 0x7f)
-            return false;
+    case SLAM_VALUE_FILE_RANDOM:
+    case SLAM_VALUE_FILE_SEQUENCE:
+        for (uint32_t i = 0; i < source->feed->count; i++) {
+            size_t len;
+            const uint8_t *line = slam_feed_line(source->feed, i, &len);
+
+            if (!slam_text_is_plain(line, len))
+                return false;
+        }
+        return true;
+    default:
+        return true; /* digits, hyphens, letters */
     }
-    return true;
+}
+
+int
+ldif_compile(struct ldif_tree *tree, uint32_t index, const uint8_t *program,
+             size_t program_len, char *err, size_t err_len)
+{
+    struct ldif_node *node = &tree->nodes[index];
+    const struct slam_program *above[SLAM_LDIF_DEPTH_MAX];
+    const struct program_context context = {.sources = tree->sources,
+                                            .source_count = tree->source_count,
+                                            .source_is_plain = tree->source_is_plain,
+                                            .above = above,
+                                            .depth = node->depth,
+                                            .first_names = tree->first_names,
+                                            .last_names = tree->last_names,
+                                            .output_count = tree->output_count,
+                                            .max_room = tree->max_room};
+    const struct ldif_node *ancestor = node;
+    const char *fault;
+    size_t offset;
+    int rc;
+
+    for (uint32_t i = 0; i < node->depth; i++) {
+        ancestor = &tree->nodes[ancestor->parent];
+        above[i] = &ancestor->program;
+    }
+    rc = slam_program_compile(&node->program, &context, program, program_len, &fault,
+                              &offset);
+    if (rc != SLAM_OK)
+        snprintf(err, err_len, "bad program of node %u at byte %zu: %s", index, offset,
+                 fault);
+    return rc;
 }
 
 static void
-fill(struct ldif_renderer *r, struct ldif_frame *frame, const struct ldif_node *node,
-     const struct ldif_instruction *in)
+number_names(struct machine *m, const struct ldif_tree *tree, uint64_t name)
 {
-    uint8_t *begin = frame->texts + node->slots[in->index].offset;
+    const uint64_t pair = slam_shuffle_member(&tree->names, name);
+    const uint64_t first_names = tree->sources[tree->first_names].members;
 
-    frame->lens[in->index] =
-        (uint32_t)(ldif_put_text(r, frame, node, in, begin) - begin);
+    m->numbers[SLAM_PLACE_FIRST] = pair % first_names;
+    m->numbers[SLAM_PLACE_LAST] = pair / first_names;
+    m->names_round = name / tree->names.n;
 }
 
-/* Room for a line. Returns where it begins, or NULL where the flush failed with *rc. */
-static uint8_t *
-make_room(struct ldif_renderer *r, uint32_t output, size_t room, int *rc)
-{
-    struct ldif_buffer *buffer = &r->outputs[output];
-
-    if (buffer->cap - buffer->len < room) {
-        *rc = r->flush(r->context, output);
-        if (*rc != SLAM_OK)
-            return NULL;
-    }
-    return buffer->bytes + buffer->len;
-}
-
-/* An attribute's line; none for an empty value. */
+/* Runs the program of the entry at a depth; of one above another its slots alone. */
 static int
-put_line(struct ldif_renderer *r, const struct ldif_frame *frame,
-         const struct ldif_node *node, const struct ldif_instruction *in)
+run_entry(struct ldif_renderer *r, uint32_t depth, bool is_whole)
 {
-    int rc = SLAM_OK;
-    uint8_t *begin = make_room(r, 0, in->room, &rc);
-    uint8_t *value, *at;
+    const struct ldif_position *at = &r->positions[depth];
+    const struct ldif_node *node = &r->tree->nodes[at->node];
+    struct program_frame *frame = &r->frames[depth];
+    struct machine *m = &r->machine;
 
-    if (!begin)
-        return rc;
-    memcpy(begin, node->literals + in->offset, in->len);
-    value = begin + in->len;
-    *value++ = ':';
-    *value++ = ' ';
-    at = ldif_put_text(r, frame, node, in, value);
-    if (at == value)
-        return SLAM_OK;
-    if (!is_safe(value, (size_t)(at - value), in->variant)) {
-        at = ldif_encode_in_place(value, (size_t)(at - value), 1);
-        value[-1] = ':';
-        value[0] = ' ';
-    }
-    *at++ = '\n';
-    r->outputs[0].len += (size_t)(at - begin);
-    return SLAM_OK;
-}
-
-static int
-put_output(struct ldif_renderer *r, const struct ldif_frame *frame,
-           const struct ldif_node *node, const struct ldif_instruction *in)
-{
-    int rc = SLAM_OK;
-    uint8_t *begin = make_room(r, in->variant, in->room, &rc);
-    uint8_t *at;
-
-    if (!begin)
-        return rc;
-    at = ldif_put_text(r, frame, node, in, begin);
-    *at++ = '\n';
-    r->outputs[in->variant].len += (size_t)(at - begin);
-    return SLAM_OK;
-}
-
-static int run(struct ldif_renderer *r, struct ldif_frame *frame, uint32_t first,
-               uint64_t entry_key, bool is_whole);
-
-static int
-repeat(struct ldif_renderer *r, struct ldif_frame *frame,
-       const struct ldif_instruction *in, uint64_t entry_key)
-{
-    const uint32_t body = (uint32_t)(in - r->tree->nodes[frame->node].instructions) + 1;
-    struct ldif_shuffle shuffle = {0};
-    uint64_t turns = in->least;
-    int rc = SLAM_OK;
-
-    if (in->code == LDIF_PICK && in->most > 0) {
-        turns += slam_rng_below(&r->rng, in->most - in->least + 1);
-        shuffle = ldif_shuffle_draw(&r->rng, in->lo);
-    }
-    for (uint64_t i = 0; i < turns && rc == SLAM_OK; i++) {
-        r->number =
-            in->code == LDIF_PICK ? ldif_shuffle_member(&shuffle, i) : in->lo + i;
-        rc = run(r, frame, body, entry_key, true);
-    }
-    return rc;
-}
-
-static bool
-is_equal(const struct ldif_frame *frame, const struct ldif_node *node,
-         const struct ldif_instruction *in)
-{
-    return frame->lens[in->index] == in->len &&
-           memcmp(frame->texts + node->slots[in->index].offset,
-                  node->literals + in->offset, in->len) == 0;
-}
-
-/* Runs the instructions from `first` on: to the END of a loop's turn, to the program's
- * end, or where not is_whole to BODY. */
-static int
-run(struct ldif_renderer *r, struct ldif_frame *frame, uint32_t first,
-    uint64_t entry_key, bool is_whole)
-{
-    const struct ldif_node *node = &r->tree->nodes[frame->node];
-    const struct ldif_instruction *opened;
-    int rc = SLAM_OK;
-
-    for (size_t i = first; i < node->instruction_count && rc == SLAM_OK; i++) {
-        const struct ldif_instruction *in = &node->instructions[i];
-
-        switch (in->code) {
-        case LDIF_LINE:
-            rc = put_line(r, frame, node, in);
-            i = in->peer;
-            break;
-        case LDIF_OUTPUT:
-            rc = put_output(r, frame, node, in);
-            i = in->peer;
-            break;
-        case LDIF_FILL:
-            fill(r, frame, node, in);
-            i = in->peer;
-            break;
-        case LDIF_IF:
-            if (frame->flags[in->index] != in->variant)
-                i = in->peer;
-            break;
-        case LDIF_EQUAL:
-            if (!is_equal(frame, node, in))
-                i = in->peer;
-            break;
-        case LDIF_LOOP:
-        case LDIF_PICK:
-            rc = repeat(r, frame, in, entry_key);
-            i = in->peer;
-            break;
-        case LDIF_CHANCE:
-            frame->flags[in->index] = slam_rng_below(&r->rng, 1000000) < in->limit;
-            break;
-        case LDIF_SET:
-            frame->flags[in->index] = 1;
-            break;
-        case LDIF_FIELD:
-            slam_rng_seed(&r->rng, entry_key, in->limit);
-            break;
-        case LDIF_BODY:
-            if (!is_whole)
-                return SLAM_OK;
-            break;
-        default: /* END */
-            opened = &node->instructions[in->peer];
-            if (opened->code == LDIF_LOOP || opened->code == LDIF_PICK)
-                return SLAM_OK;
-            break;
-        }
-    }
-    return rc;
-}
-
-static int
-run_entry(struct ldif_renderer *r, struct ldif_frame *frame, bool is_whole)
-{
-    const struct ldif_node *node = &r->tree->nodes[frame->node];
-
-    memset(frame->flags, 0, node->flag_count);
-    memset(frame->lens, 0, node->slot_count * sizeof(*frame->lens));
-    slam_rng_seed(&r->rng, node->seed, node->first_index + frame->ordinal);
-    return run(r, frame, 0, slam_rng_next(&r->rng), is_whole);
+    frame->program = &node->program;
+    memset(frame->lens, 0, node->program.slot_count * sizeof(*frame->lens));
+    slam_rng_seed(&r->rng, node->seed, node->first_index + at->ordinal);
+    m->key = slam_rng_next(&r->rng);
+    m->frame = frame;
+    m->numbers[SLAM_PLACE_INDEX] = node->first_index + at->ordinal;
+    m->numbers[SLAM_PLACE_SIBLING] = at->sibling;
+    m->numbers[SLAM_PLACE_POSITION] = at->position;
+    if (node->program.has_names)
+        number_names(m, r->tree, node->first_name + at->ordinal);
+    slam_program_run(m, &node->program, is_whole, NULL);
+    return m->rc;
 }
 
 /* -- the tree -- */
@@ -222,34 +131,33 @@ child_at(const struct ldif_tree *tree, const uint32_t *children, uint32_t count,
     return children[low];
 }
 
-/* Finds the entry at a position and has its frame be that of its depth, which is
- * returned; the frames above are those of its ancestors. */
-static struct ldif_frame *
+/* Finds the entry at a position and runs those above it. Returns its depth. */
+static uint32_t
 locate(struct ldif_renderer *r, uint64_t position)
 {
     const struct ldif_tree *tree = r->tree;
     const uint32_t *children = tree->children;
     uint32_t count = tree->root_count;
     uint64_t rest = position, above = 0;
-    struct ldif_frame *frame = r->frames;
 
-    for (;; frame++) {
+    for (uint32_t depth = 0;; depth++) {
         const uint32_t index = child_at(tree, children, count, rest);
         const struct ldif_node *node = &tree->nodes[index];
+        struct ldif_position *at = &r->positions[depth];
         uint64_t sibling, ordinal;
 
         rest -= node->offset;
         sibling = rest / node->size;
         rest -= sibling * node->size;
         ordinal = above * node->count + sibling;
-        if (frame->node != index || frame->ordinal != ordinal || rest == 0) {
-            frame->node = index;
-            frame->ordinal = ordinal;
-            frame->sibling = sibling;
-            frame->position = position - rest;
+        if (at->node != index || at->ordinal != ordinal || rest == 0) {
+            *at = (struct ldif_position){.node = index,
+                                         .ordinal = ordinal,
+                                         .sibling = sibling,
+                                         .position = position - rest};
             if (rest == 0)
-                return frame;
-            run_entry(r, frame, false); /* writes nothing, so it does not fail */
+                return depth;
+            run_entry(r, depth, false); /* writes nothing, so it does not fail */
         }
         rest--;
         above = ordinal;
@@ -261,20 +169,22 @@ locate(struct ldif_renderer *r, uint64_t position)
 int
 ldif_render(struct ldif_renderer *r, uint64_t first, uint64_t end)
 {
-    struct ldif_frame *frame = NULL;
+    uint32_t depth = 0;
 
     for (uint64_t position = first; position < end; position++) {
-        const struct ldif_node *node = frame ? &r->tree->nodes[frame->node] : NULL;
+        struct ldif_position *at = &r->positions[depth];
+        const struct ldif_node *node =
+            position > first ? &r->tree->nodes[at->node] : NULL;
         int rc;
 
-        if (node && node->child_count == 0 && frame->sibling + 1 < node->count) {
-            frame->sibling++; /* the next one is below the same parent */
-            frame->ordinal++;
-            frame->position++;
+        if (node && node->child_count == 0 && at->sibling + 1 < node->count) {
+            at->sibling++; /* the next one is below the same parent */
+            at->ordinal++;
+            at->position++;
         } else {
-            frame = locate(r, position);
+            depth = locate(r, position);
         }
-        rc = run_entry(r, frame, true);
+        rc = run_entry(r, depth, true);
         if (rc != SLAM_OK)
             return rc;
     }
@@ -284,33 +194,35 @@ ldif_render(struct ldif_renderer *r, uint64_t first, uint64_t end)
 int
 ldif_renderer_init(struct ldif_renderer *r, const struct ldif_tree *tree)
 {
-    uint32_t slots = 0, slots_len = 0, flags = 0, depth = 0;
+    static const struct slam_share all = {
+        .first = 0, .step = 1, .count = 1, .total = 1};
+    uint32_t slots = 0, slots_len = 0, depth = 0;
 
     *r = (struct ldif_renderer){.tree = tree};
+    r->draw = (struct slam_draw){.rng = &r->rng, .share = &all};
+    r->machine = (struct machine){.draw = &r->draw, .outputs = r->outputs};
     for (uint32_t i = 0; i < tree->node_count; i++) {
-        const struct ldif_node *node = &tree->nodes[i];
+        const struct slam_program *p = &tree->nodes[i].program;
 
-        slots = node->slot_count > slots ? node->slot_count : slots;
-        slots_len = node->slots_len > slots_len ? node->slots_len : slots_len;
-        flags = node->flag_count > flags ? node->flag_count : flags;
-        depth = node->depth > depth ? node->depth : depth;
+        slots = p->slot_count > slots ? p->slot_count : slots;
+        slots_len = p->slots_len > slots_len ? p->slots_len : slots_len;
+        depth = tree->nodes[i].depth > depth ? tree->nodes[i].depth : depth;
     }
     for (uint32_t i = 0; i <= depth; i++) {
-        struct ldif_frame *frame = &r->frames[i];
+        struct program_frame *frame = &r->frames[i];
 
-        frame->node = UINT32_MAX;
+        r->positions[i].node = UINT32_MAX;
         frame->texts = malloc(slots_len + 1u);
         frame->lens = calloc(slots + 1u, sizeof(*frame->lens));
-        frame->flags = calloc(flags + 1u, 1);
-        if (!frame->texts || !frame->lens || !frame->flags)
+        if (!frame->texts || !frame->lens)
             return SLAM_ENOMEM;
     }
     for (uint32_t i = 0; i < tree->output_count; i++) {
-        struct ldif_buffer *buffer = &r->outputs[i];
+        struct program_output *output = &r->outputs[i];
 
-        buffer->cap = tree->max_room[i] > BUFFER_LEN ? tree->max_room[i] : BUFFER_LEN;
-        buffer->bytes = malloc(buffer->cap);
-        if (!buffer->bytes)
+        output->cap = tree->max_room[i] > BUFFER_LEN ? tree->max_room[i] : BUFFER_LEN;
+        output->bytes = malloc(output->cap);
+        if (!output->bytes)
             return SLAM_ENOMEM;
     }
     return SLAM_OK;
@@ -322,7 +234,6 @@ ldif_renderer_release(struct ldif_renderer *r)
     for (uint32_t i = 0; i < SLAM_LDIF_DEPTH_MAX; i++) {
         free(r->frames[i].texts);
         free(r->frames[i].lens);
-        free(r->frames[i].flags);
     }
     for (uint32_t i = 0; i < SLAM_LDIF_OUTPUTS_MAX; i++)
         free(r->outputs[i].bytes);

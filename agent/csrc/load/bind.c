@@ -2,7 +2,6 @@
 #include "load/bind.h"
 
 #include "ldap/content.h"
-#include "load/request.h"
 
 #include <string.h>
 
@@ -24,10 +23,10 @@ c_text(const struct slam_session *session, uint32_t variable, char *text)
 
 /* What a bind's next request carries. */
 static bool
-set_credentials(struct slam_session *session, const struct slam_op_extras *extras,
+set_credentials(struct slam_session *session, const struct slam_session_spec *spec,
                 const uint8_t *bytes, size_t len)
 {
-    struct slam_variable *v = &session->variables[extras->credentials];
+    struct slam_variable *v = &session->variables[spec->credentials];
 
     if (len > sizeof(v->text))
         return false;
@@ -39,9 +38,8 @@ set_credentials(struct slam_session *session, const struct slam_op_extras *extra
 
 bool
 slam_bind_begin(struct slam_slot *slot, struct slam_session *session,
-                const struct slam_op_extras *extras)
+                const struct slam_session_spec *spec)
 {
-    const struct slam_link *link = &slot->conn->link;
     char authcid[SLAM_VARIABLE_MAX + 1];
     char authzid[SLAM_VARIABLE_MAX + 1];
     const struct slam_variable *password = NULL;
@@ -50,18 +48,18 @@ slam_bind_begin(struct slam_slot *slot, struct slam_session *session,
     size_t out_len = 0;
     int rc;
 
-    if (extras->password != SLAM_NO_VARIABLE)
-        password = &session->variables[extras->password];
+    if (spec->password != SLAM_NO_VARIABLE)
+        password = &session->variables[spec->password];
     slam_sasl_destroy(session->sasl);
     session->sasl = NULL;
     rc = slam_sasl_create(
-        extras->mechanism, slot->conn->flow->stream->hosts[link->uri_index],
-        c_text(session, extras->authcid, authcid), password ? password->text : NULL,
-        password ? password->len : 0, c_text(session, extras->authzid, authzid),
-        link->config->bind.realm, &session->sasl, err, sizeof(err));
+        spec->mechanism, slot->conn->flow->stream->hosts[slot->conn->request.uri_index],
+        c_text(session, spec->authcid, authcid), password ? password->text : NULL,
+        password ? password->len : 0, c_text(session, spec->authzid, authzid),
+        slot->conn->request.config->bind.realm, &session->sasl, err, sizeof(err));
     if (rc == 0)
         rc = slam_sasl_step(session->sasl, NULL, 0, &out, &out_len);
-    return rc >= 0 && set_credentials(session, extras, out, out_len);
+    return rc >= 0 && set_credentials(session, spec, out, out_len);
 }
 
 bool
@@ -72,9 +70,8 @@ slam_bind_continue(struct slam_slot *slot, const struct slam_stream_op *op,
     const uint8_t *out = NULL;
     size_t out_len = 0;
     struct slam_bytes in;
-    int rc;
 
-    if (!op->extras->mechanism || (code != 0 && code != SASL_BIND_IN_PROGRESS))
+    if (!op->spec->mechanism || (code != 0 && code != SASL_BIND_IN_PROGRESS))
         return false;
     if (!slam_content_credentials(message->at, message->len, &in)) {
         session->sasl_failed = true;
@@ -82,14 +79,9 @@ slam_bind_continue(struct slam_slot *slot, const struct slam_stream_op *op,
     }
     if (code == 0 && in.len == 0)
         return false;
-    rc = slam_sasl_step(session->sasl, in.at, in.len, &out, &out_len);
-    if (rc < 0 || (code == SASL_BIND_IN_PROGRESS &&
-                   !set_credentials(session, op->extras, out, out_len))) {
+    if (slam_sasl_step(session->sasl, in.at, in.len, &out, &out_len) < 0 ||
+        (code == SASL_BIND_IN_PROGRESS &&
+         !set_credentials(session, op->spec, out, out_len)))
         session->sasl_failed = true;
-        return false;
-    }
-    if (code == 0)
-        return false;
-    slam_request_send_again(slot);
-    return true;
+    return code != 0 && !session->sasl_failed;
 }

@@ -3,7 +3,6 @@
 
 #include "core/clock.h"
 #include "core/slam_err.h"
-#include "load/replay.h"
 #include "load/worker.h"
 
 #include <errno.h>
@@ -36,13 +35,6 @@ struct slam_engine {
     struct slam_snapshot snapshot;
 };
 
-static int
-say(char *err, size_t err_len, int rc, const char *text)
-{
-    snprintf(err, err_len, "%s", text);
-    return rc;
-}
-
 int
 slam_engine_create(const struct slam_engine_config *config, struct slam_engine **out,
                    char *err, size_t err_len)
@@ -50,16 +42,18 @@ slam_engine_create(const struct slam_engine_config *config, struct slam_engine *
     struct slam_engine *e;
 
     if (config->workers < 1 || config->workers > SLAM_MAX_WORKERS)
-        return say(err, err_len, SLAM_EINVAL, "workers must be 1 to 256");
+        return slam_fail(err, err_len, SLAM_EINVAL, "workers must be 1 to 256");
     if (config->boundary_count < 1)
-        return say(err, err_len, SLAM_EINVAL, "a run needs at least one interval");
+        return slam_fail(err, err_len, SLAM_EINVAL,
+                         "a run needs at least one interval");
     for (size_t i = 0; i < config->boundary_count; i++)
         if (config->boundaries_ns[i] <= (i ? config->boundaries_ns[i - 1] : 0))
-            return say(err, err_len, SLAM_EINVAL, "interval ends must ascend from T0");
+            return slam_fail(err, err_len, SLAM_EINVAL,
+                             "interval ends must ascend from T0");
     e = calloc(1, sizeof(*e));
     if (!e || slam_feeds_create(&e->feeds) != SLAM_OK) {
         free(e);
-        return say(err, err_len, SLAM_ENOMEM, "no memory for the engine");
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for the engine");
     }
     e->config = *config;
     e->timeline = (struct slam_timeline){.boundaries_ns = config->boundaries_ns,
@@ -104,12 +98,12 @@ slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings 
     int rc;
 
     if (e->state != NEW)
-        return say(err, err_len, SLAM_ESTATE, "streams are added before prepare");
+        return slam_fail(err, err_len, SLAM_ESTATE, "streams are added before prepare");
     if (e->stream_count >= MAX_STREAMS)
-        return say(err, err_len, SLAM_EINVAL, "too many streams");
+        return slam_fail(err, err_len, SLAM_EINVAL, "too many streams");
     streams = realloc(e->streams, (e->stream_count + 1) * sizeof(*streams));
     if (!streams)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
     e->streams = streams;
     rc = slam_stream_init(&streams[e->stream_count], c, err, err_len);
     if (rc != SLAM_OK) {
@@ -123,9 +117,10 @@ static int
 add_fault(const struct slam_engine *e, size_t stream, char *err, size_t err_len)
 {
     if (e->state != NEW)
-        return say(err, err_len, SLAM_ESTATE, "operations are added before prepare");
+        return slam_fail(err, err_len, SLAM_ESTATE,
+                         "operations are added before prepare");
     if (stream >= e->stream_count)
-        return say(err, err_len, SLAM_EINVAL, "no such stream");
+        return slam_fail(err, err_len, SLAM_EINVAL, "no such stream");
     return SLAM_OK;
 }
 
@@ -193,9 +188,9 @@ check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
     int rc = SLAM_OK;
 
     for (size_t i = 0; rc == SLAM_OK && i < s->op_count; i++)
-        if (s->ops[i].extras && s->ops[i].extras->mechanism)
+        if (s->ops[i].spec && s->ops[i].spec->mechanism)
             rc = slam_connection_settings_check_mechanism(
-                &s->settings.connection, s->ops[i].extras->mechanism, error);
+                &s->settings.connection, s->ops[i].spec->mechanism, error);
     return rc;
 }
 
@@ -207,13 +202,9 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
     int rc;
 
     if (e->state != NEW)
-        return say(err, err_len, SLAM_ESTATE, "prepare is called once");
+        return slam_fail(err, err_len, SLAM_ESTATE, "prepare is called once");
     for (size_t i = 0; i < e->stream_count; i++) {
-        const char *fault = slam_stream_fault(&e->streams[i]);
-
-        if (fault)
-            return say(err, err_len, SLAM_EINVAL, fault);
-        rc = slam_replay_open(&e->streams[i], err, err_len);
+        rc = slam_stream_prepare(&e->streams[i], err, err_len);
         if (rc != SLAM_OK)
             return rc;
         e->streams[i].first_op = e->op_count;
@@ -221,12 +212,12 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         connections += e->streams[i].settings.connections;
     }
     if (e->op_count == 0)
-        return say(err, err_len, SLAM_EINVAL, "a run needs at least one stream");
+        return slam_fail(err, err_len, SLAM_EINVAL, "a run needs at least one stream");
     e->merged_ops = calloc(2 * e->op_count, sizeof(*e->merged_ops));
     e->merged_streams = calloc(e->stream_count, sizeof(*e->merged_streams));
     if (!e->merged_ops || !e->merged_streams)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
-    slam_wire_init();
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
+    slam_transport_init();
     for (size_t i = 0; i < e->stream_count; i++) {
         rc =
             slam_connection_settings_prepare(&e->streams[i].settings.connection, error);
@@ -239,7 +230,8 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         connections < SLAM_CONNECTOR_THREADS ? connections : SLAM_CONNECTOR_THREADS,
         connections, &e->connector);
     if (rc != SLAM_OK)
-        return say(err, err_len, rc, "the connector's threads could not be started");
+        return slam_fail(err, err_len, rc,
+                         "the connector's threads could not be started");
     rc = create_workers(e, true, err, err_len);
     if (rc == SLAM_OK)
         rc = create_workers(e, false, err, err_len);
@@ -257,7 +249,7 @@ int
 slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_len)
 {
     if (e->state != PREPARED)
-        return say(err, err_len, SLAM_ESTATE, "start comes once, after prepare");
+        return slam_fail(err, err_len, SLAM_ESTATE, "start comes once, after prepare");
     e->timeline.t0_ns = t0_ns;
     atomic_init(&e->timeline.unfinished, (uint32_t)e->worker_count);
     e->state = RUNNING;
@@ -265,7 +257,7 @@ slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_l
         int rc = slam_worker_start(e->workers[i]);
 
         if (rc != SLAM_OK)
-            return say(err, err_len, rc, "a worker thread could not be started");
+            return slam_fail(err, err_len, rc, "a worker thread could not be started");
     }
     return SLAM_OK;
 }
@@ -298,18 +290,6 @@ clear_merged(struct slam_engine *e)
                                          .final = true};
 }
 
-static uint64_t
-after(uint64_t ns, uint64_t t0_ns)
-{
-    return ns > t0_ns ? ns - t0_ns : 0;
-}
-
-static uint64_t
-least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The time in which the worker had something to do. What is outside of epoll_wait is
  * not all of it: the kernel may work, or have the thread wait for a CPU, within. What
  * was on a CPU or ready for one is not all of it either: a hypervisor's share of the
@@ -317,10 +297,11 @@ least(uint64_t a, uint64_t b)
 static uint64_t
 busy_ns(const struct slam_interval_record *r, uint64_t wall_ns)
 {
-    uint64_t outside_ns = after(wall_ns, r->wait_ns + r->spin_ns);
-    uint64_t runnable_ns = after(r->cpu_ns, r->spin_ns) + r->run_queue_ns;
+    uint64_t outside_ns = slam_since_ns(wall_ns, r->wait_ns + r->spin_ns);
+    uint64_t runnable_ns = slam_since_ns(r->cpu_ns, r->spin_ns) + r->run_queue_ns;
 
-    return least(outside_ns > runnable_ns ? outside_ns : runnable_ns, wall_ns);
+    return slam_earlier_ns(outside_ns > runnable_ns ? outside_ns : runnable_ns,
+                           wall_ns);
 }
 
 static void
@@ -328,9 +309,9 @@ merge_worker(struct slam_engine *e, uint32_t index, bool open,
              const struct slam_interval_record *r)
 {
     struct slam_snapshot *s = &e->snapshot;
-    uint64_t start_ns = after(r->start_ns, e->timeline.t0_ns);
-    uint64_t end_ns = after(r->end_ns, e->timeline.t0_ns);
-    uint64_t wall_ns = after(end_ns, start_ns);
+    uint64_t start_ns = slam_since_ns(r->start_ns, e->timeline.t0_ns);
+    uint64_t end_ns = slam_since_ns(r->end_ns, e->timeline.t0_ns);
+    uint64_t wall_ns = slam_since_ns(end_ns, start_ns);
 
     for (size_t i = 0; i < 2 * e->op_count; i++)
         slam_op_record_merge(&e->merged_ops[i], &r->ops[i]);
@@ -340,16 +321,16 @@ merge_worker(struct slam_engine *e, uint32_t index, bool open,
     s->end_ns = end_ns > s->end_ns ? end_ns : s->end_ns;
     s->clock_step_ns =
         r->clock_step_ns > s->clock_step_ns ? r->clock_step_ns : s->clock_step_ns;
-    s->workers[s->worker_count++] =
-        (struct slam_worker_figures){.index = index,
-                                     .open = open,
-                                     .wall_ns = wall_ns,
-                                     .busy_ns = busy_ns(r, wall_ns),
-                                     .spin_ns = r->spin_ns,
-                                     .cpu_ns = r->cpu_ns,
-                                     /* a wait counts as a whole when it ends */
-                                     .run_queue_ns = least(r->run_queue_ns, wall_ns),
-                                     .loops = r->loops};
+    s->workers[s->worker_count++] = (struct slam_worker_figures){
+        .index = index,
+        .open = open,
+        .wall_ns = wall_ns,
+        .busy_ns = busy_ns(r, wall_ns),
+        .spin_ns = r->spin_ns,
+        .cpu_ns = r->cpu_ns,
+        /* a wait counts as a whole when it ends */
+        .run_queue_ns = slam_earlier_ns(r->run_queue_ns, wall_ns),
+        .loops = r->loops};
 }
 
 int
@@ -361,17 +342,19 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
     bool final = true;
 
     if (e->state != RUNNING)
-        return say(err, err_len, SLAM_ESTATE, "snapshots come between start and final");
+        return slam_fail(err, err_len, SLAM_ESTATE,
+                         "snapshots come between start and final");
     if (index != e->next_snapshot)
-        return say(err, err_len, SLAM_EINVAL, "snapshots are read in order, each once");
+        return slam_fail(err, err_len, SLAM_EINVAL,
+                         "snapshots are read in order, each once");
     /* all sessions of all streams are over: the run has nothing more to measure */
     if (atomic_load_explicit(&e->timeline.unfinished, memory_order_acquire) == 0)
         slam_engine_stop(e);
     for (size_t i = 0; i < e->worker_count; i++) {
         bool finished;
 
-        records[i] = slam_recorder_wait(slam_worker_recorder(e->workers[i]), index,
-                                        deadline_ns, &finished);
+        records[i] =
+            slam_recorder_wait(&e->workers[i]->recorder, index, deadline_ns, &finished);
         if (!records[i] && !finished)
             return 0;
         final = final && (finished || records[i]->final);
@@ -381,12 +364,12 @@ slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
     for (size_t i = 0; i < e->worker_count; i++) {
         if (!records[i])
             continue;
-        merge_worker(e, (uint32_t)i, slam_worker_is_open(e->workers[i]), records[i]);
-        slam_recorder_release(slam_worker_recorder(e->workers[i]), index);
+        merge_worker(e, (uint32_t)i, e->workers[i]->config.open, records[i]);
+        slam_recorder_release(&e->workers[i]->recorder, index);
     }
     for (size_t i = 0; i < e->stream_count; i++)
         e->merged_streams[i].last_done_ns =
-            after(e->merged_streams[i].last_done_ns, e->timeline.t0_ns);
+            slam_since_ns(e->merged_streams[i].last_done_ns, e->timeline.t0_ns);
     e->next_snapshot++;
     if (final)
         e->state = DONE;
@@ -414,20 +397,18 @@ slam_engine_facts(const struct slam_engine *e, struct slam_engine_facts *facts)
 
     *facts = (struct slam_engine_facts){.kernel_stamps = true,
                                         .workers = (uint32_t)e->worker_count};
-    slam_wire_library(facts->libldap, sizeof(facts->libldap), facts->tls,
-                      sizeof(facts->tls));
+    slam_transport_library(facts->libldap, sizeof(facts->libldap), facts->tls,
+                           sizeof(facts->tls));
     for (size_t i = 0; i < e->worker_count; i++) {
-        facts->connections += slam_worker_connections(e->workers[i]);
-        facts->kernel_stamps =
-            facts->kernel_stamps && slam_worker_stamps(e->workers[i]);
-        open_workers += slam_worker_is_open(e->workers[i]);
-        realtime_workers += slam_worker_realtime(e->workers[i]);
-    }
-    for (size_t i = 0; i < e->worker_count; i++) {
-        uint64_t error_ns = slam_worker_start_error_ns(e->workers[i]);
+        struct slam_worker *worker = e->workers[i];
+        uint64_t error_ns = worker->start_error_ns;
 
-        facts->start_error_ns =
-            error_ns > facts->start_error_ns ? error_ns : facts->start_error_ns;
+        facts->connections += slam_worker_connections(worker);
+        facts->kernel_stamps = facts->kernel_stamps && worker->stamps;
+        if (error_ns > facts->start_error_ns)
+            facts->start_error_ns = error_ns;
+        open_workers += worker->config.open;
+        realtime_workers += worker->realtime;
     }
     facts->realtime = open_workers > 0 && realtime_workers == open_workers;
 }

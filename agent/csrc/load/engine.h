@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's C interface: one engine carries one agent's share of one run.
+/* The engine's C interface: one engine carries one agent's part of one run.
  *
  *     create, add streams and operations, prepare, start, snapshot…, destroy
  *
@@ -11,10 +11,8 @@
 #define SLAM_ENGINE_H
 
 #include "core/recorder.h"
-#include "ldap/conn.h"
-#include "load/ledger.h"
-#include "load/pacer.h"
-#include "template/values.h"
+#include "ldap/transport.h"
+#include "load/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,101 +34,6 @@ struct slam_engine_config {
     bool realtime;    /* ask for SCHED_FIFO: open streams' workers, all at T0 */
     uint64_t spin_ns; /* polled, not slept, before a paced send; with SCHED_FIFO only */
     size_t max_pdu_bytes;
-};
-
-/* This agent's part of a stream. */
-struct slam_stream_settings {
-    const char *name;
-    struct slam_connection_settings connection;
-    uint64_t request_timeout_ns;
-    bool open; /* open loop; else closed */
-
-    /* The j-th connection of this agent has the number first_connection +
-     * j * connection_stride in the run and goes to uris[number mod uri_count]. */
-    uint32_t connections;
-    uint32_t first_connection;
-    uint32_t connection_stride;
-    uint32_t total_connections; /* of the run */
-
-    uint32_t in_flight;     /* open: sessions at most, per connection; closed: 1 */
-    uint64_t think_time_ns; /* closed: between sessions */
-    const struct slam_rate_segment *segments; /* open: the run's rate over time */
-    size_t segment_count;
-    enum slam_arrivals arrivals;
-    uint64_t max_backlog; /* open: arrivals waiting, of this agent */
-
-    uint64_t total_operations; /* sessions of the whole run; 0: no end */
-    uint64_t start_ns;         /* after T0; nothing is sent before */
-    uint64_t end_ns;           /* after T0; no session begins from then on; 0: none */
-
-    uint32_t variables; /* of a session */
-    uint32_t ledgers;
-    const char *ledger_folder; /* where their files go; NULL where there are none */
-    const char *trace; /* file of the requests (trace.h); NULL: scripts make them */
-};
-
-enum slam_action {
-    SLAM_ACTION_REQUEST, /* a response follows */
-    SLAM_ACTION_UNBIND,  /* none does: the connection ends */
-    SLAM_ACTION_ABANDON  /* none does: the session's request before it is given up */
-};
-
-/* A request template: see op.h. */
-struct slam_template {
-    const uint8_t *program;
-    size_t program_len;
-    const struct slam_value_source *sources;
-    size_t source_count;
-};
-
-struct slam_let_config {
-    uint32_t variable;
-    struct slam_template text;
-};
-
-struct slam_capture_config {
-    uint32_t variable;
-    const uint8_t *attribute;
-    size_t attribute_len;
-};
-
-#define SLAM_NO_VARIABLE UINT32_MAX
-
-/* A SASL bind of several steps: the mechanism, NULL for none, and variables. */
-struct slam_sasl_variables {
-    const char *mechanism;
-    uint32_t authcid;
-    uint32_t password;
-    uint32_t authzid;
-    uint32_t credentials;
-};
-
-/* Variables are SLAM_NO_VARIABLE where they are not used. */
-struct slam_operation_config {
-    const char *name;
-    uint8_t response_tag; /* 0: there is no response */
-    uint8_t action;       /* an enum slam_action */
-    bool awaits;
-    struct slam_template template;
-    const int *success_codes;
-    size_t success_count;
-    const int *expected_codes;
-    size_t expected_count;
-    const struct slam_let_config *lets;
-    size_t let_count;
-    const struct slam_capture_config *captures;
-    size_t capture_count;
-    uint32_t cookie_variable; /* of a paged search's cookie (RFC 2696) */
-    struct slam_sasl_variables sasl;
-    uint32_t ledger;
-    uint32_t ledger_put;
-    uint32_t ledger_take;
-    enum slam_ledger_order ledger_order;
-};
-
-struct slam_step_config {
-    uint32_t operation;
-    uint64_t pause_ns;
 };
 
 /* Returns 0 and *engine, or a negative slam_err with the reason in err. */

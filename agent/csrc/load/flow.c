@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/flow.h"
 
+#include "core/clock.h"
 #include "core/slam_err.h"
-#include "load/replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,6 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
-
-static uint32_t
-share(uint64_t total, uint32_t index, uint32_t count)
-{
-    return (uint32_t)(total / count + (index < total % count ? 1 : 0));
-}
 
 /* Zeroed memory for a table that is walked at random: on cache lines, and on huge pages
  * where it is large, because a miss of the TLB costs as much as one of the cache. */
@@ -35,7 +29,7 @@ alloc_table(size_t count, size_t size)
     return memset(table, 0, bytes);
 }
 
-/* Memory and links of the flow's sessions. */
+/* Memory of the flow's sessions. */
 static int
 init_sessions(struct slam_flow *flow, size_t slots)
 {
@@ -84,18 +78,18 @@ open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err, size_t er
 static size_t
 value_states(const struct slam_stream_op *op)
 {
-    size_t states = slam_op_source_count(op->op);
+    size_t states = slam_template_source_count(op->template);
 
-    for (size_t i = 0; op->extras && i < op->extras->let_count; i++)
-        states += slam_op_source_count(op->extras->lets[i].text);
+    for (size_t i = 0; op->spec && i < op->spec->let_count; i++)
+        states += slam_template_source_count(op->spec->lets[i].text);
     return states;
 }
 
 static struct slam_value_state *
-init_states(const struct slam_op *op, struct slam_value_state *states)
+init_states(const struct slam_template *op, struct slam_value_state *states)
 {
-    for (size_t i = 0; i < slam_op_source_count(op); i++)
-        slam_value_state_init(slam_op_source(op, i), states++);
+    for (size_t i = 0; i < slam_template_source_count(op); i++)
+        slam_value_state_init(slam_template_source(op, i), states++);
     return states;
 }
 
@@ -106,12 +100,12 @@ init_values(struct slam_flow *flow)
     struct slam_value_state *states = flow->value_states;
 
     for (size_t i = 0; i < stream->op_count; i++) {
-        const struct slam_op_extras *extras = stream->ops[i].extras;
+        const struct slam_session_spec *spec = stream->ops[i].spec;
 
         flow->first_state[i] = (size_t)(states - flow->value_states);
-        for (size_t j = 0; extras && j < extras->let_count; j++)
-            states = init_states(extras->lets[j].text, states);
-        states = init_states(stream->ops[i].op, states);
+        for (size_t j = 0; spec && j < spec->let_count; j++)
+            states = init_states(spec->lets[j].text, states);
+        states = init_states(stream->ops[i].template, states);
     }
 }
 
@@ -128,10 +122,11 @@ init_connections(struct slam_flow *flow)
                           local * stream->settings.connection_stride;
 
         conn->flow = flow;
-        conn->link.config = &stream->settings.connection;
-        conn->link.uri_index = (size_t)(number % stream->settings.connection.uri_count);
-        conn->link.inbox = &flow->worker->inbox;
-        conn->link.storage = flow->wires + i * slam_wire_size();
+        conn->request.config = &stream->settings.connection;
+        conn->request.uri_index =
+            (size_t)(number % stream->settings.connection.uri_count);
+        conn->request.inbox = &flow->worker->inbox;
+        conn->request.storage = flow->transports + i * slam_transport_size();
         conn->slots = flow->slots + (size_t)i * stream->settings.in_flight;
         conn->tx = flow->tx + (size_t)i * stream->max_pdu;
         if (stream->reads_content)
@@ -151,9 +146,6 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
 {
     const struct slam_worker_config *config = &worker->config;
     const struct slam_stream *stream = &config->streams[stream_index];
-    uint32_t carriers = stream->settings.connections < config->count
-                            ? stream->settings.connections
-                            : config->count;
     uint64_t sequence;
     size_t slots;
     size_t states = 0;
@@ -164,7 +156,7 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->stream = stream;
     flow->stream_index = stream_index;
     flow->conn_count =
-        share(stream->settings.connections, config->index, config->count);
+        slam_flow_part(stream->settings.connections, config->index, config->count);
     flow->share = (struct slam_share){
         .first = stream->settings.first_connection +
                  (uint64_t)config->index * stream->settings.connection_stride,
@@ -180,26 +172,19 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
         flow->slot_bits++;
     for (size_t op = 0; op < stream->op_count; op++)
         states += value_states(&stream->ops[op]);
-    if (stream->settings.open)
-        flow->backlog_cap =
-            stream->settings.max_backlog == 0
-                ? 0
-                : share(stream->settings.max_backlog - 1, config->index, carriers) + 1;
 
     flow->conns = alloc_table(flow->conn_count, sizeof(*flow->conns));
     flow->slots = alloc_table(slots, sizeof(*flow->slots));
-    flow->wires = alloc_table(flow->conn_count, slam_wire_size());
+    flow->transports = alloc_table(flow->conn_count, slam_transport_size());
     flow->tx = malloc(flow->conn_count * stream->max_pdu);
     flow->kept = stream->reads_content
                      ? malloc((size_t)flow->conn_count * SLAM_KEEP_BYTES)
                      : NULL;
     flow->value_states = calloc(states ? states : 1, sizeof(*flow->value_states));
     flow->first_state = calloc(stream->op_count, sizeof(*flow->first_state));
-    flow->backlog =
-        calloc(flow->backlog_cap ? flow->backlog_cap : 1, sizeof(*flow->backlog));
-    if (!flow->conns || !flow->slots || !flow->wires || !flow->tx ||
+    if (!flow->conns || !flow->slots || !flow->transports || !flow->tx ||
         (stream->reads_content && !flow->kept) || !flow->value_states ||
-        !flow->first_state || !flow->backlog)
+        !flow->first_state)
         return SLAM_ENOMEM;
     rc = init_sessions(flow, slots);
     if (rc == SLAM_OK)
@@ -210,17 +195,10 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     /* seeded by connection: the same whatever else the run has */
     sequence = (3 * (uint64_t)stream_index << 32) + flow->share.first;
     slam_rng_seed(&flow->values_rng, config->seed, sequence);
-    slam_rng_seed(&flow->pacer_rng, config->seed, sequence + (UINT64_C(1) << 32));
+    slam_rng_seed(&flow->arrivals_rng, config->seed, sequence + (UINT64_C(1) << 32));
     slam_rng_seed(&flow->backoff_rng, config->seed, sequence + (UINT64_C(2) << 32));
     init_values(flow);
     init_connections(flow);
-    if (stream->trace)
-        return slam_replay_init(flow);
-    if (stream->settings.open)
-        slam_pacer_init(&flow->pacer, stream->settings.segments,
-                        stream->settings.segment_count, stream->settings.arrivals,
-                        &flow->share, stream->settings.total_operations,
-                        &flow->pacer_rng);
     return SLAM_OK;
 }
 
@@ -228,7 +206,7 @@ void
 slam_flow_destroy(struct slam_flow *flow)
 {
     for (uint32_t i = 0; flow->conns && i < flow->conn_count; i++)
-        slam_wire_close(flow->conns[i].link.wire);
+        slam_transport_close(flow->conns[i].request.transport);
     for (size_t i = 0;
          flow->sessions && i < flow->conn_count * flow->stream->settings.in_flight; i++)
         slam_sasl_destroy(flow->sessions[i].sasl);
@@ -236,7 +214,7 @@ slam_flow_destroy(struct slam_flow *flow)
         slam_ledger_close(flow->ledgers[i]);
     free(flow->conns);
     free(flow->slots);
-    free(flow->wires);
+    free(flow->transports);
     free(flow->tx);
     free(flow->kept);
     free(flow->sessions);
@@ -245,8 +223,7 @@ slam_flow_destroy(struct slam_flow *flow)
     free(flow->ledgers);
     free(flow->value_states);
     free(flow->first_state);
-    free(flow->backlog);
-    slam_replay_destroy(flow);
+    free(flow->load);
 }
 
 uint32_t
@@ -281,8 +258,29 @@ slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
                             measured);
 }
 
+struct slam_op_record *
+slam_flow_script_record(const struct slam_flow *flow, uint32_t script,
+                        uint64_t intended_ns)
+{
+    const struct slam_stream *stream = flow->stream;
+
+    return slam_flow_op_record(flow,
+                               stream->steps[stream->scripts[script].first_step].op,
+                               slam_flow_measures(flow, intended_ns));
+}
+
 struct slam_stream_record *
 slam_flow_stream_record(const struct slam_flow *flow)
 {
     return &flow->worker->recorder.active->streams[flow->stream_index];
+}
+
+void
+slam_flow_tally_down(struct slam_flow *flow, uint64_t now_ns)
+{
+    /* when all sessions are over, nobody misses a connection */
+    if (!flow->ended)
+        slam_flow_stream_record(flow)->down_ns +=
+            flow->down_count * slam_since_ns(now_ns, flow->down_at_ns);
+    flow->down_at_ns = now_ns;
 }

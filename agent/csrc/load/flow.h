@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker keeps: its share of each stream (a flow), the flow's connections and
- * their slots. Allocated once, by the control thread; from the thread's start on, all
- * of it but the atomics belongs to the worker's thread. Times are CLOCK_MONOTONIC in
- * ns.
+/* The data of a worker's thread: its part of each stream (a flow), the flow's
+ * connections, their slots and sessions. Allocated once, by the control thread; from
+ * the thread's start on, all of it but the atomics belongs to the worker's thread.
+ * Times are CLOCK_MONOTONIC in ns.
  *
- * request.c fills and empties slots, schedule.c decides when, worker.c turns the loop.
- */
+ * A connection about which a load model has to decide (a slot is free, it is up, it may
+ * no longer be used) stands in the worker's ready list. What happens within a request
+ * only adds to the list; the worker empties it between two reads. */
 #ifndef SLAM_FLOW_H
 #define SLAM_FLOW_H
 
+#include "core/recorder.h"
 #include "core/share.h"
 #include "core/thread.h"
+#include "ldap/connector.h"
+#include "ldap/pdu.h"
 #include "ldap/sasl.h"
-#include "load/worker.h"
+#include "load/connection_state.h"
+#include "load/stream.h"
+
+#include <stdatomic.h>
 
 #define SLAM_RX_BYTES 65536u
 
@@ -68,16 +75,15 @@ struct slam_session {
     bool sasl_failed;
 };
 
-struct slam_replayed; /* replay.h */
-
 struct slam_pause_list {
     struct slam_session *head; /* by due_ns */
     struct slam_session *tail;
 };
 
 struct slam_conn {
-    _Alignas(SLAM_CACHE_LINE) struct slam_link
-        link; /* the connector's while !up and submitted */
+    /* the connector's while the state is CONNECTING, REPLACING or BACKOFF; has to be
+     * the first member */
+    _Alignas(SLAM_CACHE_LINE) struct slam_connect_request request;
     struct slam_flow *flow;
     struct slam_pdu_parser parser;
     struct slam_slot *slots; /* in_flight of the stream */
@@ -85,85 +91,96 @@ struct slam_conn {
     uint32_t free_count;
     uint32_t timed_out; /* slots in that state */
     uint32_t generation;
-    uint32_t offered;  /* free slots that the flow counts as usable */
-    uint32_t failures; /* attempts since the connection was last up */
-    bool up;
-    bool down;            /* lost, or an attempt failed: until it is up again */
-    bool queued;          /* in the flow's queue of usable connections */
-    bool begun;           /* closed: the client's start has come */
-    bool ready;           /* closed: the client may send when the connection is up */
-    bool thinking;        /* closed: in the flow's think queue */
-    bool waits_for_write; /* tx holds bytes, EPOLLOUT is armed */
-    bool retiring;        /* to be replaced as soon as nothing is in flight on it */
-    bool replacing;       /* closed on purpose, its successor is being set up */
-    bool unbound;         /* an unbind request was the last one */
-    bool abandons;        /* responses to abandoned requests may still come */
-    uint8_t *tx;          /* one request that the socket did not take whole */
-    size_t tx_len;
+    uint32_t counted_free; /* open: its free slots in the model's count */
+    uint32_t failures;     /* attempts since the connection was last up */
+    uint8_t state;         /* enum slam_conn_state: slam_conn_move */
+    uint8_t client;        /* enum slam_client_state: slam_conn_move_client */
+    bool is_ready;         /* in the ready list */
+    bool is_queued;        /* open: in the model's list */
+    bool has_abandoned;    /* responses to abandoned requests may still come */
+    uint8_t *tx;           /* one request that the socket did not take whole */
+    size_t tx_len;         /* 0: the socket takes another request */
     size_t tx_pos;
     uint64_t requests; /* sent since the connection is up */
     uint64_t up_since_ns;
     uint8_t *kept; /* the part of a response that came in earlier reads */
     size_t kept_len;
-    struct slam_conn *next_usable;
-    struct slam_conn *next_thinking;
-    uint64_t due_ns; /* closed: when the client's start or think time ends */
+    struct slam_conn *next_ready;
+    uint64_t received_ns; /* ready: since when it can be used, by the kernel's stamp */
+    uint64_t done_ns;     /* the same, by the worker's clock */
+    struct slam_conn *next_queued; /* of the model's list */
+    uint64_t due_ns;               /* closed: the end of its client's start or pause */
+    const struct slam_trace_record *record; /* of the last request; NULL: no trace */
 };
 
-/* One stream's share of one worker. */
+struct slam_load_model;
+
+/* One worker's part of one stream. */
 struct slam_flow {
     struct slam_worker *worker;
     const struct slam_stream *stream;
+    const struct slam_load_model *model;
+    void *load; /* the model's data, one block of malloc */
     size_t stream_index;
     struct slam_conn *conns;
     uint32_t conn_count;
     struct slam_slot *slots;
-    uint8_t *wires; /* storage of the connections' wires, one after the other */
+    uint8_t *transports; /* their storage, one after the other */
     uint8_t *tx;
     uint8_t *kept;
     struct slam_session *sessions; /* as slots; NULL: the stream needs none */
     struct slam_variable *variables;
-    struct slam_pause_list *pauses; /* [pause_count] */
+    struct slam_pause_list *pauses; /* [pause_count + 1] */
     struct slam_ledger **ledgers;
-    struct slam_replayed *replayed;        /* as conns; NULL: there is no trace */
-    uint64_t cursor;                       /* trace: the record that is due next */
     struct slam_share share;               /* of the run's connections */
     struct slam_value_state *value_states; /* of all operations, in their order */
     size_t *first_state;                   /* [op_count]: of the lets, then the op */
     struct slam_rng values_rng;
+    struct slam_rng arrivals_rng;
     struct slam_rng backoff_rng; /* its own: a lost connection changes no value */
     uint32_t slot_bits;
-    uint64_t sessions_left;   /* that may still begin; UINT64_MAX: no limit */
+    uint64_t sessions_left;   /* that may still be scheduled; UINT64_MAX: no limit */
     uint64_t active;          /* sessions under way */
+    uint64_t backlog_len;     /* arrivals that wait for a slot */
     bool ended;               /* no session begins any more */
-    uint32_t down_count;      /* connections that are down */
+    uint32_t down_count;      /* connections in BACKOFF */
     uint64_t down_at_ns;      /* when their time was last added to the record */
     uint64_t in_flight;       /* sent, neither done, timed out nor lost */
     struct slam_slot *oldest; /* sent slots by time of sending */
     struct slam_slot *newest;
-
-    /* open loop */
-    struct slam_pacer pacer;
-    struct slam_rng pacer_rng;
-    uint64_t next_arrival_ns;
-    struct slam_arrival *backlog; /* ring of backlog_cap */
-    size_t backlog_cap;
-    size_t backlog_head;
-    size_t backlog_len;
-    struct slam_conn *usable_head; /* connections with a free slot, round robin */
-    struct slam_conn *usable_tail;
-    uint64_t usable_slots;
-    uint64_t usable_since_ns; /* since when there has always been a free slot */
-
-    /* closed loop */
-    uint32_t next_start;          /* conns[next_start] has not begun */
-    struct slam_conn *think_head; /* by due_ns */
-    struct slam_conn *think_tail;
 };
 
-struct slam_arrival {
-    uint64_t intended_ns;
-    uint32_t script;
+/* The run's time line, CLOCK_MONOTONIC where absolute. Written before the workers
+ * start, read only afterwards, but for stop_ns. */
+struct slam_timeline {
+    uint64_t t0_ns;
+    const uint64_t *boundaries_ns; /* interval ends after T0, ascending */
+    size_t boundary_count;         /* > 0; the last is the planned end */
+    uint64_t measure_start_ns;     /* after T0 */
+    uint64_t measure_end_ns;
+    uint64_t ramp_up_ns;
+    uint64_t grace_ns; /* for what is in flight at the end */
+    /* Early end, UINT64_MAX: none. A worker reads the clock first and this second; the
+     * writer sets a time that has not come: so all workers close the same intervals. */
+    _Atomic uint64_t stop_ns;
+    atomic_bool abort; /* leave at once, without drain */
+    /* Workers that have something to do before stop_ns; 0: the run may end. */
+    _Atomic uint32_t unfinished;
+};
+
+struct slam_worker_config {
+    uint32_t index; /* among the workers of its kind */
+    uint32_t count; /* workers of its kind in this agent */
+    bool open;
+    bool realtime; /* try SCHED_FIFO: open streams', and before T0 any */
+    uint64_t spin_ns;
+    uint64_t seed;
+    size_t max_pdu_bytes;
+    size_t total_op_count; /* the engine's table */
+    size_t total_stream_count;
+    const struct slam_stream *streams; /* all of the engine's */
+    struct slam_timeline *timeline;
+    struct slam_connector *connector;
 };
 
 struct slam_worker {
@@ -172,16 +189,17 @@ struct slam_worker {
     struct slam_inbox inbox;
     struct slam_flow *flows;
     size_t flow_count;
+    struct slam_conn *ready_head;
+    struct slam_conn *ready_tail;
     int epoll_fd;
     int timer_fd;      /* CLOCK_MONOTONIC */
     uint64_t armed_ns; /* when it rings; UINT64_MAX: not armed */
     bool draining;
     uint64_t active;             /* sessions under way, over all flows */
-    uint64_t replacing;          /* connections of that state, over all flows */
+    uint64_t replacing;          /* connections in REPLACING, over all flows */
     bool finished;               /* counted as such in the time line */
     uint64_t realtime_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, modulo 2^64 */
-    char *scratch;               /* for encoding values */
-    uint8_t *pdu;                /* for encoding requests: ends at pdu + pdu_len */
+    uint8_t *pdu;                /* where requests are encoded: pdu_len bytes */
     size_t pdu_len;
     uint8_t rx[SLAM_RX_BYTES];
     struct slam_thread thread;
@@ -189,18 +207,26 @@ struct slam_worker {
     uint64_t run_queue_ns;
     pthread_t pthread;
     bool started;
-    atomic_bool realtime; /* the thread holds SCHED_FIFO */
-    atomic_bool stamps;
-    _Atomic uint64_t start_error_ns;
+    /* for any thread: */
+    atomic_bool realtime; /* the thread holds SCHED_FIFO; from the first interval on */
+    atomic_bool stamps;   /* every connection so far has kernel receive stamps */
+    _Atomic uint64_t start_error_ns; /* after T0; UINT64_MAX: it has not begun */
 };
 
-/* Gives the worker its share of the stream. Returns 0 or a negative slam_err with the
- * reason in err; the flow can be destroyed either way. */
+/* Gives the worker its part of the stream, but for the load model's. Returns 0 or a
+ * negative slam_err with the reason in err; the flow can be destroyed either way. */
 int slam_flow_init(struct slam_flow *flow, struct slam_worker *worker,
                    size_t stream_index, char *err, size_t err_len);
 
 /* Closes the flow's connections and frees its memory. */
 void slam_flow_destroy(struct slam_flow *flow);
+
+/* The index-th of `count` equal parts of the total, the first ones one larger. */
+static inline uint32_t
+slam_flow_part(uint64_t total, uint32_t index, uint32_t count)
+{
+    return (uint32_t)(total / count + (index < total % count ? 1 : 0));
+}
 
 /* Draws the script of the flow's next session. */
 uint32_t slam_flow_pick(struct slam_flow *flow);
@@ -215,9 +241,15 @@ slam_flow_session(const struct slam_flow *flow, const struct slam_slot *slot)
 /* Whether a request intended then belongs to the measure phase. */
 bool slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns);
 
-/* Records of the worker's open interval: of one operation, and of the stream. */
+/* Records of the worker's open interval: of one operation; of a script's first one, for
+ * a session intended then; and of the stream. */
 struct slam_op_record *slam_flow_op_record(const struct slam_flow *flow, uint32_t op,
                                            bool measured);
+struct slam_op_record *slam_flow_script_record(const struct slam_flow *flow,
+                                               uint32_t script, uint64_t intended_ns);
 struct slam_stream_record *slam_flow_stream_record(const struct slam_flow *flow);
+
+/* Brings the record's down_ns up to date. */
+void slam_flow_tally_down(struct slam_flow *flow, uint64_t now_ns);
 
 #endif

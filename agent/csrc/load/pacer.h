@@ -5,10 +5,10 @@
  * of its rate. It consists of segments, one after the other; with t from the segment's
  * start and N0 the arrivals before it,
  *
- *     linear   N(t) = N0 + a t + (b - a) t^2 / (2 T)           rate a at 0, b at T
- *     sine     N(t) = N0 + a t + b c (1 - cos(2 pi t / c)) / (2 pi)
- *                                                   rate a + b sin(2 pi t / c), |b| <=
- * a
+ *     linear   rate a + (b - a) t / T
+ *              N(t) = N0 + a t + (b - a) t^2 / (2 T)
+ *     sine     rate a + b sin(2 pi t / c), |b| <= a
+ *              N(t) = N0 + a t + b c (1 - cos(2 pi t / c)) / (2 pi)
  *
  * The run's arrivals are one sequence, cut exactly over the workers of all agents that
  * carry the stream (share.h). Arrival x is due

@@ -1,121 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts of a stream: slam_stream_add_script, and what a script may not be. */
-#include "core/slam_err.h"
-#include "load/stream.h"
+#include "load/script.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "load/connection.h"
+#include "load/request.h"
+#include "load/session.h"
 
-#define MAX_STEPS 65535u
-
-static int
-say(char *err, size_t err_len, int rc, const char *text)
+static void
+end(struct slam_slot *slot, uint64_t received_ns, uint64_t done_ns)
 {
-    snprintf(err, err_len, "%s", text);
-    return rc;
+    slam_session_end(slot);
+    slam_conn_free_slot(slot, received_ns, done_ns);
 }
 
-static const char *
-script_fault(const struct slam_stream *s, const struct slam_step_config *steps,
-             size_t count)
+/* Sends the step that the slot stands at; it was scheduled for this time. */
+static void
+send_step(struct slam_slot *slot, uint64_t intended_ns)
 {
-    bool is_given_up = false;
+    struct slam_flow *flow = slot->conn->flow;
 
-    if (count < 1 || count > MAX_STEPS - s->step_count)
-        return "a stream has 1 to 65535 steps";
-    if (steps[0].pause_ns > 0)
-        return "a script begins with an operation, not with a pause";
-    for (size_t i = 0; i < count; i++) {
-        const struct slam_stream_op *op;
+    slot->op = (uint16_t)flow->stream->steps[slot->step].op;
+    slot->intended_ns = intended_ns;
+    slot->slot_free_ns = 0;
+    slam_flow_op_record(flow, slot->op, slam_flow_measures(flow, intended_ns))
+        ->scheduled++;
+    slam_request_send(slot);
+}
 
-        if (steps[i].operation >= s->op_count)
-            return "a step names no operation of the stream";
-        op = &s->ops[steps[i].operation];
-        if ((op->action == SLAM_ACTION_ABANDON) != is_given_up)
-            return "an abandon follows a request that is not awaited, and it alone";
-        is_given_up = op->extras && !op->extras->awaits;
-        if (op->action == SLAM_ACTION_UNBIND &&
-            (i + 1 < count || s->settings.in_flight > 1))
-            return "an unbind is the last step, of sessions that have a connection";
+/* Begins the step that the slot stands at, after its pause. */
+static void
+enter(struct slam_slot *slot, uint64_t since_ns)
+{
+    const struct slam_step *step = &slot->conn->flow->stream->steps[slot->step];
+
+    if (step->pause_ns == 0) {
+        send_step(slot, since_ns);
+        return;
     }
-    return is_given_up ? "a request that is not awaited is abandoned next" : NULL;
+    slot->state = SLAM_SLOT_PAUSED;
+    slam_session_pause(slot, step->pause_list, since_ns + step->pause_ns);
 }
 
-int
-slam_stream_add_script(struct slam_stream *s, uint32_t weight,
-                       const struct slam_step_config *config, size_t count, char *err,
-                       size_t err_len)
+/* The session's request is still in flight: it is given up. */
+static void
+abandon(struct slam_slot *slot)
 {
-    const char *fault = script_fault(s, config, count);
-    struct slam_step *steps;
-    struct slam_script *scripts;
+    const struct slam_step *step = &slot->conn->flow->stream->steps[slot->step + 1];
 
-    if (fault)
-        return say(err, err_len, SLAM_EINVAL, fault);
-    if (weight < 1)
-        return say(err, err_len, SLAM_EINVAL, "a script's weight is at least 1");
-    steps = realloc(s->steps, (s->step_count + count) * sizeof(*steps));
-    if (steps)
-        s->steps = steps;
-    scripts = realloc(s->scripts, (s->script_count + 1) * sizeof(*scripts));
-    if (scripts)
-        s->scripts = scripts;
-    if (!steps || !scripts)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for a script");
-    s->scripts[s->script_count++] =
-        (struct slam_script){.first_step = (uint32_t)s->step_count, .weight = weight};
-    s->total_weight += weight;
-    for (size_t i = 0; i < count; i++) {
-        struct slam_step step = {.op = config[i].operation,
-                                 .pause_ns = config[i].pause_ns,
-                                 .last = i + 1 == count};
-        bool is_abandon = s->ops[step.op].action == SLAM_ACTION_ABANDON;
-
-        if (step.pause_ns > 0 || is_abandon)
-            step.pause_list = s->pause_count++;
-        s->steps[s->step_count++] = step;
-    }
-    if (count > 1)
-        s->has_sessions = true;
-    return SLAM_OK;
-}
-
-static bool
-fills(const struct slam_stream *s, const struct slam_script *script, uint32_t ledger)
-{
-    for (const struct slam_step *step = &s->steps[script->first_step];; step++) {
-        const struct slam_op_extras *extras = s->ops[step->op].extras;
-
-        if (extras && extras->ledger_take != SLAM_NO_VARIABLE)
-            return false;
-        if (extras && extras->ledger_put != SLAM_NO_VARIABLE &&
-            extras->ledger == ledger)
-            return true;
-        if (step->last)
-            return false;
+    if (slot->conn->tx_len > 0)
+        return; /* no way to tell the directory: its response ends the session */
+    slam_request_abandon(slot, step->op);
+    if (slot->conn->state == SLAM_CONN_BROKEN)
+        return; /* its loss ends the session */
+    slot->step++;
+    if (step->last) {
+        slam_session_no_response(slot, slot->sent_ns);
+    } else {
+        slot->step++;
+        enter(slot, slot->sent_ns);
     }
 }
 
-const struct slam_script *
-slam_stream_filling(const struct slam_stream *s, uint32_t ledger)
+static void
+resume(struct slam_session *session)
 {
-    for (size_t i = 0; i < s->script_count; i++)
-        if (fills(s, &s->scripts[i], ledger))
-            return &s->scripts[i];
-    return NULL;
+    struct slam_slot *slot = session->slot;
+
+    slam_session_resume(slot->conn->flow, session);
+    if (slot->conn->state == SLAM_CONN_BROKEN)
+        return; /* its loss ends the session */
+    if (session->ending)
+        end(slot, session->due_ns, session->due_ns);
+    else if (slot->state == SLAM_SLOT_SENT)
+        abandon(slot);
+    else
+        send_step(slot, session->due_ns);
 }
 
-const char *
-slam_stream_fault(const struct slam_stream *s)
+void
+slam_script_run(struct slam_flow *flow, uint64_t now_ns)
 {
-    if (s->script_count == 0)
-        return "a stream has no operations";
-    for (size_t i = 0; i < s->step_count; i++) {
-        const struct slam_op_extras *extras = s->ops[s->steps[i].op].extras;
+    for (uint32_t i = 0; flow->pauses && i <= flow->stream->pause_count; i++)
+        while (flow->pauses[i].head && flow->pauses[i].head->due_ns <= now_ns)
+            resume(flow->pauses[i].head);
+}
 
-        if (extras && extras->ledger_take != SLAM_NO_VARIABLE &&
-            !slam_stream_filling(s, extras->ledger))
-            return "no script adds to a ledger before it takes from one";
+void
+slam_script_advance(struct slam_slot *slot, const struct slam_stream_op *op,
+                    enum slam_outcome outcome, uint64_t received_ns, uint64_t done_ns)
+{
+    struct slam_flow *flow = slot->conn->flow;
+    const struct slam_step *steps = flow->stream->steps;
+    struct slam_session *session = slam_flow_session(flow, slot);
+
+    if (!session) {
+        end(slot, received_ns, done_ns);
+        return;
     }
-    return NULL;
+    slam_session_resume(flow, session);
+    if (outcome != SLAM_FAILED && session->has_more) {
+        send_step(slot, done_ns); /* its pause was before the first page */
+        return;
+    }
+    /* what came before its abandon request was sent needs none */
+    if (op->spec && !op->spec->awaits)
+        slot->step++;
+    if (outcome == SLAM_FAILED || steps[slot->step].last) {
+        end(slot, received_ns, done_ns);
+        return;
+    }
+    slot->step++;
+    enter(slot, done_ns);
 }

@@ -3,7 +3,6 @@
 
 #include "core/clock.h"
 #include "load/bind.h"
-#include "load/request.h"
 
 #include <string.h>
 
@@ -11,20 +10,15 @@
 
 /* -- pauses -- */
 
-/* Behind the lists of the steps with a pause: sessions that end in the next turn. */
-static struct slam_pause_list *
-ending_list(const struct slam_flow *flow)
-{
-    return &flow->pauses[flow->stream->pause_count];
-}
-
+/* The last list is of sessions that end in the next turn. */
 static struct slam_pause_list *
 list_of(const struct slam_flow *flow, const struct slam_session *session)
 {
-    return session->ending ? ending_list(flow) : &flow->pauses[session->pause_list];
+    return &flow->pauses[session->ending ? flow->stream->pause_count
+                                         : session->pause_list];
 }
 
-/* Lists are in order of due_ns by themselves: all pauses of a list are equally long. */
+/* A list is in order of due_ns by itself: all its pauses are equally long. */
 static void
 enlist(struct slam_flow *flow, struct slam_session *session, uint64_t due_ns)
 {
@@ -41,11 +35,22 @@ enlist(struct slam_flow *flow, struct slam_session *session, uint64_t due_ns)
     list->tail = session;
 }
 
-static void
-unlist(struct slam_flow *flow, struct slam_session *session)
+void
+slam_session_pause(struct slam_slot *slot, uint32_t pause_list, uint64_t due_ns)
+{
+    struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+
+    session->pause_list = pause_list;
+    enlist(slot->conn->flow, session, due_ns);
+}
+
+void
+slam_session_resume(struct slam_flow *flow, struct slam_session *session)
 {
     struct slam_pause_list *list = list_of(flow, session);
 
+    if (!session->pausing)
+        return;
     if (session->previous_paused)
         session->previous_paused->next_paused = session->next_paused;
     else
@@ -57,104 +62,15 @@ unlist(struct slam_flow *flow, struct slam_session *session)
     session->pausing = false;
 }
 
-/* Sends the step that the slot stands at; it was scheduled for this time. */
-static void
-send_step(struct slam_slot *slot, uint64_t intended_ns)
-{
-    struct slam_flow *flow = slot->conn->flow;
-
-    slot->op = (uint16_t)flow->stream->steps[slot->step].op;
-    slot->intended_ns = intended_ns;
-    slot->slot_free_ns = 0;
-    slam_flow_op_record(flow, slot->op, slam_flow_measures(flow, intended_ns))
-        ->scheduled++;
-    slam_request_send(slot);
-}
-
-/* Begins the step that the slot stands at, after its pause. */
-static void
-enter(struct slam_slot *slot, uint64_t since_ns)
-{
-    struct slam_flow *flow = slot->conn->flow;
-    const struct slam_step *step = &flow->stream->steps[slot->step];
-    struct slam_session *session = slam_flow_session(flow, slot);
-
-    if (step->pause_ns == 0) {
-        send_step(slot, since_ns);
-        return;
-    }
-    slot->state = SLAM_SLOT_PAUSED;
-    session->pause_list = step->pause_list;
-    enlist(flow, session, since_ns + step->pause_ns);
-}
-
 void
-slam_session_unanswered(struct slam_slot *slot, uint64_t sent_ns)
+slam_session_no_response(struct slam_slot *slot, uint64_t sent_ns)
 {
-    struct slam_flow *flow = slot->conn->flow;
-    struct slam_session *session = slam_flow_session(flow, slot);
+    struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
 
     /* not at once: what the freed slot sends next may have no response either */
     slot->state = SLAM_SLOT_PAUSED;
     session->ending = true;
-    enlist(flow, session, sent_ns);
-}
-
-void
-slam_session_await_not(struct slam_slot *slot)
-{
-    struct slam_flow *flow = slot->conn->flow;
-    struct slam_session *session = slam_flow_session(flow, slot);
-    const struct slam_step *next = &flow->stream->steps[slot->step + 1];
-
-    session->pause_list = next->pause_list;
-    enlist(flow, session, slot->sent_ns + next->pause_ns);
-}
-
-/* The session's request is still in flight: it is given up. */
-static void
-abandon(struct slam_slot *slot)
-{
-    struct slam_flow *flow = slot->conn->flow;
-    const struct slam_step *step = &flow->stream->steps[slot->step + 1];
-
-    if (slot->conn->waits_for_write)
-        return; /* no way to tell the directory: its response ends the session */
-    if (!slam_request_abandon(slot, step->op))
-        return; /* the connection is lost, and with it the session */
-    slot->step++;
-    if (step->last) {
-        slam_session_unanswered(slot, slot->sent_ns);
-    } else {
-        slot->step++;
-        slot->state = SLAM_SLOT_FREE;
-        enter(slot, slot->sent_ns);
-    }
-}
-
-static void
-resume(struct slam_session *session)
-{
-    struct slam_slot *slot = session->slot;
-    struct slam_flow *flow = slot->conn->flow;
-
-    unlist(flow, session);
-    if (session->ending)
-        slam_request_finish(slot, session->due_ns, session->due_ns);
-    else if (slot->state == SLAM_SLOT_SENT)
-        abandon(slot);
-    else
-        send_step(slot, session->due_ns);
-}
-
-void
-slam_session_run(struct slam_flow *flow, uint64_t now_ns)
-{
-    if (!flow->pauses)
-        return;
-    for (uint32_t i = 0; i <= flow->stream->pause_count; i++)
-        while (flow->pauses[i].head && flow->pauses[i].head->due_ns <= now_ns)
-            resume(flow->pauses[i].head);
+    enlist(slot->conn->flow, session, sent_ns);
 }
 
 uint64_t
@@ -163,8 +79,8 @@ slam_session_next_ns(const struct slam_flow *flow)
     uint64_t next_ns = UINT64_MAX;
 
     for (uint32_t i = 0; flow->pauses && i <= flow->stream->pause_count; i++)
-        if (flow->pauses[i].head && flow->pauses[i].head->due_ns < next_ns)
-            next_ns = flow->pauses[i].head->due_ns;
+        if (flow->pauses[i].head)
+            next_ns = slam_earlier_ns(next_ns, flow->pauses[i].head->due_ns);
     return next_ns;
 }
 
@@ -173,104 +89,107 @@ slam_session_next_ns(const struct slam_flow *flow)
 struct slam_value_state *
 slam_session_states(const struct slam_flow *flow, uint32_t op)
 {
-    const struct slam_op_extras *extras = flow->stream->ops[op].extras;
+    const struct slam_session_spec *spec = flow->stream->ops[op].spec;
     struct slam_value_state *states = flow->value_states + flow->first_state[op];
 
-    for (size_t i = 0; extras && i < extras->let_count; i++)
-        states += slam_op_source_count(extras->lets[i].text);
+    for (size_t i = 0; spec && i < spec->let_count; i++)
+        states += slam_template_source_count(spec->lets[i].text);
     return states;
 }
 
-/* There is no entry left to take: the session adds one instead; a session that is on
- * its way already ends. */
-static void
-substitute(struct slam_slot *slot, const struct slam_op_extras *extras)
+/* There is no entry left to take: the session adds one instead; a session that has
+ * begun already ends. */
+static bool
+substitute(struct slam_slot *slot, const struct slam_session_spec *spec)
 {
     struct slam_flow *flow = slot->conn->flow;
     const struct slam_stream *stream = flow->stream;
-    const struct slam_script *script = slam_stream_filling(stream, extras->ledger);
     bool is_first = slot->step == 0 || stream->steps[slot->step - 1].last;
 
     slam_flow_op_record(flow, slot->op, slot->measured)->substituted++;
-    if (!is_first) {
-        slam_session_unanswered(slot, slam_clock_mono_ns());
-        return;
-    }
-    slot->step = (uint16_t)script->first_step;
+    if (!is_first)
+        return false;
+    slot->step = (uint16_t)slam_stream_filling(stream, spec->ledger)->first_step;
     slot->op = (uint16_t)stream->steps[slot->step].op;
     slam_flow_op_record(flow, slot->op, slot->measured)->scheduled++;
-    slam_request_send(slot);
+    return true;
 }
 
 static bool
 take_entry(struct slam_slot *slot, struct slam_session *session,
-           const struct slam_op_extras *extras)
+           const struct slam_session_spec *spec)
 {
     struct slam_flow *flow = slot->conn->flow;
-    struct slam_variable *dn = &session->variables[extras->ledger_take];
+    struct slam_variable *dn = &session->variables[spec->ledger_take];
 
     session->has_taken =
-        slam_ledger_take(flow->ledgers[extras->ledger], extras->ledger_order,
+        slam_ledger_take(flow->ledgers[spec->ledger], spec->ledger_order,
                          &flow->values_rng, &session->taken, dn->text, &dn->len);
     return session->has_taken;
 }
 
 static bool
 intend_entry(struct slam_flow *flow, struct slam_session *session,
-             const struct slam_op_extras *extras)
+             const struct slam_session_spec *spec)
 {
-    const struct slam_variable *dn = &session->variables[extras->ledger_put];
+    const struct slam_variable *dn = &session->variables[spec->ledger_put];
 
     session->intended =
-        slam_ledger_intend(flow->ledgers[extras->ledger], dn->text, dn->len);
+        slam_ledger_intend(flow->ledgers[spec->ledger], dn->text, dn->len);
     session->has_intended = session->intended != SLAM_LEDGER_NONE;
     return session->has_intended;
 }
 
-bool
-slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
-                     struct slam_value_state **states)
+/* Forgets the request before. */
+static void
+reset(struct slam_session *session, const struct slam_session_spec *spec)
 {
-    struct slam_flow *flow = slot->conn->flow;
-    const struct slam_op_extras *extras = flow->stream->ops[slot->op].extras;
-    struct slam_session *session = slam_flow_session(flow, slot);
-
-    if (session->has_more) {
-        /* RFC 2696: but for the cookie, the next page's request is the one before; what
-         * was drawn and captured for the first page stays */
-        for (size_t i = 0; i < extras->let_count; i++)
-            *states += slam_op_source_count(extras->lets[i].text);
-        return true;
-    }
     session->captured = 0;
     session->entry_seen = session->sasl_failed = false;
     session->has_taken = session->has_intended = false;
     /* the first page has no cookie, whatever another script left in the variable */
-    if (extras->cookie != SLAM_NO_VARIABLE)
-        session->variables[extras->cookie].len = 0;
-    if (extras->ledger_take != SLAM_NO_VARIABLE && !take_entry(slot, session, extras)) {
-        substitute(slot, extras);
-        return false;
+    if (spec->cookie != SLAM_NO_VARIABLE)
+        session->variables[spec->cookie].len = 0;
+}
+
+enum slam_prepared
+slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
+                     struct slam_value_state **states)
+{
+    struct slam_flow *flow = slot->conn->flow;
+    const struct slam_session_spec *spec = flow->stream->ops[slot->op].spec;
+    struct slam_session *session = slam_flow_session(flow, slot);
+
+    /* RFC 2696: but for the cookie, the next page's request is the one before; what was
+     * drawn and captured for the first page stays */
+    if (session->has_more) {
+        *states = slam_session_states(flow, slot->op);
+        return SLAM_PREPARED;
     }
-    for (size_t i = 0; i < extras->let_count; i++) {
-        const struct slam_let *let = &extras->lets[i];
+    reset(session, spec);
+    while (spec->ledger_take != SLAM_NO_VARIABLE && !take_entry(slot, session, spec)) {
+        if (!substitute(slot, spec)) {
+            slam_session_no_response(slot, slam_clock_mono_ns());
+            return SLAM_PREPARED_ENDS;
+        }
+        spec = flow->stream->ops[slot->op].spec;
+        *states = flow->value_states + flow->first_state[slot->op];
+        if (!spec)
+            return SLAM_PREPARED;
+        reset(session, spec);
+    }
+    for (size_t i = 0; i < spec->let_count; i++) {
+        const struct slam_let *let = &spec->lets[i];
         struct slam_variable *v = &session->variables[let->variable];
 
         /* its length was checked against the variable's when it was compiled */
-        v->len = (uint32_t)slam_op_text(let->text, *states, draw, flow->worker->scratch,
-                                        v->text, sizeof(v->text));
-        *states += slam_op_source_count(let->text);
+        v->len = (uint32_t)slam_template_text(let->text, *states, draw, v->text);
+        *states += slam_template_source_count(let->text);
     }
-    if ((extras->ledger_put != SLAM_NO_VARIABLE &&
-         !intend_entry(flow, session, extras)) ||
-        (extras->mechanism && !slam_bind_begin(slot, session, extras))) {
-        /* not for ever again at once: the connection's loss has a wait before the next
-         */
-        slot->state = SLAM_SLOT_BLOCKED;
-        slam_request_give_connection_up(slot->conn);
-        return false;
-    }
-    return true;
+    if ((spec->ledger_put != SLAM_NO_VARIABLE && !intend_entry(flow, session, spec)) ||
+        (spec->mechanism && !slam_bind_begin(slot, session, spec)))
+        return SLAM_PREPARED_FAILED;
+    return SLAM_PREPARED;
 }
 
 /* -- responses -- */
@@ -284,8 +203,8 @@ slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
     if (session->entry_seen)
         return;
     session->entry_seen = true;
-    for (size_t i = 0; i < op->extras->capture_count; i++) {
-        const struct slam_capture_config *c = &op->extras->captures[i];
+    for (size_t i = 0; i < op->spec->capture_count; i++) {
+        const struct slam_capture_config *c = &op->spec->captures[i];
         struct slam_variable *v = &session->variables[c->variable];
         struct slam_bytes found;
         bool is_there =
@@ -306,7 +225,7 @@ static void
 settle_ledger(struct slam_flow *flow, struct slam_session *session,
               const struct slam_stream_op *op, int32_t code)
 {
-    struct slam_ledger *ledger = flow->ledgers[op->extras->ledger];
+    struct slam_ledger *ledger = flow->ledgers[op->spec->ledger];
     bool done = code == 0; /* a success that the job does not expect is one here */
     /* A directory may say so of an entry that is there, and of one it has renamed
      * (389-DS 2.3.1 does, when another write replaces the parent): both DNs stay in
@@ -331,10 +250,10 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
 
 /* RFC 2696: an empty cookie, or none, ends the search. */
 static enum slam_outcome
-turn_page(struct slam_session *session, const struct slam_op_extras *extras,
+turn_page(struct slam_session *session, const struct slam_session_spec *spec,
           enum slam_outcome outcome, const struct slam_bytes *message)
 {
-    struct slam_variable *v = &session->variables[extras->cookie];
+    struct slam_variable *v = &session->variables[spec->cookie];
     struct slam_bytes cookie = {0};
 
     v->len = 0;
@@ -358,53 +277,24 @@ slam_session_answered(struct slam_slot *slot, const struct slam_stream_op *op,
 {
     struct slam_flow *flow = slot->conn->flow;
     struct slam_session *session = slam_flow_session(flow, slot);
-    const struct slam_op_extras *extras = op->extras;
+    const struct slam_session_spec *spec = op->spec;
 
     session->has_more = false;
     if (session->sasl_failed)
         outcome = SLAM_FAILED;
-    if (outcome == SLAM_SUCCEEDED && extras->capture_count > 0 &&
-        session->captured != (UINT64_C(1) << extras->capture_count) - 1) {
+    if (outcome == SLAM_SUCCEEDED && spec->capture_count > 0 &&
+        session->captured != (UINT64_C(1) << spec->capture_count) - 1) {
         outcome = SLAM_FAILED;
         slam_flow_op_record(flow, slot->op, slot->measured)->captures_missing++;
     }
-    if (extras->cookie != SLAM_NO_VARIABLE)
-        outcome = turn_page(session, extras, outcome, message);
+    if (spec->cookie != SLAM_NO_VARIABLE)
+        outcome = turn_page(session, spec, outcome, message);
     if (session->has_taken || session->has_intended)
         settle_ledger(flow, session, op, code);
     return outcome;
 }
 
-/* -- steps -- */
-
-void
-slam_session_go_on(struct slam_slot *slot, const struct slam_stream_op *op,
-                   enum slam_outcome outcome, uint64_t received_ns, uint64_t done_ns)
-{
-    struct slam_flow *flow = slot->conn->flow;
-    const struct slam_step *steps = flow->stream->steps;
-    struct slam_session *session = slam_flow_session(flow, slot);
-
-    if (session->pausing)
-        unlist(flow, session);
-    if (outcome == SLAM_FAILED) {
-        slam_request_finish(slot, received_ns, done_ns);
-        return;
-    }
-    if (session->has_more) {
-        send_step(slot, done_ns); /* its pause was before the first page */
-        return;
-    }
-    /* what came before its abandon request was sent needs none */
-    if (op->extras && !op->extras->awaits)
-        slot->step++;
-    if (steps[slot->step].last) {
-        slam_request_finish(slot, received_ns, done_ns);
-        return;
-    }
-    slot->step++;
-    enter(slot, done_ns);
-}
+/* -- end -- */
 
 void
 slam_session_end(struct slam_slot *slot)
@@ -416,8 +306,7 @@ slam_session_end(struct slam_slot *slot)
     flow->worker->active--;
     if (!session)
         return;
-    if (session->pausing)
-        unlist(flow, session);
+    slam_session_resume(flow, session);
     session->ending = session->has_more = false;
     /* the ledger keeps as in doubt what a lost request had in hand */
     session->has_taken = session->has_intended = false;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's way through its script: what is drawn before a request, what is taken out
- * of its response, which step is next, and when. Called by request.c; a plain operation
- * without extras never comes here.
- *
- *     begin -> request -> answered -> [pause ->] next step … -> end
+/* What a session keeps from request to request: the variables it draws and captures,
+ * the entry it took out of a ledger, its place in the lists of pauses. script.c moves
+ * it from step to step. A plain operation without a session spec never comes here.
  *
  * Worker thread only. Times are CLOCK_MONOTONIC in ns. */
 #ifndef SLAM_SESSION_H
@@ -12,20 +10,20 @@
 #include "ldap/content.h"
 #include "load/flow.h"
 
-/* Before a request is encoded: takes an entry out of the ledger, draws the lets, begins
- * a SASL exchange. Sets *states to the operation's own value states. Returns false when
- * the request is not to be sent: the slot is then dealt with already. */
-bool slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
-                          struct slam_value_state **states);
+enum slam_prepared {
+    SLAM_PREPARED,        /* the slot's request can be encoded */
+    SLAM_PREPARED_ENDS,   /* there is no request: the session ends in the next turn */
+    SLAM_PREPARED_FAILED, /* the request cannot be made: give the connection up */
+};
 
-/* Value states of an operation, behind those of its lets. */
+/* Before a request is encoded: takes an entry out of the ledger, draws the variables,
+ * begins a SASL exchange. Sets *states to the operation's own value states. Where the
+ * ledger is empty, another script may take the place of the slot's. */
+enum slam_prepared slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
+                                        struct slam_value_state **states);
+
+/* Value states of an operation, behind those of its variables. */
 struct slam_value_state *slam_session_states(const struct slam_flow *flow, uint32_t op);
-
-/* A request that has no response was sent: its session ends in the next turn. */
-void slam_session_unanswered(struct slam_slot *slot, uint64_t sent_ns);
-
-/* The session of a request that is not awaited: the step after it is due. */
-void slam_session_await_not(struct slam_slot *slot);
 
 /* The first entries of a search: captures. */
 void slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
@@ -38,16 +36,19 @@ enum slam_outcome slam_session_answered(struct slam_slot *slot,
                                         enum slam_outcome outcome,
                                         const struct slam_bytes *message);
 
-/* Begins the next step, at once or after its pause, or finishes the session. */
-void slam_session_go_on(struct slam_slot *slot, const struct slam_stream_op *op,
-                        enum slam_outcome outcome, uint64_t received_ns,
-                        uint64_t done_ns);
+/* Puts the session into a list of pauses, whose sessions all wait for the same time. */
+void slam_session_pause(struct slam_slot *slot, uint32_t pause_list, uint64_t due_ns);
+
+/* Takes it out of its list, if it is in one. */
+void slam_session_resume(struct slam_flow *flow, struct slam_session *session);
+
+/* A request that has no response was sent: the session ends in the next turn. */
+void slam_session_no_response(struct slam_slot *slot, uint64_t sent_ns);
+
+/* When the next pause ends; UINT64_MAX: never. */
+uint64_t slam_session_next_ns(const struct slam_flow *flow);
 
 /* The session is over, however it ended; the slot is the caller's. */
 void slam_session_end(struct slam_slot *slot);
-
-/* Sends what is due after a pause, and when that is next (UINT64_MAX: never). */
-void slam_session_run(struct slam_flow *flow, uint64_t now_ns);
-uint64_t slam_session_next_ns(const struct slam_flow *flow);
 
 #endif

@@ -13,13 +13,7 @@
 #define MAX_VARIABLES 256u
 #define MAX_LEDGERS 64u
 #define MAX_IN_FLIGHT 65536u
-
-static int
-say(char *err, size_t err_len, int rc, const char *text)
-{
-    snprintf(err, err_len, "%s", text);
-    return rc;
-}
+#define MAX_STEPS 65535u
 
 /* -- a stream -- */
 
@@ -109,7 +103,7 @@ set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *e
         return SLAM_OK;
     segments = malloc(bytes);
     if (!segments)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
     memcpy(segments, c->segments, bytes);
     s->settings.segments = segments;
     s->settings.segment_count = c->segment_count;
@@ -126,28 +120,28 @@ slam_stream_init(struct slam_stream *s, const struct slam_stream_settings *c, ch
                               .has_sessions = c->variables > 0 || c->ledgers > 0};
     s->settings.segments = NULL;
     if (fault)
-        return say(err, err_len, SLAM_EINVAL, fault);
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
     if (set_hosts(s) != SLAM_OK)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
     return set_profile(s, c, err, err_len);
 }
 
 static void
-extras_destroy(struct slam_op_extras *extras)
+spec_destroy(struct slam_session_spec *spec)
 {
-    if (!extras)
+    if (!spec)
         return;
-    for (size_t i = 0; i < extras->let_count; i++)
-        slam_op_destroy(extras->lets[i].text);
-    free(extras->lets);
-    free(extras);
+    for (size_t i = 0; i < spec->let_count; i++)
+        slam_template_destroy(spec->lets[i].text);
+    free(spec->lets);
+    free(spec);
 }
 
 static void
 op_destroy(struct slam_stream_op *op)
 {
-    slam_op_destroy(op->op);
-    extras_destroy(op->extras);
+    slam_template_destroy(op->template);
+    spec_destroy(op->spec);
 }
 
 void
@@ -209,40 +203,33 @@ operation_fault(const struct slam_stream *s, const struct slam_operation_config 
 }
 
 static int
-template_create(const struct slam_template *t, struct slam_feeds *feeds,
-                struct slam_op **op, char *err, size_t err_len)
-{
-    return slam_op_create(t->program, t->program_len, t->sources, t->source_count,
-                          feeds, op, err, err_len);
-}
-
-static int
-copy_lets(struct slam_op_extras *extras, const struct slam_operation_config *c,
+copy_lets(struct slam_session_spec *spec, const struct slam_operation_config *c,
           uint32_t variables, struct slam_feeds *feeds, char *err, size_t err_len)
 {
-    extras->lets = calloc(c->let_count + 1, sizeof(*extras->lets));
-    if (!extras->lets)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+    spec->lets = calloc(c->let_count + 1, sizeof(*spec->lets));
+    if (!spec->lets)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
     for (size_t i = 0; i < c->let_count; i++) {
-        struct slam_let *let = &extras->lets[i];
-        int rc = template_create(&c->lets[i].text, feeds, &let->text, err, err_len);
+        struct slam_let *let = &spec->lets[i];
+        int rc =
+            slam_template_create(&c->lets[i].text, feeds, &let->text, err, err_len);
 
         if (rc != SLAM_OK)
             return rc;
         let->variable = c->lets[i].variable;
-        extras->let_count = i + 1;
-        if (slam_op_max_text(let->text) > SLAM_VARIABLE_MAX)
-            return say(err, err_len, SLAM_EINVAL,
-                       "the text of a variable may be longer than 2044 bytes");
-        if (slam_op_variable_count(let->text) > variables)
-            return say(err, err_len, SLAM_EINVAL,
-                       "a let has a variable that the stream does not have");
+        spec->let_count = i + 1;
+        if (slam_template_max_text(let->text) > SLAM_VARIABLE_MAX)
+            return slam_fail(err, err_len, SLAM_EINVAL,
+                             "the text of a variable may be longer than 2044 bytes");
+        if (slam_template_variable_count(let->text) > variables)
+            return slam_fail(err, err_len, SLAM_EINVAL,
+                             "a let has a variable that the stream does not have");
     }
     return SLAM_OK;
 }
 
 static bool
-needs_extras(const struct slam_operation_config *c)
+needs_spec(const struct slam_operation_config *c)
 {
     return c->let_count > 0 || c->capture_count > 0 || c->sasl.mechanism ||
            !c->awaits || c->cookie_variable != SLAM_NO_VARIABLE ||
@@ -250,29 +237,29 @@ needs_extras(const struct slam_operation_config *c)
 }
 
 static int
-extras_create(const struct slam_operation_config *c, uint32_t variables,
-              struct slam_feeds *feeds, struct slam_op_extras **out, char *err,
-              size_t err_len)
+spec_create(const struct slam_operation_config *c, uint32_t variables,
+            struct slam_feeds *feeds, struct slam_session_spec **out, char *err,
+            size_t err_len)
 {
-    struct slam_op_extras *extras = malloc(sizeof(*extras));
+    struct slam_session_spec *spec = malloc(sizeof(*spec));
 
-    *out = extras;
-    if (!extras)
-        return say(err, err_len, SLAM_ENOMEM, "no memory for an operation");
-    *extras = (struct slam_op_extras){.captures = c->captures,
-                                      .capture_count = c->capture_count,
-                                      .cookie = c->cookie_variable,
-                                      .awaits = c->awaits,
-                                      .mechanism = c->sasl.mechanism,
-                                      .authcid = c->sasl.authcid,
-                                      .password = c->sasl.password,
-                                      .authzid = c->sasl.authzid,
-                                      .credentials = c->sasl.credentials,
-                                      .ledger = c->ledger,
-                                      .ledger_put = c->ledger_put,
-                                      .ledger_take = c->ledger_take,
-                                      .ledger_order = c->ledger_order};
-    return copy_lets(extras, c, variables, feeds, err, err_len);
+    *out = spec;
+    if (!spec)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+    *spec = (struct slam_session_spec){.captures = c->captures,
+                                       .capture_count = c->capture_count,
+                                       .cookie = c->cookie_variable,
+                                       .awaits = c->awaits,
+                                       .mechanism = c->sasl.mechanism,
+                                       .authcid = c->sasl.authcid,
+                                       .password = c->sasl.password,
+                                       .authzid = c->sasl.authzid,
+                                       .credentials = c->sasl.credentials,
+                                       .ledger = c->ledger,
+                                       .ledger_put = c->ledger_put,
+                                       .ledger_take = c->ledger_take,
+                                       .ledger_order = c->ledger_order};
+    return copy_lets(spec, c, variables, feeds, err, err_len);
 }
 
 static void
@@ -289,13 +276,6 @@ set_outcomes(struct slam_stream_op *op, const struct slam_operation_config *c)
             op->outcomes[c->success_codes[i]] = SLAM_SUCCEEDED;
 }
 
-static void
-widen(struct slam_stream *s, const struct slam_op *template)
-{
-    if (slam_op_scratch_len(template) > s->scratch_len)
-        s->scratch_len = slam_op_scratch_len(template);
-}
-
 int
 slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_config *c,
                           struct slam_feeds *feeds, char *err, size_t err_len)
@@ -306,13 +286,14 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
     int rc;
 
     if (fault)
-        return say(err, err_len, SLAM_EINVAL, fault);
-    rc = template_create(&c->template, feeds, &op.op, err, err_len);
-    if (rc == SLAM_OK && needs_extras(c))
-        rc = extras_create(c, s->settings.variables, feeds, &op.extras, err, err_len);
-    if (rc == SLAM_OK && slam_op_variable_count(op.op) > s->settings.variables)
-        rc = say(err, err_len, SLAM_EINVAL,
-                 "a request has a variable that the stream does not have");
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+    rc = slam_template_create(&c->template, feeds, &op.template, err, err_len);
+    if (rc == SLAM_OK && needs_spec(c))
+        rc = spec_create(c, s->settings.variables, feeds, &op.spec, err, err_len);
+    if (rc == SLAM_OK &&
+        slam_template_variable_count(op.template) > s->settings.variables)
+        rc = slam_fail(err, err_len, SLAM_EINVAL,
+                       "a request has a variable that the stream does not have");
     if (rc != SLAM_OK) {
         op_destroy(&op);
         return rc;
@@ -323,18 +304,141 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
         s->ops = ops;
     if (!ops) {
         op_destroy(&op);
-        return say(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
     }
     s->ops[s->op_count++] = op;
-    if (slam_op_max_pdu(op.op) > s->max_pdu)
-        s->max_pdu = slam_op_max_pdu(op.op);
-    widen(s, op.op);
-    for (size_t i = 0; op.extras && i < op.extras->let_count; i++)
-        widen(s, op.extras->lets[i].text);
-    if (op.extras || op.action != SLAM_ACTION_REQUEST)
+    if (slam_template_max_pdu(op.template) > s->max_pdu)
+        s->max_pdu = slam_template_max_pdu(op.template);
+    if (op.spec || op.action != SLAM_ACTION_REQUEST)
         s->has_sessions = true;
     if (c->capture_count > 0 || c->cookie_variable != SLAM_NO_VARIABLE ||
         c->sasl.mechanism)
         s->reads_content = true;
     return SLAM_OK;
+}
+
+/* -- its scripts -- */
+
+static const char *
+script_fault(const struct slam_stream *s, const struct slam_step_config *steps,
+             size_t count)
+{
+    bool is_given_up = false;
+
+    if (count < 1 || count > MAX_STEPS - s->step_count)
+        return "a stream has 1 to 65535 steps";
+    if (steps[0].pause_ns > 0)
+        return "a script begins with an operation, not with a pause";
+    for (size_t i = 0; i < count; i++) {
+        const struct slam_stream_op *op;
+
+        if (steps[i].operation >= s->op_count)
+            return "a step names no operation of the stream";
+        op = &s->ops[steps[i].operation];
+        if ((op->action == SLAM_ACTION_ABANDON) != is_given_up)
+            return "an abandon follows a request that is not awaited, and it alone";
+        is_given_up = op->spec && !op->spec->awaits;
+        if (op->action == SLAM_ACTION_UNBIND &&
+            (i + 1 < count || s->settings.in_flight > 1))
+            return "an unbind is the last step, of sessions that have a connection";
+    }
+    return is_given_up ? "a request that is not awaited is abandoned next" : NULL;
+}
+
+int
+slam_stream_add_script(struct slam_stream *s, uint32_t weight,
+                       const struct slam_step_config *config, size_t count, char *err,
+                       size_t err_len)
+{
+    const char *fault = script_fault(s, config, count);
+    struct slam_step *steps;
+    struct slam_script *scripts;
+
+    if (fault)
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+    if (weight < 1)
+        return slam_fail(err, err_len, SLAM_EINVAL, "a script's weight is at least 1");
+    steps = realloc(s->steps, (s->step_count + count) * sizeof(*steps));
+    if (steps)
+        s->steps = steps;
+    scripts = realloc(s->scripts, (s->script_count + 1) * sizeof(*scripts));
+    if (scripts)
+        s->scripts = scripts;
+    if (!steps || !scripts)
+        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a script");
+    s->scripts[s->script_count++] =
+        (struct slam_script){.first_step = (uint32_t)s->step_count, .weight = weight};
+    s->total_weight += weight;
+    for (size_t i = 0; i < count; i++) {
+        struct slam_step step = {.op = config[i].operation,
+                                 .pause_ns = config[i].pause_ns,
+                                 .last = i + 1 == count};
+        bool is_abandon = s->ops[step.op].action == SLAM_ACTION_ABANDON;
+
+        if (step.pause_ns > 0 || is_abandon)
+            step.pause_list = s->pause_count++;
+        s->steps[s->step_count++] = step;
+    }
+    if (count > 1)
+        s->has_sessions = true;
+    return SLAM_OK;
+}
+
+static bool
+fills(const struct slam_stream *s, const struct slam_script *script, uint32_t ledger)
+{
+    for (const struct slam_step *step = &s->steps[script->first_step];; step++) {
+        const struct slam_session_spec *spec = s->ops[step->op].spec;
+
+        if (spec && spec->ledger_take != SLAM_NO_VARIABLE)
+            return false;
+        if (spec && spec->ledger_put != SLAM_NO_VARIABLE && spec->ledger == ledger)
+            return true;
+        if (step->last)
+            return false;
+    }
+}
+
+const struct slam_script *
+slam_stream_filling(const struct slam_stream *s, uint32_t ledger)
+{
+    for (size_t i = 0; i < s->script_count; i++)
+        if (fills(s, &s->scripts[i], ledger))
+            return &s->scripts[i];
+    return NULL;
+}
+
+static const char *
+stream_fault(const struct slam_stream *s)
+{
+    if (s->script_count == 0)
+        return "a stream has no operations";
+    for (size_t i = 0; i < s->step_count; i++) {
+        const struct slam_session_spec *spec = s->ops[s->steps[i].op].spec;
+
+        if (spec && spec->ledger_take != SLAM_NO_VARIABLE &&
+            !slam_stream_filling(s, spec->ledger))
+            return "no script adds to a ledger before it takes from one";
+    }
+    for (size_t i = 0; s->settings.trace && i < s->script_count; i++)
+        if (s->steps[s->scripts[i].first_step].op != i)
+            return "a trace has a script for each operation, in their order";
+    return NULL;
+}
+
+int
+slam_stream_prepare(struct slam_stream *s, char *err, size_t err_len)
+{
+    const char *fault = stream_fault(s);
+    int rc;
+
+    if (fault)
+        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+    if (!s->settings.trace)
+        return SLAM_OK;
+    rc = slam_trace_open(s->settings.trace, s->settings.connections,
+                         (uint32_t)s->script_count, &s->trace, err, err_len);
+    if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
+        s->max_pdu = slam_trace_max_pdu(s->trace);
+    return rc;
 }

@@ -9,9 +9,11 @@
 #ifndef SLAM_STREAM_H
 #define SLAM_STREAM_H
 
-#include "load/engine.h"
+#include "core/recorder.h"
+#include "ldap/transport.h"
+#include "load/config.h"
 #include "load/trace.h"
-#include "template/op.h"
+#include "template/template.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,11 +21,11 @@
 /* A text drawn before the request is encoded, and kept in a variable of the session. */
 struct slam_let {
     uint32_t variable;
-    struct slam_op *text;
+    struct slam_template *text;
 };
 
 /* What only some operations need; variables are SLAM_NO_VARIABLE where not used. */
-struct slam_op_extras {
+struct slam_session_spec {
     struct slam_let *lets;
     size_t let_count;
     const struct slam_capture_config *captures; /* attribute_len 0: the entry's DN */
@@ -46,12 +48,12 @@ struct slam_op_extras {
 };
 
 struct slam_stream_op {
-    struct slam_op *op;
+    struct slam_template *template;
     uint8_t response_tag; /* of the final response, an enum slam_pdu_tag; 0: none */
     uint8_t action;       /* an enum slam_action */
     /* an enum slam_outcome for each code; the last one for all codes from there up */
     uint8_t outcomes[SLAM_RESULT_CODES + 1];
-    struct slam_op_extras *extras; /* NULL: none */
+    struct slam_session_spec *spec; /* NULL: none */
 };
 
 struct slam_step {
@@ -83,10 +85,9 @@ struct slam_stream {
     bool reads_content;   /* of responses, beyond the head */
     size_t first_op;      /* index of ops[0] in the engine's table of operations */
     size_t max_pdu;       /* largest request, in bytes */
-    size_t scratch_len;   /* bytes that encoding needs */
 };
 
-/* Makes an operation (stream.c) or a script (script.c) of the stream. Both return 0, or
+/* Makes an operation or a script of the stream. Both return 0, or
  * a negative slam_err with the reason in err, and then leave the stream as it was. */
 int slam_stream_add_operation(struct slam_stream *stream,
                               const struct slam_operation_config *config,
@@ -100,8 +101,9 @@ int slam_stream_add_script(struct slam_stream *stream, uint32_t weight,
 const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
                                               uint32_t ledger);
 
-/* What is wrong with the stream as a whole, or NULL. */
-const char *slam_stream_fault(const struct slam_stream *stream);
+/* Checks the stream as a whole and opens its trace, if it has one. Returns 0, or a
+ * negative slam_err with the reason in err. */
+int slam_stream_prepare(struct slam_stream *stream, char *err, size_t err_len);
 
 /* Makes a stream of its settings. Either way, slam_stream_destroy may be called. */
 int slam_stream_init(struct slam_stream *stream,

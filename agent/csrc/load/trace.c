@@ -230,39 +230,38 @@ slam_trace_following(const struct slam_trace *trace, uint64_t offset)
     return end < trace->len ? end : 0;
 }
 
-/* Writes a TLV's length before `end`, in its shortest form; where it begins. */
+/* Writes a length in its shortest form; returns its end. */
 static uint8_t *
-put_length(uint8_t *end, size_t length)
+put_length(uint8_t *at, size_t length)
 {
-    uint8_t octets = 0;
+    uint8_t octets = 1;
 
-    if (length < 0x80) {
-        *--end = (uint8_t)length;
-        return end;
+    if (length >= 0x80) {
+        while (length >> (8 * octets) != 0)
+            octets++;
+        *at++ = (uint8_t)(0x80 | octets);
     }
-    for (; length; length >>= 8, octets++)
-        *--end = (uint8_t)length;
-    *--end = (uint8_t)(0x80 | octets);
-    return end;
+    while (octets-- > 0)
+        *at++ = (uint8_t)(length >> (8 * octets));
+    return at;
 }
 
 size_t
 slam_trace_encode(const struct slam_trace_record *record, int32_t message_id,
-                  uint8_t *end)
+                  uint8_t *out)
 {
-    uint8_t *at = end - record->length;
-    uint8_t *id_end = at;
-    uint32_t id = (uint32_t)message_id;
+    const uint32_t id = (uint32_t)message_id;
+    uint8_t *at = out;
+    uint8_t octets = 1;
 
+    while (id >> (8 * octets - 1) != 0) /* the first bit is the sign: it is positive */
+        octets++;
+    *at++ = TAG_SEQUENCE;
+    at = put_length(at, 2u + octets + record->length);
+    *at++ = TAG_INTEGER;
+    *at++ = octets;
+    while (octets-- > 0)
+        *at++ = (uint8_t)(id >> (8 * octets));
     memcpy(at, record + 1, record->length);
-    do
-        *--at = (uint8_t)id;
-    while ((id >>= 8) != 0);
-    if (*at & 0x80)
-        *--at = 0; /* the sign: it is positive */
-    at = put_length(at, (size_t)(id_end - at));
-    *--at = TAG_INTEGER;
-    at = put_length(at, (size_t)(end - at));
-    *--at = TAG_SEQUENCE;
-    return (size_t)(end - at);
+    return (size_t)(at + record->length - out);
 }

@@ -56,9 +56,9 @@ uint64_t slam_trace_first_of(const struct slam_trace *trace, uint32_t connection
 /* Offset of the record that follows in the file; 0: none. */
 uint64_t slam_trace_following(const struct slam_trace *trace, uint64_t offset);
 
-/* Writes the request of a record: the PDU ends at end[-1], and slam_trace_max_pdu bytes
- * before `end` are writable. message_id is 1..2^31-1. Returns the PDU's length. */
+/* Writes the request of a record to out, which holds slam_trace_max_pdu bytes.
+ * message_id is 1..2^31-1. Returns the PDU's length. */
 size_t slam_trace_encode(const struct slam_trace_record *record, int32_t message_id,
-                         uint8_t *end);
+                         uint8_t *out);
 
 #endif

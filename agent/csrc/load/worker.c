@@ -3,9 +3,11 @@
 
 #include "core/clock.h"
 #include "core/slam_err.h"
-#include "load/channel.h"
+#include "load/connection.h"
+#include "load/model.h"
 #include "load/request.h"
-#include "load/schedule.h"
+#include "load/response.h"
+#include "load/script.h"
 #include "load/session.h"
 
 #include <errno.h>
@@ -39,7 +41,7 @@ end_ns(const struct slam_timeline *t)
     uint64_t planned = t->t0_ns + t->boundaries_ns[t->boundary_count - 1];
     uint64_t stop = atomic_load_explicit(&t->stop_ns, memory_order_acquire);
 
-    return stop < planned ? stop : planned;
+    return slam_earlier_ns(stop, planned);
 }
 
 static bool
@@ -55,7 +57,7 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
-        slam_channel_tally_down(flow, now_ns);
+        slam_flow_tally_down(flow, now_ns);
         record->streams[flow->stream_index].in_flight = flow->in_flight;
         record->streams[flow->stream_index].backlog = flow->backlog_len;
     }
@@ -68,12 +70,69 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     return true;
 }
 
+/* -- load models -- */
+
+static const struct slam_load_model *
+model_of(const struct slam_stream *stream)
+{
+    if (stream->trace)
+        return stream->settings.open ? &slam_replay_open_model
+                                     : &slam_replay_closed_model;
+    return stream->settings.open ? &slam_open_model : &slam_closed_model;
+}
+
+/* No more sessions: what still waits was scheduled and will never be sent. */
+static void
+end_flow(struct slam_flow *flow)
+{
+    if (flow->ended)
+        return;
+    if (flow->model->end)
+        flow->model->end(flow);
+    slam_flow_tally_down(flow, slam_clock_mono_ns());
+    flow->ended = true;
+    if (flow->sessions_left != UINT64_MAX)
+        flow->sessions_left = 0;
+}
+
+/* When no session of the flow begins any more, by the stream's own end; UINT64_MAX: at
+ * the run's. */
+static uint64_t
+stream_end_ns(const struct slam_flow *flow)
+{
+    return flow->stream->settings.end_ns > 0
+               ? flow->worker->config.timeline->t0_ns + flow->stream->settings.end_ns
+               : UINT64_MAX;
+}
+
+static void
+run_flow(struct slam_flow *flow, uint64_t now_ns, uint64_t run_end_ns)
+{
+    uint64_t end = stream_end_ns(flow);
+
+    if (flow->ended)
+        return;
+    flow->model->run(flow, now_ns, slam_earlier_ns(run_end_ns, end));
+    if (now_ns >= end)
+        end_flow(flow);
+}
+
+/* Lets the load models go on with what the last read, timer or delivery has freed. */
+static void
+drain_ready(struct slam_worker *worker)
+{
+    struct slam_conn *conn;
+
+    while ((conn = slam_conn_next_ready(worker)) != NULL)
+        conn->flow->model->ready(conn);
+}
+
 static void
 begin_drain(struct slam_worker *worker)
 {
     worker->draining = true;
     for (size_t i = 0; i < worker->flow_count; i++)
-        slam_schedule_end(&worker->flows[i]);
+        end_flow(&worker->flows[i]);
 }
 
 /* -- the loop -- */
@@ -82,21 +141,15 @@ static void
 take_deliveries(struct slam_worker *worker)
 {
     uint64_t now_ns = slam_clock_mono_ns();
-    struct slam_link *link = slam_inbox_take(&worker->inbox);
+    struct slam_connect_request *request = slam_inbox_take(&worker->inbox);
 
-    while (link) {
-        struct slam_link *next = link->next;
+    while (request) {
+        struct slam_connect_request *next = request->next;
 
-        /* the link is the first member of its connection */
-        slam_channel_connected((struct slam_conn *)link, now_ns);
-        link = next;
+        /* the first member of its connection */
+        slam_conn_connected((struct slam_conn *)request, now_ns);
+        request = next;
     }
-}
-
-static uint64_t
-earliest(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* When the worker must act next, if no message comes before. */
@@ -104,21 +157,23 @@ static uint64_t
 next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
               uint64_t run_end_ns, uint64_t *pace_ns)
 {
-    uint64_t deadline = earliest(boundary_ns, run_end_ns);
+    uint64_t deadline = slam_earlier_ns(boundary_ns, run_end_ns);
 
     *pace_ns = UINT64_MAX;
     for (size_t i = 0; i < worker->flow_count; i++) {
         const struct slam_flow *flow = &worker->flows[i];
 
         if (flow->oldest)
-            deadline =
-                earliest(deadline, flow->oldest->sent_ns +
-                                       flow->stream->settings.request_timeout_ns);
-        *pace_ns = earliest(*pace_ns, slam_session_next_ns(flow));
-        if (!worker->draining)
-            *pace_ns = earliest(*pace_ns, slam_schedule_next_ns(flow));
+            deadline = slam_earlier_ns(deadline,
+                                       flow->oldest->sent_ns +
+                                           flow->stream->settings.request_timeout_ns);
+        *pace_ns = slam_earlier_ns(*pace_ns, slam_session_next_ns(flow));
+        if (!flow->ended)
+            *pace_ns =
+                slam_earlier_ns(*pace_ns, slam_earlier_ns(flow->model->due_ns(flow),
+                                                          stream_end_ns(flow)));
     }
-    return earliest(deadline, *pace_ns);
+    return slam_earlier_ns(deadline, *pace_ns);
 }
 
 /* The timer is armed anew only when it would ring too late. On a virtual machine each
@@ -146,9 +201,24 @@ prefetch(const struct slam_worker *worker, const struct epoll_event *events, int
          int i)
 {
     if (i + PREFETCH_FAR < n && is_connection(worker, &events[i + PREFETCH_FAR]))
-        slam_request_prefetch(events[i + PREFETCH_FAR].data.ptr, false);
+        slam_response_prefetch(events[i + PREFETCH_FAR].data.ptr, false);
     if (i + PREFETCH_NEAR < n && is_connection(worker, &events[i + PREFETCH_NEAR]))
-        slam_request_prefetch(events[i + PREFETCH_NEAR].data.ptr, true);
+        slam_response_prefetch(events[i + PREFETCH_NEAR].data.ptr, true);
+}
+
+static void
+handle_socket(struct slam_worker *worker, struct slam_conn *conn, uint32_t events)
+{
+    if (events & EPOLLOUT) {
+        slam_request_flush(conn);
+        drain_ready(worker);
+    }
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        slam_response_expect(conn, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+        while (slam_response_read(conn))
+            drain_ready(worker);
+        drain_ready(worker);
+    }
 }
 
 static void
@@ -161,8 +231,9 @@ handle_event(struct slam_worker *worker, const struct epoll_event *event)
     } else if (event->data.ptr == &worker->inbox) {
         eventfd_read(worker->inbox.event_fd, &count);
         take_deliveries(worker);
+        drain_ready(worker);
     } else {
-        slam_request_io(event->data.ptr, event->events);
+        handle_socket(worker, event->data.ptr, event->events);
     }
 }
 
@@ -198,16 +269,19 @@ wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_n
     }
 }
 
+/* What time brings: time-outs, the ends of pauses, sessions that are due. */
 static void
-run_schedules(struct slam_worker *worker, uint64_t now_ns, uint64_t limit_ns)
+run_flows(struct slam_worker *worker, uint64_t now_ns, uint64_t run_end_ns)
 {
     for (size_t i = 0; i < worker->flow_count; i++) {
         struct slam_flow *flow = &worker->flows[i];
 
-        slam_channel_expire(flow, now_ns);
-        slam_session_run(flow, now_ns);
-        if (!worker->draining)
-            slam_schedule_run(flow, now_ns, limit_ns);
+        slam_conn_expire(flow, now_ns);
+        drain_ready(worker);
+        slam_script_run(flow, now_ns);
+        drain_ready(worker);
+        run_flow(flow, now_ns, run_end_ns);
+        drain_ready(worker);
     }
 }
 
@@ -217,9 +291,12 @@ tell_when_finished(struct slam_worker *worker)
 {
     if (worker->finished)
         return;
-    for (size_t i = 0; i < worker->flow_count; i++)
-        if (!slam_schedule_is_over(&worker->flows[i]))
+    for (size_t i = 0; i < worker->flow_count; i++) {
+        const struct slam_flow *flow = &worker->flows[i];
+
+        if (flow->sessions_left > 0 || flow->backlog_len > 0 || flow->active > 0)
             return;
+    }
     worker->finished = true;
     atomic_fetch_sub_explicit(&worker->config.timeline->unfinished, 1,
                               memory_order_release);
@@ -240,7 +317,7 @@ wait_for_start(struct slam_worker *worker)
     uint64_t now_ns;
 
     while (!atomic_load_explicit(&t->abort, memory_order_relaxed)) {
-        uint64_t start_ns = earliest(t->t0_ns, end_ns(t));
+        uint64_t start_ns = slam_earlier_ns(t->t0_ns, end_ns(t));
 
         now_ns = slam_clock_mono_ns();
         if (lead_ns != 0 && now_ns + lead_ns >= start_ns) {
@@ -280,11 +357,12 @@ worker_loop(struct slam_worker *worker)
         uint64_t pace_ns;
         uint64_t deadline_ns;
 
-        run_schedules(worker, now_ns, run_end_ns);
+        run_flows(worker, now_ns, run_end_ns);
         if (!worker->draining && now_ns >= run_end_ns)
             begin_drain(worker);
         if (!planned_closed) {
-            boundary_ns = earliest(t->t0_ns + t->boundaries_ns[interval], run_end_ns);
+            boundary_ns =
+                slam_earlier_ns(t->t0_ns + t->boundaries_ns[interval], run_end_ns);
             if (now_ns >= boundary_ns) {
                 if (close_interval(worker, now_ns, false)) {
                     planned_closed = boundary_ns == run_end_ns;
@@ -312,7 +390,7 @@ worker_loop(struct slam_worker *worker)
     if (!worker->draining)
         begin_drain(worker);
     for (size_t i = 0; i < worker->flow_count; i++)
-        slam_channel_give_up(&worker->flows[i]);
+        slam_conn_close_all(&worker->flows[i]);
     close_interval(worker, slam_clock_mono_ns(), true);
 }
 
@@ -324,13 +402,25 @@ worker_main(void *arg)
     slam_thread_open(&worker->thread, worker->config.open && worker->config.realtime);
     worker->realtime_offset_ns = slam_thread_realtime_offset_ns();
     for (size_t i = 0; i < worker->flow_count; i++)
-        slam_schedule_begin(&worker->flows[i]);
+        worker->flows[i].model->begin(&worker->flows[i]);
     worker_loop(worker);
     slam_thread_close(&worker->thread);
     return NULL;
 }
 
 /* -- life -- */
+
+static int
+add_flow(struct slam_worker *worker, size_t stream_index, char *err, size_t err_len)
+{
+    struct slam_flow *flow = &worker->flows[worker->flow_count++];
+    int rc = slam_flow_init(flow, worker, stream_index, err, err_len);
+
+    if (rc != SLAM_OK)
+        return rc;
+    flow->model = model_of(flow->stream);
+    return flow->model->init(flow);
+}
 
 int
 slam_worker_create(const struct slam_worker_config *config, struct slam_worker **out,
@@ -339,7 +429,6 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
     struct slam_worker *worker = calloc(1, sizeof(*worker));
     struct epoll_event inbox = {.events = EPOLLIN, .data.ptr = NULL};
     struct epoll_event timer = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    size_t scratch_len = 1;
     int rc = SLAM_ENOMEM;
 
     if (!worker)
@@ -377,18 +466,14 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
         if (stream->settings.open != config->open ||
             stream->settings.connections <= config->index)
             continue;
-        rc = slam_flow_init(&worker->flows[worker->flow_count++], worker, i, err,
-                            err_len);
+        rc = add_flow(worker, i, err, err_len);
         if (rc != SLAM_OK)
             goto out;
         if (stream->max_pdu > worker->pdu_len)
             worker->pdu_len = stream->max_pdu;
-        if (stream->scratch_len > scratch_len)
-            scratch_len = stream->scratch_len;
     }
-    worker->scratch = malloc(scratch_len);
     worker->pdu = malloc(worker->pdu_len + 1);
-    rc = worker->scratch && worker->pdu ? SLAM_OK : SLAM_ENOMEM;
+    rc = worker->pdu ? SLAM_OK : SLAM_ENOMEM;
 out:
     if (rc != SLAM_OK) {
         if (rc == SLAM_ENOMEM)
@@ -410,7 +495,6 @@ slam_worker_destroy(struct slam_worker *worker)
     for (size_t i = 0; i < worker->flow_count; i++)
         slam_flow_destroy(&worker->flows[i]);
     free(worker->flows);
-    free(worker->scratch);
     free(worker->pdu);
     if (worker->epoll_fd >= 0)
         close(worker->epoll_fd);
@@ -433,16 +517,10 @@ slam_worker_connect(struct slam_worker *worker)
             uint64_t number = flow->share.first + j * flow->share.step;
 
             slam_connector_submit(
-                worker->config.connector, &flow->conns[j].link,
+                worker->config.connector, &flow->conns[j].request,
                 now_ns + number * flow->stream->settings.connection.connect_spacing_ns);
         }
     }
-}
-
-bool
-slam_worker_is_open(const struct slam_worker *worker)
-{
-    return worker->config.open;
 }
 
 size_t
@@ -476,28 +554,4 @@ slam_worker_join(struct slam_worker *worker)
     if (worker->started)
         pthread_join(worker->pthread, NULL);
     worker->started = false;
-}
-
-struct slam_recorder *
-slam_worker_recorder(struct slam_worker *worker)
-{
-    return &worker->recorder;
-}
-
-uint64_t
-slam_worker_start_error_ns(const struct slam_worker *worker)
-{
-    return worker->start_error_ns;
-}
-
-bool
-slam_worker_realtime(const struct slam_worker *worker)
-{
-    return worker->realtime;
-}
-
-bool
-slam_worker_stamps(const struct slam_worker *worker)
-{
-    return worker->stamps;
 }

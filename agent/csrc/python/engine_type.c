@@ -2,7 +2,7 @@
 /* Engine: see load/engine.h for the contract of each call. */
 #include "core/slam_err.h"
 #include "load/engine.h"
-#include "python/module.h"
+#include "python/objects.h"
 #include "python/settings.h"
 #include "python/snapshot.h"
 

@@ -2,7 +2,7 @@
 /* Ldif: a population's entries, written to files. */
 #include "core/slam_err.h"
 #include "ldif/ldif.h"
-#include "python/module.h"
+#include "python/objects.h"
 #include "python/settings.h"
 
 struct ldif_object {

@@ -5,7 +5,7 @@
 #ifndef SLAM_PYTHON_READER_H
 #define SLAM_PYTHON_READER_H
 
-#include "python/module.h"
+#include "python/objects.h"
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Responder: the server inside of tests and of the fitness check. */
 #include "core/slam_err.h"
-#include "python/module.h"
+#include "python/objects.h"
 #include "python/reader.h"
 #include "responder/responder.h"
 

@@ -42,17 +42,18 @@ static const struct slam_py_row value_rows[] = {
 const struct slam_py_row slam_py_value_row[] = {
     SLAM_PY_ELEMENT(struct slam_value_source, STRUCT, .rows = value_rows)};
 
-static const struct slam_py_row template_rows[] = {
-    SLAM_PY_ROW(struct slam_template, BYTES, program,
-                LENGTH(struct slam_template, program_len)),
-    SLAM_PY_NAMED_ROW(struct slam_template, "values", ARRAY, sources,
+const struct slam_py_row slam_py_template_rows[] = {
+    SLAM_PY_ROW(struct slam_template_config, BYTES, program,
+                LENGTH(struct slam_template_config, program_len)),
+    SLAM_PY_NAMED_ROW(struct slam_template_config, "values", ARRAY, sources,
                       .rows = slam_py_value_row,
-                      LENGTH(struct slam_template, source_count)),
+                      LENGTH(struct slam_template_config, source_count)),
     END};
 
 static const struct slam_py_row let_rows[] = {
     SLAM_PY_ROW(struct slam_let_config, UNSIGNED, variable),
-    SLAM_PY_ROW(struct slam_let_config, STRUCT, text, .rows = template_rows), END};
+    SLAM_PY_ROW(struct slam_let_config, STRUCT, text, .rows = slam_py_template_rows),
+    END};
 static const struct slam_py_row let_row[] = {
     SLAM_PY_ELEMENT(struct slam_let_config, STRUCT, .rows = let_rows)};
 
@@ -79,7 +80,7 @@ static const char *const orders[] = {"fifo", "lifo", "random", NULL};
 static const struct slam_py_row operation_rows[] = {
     OPERATION(TEXT, name),
     OPERATION(UNSIGNED, response_tag),
-    OPERATION(STRUCT, template, .rows = template_rows),
+    OPERATION(STRUCT, template, .rows = slam_py_template_rows),
     OPERATION(ARRAY, success_codes, .rows = code_row,
               LENGTH(struct slam_operation_config, success_count)),
     OPERATION(ARRAY, expected_codes, .rows = code_row,

@@ -22,8 +22,9 @@ struct slam_py_stream {
     size_t script_count;
 };
 
-extern const struct slam_py_row slam_py_run_rows[];    /* struct slam_engine_config */
-extern const struct slam_py_row slam_py_stream_rows[]; /* struct slam_py_stream */
-extern const struct slam_py_row slam_py_value_row[];   /* an element of an array */
+extern const struct slam_py_row slam_py_run_rows[];      /* struct slam_engine_config */
+extern const struct slam_py_row slam_py_stream_rows[];   /* struct slam_py_stream */
+extern const struct slam_py_row slam_py_value_row[];     /* an element of an array */
+extern const struct slam_py_row slam_py_template_rows[]; /* slam_template_config */
 
 #endif

@@ -15,7 +15,7 @@
 #include "core/slam_err.h"
 #include "load/engine.h"
 #include "load/pacer.h"
-#include "python/module.h"
+#include "python/objects.h"
 #include "python/settings.h"
 #include "python/snapshot.h"
 
@@ -79,9 +79,9 @@ struct recorder_object {
 };
 
 static void *
-carve(uint8_t **next, size_t count, size_t size)
+carve(uintptr_t *next, size_t count, size_t size)
 {
-    void *place = *next;
+    void *place = (void *)*next;
 
     *next += (count * size + 63) / 64 * 64;
     return place;
@@ -89,10 +89,10 @@ carve(uint8_t **next, size_t count, size_t size)
 
 /* Places all arrays behind the struct at base. Returns their bytes. */
 static size_t
-lay_out(struct shared *s, uint8_t *base, uint32_t ops,
+lay_out(struct shared *s, uintptr_t base, uint32_t ops,
         const struct slam_stream_settings *stream)
 {
-    uint8_t *next = base;
+    uintptr_t next = base;
 
     s->backlog_cap = stream->max_backlog > 0 ? stream->max_backlog : 1;
     carve(&next, 1, sizeof(*s));
@@ -103,7 +103,7 @@ lay_out(struct shared *s, uint8_t *base, uint32_t ops,
         s->records[i].ops = carve(&next, 2 * ops, sizeof(struct slam_op_record));
         s->records[i].stream = carve(&next, 1, sizeof(struct slam_stream_record));
     }
-    return (size_t)(next - base);
+    return next - base;
 }
 
 static void
@@ -156,7 +156,7 @@ create(struct shared **out, const struct slam_engine_config *run,
        char *err)
 {
     struct shared sizes;
-    size_t bytes = lay_out(&sizes, NULL, ops, stream);
+    size_t bytes = lay_out(&sizes, 0, ops, stream);
     struct shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -164,7 +164,7 @@ create(struct shared **out, const struct slam_engine_config *run,
         snprintf(err, SLAM_PY_ERR_LEN, "no memory to share: %s", strerror(errno));
         return SLAM_ENOMEM;
     }
-    lay_out(s, (uint8_t *)s, ops, stream);
+    lay_out(s, (uintptr_t)s, ops, stream);
     s->bytes = bytes;
     s->number = number;
     s->ops = ops;
@@ -190,7 +190,7 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct slam_py_stream stream = {0};
     PyObject *run, *plan, *keep;
     unsigned int number, ops;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_PY_ERR_LEN] = "a stream without connections";
     int rc;
 
     if (self->shared) {

@@ -2,7 +2,7 @@
 /* A snapshot of the engine as a dict. */
 #include "python/snapshot.h"
 
-#include "python/module.h"
+#include "python/objects.h"
 
 static PyObject *
 result_codes(const struct slam_op_record *op)

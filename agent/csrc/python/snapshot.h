@@ -3,7 +3,7 @@
 #define SLAM_PYTHON_SNAPSHOT_H
 
 #include "load/engine.h"
-#include "python/module.h"
+#include "python/objects.h"
 
 /* Appends an operation's record as a dict, unless it is empty. Returns 0, or -1 with an
  * exception set. */

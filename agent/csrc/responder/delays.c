@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAP_SIZE_FIRST 1024u
-
 int
 slam_delays_init(struct slam_delays *delays, const struct slam_delay *mixture,
                  size_t mixture_len, uint64_t seed)
 {
     memset(delays, 0, sizeof(*delays));
     slam_rng_seed(&delays->rng, seed, 0);
+    delays->waiting = (struct slam_heap){.element_bytes = sizeof(struct slam_waiting),
+                                         .max_len = SLAM_DELAYS_WAITING_MAX};
     if (mixture_len == 0)
         return SLAM_OK;
     for (size_t i = 0; i < mixture_len; i++) {
@@ -35,7 +35,7 @@ void
 slam_delays_destroy(struct slam_delays *delays)
 {
     free(delays->mixture);
-    free(delays->heap);
+    slam_heap_destroy(&delays->waiting);
     memset(delays, 0, sizeof(*delays));
 }
 
@@ -54,44 +54,17 @@ slam_delays_draw(struct slam_delays *delays)
 bool
 slam_delays_push(struct slam_delays *delays, const struct slam_waiting *waiting)
 {
-    if (delays->heap_len == delays->heap_size) {
-        size_t size = delays->heap_size == 0 ? HEAP_SIZE_FIRST : 2 * delays->heap_size;
-        struct slam_waiting *heap = size > SLAM_DELAYS_WAITING_MAX
-                                        ? NULL
-                                        : realloc(delays->heap, size * sizeof(*heap));
-
-        if (heap == NULL)
-            return false;
-        delays->heap = heap;
-        delays->heap_size = size;
-    }
-    struct slam_waiting *heap = delays->heap;
-    size_t i = delays->heap_len++;
-    for (; i > 0 && heap[(i - 1) / 2].due_ns > waiting->due_ns; i = (i - 1) / 2)
-        heap[i] = heap[(i - 1) / 2];
-    heap[i] = *waiting;
-    return true;
+    return slam_heap_push(&delays->waiting, waiting);
 }
 
 bool
 slam_delays_pop_due(struct slam_delays *delays, uint64_t now_ns,
                     struct slam_waiting *waiting)
 {
-    struct slam_waiting *heap = delays->heap;
+    const struct slam_waiting *first = slam_heap_first(&delays->waiting);
 
-    if (delays->heap_len == 0 || heap[0].due_ns > now_ns)
+    if (first == NULL || first->due_ns > now_ns)
         return false;
-    *waiting = heap[0];
-    struct slam_waiting last = heap[--delays->heap_len];
-    size_t i = 0;
-    for (size_t child = 1; child < delays->heap_len; child = 2 * i + 1) {
-        if (child + 1 < delays->heap_len && heap[child + 1].due_ns < heap[child].due_ns)
-            child++;
-        if (last.due_ns <= heap[child].due_ns)
-            break;
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = last;
+    slam_heap_pop(&delays->waiting, waiting);
     return true;
 }

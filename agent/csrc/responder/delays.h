@@ -5,6 +5,7 @@
 #ifndef SLAM_DELAYS_H
 #define SLAM_DELAYS_H
 
+#include "core/heap.h"
 #include "core/rng.h"
 #include "responder/canned.h"
 
@@ -24,9 +25,7 @@ struct slam_delays {
     struct slam_delay *mixture;
     size_t mixture_len; /* 0: no delay */
     uint64_t weight_sum;
-    struct slam_waiting *heap; /* binary heap, the earliest first */
-    size_t heap_len;
-    size_t heap_size;
+    struct slam_heap waiting; /* of struct slam_waiting */
 };
 
 struct slam_waiting {

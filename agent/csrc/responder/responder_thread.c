@@ -342,13 +342,14 @@ slam_responder_run(void *arg)
         const struct timespec *timeout_or_none = NULL;
 
         wait_while_paused(r);
-        if (r->delays.heap_len > 0) {
+        if (r->delays.waiting.len > 0) {
             uint64_t now_ns = slam_clock_mono_ns();
+            const struct slam_waiting *next;
 
             answer_due(r, now_ns);
-            if (r->delays.heap_len > 0) {
-                uint64_t due_ns = r->delays.heap[0].due_ns;
-                timeout = slam_clock_timespec(due_ns > now_ns ? due_ns - now_ns : 0);
+            next = slam_heap_first(&r->delays.waiting);
+            if (next) {
+                timeout = slam_clock_timespec(slam_since_ns(next->due_ns, now_ns));
                 timeout_or_none = &timeout;
             }
         }

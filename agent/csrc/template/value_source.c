@@ -2,6 +2,7 @@
 /* What is known of a value source before the first draw: that its figures make sense,
  * its longest text, its tables. */
 #include "core/slam_err.h"
+#include "template/text.h"
 #include "template/values_internal.h"
 
 #include <inttypes.h>
@@ -14,7 +15,6 @@
 
 #define CHARSET_MAX 256u
 #define LIST_MAX (1u << 20) /* bytes of a list */
-#define NUMBER_DIGITS 20u   /* of a uint64_t */
 #define UUID_LEN 36u
 #define MESSAGE_ID_LEN 4u
 
@@ -235,9 +235,12 @@ prepare_variable(struct slam_value_source *src, const struct reason *why)
     if (src->hi < 0 || src->hi > (int64_t)SLAM_VARIABLE_MAX)
         return refuse(why, "a variable has at most %u bytes, got %" PRId64,
                       SLAM_VARIABLE_MAX, src->hi);
+    if (src->width > SLAM_FORM_FILTER_FINAL)
+        return refuse(why, "unknown form %" PRIu32 " of a variable", src->width);
     src->max_len = src->hi > 0 ? (size_t)src->hi : SLAM_VARIABLE_MAX;
-    if (src->kind == SLAM_VALUE_VARIABLE && src->width == 1)
-        src->max_len *= 3; /* NUL becomes \00 */
+    if (src->kind == SLAM_VALUE_VARIABLE)
+        src->max_len = slam_text_put_max((enum slam_text_form)src->width,
+                                         SLAM_VARIABLE_MAX, (uint32_t)src->hi);
     return SLAM_OK;
 }
 
@@ -275,7 +278,8 @@ prepare_kind(struct slam_value_source *src, struct slam_feeds *feeds,
                           "unique numbers start at 0 or above in steps of at "
                           "least 1, got %" PRId64 " and %" PRId64,
                           src->lo, src->step);
-        src->max_len = src->width > NUMBER_DIGITS ? src->width : NUMBER_DIGITS;
+        src->max_len =
+            src->width > SLAM_TEXT_DIGITS_MAX ? src->width : SLAM_TEXT_DIGITS_MAX;
         return SLAM_OK;
     case SLAM_VALUE_VARIABLE:
     case SLAM_VALUE_PARENT:

@@ -3,6 +3,7 @@
 
 #include "core/clock.h"
 #include "core/slam_err.h"
+#include "template/text.h"
 #include "template/values_internal.h"
 
 #include <inttypes.h>
@@ -10,38 +11,16 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define DIGITS_MAX 20u /* of a uint64_t */
-
 static uint64_t
 magnitude(int64_t value)
 {
     return value < 0 ? UINT64_C(0) - (uint64_t)value : (uint64_t)value;
 }
 
-/* Writes the decimal digits of n to the end of digits; returns how many. */
-static size_t
-format_digits(uint64_t n, char digits[DIGITS_MAX])
-{
-    size_t at = DIGITS_MAX;
-
-    do {
-        digits[--at] = (char)('0' + n % 10);
-        n /= 10;
-    } while (n != 0);
-    return DIGITS_MAX - at;
-}
-
-/* Writes n with at least `width` digits. */
 static size_t
 emit_digits(uint64_t n, uint32_t width, char *out)
 {
-    char digits[DIGITS_MAX];
-    size_t count = format_digits(n, digits);
-    size_t zeros = width > count ? width - count : 0;
-
-    memset(out, '0', zeros);
-    memcpy(out + zeros, digits + DIGITS_MAX - count, count);
-    return zeros + count;
+    return (size_t)(slam_text_put_number(n, width, (uint8_t *)out) - (uint8_t *)out);
 }
 
 /* The sign is not a digit. */
@@ -57,8 +36,9 @@ emit_number(int64_t value, uint32_t width, char *out)
 size_t
 slam_value_number_len(int64_t value, uint32_t width)
 {
-    char digits[DIGITS_MAX];
-    size_t count = format_digits(magnitude(value), digits);
+    uint8_t digits[SLAM_TEXT_DIGITS_MAX];
+    const size_t count =
+        (size_t)(slam_text_put_number(magnitude(value), 0, digits) - digits);
 
     return (value < 0) + (width > count ? width : count);
 }
@@ -304,41 +284,6 @@ emit_timestamp(const struct slam_value_source *src, struct slam_rng *rng, char *
     }
 }
 
-size_t
-slam_value_escape_dn(const uint8_t *text, uint32_t len, char *out)
-{
-    static const bool is_special[256] = {
-        [','] = true, ['+'] = true, ['"'] = true, ['\\'] = true,
-        ['<'] = true, ['>'] = true, [';'] = true};
-    char *at = out;
-
-    for (uint32_t i = 0; i < len; i++) {
-        char c = (char)text[i];
-        bool at_end = i == 0 || i + 1 == len;
-
-        if (c == '\0') {
-            memcpy(at, "\\00", 3);
-            at += 3;
-            continue;
-        }
-        if (is_special[text[i]] || (c == ' ' && at_end) || (c == '#' && i == 0))
-            *at++ = '\\';
-        *at++ = c;
-    }
-    return (size_t)(at - out);
-}
-
-uint32_t
-slam_value_cut(const char *text, uint32_t len, int64_t limit)
-{
-    if (limit <= 0 || len <= limit)
-        return len;
-    len = (uint32_t)limit;
-    while (len > 0 && ((uint8_t)text[len] & 0xc0u) == 0x80u)
-        len--;
-    return len;
-}
-
 /* What follows the first comma that no backslash escapes; nothing, where there is none:
  * the parent of a name of one RDN is the root. */
 static size_t
@@ -354,7 +299,7 @@ emit_parent(const struct slam_value_source *src, const struct slam_variable *var
         at++;
     if (at >= variable->len)
         return 0;
-    len = slam_value_cut((const char *)text + at, variable->len - at, src->hi);
+    len = slam_text_cut(text + at, variable->len - at, (uint32_t)src->hi);
     memcpy(out, text + at, len);
     return len;
 }
@@ -363,12 +308,11 @@ static size_t
 emit_variable(const struct slam_value_source *src, const struct slam_variable *variable,
               char *out)
 {
-    uint32_t len = slam_value_cut((const char *)variable->text, variable->len, src->hi);
+    uint8_t *at = (uint8_t *)out;
 
-    if (src->width == 1)
-        return slam_value_escape_dn(variable->text, len, out);
-    memcpy(out, variable->text, len);
-    return len;
+    return (size_t)(slam_text_put((enum slam_text_form)src->width, variable->text,
+                                  variable->len, (uint32_t)src->hi, at) -
+                    at);
 }
 
 /* The fewest octets of a non-negative INTEGER (X.690 8.3). */

@@ -35,8 +35,8 @@ enum slam_value_kind {
     SLAM_VALUE_REF = 10,      /* the text of VAL number lo of this request once more;
                                * hi > 0: at most so many bytes, whole characters */
     SLAM_VALUE_UNIQUE = 11,   /* lo + step * x: never twice in the run */
-    SLAM_VALUE_VARIABLE = 12, /* of number lo; hi > 0: at most so many bytes, whole
-                               * characters; width 1: escaped for a DN (RFC 4514) */
+    SLAM_VALUE_VARIABLE = 12, /* number lo; hi > 0: at most hi bytes, whole characters;
+                               * width: a slam_text_form */
     SLAM_VALUE_PARENT = 13,   /* the parent DN of the DN in variable lo; hi likewise */
     SLAM_VALUE_MESSAGE_ID = 14, /* content octets of the messageID to abandon */
     SLAM_VALUE_LIST = 15        /* data: entries of u32 weight, u32 len, len bytes, in
@@ -112,14 +112,6 @@ void slam_value_source_release(struct slam_value_source *src);
 
 void slam_value_state_init(const struct slam_value_source *src,
                            struct slam_value_state *state);
-
-/* Length of the first `limit` bytes of a text in UTF-8, less what would be the
- * beginning of a character; len where limit is 0. */
-uint32_t slam_value_cut(const char *text, uint32_t len, int64_t limit);
-
-/* A text as a value in a DN (RFC 4514 2.4). out holds 3 * len bytes. Returns the
- * length. */
-size_t slam_value_escape_dn(const uint8_t *text, uint32_t len, char *out);
 
 /* Writes the next value's text (no terminator) to out, which holds src->max_len bytes.
  * Returns its length. Not for SLAM_VALUE_REF: templates know the texts before. */

@@ -13,7 +13,7 @@
  *   expect T                                N(t) of the profile
  */
 #include "load/pacer.h"
-#include "template/op.h"
+#include "template/template.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -24,15 +24,16 @@
 #define BYTES_MAX (4u << 20)
 #define SEGMENTS_MAX 64u
 #define VARIABLES 64u
+#define SOURCES 256
 
-static struct slam_value_source sources[SLAM_OP_MAX_VALUES];
-static struct slam_value_state states[SLAM_OP_MAX_VALUES];
+static struct slam_value_source sources[SOURCES];
+static struct slam_value_state states[SOURCES];
 static struct slam_variable variables[VARIABLES];
 static struct slam_rate_segment segments[SEGMENTS_MAX];
 static size_t segment_count;
 static struct slam_rng rng;
 static struct slam_feeds *feeds;
-static struct slam_op *op;
+static struct slam_template *op;
 static char err[300];
 
 static _Noreturn void
@@ -100,6 +101,7 @@ read_op(void)
     size_t len;
     uint8_t *program = read_bytes(&len);
     size_t count = (size_t)read_number();
+    struct slam_template_config config;
 
     for (size_t i = 0; i < count; i++) {
         struct slam_value_source *src = &sources[i];
@@ -113,9 +115,13 @@ read_op(void)
         src->b = read_real();
         src->data = read_bytes(&src->data_len);
     }
-    slam_op_destroy(op);
+    slam_template_destroy(op);
     op = NULL;
-    slam_op_create(program, len, sources, count, feeds, &op, err, sizeof(err));
+    config = (struct slam_template_config){.program = program,
+                                           .program_len = len,
+                                           .sources = sources,
+                                           .source_count = count};
+    slam_template_create(&config, feeds, &op, err, sizeof(err));
     for (size_t i = 0; i < count; i++)
         free((void *)(uintptr_t)sources[i].data);
     free(program);
@@ -131,20 +137,17 @@ check(void)
     const struct slam_draw draw = {
         .rng = &rng, .share = &share, .variables = variables};
     uint8_t *pdu;
-    char *scratch;
 
     if (!read_op()) {
         puts(err);
         return;
     }
-    pdu = malloc(slam_op_max_pdu(op));
-    scratch = malloc(slam_op_scratch_len(op) + 1);
-    for (size_t i = 0; i < slam_op_source_count(op); i++)
-        slam_value_state_init(slam_op_source(op, i), &states[i]);
-    if (slam_op_variable_count(op) <= VARIABLES)
-        slam_op_encode(op, states, &draw, scratch, 1, pdu + slam_op_max_pdu(op));
+    pdu = malloc(slam_template_max_pdu(op));
+    for (size_t i = 0; i < slam_template_source_count(op); i++)
+        slam_value_state_init(slam_template_source(op, i), &states[i]);
+    if (slam_template_variable_count(op) <= VARIABLES)
+        slam_template_encode(op, states, &draw, 1, pdu);
     free(pdu);
-    free(scratch);
     puts("ok");
 }
 
@@ -159,25 +162,18 @@ print_hex(const uint8_t *bytes, size_t len)
 static void
 draw(bool encode)
 {
-    static uint8_t out[SLAM_OP_MAX_PDU];
-    static char scratch[SLAM_OP_MAX_PDU];
+    static uint8_t out[SLAM_TEMPLATE_PDU_MAX];
     const struct slam_share share = read_share();
     const struct slam_draw draw = {
         .rng = &rng, .share = &share, .variables = variables};
     uint64_t count = read_number();
 
-    for (size_t i = 0; i < slam_op_source_count(op); i++)
-        slam_value_state_init(slam_op_source(op, i), &states[i]);
+    for (size_t i = 0; i < slam_template_source_count(op); i++)
+        slam_value_state_init(slam_template_source(op, i), &states[i]);
     while (count-- > 0) {
-        size_t len;
-
-        if (encode) {
-            len = slam_op_encode(op, states, &draw, scratch, 1, out + sizeof(out));
-            print_hex(out + sizeof(out) - len, len);
-        } else {
-            len = slam_op_text(op, states, &draw, scratch, out, sizeof(out));
-            print_hex(out, len);
-        }
+        const size_t len = encode ? slam_template_encode(op, states, &draw, 1, out)
+                                  : slam_template_text(op, states, &draw, out);
+        print_hex(out, len);
     }
 }
 
@@ -257,7 +253,7 @@ main(void)
         }
         fflush(stdout);
     }
-    slam_op_destroy(op);
+    slam_template_destroy(op);
     slam_feeds_destroy(feeds);
     return 0;
 }

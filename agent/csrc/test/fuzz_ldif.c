@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOURCES = 4, OUTPUTS = 2, TURNS_MAX = 20 };
+enum { SOURCES = 5, OUTPUTS = 2, TURNS_MAX = 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,8 +24,8 @@ discard(void *context, uint32_t output)
 static int
 is_short(const struct ldif_node *node)
 {
-    for (size_t i = 0; i < node->instruction_count; i++) {
-        if (node->instructions[i].most > TURNS_MAX)
+    for (size_t i = 0; i < node->program.loop_count; i++) {
+        if (node->program.loops[i].most > TURNS_MAX)
             return 0;
     }
     return 1;
@@ -35,14 +35,15 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* FILL 0 { VALUE 0 } FILL 1 { LITERAL "c=x" } BODY */
-    static const uint8_t root[] = "\x06\x00\x00\x02\x00\x00\x00\x11"
-                                  "\x06\x01\x00\x01\x03\x00\x00\x00"
-                                  "c=x\x11\x10";
+    static const uint8_t root[] = "\x0f\x00\x00\x02\x00\x00\x04"
+                                  "\x0f\x01\x00\x01\x03\x00\x00\x00"
+                                  "c=x\x04\x13";
     static const uint8_t letters[] = "a,\xc3\xa9 <";
     struct slam_value_source sources[SOURCES] = {
         {.kind = SLAM_VALUE_STRING, .lo = 0, .hi = 9, .data = letters, .data_len = 6},
         {.kind = SLAM_VALUE_SEQUENCE, .lo = 5, .hi = 90, .step = 1},
         {.kind = SLAM_VALUE_UUID},
+        {.kind = SLAM_VALUE_REF, .lo = 1, .hi = 3},
         {.kind = SLAM_VALUE_UNIQUE, .step = 1}};
     bool source_is_plain[SOURCES];
     uint32_t children[] = {0, 1};
@@ -77,17 +78,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (ldif_compile(&tree, 1, data, size, err, sizeof(err)) == SLAM_OK &&
         is_short(&nodes[1]) && ldif_renderer_init(&renderer, &tree) == SLAM_OK) {
-        renderer.flush = discard;
-        renderer.context = &renderer;
+        renderer.machine.flush = discard;
+        renderer.machine.context = &renderer;
         if (ldif_render(&renderer, 0, tree.total) != SLAM_OK)
             abort();
     }
     ldif_renderer_release(&renderer);
-    for (int i = 0; i < 2; i++) {
-        free(nodes[i].instructions);
-        free(nodes[i].literals);
-        free(nodes[i].slots);
-    }
+    for (int i = 0; i < 2; i++)
+        slam_program_release(&nodes[i].program);
     for (int i = 0; i < SOURCES; i++)
         slam_value_source_release(&sources[i]);
     return 0;

@@ -2,7 +2,7 @@
 #include "core/slam_err.h"
 #include "slam_test.h"
 #include "template/feed.h"
-#include "template/op.h"
+#include "template/template.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -119,29 +119,30 @@ test_lines_become_values_at_random_or_in_turn(void)
     const struct slam_share share = {.first = 1, .step = 1, .count = 1, .total = 2};
     const struct slam_draw draw = {.rng = &rng, .share = &share};
     struct slam_feeds *feeds = NULL;
-    struct slam_op *op = NULL;
-    char scratch[10];
+    struct slam_template *op = NULL;
     uint8_t out[11];
+    const struct slam_template_config config = {.program = (const uint8_t *)program,
+                                                .program_len = sizeof(program) - 1,
+                                                .sources = sources,
+                                                .source_count = 2};
     int random_c = 0;
 
     write_file("a\nbb\nccccc\n", 11);
     slam_feeds_create(&feeds);
     slam_rng_seed(&rng, 4, 0);
-    CHECK_EQ(slam_op_create(program, sizeof(program) - 1, sources, 2, feeds, &op, err,
-                            sizeof(err)),
-             0);
-    CHECK_EQ(slam_op_max_text(op), 11);
+    CHECK_EQ(slam_template_create(&config, feeds, &op, err, sizeof(err)), 0);
+    CHECK_EQ(slam_template_max_text(op), 11);
     for (int i = 0; i < 3000; i++) {
         /* x = 1, 3, 5, …: lines 1, 0, 2 */
         static const char *const in_turn[] = {"bb ", "a ", "ccccc "};
         const char *expected = in_turn[i % 3];
-        size_t len = slam_op_text(op, states, &draw, scratch, out, sizeof(out));
+        size_t len = slam_template_text(op, states, &draw, out);
 
         CHECK(memcmp(out, expected, strlen(expected)) == 0);
         random_c += out[len - 1] == 'c';
     }
     CHECK(abs(random_c - 1000) < 6 * 26); /* sqrt(3000 * 1/3 * 2/3) = 25.8 */
-    slam_op_destroy(op);
+    slam_template_destroy(op);
     slam_feeds_destroy(feeds);
 }
 

@@ -9,27 +9,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define END "\x11"
-#define BODY "\x10"
-#define BLANK_LINE "\x08\x00" END
+#define END "\x04"
+#define BODY "\x13"
+#define BLANK_LINE "\x11\x00" END
 /* literals of 1, 2, 3 and 9 bytes */
 #define L1(text) "\x01\x01\x00\x00\x00" text
 #define L2(text) "\x01\x02\x00\x00\x00" text
 #define L3(text) "\x01\x03\x00\x00\x00" text
-#define SLOT0(level) "\x03" level "\x00\x00\x00\x00\x00\x00\x00"
+#define SLOT0(level) "\x08" level "\x00\x00\x00\x00\x00\x00\x00"
 
 static char err[300];
 
 /* An entry of name `letter` and its sibling's number, which is `source`: dn, and who is
  * above it. */
 #define CHILD(letter)                                                                  \
-    "\x06\x00\x00" L2(letter "=") "\x02\x00\x00\x02" L1(",") SLOT0("\x01") END BODY    \
-        "\x07\x02\x00"                                                                 \
-        "dn" SLOT0("\x00") END "\x07\x01\x00"                                          \
+    "\x0f\x00\x00" L2(letter "=") "\x07\x00\x00\x02" L1(",") SLOT0("\x01") END BODY    \
+        "\x10\x02\x00"                                                                 \
+        "dn" SLOT0("\x00") END "\x10\x01\x00"                                          \
                                "p" SLOT0("\x01") END BLANK_LINE
 
 static const char root[] =
-    "\x06\x00\x00" L3("c=x") END BODY "\x07\x02\x00"
+    "\x0f\x00\x00" L3("c=x") END BODY "\x10\x02\x00"
                                       "dn" SLOT0("\x00") END BLANK_LINE;
 static const char child[] = CHILD("a");
 static const char grandchild[] = CHILD("b");
@@ -143,12 +143,12 @@ test_bytes_do_not_depend_on_the_threads(void)
 static void
 test_entry_longer_than_the_buffers_is_written_in_order(void)
 {
-    static const char huge[] = "\x06\x00\x00" L3("c=x") END BODY "\x07\x02\x00"
+    static const char huge[] = "\x0f\x00\x00" L3("c=x") END BODY "\x10\x02\x00"
                                                                  "dn" SLOT0("\x00") END
-        "\x0b\x00\x00\x00\x00\x00\x00\x00\x00"
+        "\x0d\x00\x00\x00\x00\x00\x00\x00\x00"
         "\x40\x0d\x03\x00\x00\x00\x00\x00" /* 200,000 times */
-        "\x07\x01\x00"
-        "n\x04" END END BLANK_LINE;
+        "\x10\x01\x00"
+        "n\x09" END END BLANK_LINE;
     const struct slam_ldif_node nodes[] = {NODE(SLAM_LDIF_NO_PARENT, 300, root),
                                            NODE(SLAM_LDIF_NO_PARENT, 3, huge),
                                            NODE(SLAM_LDIF_NO_PARENT, 300, root)};
@@ -176,17 +176,17 @@ static void
 test_values_that_are_no_safe_strings_are_base64(void)
 {
     static const char program[] =
-        BODY "\x07\x01\x00"
-             "a" L3(" bc") END "\x07\x01\x00"
-                               "b" L2("b ") END "\x07\x01\x00"
-                                                "c" L2(":c") END "\x07\x01\x00"
+        BODY "\x10\x01\x00"
+             "a" L3(" bc") END "\x10\x01\x00"
+                               "b" L2("b ") END "\x10\x01\x00"
+                                                "c" L2(":c") END "\x10\x01\x00"
                                                                  "d" L3("\xc3\xa9"
                                                                         "x") END
-        "\x07\x01\x00"
-        "e" L2("<e") END "\x07\x01\x00"
-                         "f" L3("f:<") END "\x07\x01\x00"
-                                           "g" END "\x07\x01\x00" /* empty: left out */
-                                           "h\x05" L3("abc") END END;
+        "\x10\x01\x00"
+        "e" L2("<e") END "\x10\x01\x00"
+                         "f" L3("f:<") END "\x10\x01\x00"
+                                           "g" END "\x10\x01\x00" /* empty: left out */
+                                           "h\x0a" L3("abc") END END;
     const struct slam_ldif_node nodes[] = {NODE(SLAM_LDIF_NO_PARENT, 1, program)};
     size_t len = 0;
     char *text = written(nodes, 1, 1, &len);
@@ -200,12 +200,12 @@ test_values_that_are_no_safe_strings_are_base64(void)
 static void
 test_different_numbers_are_picked(void)
 {
-    static const char program[] = BODY "\x0f\x01\x00\x00\x00"
-                                       "\x0c\x64\x00\x00\x00\x00\x00\x00\x00"
+    static const char program[] = BODY "\x12\x01\x00\x00\x00"
+                                       "\x0e\x64\x00\x00\x00\x00\x00\x00\x00"
                                        "\x64\x00\x00\x00\x00\x00\x00\x00"
                                        "\x64\x00\x00\x00\x00\x00\x00\x00"
-                                       "\x07\x01\x00"
-                                       "n\x04" END END;
+                                       "\x10\x01\x00"
+                                       "n\x09" END END;
     const struct slam_ldif_node nodes[] = {NODE(SLAM_LDIF_NO_PARENT, 50, program)};
     size_t len = 0;
     char *text = written(nodes, 1, 2, &len);
@@ -237,38 +237,40 @@ test_broken_program_is_refused_with_the_reason(void)
         const char *reason;
     } cases[] = {
 #define CASE(program, reason) {program, sizeof(program) - 1, reason}
-        CASE("\x10\x77", "unknown instruction"),
-        CASE("\x06\x00\x00\x11", "it has no body"),
-        CASE("\x10\x10", "the body begins once"),
-        CASE("\x10\x11", "nothing is open"),
-        CASE("\x10\x08\x00", "a part is not ended"),
-        CASE("\x10\x01\x01\x00\x00\x00x", "text stands outside"),
-        CASE("\x10\x08\x01\x11", "no such output"),
-        CASE("\x08\x00\x11\x10", "lines stand behind"),
-        CASE("\x10\x06\x00\x00\x11", "slots are filled before"),
-        CASE("\x06\x00\x00\x11\x06\x00\x00\x11\x10", "the slot is filled twice"),
-        CASE("\x06\xff\xff\x11\x10", "too many slots"),
-        CASE("\x10\x08\x00\x01\xff\xff\xff\xff", "longer than the program"),
-        CASE("\x10\x08\x00\x01\x01\x00\x00\x00\n\x11", "a line feed"),
-        CASE("\x10\x08\x00\x02\x05\x00\x00\x11", "no such value source"),
-        CASE("\x10\x08\x00\x02\x00\x00\x00\x11", "have a place"),
-        CASE("\x10\x08\x00\x02\x00\x00\x09\x11", "unknown place"),
-        CASE("\x10\x08\x00\x02\x00\x00\x04\x11", "has no names"),
-        CASE("\x10\x08\x00" SLOT0("\x00") "\x11", "not filled before"),
-        CASE("\x10\x08\x00" SLOT0("\x01") "\x11", "no such ancestor"),
-        CASE("\x10\x08\x00\x04\x11", "there is no loop"),
-        CASE("\x10\x08\x00\x08\x00\x11\x11", "parts within text"),
-        CASE("\x10\x05\x11", "parts within text"),
-        CASE("\x10\x09\x00\x00\x02\x11", "a flag is 0 or 1"),
-        CASE("\x0d\x00\x00\x41\x42\x0f\x00\x10", "0 to 1000000"),
-        CASE("\x10\x0e\x00\x00", "flags become 1 before the body"),
-        CASE("\x0a\x00\x00\x00\x00\x00\x00\x11\x10", "not filled before"),
-        CASE("\x10\x0c\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x11",
-             "cannot be picked"),
-        CASE("\x10\x0b\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0"
-             "\x0b\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x11\x11",
+        CASE("\x13\x77", "unknown instruction"),
+        CASE("\x0f\x00\x00\x04", "it has no body"),
+        CASE("\x13\x13", "the body begins once"),
+        CASE("\x13\x04", "nothing is open"),
+        CASE("\x13\x11\x00", "a part is not ended"),
+        CASE("\x13\x01\x01\x00\x00\x00x", "text stands outside"),
+        CASE("\x13\x11\x01\x04", "no such output"),
+        CASE("\x11\x00\x04\x13", "lines stand behind"),
+        CASE("\x13\x0f\x00\x00\x04", "slots are filled before"),
+        CASE("\x0f\x00\x00\x04\x0f\x00\x00\x04\x13", "the slot is filled twice"),
+        CASE("\x0f\xff\xff\x04\x13", "too many slots"),
+        CASE("\x13\x11\x00\x01\xff\xff\xff\xff", "longer than the program"),
+        CASE("\x13\x11\x00\x01\x01\x00\x00\x00\n\x04", "a line feed"),
+        CASE("\x13\x11\x00\x02\x05\x00\x04", "no such value source"),
+        CASE("\x13\x11\x00\x02\x00\x00\x04", "have a place"),
+        CASE("\x13\x11\x00\x07\x00\x00\x09\x04", "unknown place"),
+        CASE("\x13\x11\x00\x07\x00\x00\x04\x04", "has no names"),
+        CASE("\x13\x11\x00" SLOT0("\x00") "\x04", "not filled before"),
+        CASE("\x13\x11\x00" SLOT0("\x01") "\x04", "no such ancestor"),
+        CASE("\x13\x11\x00\x09\x04", "there is no loop"),
+        CASE("\x13\x11\x00\x11\x00\x04\x04", "within text"),
+        CASE("\x13\x0a\x04", "text stands outside"),
+        CASE("\x13\x11\x00\x03\x04\x04\x04", "TLVs are of requests"),
+        CASE("\x0f\x00\x00\x04\x13\x0b\x00\x00\x02\x04",
+             "a slot has a text, 1, or none, 0"),
+        CASE("\x13\x0b\x00\x00\x01\x04", "not filled before"),
+        CASE("\x05\x41\x42\x0f\x00\x04\x13", "0 to 1000000"),
+        CASE("\x0c\x00\x00\x00\x00\x00\x00\x04\x13", "not filled before"),
+        CASE("\x13\x0e\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x04",
+             "can be picked"),
+        CASE("\x13\x0d\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0"
+             "\x0d\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x04\x04",
              "a loop stands within a loop"),
-        CASE("\x10\x0f\x00", "an operand is missing"),
+        CASE("\x13\x12\x00", "an operand is missing"),
         CASE("", "1 to"),
 #undef CASE
     };

@@ -164,7 +164,7 @@ test_waiting_answers_leave_in_the_order_of_their_times(void)
         CHECK(slam_delays_push(&delays, &waiting));
     }
     CHECK(!slam_delays_pop_due(&delays, 0, &waiting) || waiting.due_ns == 0);
-    for (size_t left = delays.heap_len; left > 0; left--) {
+    for (size_t left = delays.waiting.len; left > 0; left--) {
         CHECK(slam_delays_pop_due(&delays, 1000, &waiting));
         CHECK(waiting.due_ns >= previous);
         previous = waiting.due_ns;

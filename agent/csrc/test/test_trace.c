@@ -128,11 +128,10 @@ test_a_request_has_its_message_id_and_its_lengths(void)
         add(0, 0, 0, 0, cases[i].body);
         CHECK_EQ(open_file(1, 1, &trace), SLAM_OK);
         len = slam_trace_encode(slam_trace_at(trace, slam_trace_first(trace)),
-                                cases[i].id, pdu + sizeof(pdu));
+                                cases[i].id, pdu);
         CHECK_EQ(len, cases[i].before_len + cases[i].body);
         CHECK(len <= slam_trace_max_pdu(trace));
-        CHECK(memcmp(pdu + sizeof(pdu) - len, cases[i].before, cases[i].before_len) ==
-              0);
+        CHECK(memcmp(pdu, cases[i].before, cases[i].before_len) == 0);
         slam_trace_close(trace);
     }
 }

@@ -72,9 +72,10 @@ def plan_of(text: str, index: int = 0, count: int = 1) -> AgentPlan:
 
 
 def added(plan: AgentPlan, ledger_folder: Path | None = None) -> list[StreamPlan]:
-    engine = RecordingEngine()
+    engine: Any = RecordingEngine()
     add_streams(engine, plan, ledger_folder=ledger_folder)
-    return engine.streams
+    streams: list[StreamPlan] = engine.streams
+    return streams
 
 
 def test_streams_have_their_secrets(tmp_path: Path) -> None:

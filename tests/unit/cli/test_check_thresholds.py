@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.cli.check_thresholds import unsupported_thresholds
+from ldapslam.cli.submission import unsupported_thresholds
 from ldapslam.jobs.load import load_job_text
 
 JOB = """\

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ldapslam.cli.measure.fitness import Fitness, Host, Load, judge
+from ldapslam.cli.measure.selfcheck import Fitness, Host, Load, judge
 
 LOAD = Load(
     completed=20_000,

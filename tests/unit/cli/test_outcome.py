@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ldapslam.cli.outcome import show_outcome
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import Scenario, fill
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,14 +12,9 @@ from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import (
-    HostInterval,
-    IntervalRecord,
-    OperationInterval,
-    StreamInterval,
-    WorkerInterval,
-)
+from ldapslam.results.store import Store
 from ldapslam.transport.messages import ProtocolError
+from support.store import Scenario, run_record
 
 PACKED = Histogram.of_values([1_000, 2_000]).packed()
 
@@ -66,13 +62,13 @@ def report() -> IntervalReport:
                     result_codes={32: 1, 0: 2},
                     histograms=[
                         pb.Histogram(
-                            metric=pb.METRIC_SEND_LAG,
-                            outcome=pb.OUTCOME_FAILED,
+                            metric=pb.METRIC_RESPONSE_TIME,
+                            outcome=pb.OUTCOME_UNRESOLVED,
                             packed=PACKED,
                         ),
                         pb.Histogram(
-                            metric=pb.METRIC_RESPONSE_TIME,
-                            outcome=pb.OUTCOME_UNRESOLVED,
+                            metric=pb.METRIC_SEND_LAG,
+                            outcome=pb.OUTCOME_FAILED,
                             packed=PACKED,
                         ),
                     ],
@@ -109,71 +105,20 @@ def report() -> IntervalReport:
 
 
 def test_nothing_of_a_report_is_lost() -> None:
-    assert interval_record(report(), PLAN) == IntervalRecord(
-        agent="a",
-        epoch=2,
-        sequence=3,
-        index=4,
-        phase="measure",
-        start_ns=10,
-        end_ns=20,
-        final=True,
-        operations=(
-            OperationInterval(
-                stream="readers",
-                operation="search",
-                measured=True,
-                scheduled=1,
-                sent=2,
-                completed=3,
-                succeeded=4,
-                failed=5,
-                dropped=6,
-                unresolved=7,
-                timed_out=8,
-                entries=9,
-                references=10,
-                expected=11,
-                abandoned=12,
-                substituted=13,
-                captures_missing=14,
-                requests=15,
-                result_codes={0: 2, 32: 1},
-                histograms={
-                    ("send_lag", "failed"): PACKED,
-                    ("response_time", "unresolved"): PACKED,
-                },
-            ),
-        ),
-        streams=(
-            StreamInterval(
-                stream="readers",
-                connects=1,
-                notices=3,
-                backlog=2,
-                binds=4,
-                extended=5,
-                unbinds=6,
-                last_done_ns=0,
-                tls_time=PACKED,
-            ),
-        ),
-        workers=(
-            WorkerInterval(
-                worker=1,
-                model="open",
-                wall_ns=2,
-                busy_ns=3,
-                spin_ns=4,
-                cpu_ns=5,
-                run_queue_ns=6,
-                loops=7,
-            ),
-        ),
-        # steal is what this host does not tell; not throttled is a fact
-        host=HostInterval(cpu_utilisation=0.5, steal_share=None, throttled_ns=0),
-        clock_step_ns=-5,
-    )
+    with Store.open("sqlite://") as store:
+        store.create_run(replace(run_record(Scenario()), run_id="r"))
+        store.add_interval("r", interval_record(report(), PLAN))
+        (stored,) = store.intervals("r")
+    assert stored == interval_record(report(), PLAN)
+    snapshot = report().snapshot
+    assert (stored.agent, stored.epoch, stored.sequence) == ("a", 2, 3)
+    assert (stored.index, stored.phase, stored.final) == (4, "measure", True)
+    assert (stored.start_ns, stored.end_ns, stored.clock_step_ns) == (10, 20, -5)
+    assert list(stored.operations) == list(snapshot.operations)
+    assert list(stored.streams) == list(snapshot.streams)
+    assert list(stored.workers) == list(snapshot.workers)
+    # steal is what this host does not tell; not throttled is a fact
+    assert stored.host == snapshot.host
 
 
 def _bad_metric(report: IntervalReport) -> None:

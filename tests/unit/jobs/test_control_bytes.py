@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -16,10 +17,14 @@ from ldap.controls.simple import (
 )
 from ldap.controls.sss import SSSRequestControl
 from ldap.controls.vlv import VLVRequestControl
+from pydantic import ValidationError
 
-from ldapslam.jobs.operations.controls import CONTROLS, Control, misplaced_controls
+from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.context import Reading
+from ldapslam.jobs.operations.controls import CONTROLS, Control
 from ldapslam.jobs.operations.search import Search
-from ldapslam.jobs.requests.scope import Scope, known
+from ldapslam.jobs.operations.sequence import Operation
+from ldapslam.jobs.requests.scope import Scope
 from support.compiled import filled
 from support.libldap import LibLdap
 
@@ -27,14 +32,13 @@ SEARCH = Search.model_validate({"base": "dc=com", "filter": "(cn=a)"})
 DN = "uid=user.1,dc=com"
 
 
-def control(given: Any) -> Control:
-    return Control.model_validate(given)
+def control(given: Any, scope: Scope | None = None) -> Control:
+    return Control.model_validate(given, context=Reading(scope=scope or Scope()))
 
 
 def sent_with(given: Any, texts: list[str] = [], message_id: int = 1) -> bytes:  # noqa: B006
     scope = Scope({"x": 0}, 1)
-    with known(scope):
-        node = control(given).node(scope)
+    node = control(given, scope).node(scope)
     compiled = SEARCH.compile(scope, [node])
     return filled(compiled, texts, message_id=message_id, variables={0: "var"})
 
@@ -242,26 +246,37 @@ def test_every_control_has_a_field() -> None:
 def test_misplaced_control_is_a_fault_with_a_hint(
     kind: str, controls: list[Any], body: dict[str, Any], reason: str
 ) -> None:
-    operation = {kind: body, "controls": controls}
-    ((index, fault),) = misplaced_controls(kind, operation)
-    assert index == len(controls) - 1
+    ((place, fault),) = misplaced({kind: body, "controls": controls})
+    assert place == ("controls", len(controls) - 1)
     assert reason in fault.reason
     assert fault.hint
 
 
+MISPLACED = "twice|takes no controls|not for the operation|sorted result|would remove"
+
+
+def misplaced(operation: dict[str, Any]) -> list[tuple[Any, Fault]]:
+    """The faults of controls that are right by themselves."""
+    try:
+        Operation.model_validate(operation, context=Reading())
+    except ValidationError as error:
+        found: list[tuple[Any, Any]] = [
+            (one["loc"], one.get("ctx", {}).get("error")) for one in error.errors()
+        ]
+        return [one for one in found if re.search(MISPLACED, str(one[1]))]
+    return []
+
+
 @pytest.mark.parametrize(
-    ("kind", "operation"),
+    "operation",
     [
-        ("delete", {"delete": {"of": "add"}, "controls": ["tree_delete"]}),
-        ("search", {"search": {}, "controls": [{"oid": "1.2"}, {"oid": "1.3"}]}),
-        ("search", {"search": {}, "controls": "what the model finds"}),
-        ("search", {"search": {}, "controls": [None, 3, "unknown", {}, {"oid": 3}]}),
-        (
-            "search",
-            {"controls": [{"vlv": {}}, {"server_side_sort": "cn"}], "search": {}},
-        ),
+        {"delete": {"of": "add"}, "controls": ["tree_delete"]},
+        {"search": {}, "controls": [{"oid": "1.2"}, {"oid": "1.3"}]},
+        {"search": {}, "controls": "what the field finds"},
+        {"search": {}, "controls": [None, 3, "unknown", {}, {"oid": 3}]},
+        {"controls": [{"vlv": {}}, {"server_side_sort": "cn"}], "search": {}},
     ],
     ids=str,
 )
-def test_other_controls_are_none(kind: str, operation: dict[str, Any]) -> None:
-    assert list(misplaced_controls(kind, operation)) == []
+def test_other_controls_are_none(operation: dict[str, Any]) -> None:
+    assert misplaced(operation) == []

@@ -13,11 +13,10 @@ import pytest
 import yaml
 
 from ldapslam.base.errors import ConfigError
-from ldapslam.jobs.describe import describe
+from ldapslam.jobs.describe import describe, job_schema, job_schema_text
 from ldapslam.jobs.fields.sections import Section, fields_of, sections_in
 from ldapslam.jobs.load import load_job
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.schema import job_schema, job_schema_text
 
 READY_JOBS = sorted((Path(__file__).parents[3] / "configs" / "jobs").glob("*.yaml"))
 BAD_JOBS = Path(__file__).with_name("bad_jobs")

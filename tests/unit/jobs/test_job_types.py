@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.requests.template import SEQUENCE
 from ldapslam.jobs.types import job_types
-from ldapslam.jobs.types.base import JobType
+from ldapslam.jobs.types.base import PYTHON_JOBS, JobType
 
 BASE = "ou=people,dc=example,dc=com"
 USER = "(uid=user.[0-999])"
@@ -241,6 +241,15 @@ def test_every_type_is_documented(name: str) -> None:
         assert info.description, key
         if info.is_required():
             assert info.examples, f"{key} is required and has no example"
+
+
+def test_each_python_class_of_a_type_is_there() -> None:
+    classes = entry_points(group=PYTHON_JOBS)
+    assert classes
+    for entry_point in classes:
+        job_type = job_types()[entry_point.name]
+        assert job_type.python_class() == entry_point.value
+        assert isinstance(entry_point.load(), type)
 
 
 class ListOptions(Section):

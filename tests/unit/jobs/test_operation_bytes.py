@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from ldap.extop import ExtendedRequest
 
 from ldapslam.base.fault import Fault
+from ldapslam.jobs.fields.context import Reading
 from ldapslam.jobs.operations import OPERATIONS
 from ldapslam.jobs.operations.body import OperationBody, Take
-from ldapslam.jobs.requests.scope import Scope, known
+from ldapslam.jobs.requests.scope import Scope
 from ldapslam.jobs.requests.template import UNIFORM, UUID, VARIABLE
 from support.compiled import filled, filled_variables
 from support.libldap import LibLdap
@@ -24,8 +25,9 @@ DN = "uid=user.1,ou=people,dc=example,dc=com"
 PEOPLE = "ou=people,dc=example,dc=com"
 
 
-def operation(kind: str, **fields: Any) -> OperationBody:
-    return OPERATIONS[kind].model_validate(fields)
+def operation(kind: str, scope: Scope | None = None, /, **fields: Any) -> OperationBody:
+    reading = Reading(scope=scope or Scope())
+    return OPERATIONS[kind].model_validate(fields, context=reading)
 
 
 @pytest.mark.parametrize("dn", [DN, "cn=Müller\\, A,dc=com", "dc=com"])
@@ -111,8 +113,7 @@ def test_attributes_of_the_rdn_are_added(
 def test_variable_may_stand_for_the_whole_dn() -> None:
     scope = Scope({"x": 0}, 1)
     for dn, sent_dn in (("[x]", "cn=a\\,b,dc=c"), ("cn=d,[x]", "cn=d,cn=a\\,b,dc=c")):
-        with known(scope):
-            body = operation("add", dn=dn, entry={"cn": "d"})
+        body = operation("add", scope, dn=dn, entry={"cn": "d"})
         sent = filled(body.compile(scope.copy()), variables={0: "cn=a\\,b,dc=c"})
         named = operation("add", dn=sent_dn, entry={"cn": "d"})
         assert sent == filled(named.compile())

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +16,15 @@ from ldapslam.base.fault import Fault
 from ldapslam.jobs.requests import ber, template
 from ldapslam.jobs.requests.template import (
     UNIQUE,
+    Base64,
     Chance,
     Node,
     Ref,
+    Tlv,
     ValueSource,
     choice,
     compile_template,
     fold,
-    longest_text,
     number_uniques,
 )
 from support.template_program import encode_message
@@ -99,22 +101,36 @@ def nodes(depth: int) -> st.SearchStrategy[Node]:
     return st.one_of(
         leaf,
         inner.map(lambda parts: ber.tlv(0x30, *parts)),
+        inner.map(lambda parts: ber.tlv(0x31, *parts, least=7)),
         inner.map(lambda parts: Chance(500_000, tuple(parts))),
+        inner.map(lambda parts: Base64(tuple(parts))),
     )
 
 
-def filled(node: Node, texts: Iterator[str], present: Iterator[bool]) -> bytes:
+def filled(
+    node: Node, texts: Iterator[str], present: Iterator[bool], number: int = 0
+) -> bytes:
     """The node's BER, straight from the tree."""
-    if isinstance(node, bytes):
-        return node
-    if isinstance(node, ValueSource):
-        return next(texts).encode()
-    assert not isinstance(node, Ref)
-    absent = isinstance(node, Chance) and not next(present)
-    content = b"".join(filled(part, texts, present) for part in node.parts)
-    if isinstance(node, Chance):
-        return b"" if absent else content
-    return bytes([node.tag]) + ber.length(len(content)) + content
+    match node:
+        case bytes():
+            return node
+        case ValueSource():
+            return next(texts).encode()
+        case template.Number():
+            return b"%d" % number
+        case Chance(parts=parts):
+            is_there = next(present)
+            content = b"".join(filled(part, texts, present, number) for part in parts)
+            return content if is_there else b""
+        case Base64(parts=parts):
+            content = b"".join(filled(part, texts, present, number) for part in parts)
+            return base64.b64encode(content)
+        case Tlv(tag=tag, parts=parts, least=least):
+            content = b"".join(filled(part, texts, present, number) for part in parts)
+            if len(content) < least:
+                return b""
+            return bytes([tag]) + ber.length(len(content)) + content
+    raise AssertionError(node)
 
 
 @given(node=nodes(4), bits=st.integers(0, (1 << 16) - 1))
@@ -136,7 +152,6 @@ def test_reference_takes_the_number_of_its_target() -> None:
         ValueSource(template.REF, lo=1, hi=3),
         ValueSource(template.REF, lo=0),
     )
-    assert longest_text([first, Ref(second, 3), Chance(1, (b"ab", Ref(first)))]) == 77
 
 
 def test_reference_to_a_later_value_is_a_fault() -> None:
@@ -196,22 +211,15 @@ def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
         compile_template(Chance(1, (node,)))
 
 
-def test_optional_parts_beyond_the_engines_limit_are_a_fault() -> None:
-    parts = [Chance(1, (b"a",))] * template.MAX_CHANCES
-    compile_template(*parts)
-    with pytest.raises(Fault, match="at most 256 optional parts"):
-        compile_template(*parts, Chance(1, (b"a",)))
-
-
 @pytest.mark.parametrize(
     ("header", "name", "limit"),
     [
-        ("template/op.h", "SLAM_OP_MAX_DEPTH", template.MAX_DEPTH),
-        ("template/op.h", "SLAM_OP_MAX_VALUES", template.MAX_VALUES),
-        ("template/op.h", "SLAM_OP_MAX_CHANCES", template.MAX_CHANCES),
+        ("template/template.h", "SLAM_TEMPLATE_DEPTH_MAX", template.MAX_DEPTH),
+        # each value may be referred to
+        ("template/template.h", "SLAM_TEMPLATE_KEPT_MAX", template.MAX_VALUES),
         ("template/values.h", "SLAM_VARIABLE_MAX", template.MAX_VARIABLE_BYTES),
         ("template/value_source.c", "LIST_MAX", template.MAX_LIST_BYTES),
-        ("template/op.h", "SLAM_OP_MAX_PDU", template.MAX_REQUEST_BYTES),
+        ("template/template.h", "SLAM_TEMPLATE_PDU_MAX", template.MAX_REQUEST_BYTES),
         ("template/values.h", "SLAM_VALUE_MAX_LEN", template.MAX_VALUE_BYTES),
     ],
 )
@@ -220,6 +228,24 @@ def test_limits_are_those_of_the_engine(header: str, name: str, limit: int) -> N
     definition = re.search(rf"#define {name} \(?(\d+)u?(?: << (\d+)\))?", text)
     assert definition is not None
     assert int(definition[1]) << int(definition[2] or 0) == limit
+
+
+def test_codes_and_forms_are_those_of_the_engine() -> None:
+    codes = re.findall(
+        r"SLAM_CODE_(\w+) = (0x\w+)", (CSRC / "template/template.h").read_text()
+    )
+    forms = re.findall(
+        r"SLAM_FORM_(\w+) = (\d+)", (CSRC / "template/text.h").read_text()
+    )
+    places = re.findall(
+        r"SLAM_PLACE_(\w+) = (\d+)", (CSRC / "template/template.h").read_text()
+    )
+    assert (len(codes), len(forms), len(places)) == (19, 6, 5)
+    for name, number in (*codes, *forms):
+        assert getattr(template, name) == int(number, 0)
+    assert {place.name: place.value for place in template.Place} == {
+        name: int(number) for name, number in places
+    }
 
 
 def test_kinds_are_numbered_as_in_the_engine() -> None:

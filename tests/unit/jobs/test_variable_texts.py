@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from ldapslam.base.fault import Fault
 from ldapslam.jobs.requests.template import (
     FILE_RANDOM,
-    LIT,
     MAX_VARIABLE_BYTES,
     PARENT,
     RANDOM_STRING,
     REF,
     VARIABLE,
+    Base64,
     Chance,
     Node,
     Ref,
@@ -24,6 +24,7 @@ from ldapslam.jobs.requests.template import (
     compile_template,
 )
 from ldapslam.jobs.requests.variable_texts import with_bounds
+from support.template_program import Run
 
 
 def letters(count: int) -> ValueSource:
@@ -35,25 +36,18 @@ def variable(number: int, *, escaped: bool = False) -> ValueSource:
 
 
 def longest(template: Template) -> int:
-    """Bound of a text without files, as the engine works it out."""
-    total, at = 0, 0
-    while at < len(template.program):
-        code = template.program[at]
-        if code == LIT:
-            length = int.from_bytes(template.program[at + 1 : at + 5], "little")
-            total += length
-            at += 5 + length
-        else:
-            at += {2: 3, 5: 5, 6: 1}[code]
+    """Bound of a text without files: that of its longest texts."""
+    texts: list[str] = []
     for value in template.values:
         if value.kind in (VARIABLE, PARENT):
             escaped = value.kind == VARIABLE and value.width == 1
-            total += (value.hi or MAX_VARIABLE_BYTES) * (3 if escaped else 1)
+            length = (value.hi or MAX_VARIABLE_BYTES) * (3 if escaped else 1)
         elif value.kind == REF:
-            total += template.values[value.lo].max_bytes
+            length = template.values[value.lo].max_bytes
         else:
-            total += value.max_bytes
-    return total
+            length = value.max_bytes
+        texts.append("x" * length)
+    return len(Run(template, texts, iter(()), {}).text)
 
 
 def bounds_of(*lets: tuple[int, tuple[Node, ...]]) -> list[list[int]]:
@@ -112,7 +106,8 @@ parts = st.lists(
     | st.integers(1, 700).map(letters)
     | st.builds(variable, st.integers(0, 5), escaped=st.booleans())
     | st.integers(0, 5).map(lambda number: ValueSource(PARENT, lo=number))
-    | st.just(Chance(500_000, (b"sometimes", letters(4)))),
+    | st.just(Chance(500_000, (b"sometimes", letters(4))))
+    | st.just(Base64((b"secret", letters(7), variable(2)))),
     max_size=8,
 ).map(lambda nodes: (_drawn, Ref(_drawn), *nodes))
 

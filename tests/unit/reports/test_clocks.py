@@ -16,9 +16,10 @@ from ldapslam.reports.charts import charts
 from ldapslam.reports.charts.chart_data import event_marks
 from ldapslam.reports.collect.clocks import DRIFT_LIMIT, clock_of, clocks_of
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import ClockSample
 from ldapslam.results.store import Store
 from support.store import NS_PER_S, RUN_ID, Scenario, fill, intervals, run_record
@@ -191,7 +192,7 @@ def test_the_report_shows_clocks_over_the_run_and_their_steps() -> None:
     assert "load1 wall 2.500 5.0 2026-03-01 12:00:07" in lines
     assert any("coordinator's: 1, the first by 5.000 ms" in n for n in summary.notes)
     assert "clocks" in charts.draw(summary, content.charts())
-    result = summary.result()
+    result = result_of(summary)
     jsonschema.validate(json.loads(json.dumps(result)), result_schema())
     clock = result["agents"]["load1"]["clock"]
     assert (clock["samples"], clock["steps"]) == (5, 1)
@@ -223,7 +224,7 @@ def test_restarts_and_silences_are_on_the_axis_and_in_the_log() -> None:
         ("2", 4.5),
         ("3–4", 7.0),
     ]
-    result = summary.result()
+    result = result_of(summary)
     jsonschema.validate(result, result_schema())
     assert [(one["kind"], one["at_s"]) for one in result["events"]] == [
         ("started", 0.0),

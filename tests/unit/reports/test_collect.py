@@ -15,24 +15,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import StoreError
-from ldapslam.reports.collect import parts
-from ldapslam.reports.collect import timeline as timeline_module
-from ldapslam.reports.collect.parts import collect_run
-from ldapslam.reports.collect.timeline import Plan
-from ldapslam.reports.collect.totals import COUNTERS, Collected
-from ldapslam.results import columns
-from ldapslam.results.histogram import Histogram
-from ldapslam.results.packed import block_of
-from ldapslam.results.records import (
-    METRICS,
-    OUTCOMES,
-    SET_UP_TIMES,
+from ldapslam.proto.common_pb2 import (
     HostInterval,
-    IntervalRecord,
     OperationInterval,
     StreamInterval,
     WorkerInterval,
 )
+from ldapslam.proto.fields import (
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    histogram_messages,
+)
+from ldapslam.reports.collect import parallel
+from ldapslam.reports.collect import timeline as timeline_module
+from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.timeline import Plan
+from ldapslam.reports.collect.totals import Collected
+from ldapslam.results import columns
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.packed import block_of
+from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, point_of
 from support.store import NS_PER_S, Scenario, run_record
@@ -60,20 +64,24 @@ def _histogram(rng: np.random.Generator) -> bytes:
 
 def _operation(rng: np.random.Generator, key: tuple[str, str], measured: bool) -> Any:
     outcomes = ("succeeded", WANTED[key], *rng.choice(OUTCOMES, rng.integers(0, 3)))
-    counts: dict[str, Any] = {name: int(rng.integers(0, 900)) for name in COUNTERS}
+    counts = {name: int(rng.integers(0, 900)) for name in OPERATION_COUNTERS}
     for name in ("timed_out", "unresolved"):
         counts[name] = int(rng.integers(0, 9) * (rng.random() < 0.3))
+    stream, operation = key
     return OperationInterval(
-        *key,
-        measured,
+        stream=stream,
+        operation=operation,
+        measured=measured,
         **counts,
         result_codes={int(code): int(code) + 3 for code in rng.choice(90, 3)},
-        histograms={
-            (metric, outcome): _histogram(rng)
-            for metric in METRICS
-            for outcome in dict.fromkeys(outcomes)
-            if rng.random() < 0.8
-        },
+        histograms=histogram_messages(
+            {
+                (metric, outcome): _histogram(rng)
+                for metric in METRICS
+                for outcome in dict.fromkeys(outcomes)
+                if rng.random() < 0.8
+            }
+        ),
     )
 
 
@@ -111,7 +119,7 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
         operations=tuple(operations),
         streams=tuple(
             StreamInterval(
-                stream,
+                stream=stream,
                 connects=int(rng.integers(0, 4)),
                 late_responses=int(rng.integers(0, 4)),
                 last_done_ns=start_ns + 7 if rng.random() < 0.5 else None,
@@ -121,8 +129,8 @@ def _record(rng: np.random.Generator, agent: str, index: int) -> IntervalRecord:
         ),
         workers=tuple(
             WorkerInterval(
-                number,
-                model,
+                worker=number,
+                model=model,
                 wall_ns=int(rng.choice([NS_PER_S, 30_000, 0])),
                 busy_ns=int(rng.integers(0, NS_PER_S)),
                 cpu_ns=int(rng.integers(0, NS_PER_S)),
@@ -214,7 +222,7 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
         assert agent.seen == expected.seen[name]
         done = expected.of_agents[name, "completed in measure"]
         assert agent.completed_in_measure == done
-        for counter in COUNTERS:
+        for counter in OPERATION_COUNTERS:
             assert agent.measured[counter] == expected.of_agents[name, counter]
         for (model, worker), totals in agent.workers.items():
             key = name, model, worker
@@ -288,12 +296,12 @@ def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 6)
     plan, indexes = Plan(run_record(SCENARIO).plan), list(range(21))
     for wanted in range(1, 9):
-        chunks = parts._chunks(indexes, plan, wanted)
+        chunks = parallel._chunks(indexes, plan, wanted)
         assert [index for chunk in chunks for index in chunk] == indexes
         assert len(chunks) <= wanted
         for before, after in pairwise(chunks):
             assert plan.point(before[-1]) != plan.point(after[0])
-    assert parts._chunks([], plan, 2) == []
+    assert parallel._chunks([], plan, 2) == []
 
 
 @settings(max_examples=40, deadline=None)

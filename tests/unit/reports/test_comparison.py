@@ -11,7 +11,8 @@ import pytest
 
 from ldapslam.reports.comparison import comparison_tables, differences_of
 from ldapslam.reports.formats.text import render_table
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import JOB_TEXT, RUN_ID, Scenario, fill
 

@@ -26,14 +26,15 @@ from ldapslam.reports.charts.chart_data import (
     too_few,
 )
 from ldapslam.reports.collect.timeline import Series, Timeline
+from ldapslam.reports.formats.exports import interval_columns
 from ldapslam.reports.formats.html import render_html
-from ldapslam.reports.formats.intervals_csv import columns
 from ldapslam.reports.formats.pdf import render_pdf
 from ldapslam.reports.formats.render import FILES, render, result_json
 from ldapslam.reports.formats.text import headline, render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import MAX_US
 from ldapslam.results.store import Store
 from support.golden import Compare, without_drawings
@@ -103,7 +104,7 @@ def test_the_result_of_a_run_without_data_follows_the_schema() -> None:
     scenario = Scenario(run={"state": "failed", "t0_utc": None, "agents": ()})
     with Store.open("sqlite://") as store:
         fill(store, replace(scenario, agents=()))
-        result = summarise(store, RUN_ID).result()
+        result = result_of(summarise(store, RUN_ID))
     jsonschema.validate(result, result_schema())
     figures = result["streams"]["readers"]["search"]
     assert figures["response_time_us"]["p50"] is None
@@ -319,7 +320,7 @@ def test_csv_has_each_interval_of_each_agent_and_operation(
     (path,) = render(summary, tmp_path, ["csv"], store=store)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == columns()
+    assert tuple(rows[0]) == interval_columns()
     expected = [
         (record.agent, str(record.index), one.operation, str(one.completed))
         for record in intervals(Scenario())

@@ -18,9 +18,10 @@ from ldapslam.reports.charts import charts
 from ldapslam.reports.formats.html import render_html
 from ldapslam.reports.formats.render import FILES, render
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.records import FINAL_STATES, IntervalRecord
 from ldapslam.results.store import Store
 from support.store import NS_PER_S, RUN_ID, Scenario, intervals, run_record
@@ -79,7 +80,7 @@ def _until(
 def _listed(summary: Summary) -> set[tuple[str, int]]:
     return {
         (gap.agent, index)
-        for gap in summary.gaps
+        for gap in summary.completeness.gaps
         for index in range(gap.first_index, gap.last_index + 1)
     }
 
@@ -111,9 +112,9 @@ def test_gaps_are_the_records_that_are_missing(
         chosen = [RECORDS[key] for key in sorted(there)]
         summary = _summary(store, chosen, state, **times)
     assert _listed(summary) == _missing(there, state)
-    assert sum(gap.count for gap in summary.gaps) == len(_listed(summary))
+    assert sum(gap.count for gap in summary.completeness.gaps) == len(_listed(summary))
     assert summary.completeness.is_live == (state not in FINAL_STATES)
-    if summary.gaps or state != "finished":
+    if summary.completeness.gaps or state != "finished":
         assert summary.verdict == "INVALID"
     # a chart shows the fleet in the intervals that all agents reported, and no others
     complete = {
@@ -133,8 +134,8 @@ def test_gaps_are_the_records_that_are_missing(
     for start_s, end_s in timeline.gaps:
         assert not complete & set(range(round(start_s), round(end_s)))
     text = render_text(document(summary))
-    assert bool(summary.gaps) == ("Missing intervals" in text)
-    jsonschema.validate(json.loads(json.dumps(summary.result())), result_schema())
+    assert bool(summary.completeness.gaps) == ("Missing intervals" in text)
+    jsonschema.validate(json.loads(json.dumps(result_of(summary))), result_schema())
 
 
 @settings(
@@ -170,14 +171,14 @@ def test_any_part_of_a_run_has_a_report_in_every_format(
     text = (tmp_path / "report.txt").read_text("utf-8")
     assert text.startswith(summary.verdict)
     html = (tmp_path / "report.html").read_text("utf-8")
-    assert bool(summary.gaps) == ("Missing intervals" in html)
+    assert bool(summary.completeness.gaps) == ("Missing intervals" in html)
 
 
 def test_the_lost_agents_part_is_listed_with_its_times_and_meaning() -> None:
     chosen = [r for (agent, n), r in RECORDS.items() if agent != "load2" or n < 4]
     with Store.open("sqlite://") as store:
         summary = _summary(store, chosen)
-    (gap,) = summary.gaps
+    (gap,) = summary.completeness.gaps
     assert (gap.agent, gap.first_index, gap.last_index) == ("load2", 4, PLANNED)
     assert (gap.start_s, gap.end_s) == (4.0, 8.0)
     assert summary.verdict == "INVALID"
@@ -247,7 +248,7 @@ def test_a_run_that_was_stopped_lists_what_was_cut_short_but_no_gap() -> None:
         summary = _summary(store, chosen, "cancelled", state_detail="by ana")
         content = document(summary)
         html = render_html(content, charts.draw(summary, content.charts()))
-    assert summary.gaps == ()
+    assert summary.completeness.gaps == ()
     assert len(summary.completeness.partials) == 3
     assert summary.timeline.gaps == [(5.0, 6.0)]
     reason = "the run did not come to its planned end: cancelled: by ana"
@@ -322,8 +323,8 @@ def test_many_gaps_are_all_in_the_result_and_some_in_the_report(step_s: int) -> 
             if record.index % (2 * step_s) >= step_s:
                 store.add_interval(RUN_ID, record)
         summary = summarise(store, RUN_ID)
-    listed = summary.result()["gaps"]
-    assert len(listed) == len(summary.gaps) > 50
+    listed = result_of(summary)["gaps"]
+    assert len(listed) == len(summary.completeness.gaps) > 50
     text = render_text(document(summary))
     assert f"and {len(listed) - 50} more: result.json has all of them" in text
     assert all(start_s < 222 for start_s, _ in summary.timeline.gaps)

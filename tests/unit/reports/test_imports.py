@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from ldapslam.reports.collect.job_notes import imports_of
 from ldapslam.reports.document import Table
 from ldapslam.reports.rules.rules import _histogram_overflow
-from ldapslam.reports.sections.imports import imports, imports_of
+from ldapslam.reports.sections.bulk_imports import imports
 
 NOTE: dict[str, Any] = {
     "stream": "load",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ldapslam.reports.collect.replicated import sent_to
+from ldapslam.reports.rules.reconciliation import sent_to
 
 SUPPLIER = "ldap://ds1.example.com"
 

@@ -11,9 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import Scenario, fill
 
@@ -77,21 +78,21 @@ def summary_of(
         for kind, text in events:
             store.add_event("edited", kind, text, record.submitted_utc)
         summary = summarise(store, "edited")
-    Draft202012Validator(result_schema()).validate(summary.result())
+    Draft202012Validator(result_schema()).validate(result_of(summary))
     return summary
 
 
 def test_a_run_that_did_not_ask_has_nothing_to_say() -> None:
     summary = summary_of({}, is_asked=False)
     assert summary.verdict == "PASS"
-    assert summary.result()["replication"] is None
+    assert result_of(summary)["replication"] is None
     assert "Convergence" not in render_text(document(summary))
 
 
 def test_servers_that_hold_the_same_pass() -> None:
     summary = summary_of({"replication": found()})
     assert (summary.verdict, summary.reasons) == ("PASS", ())
-    assert summary.result()["replication"]["after_s"] == 0.25
+    assert result_of(summary)["replication"]["after_s"] == 0.25
     text = render_text(document(summary))
     assert "replicas hold the same" in text
     assert "0.250" in text
@@ -221,8 +222,8 @@ def test_probes_have_a_table_that_says_how_they_know(
             noted = {"probes": [note, {"method": "none of ours"}]}
             store.put_agent("edited", agent, {**facts, "notes": noted})
         summary = summarise(store, "edited")
-    Draft202012Validator(result_schema()).validate(summary.result())
-    assert summary.result()["probes"] == [note]
+    Draft202012Validator(result_schema()).validate(result_of(summary))
+    assert result_of(summary)["probes"] == [note]
     text = render_text(document(summary))
     assert "Propagation during the run" in text
     assert words in text

@@ -7,7 +7,7 @@ from typing import Any
 
 from ldapslam.reports.document import Table
 from ldapslam.reports.formats.pdf import kept_together
-from ldapslam.reports.sections import settings_section
+from ldapslam.reports.sections import appendix
 
 LONG = "a text that is longer than what stands in a pair of settings"
 
@@ -32,7 +32,7 @@ def test_what_differs_has_a_column_for_each_of_few_servers() -> None:
         {"version": "2.5", "threads": 16, "cache": None},
         {"version": "2.5", "threads": 8, "cache": None, "more": {"of": [1, 2]}},
     )
-    (table,) = settings_section.differing(content)
+    (table,) = appendix.differing(content)
     assert [one.title for one in table.columns] == [
         "Setting",
         "ldap://ds1",
@@ -43,12 +43,12 @@ def test_what_differs_has_a_column_for_each_of_few_servers() -> None:
         ("more · of", "\N{EN DASH}", "1, 2"),
     ]
     # what no server has is left out
-    (shared,) = settings_section.shared(content)
+    (shared,) = appendix.shared(content)
     assert texts(shared) == [("addresses", "::1", "version", "2.5")]
 
 
 def test_what_differs_between_many_servers_has_a_row_for_each() -> None:
-    (table,) = settings_section.differing(
+    (table,) = appendix.differing(
         manifest(*({"version": "2.5", "port": number} for number in range(4)))
     )
     assert texts(table)[:2] == [
@@ -60,8 +60,8 @@ def test_what_differs_between_many_servers_has_a_row_for_each() -> None:
 
 def test_settings_of_one_server_are_all_in_pairs_but_long_ones() -> None:
     content = manifest({"a": 1, "b": 2, "c": True, "index": LONG})
-    assert settings_section.differing(content) == []
-    pairs, long = settings_section.shared(content)
+    assert appendix.differing(content) == []
+    pairs, long = appendix.shared(content)
     assert pairs.caption == "Of ldap://ds1"
     assert texts(pairs) == [("addresses", "::1", "b", "2"), ("a", "1", "c", "yes")]
     assert texts(long) == [("index", LONG)]
@@ -69,9 +69,7 @@ def test_settings_of_one_server_are_all_in_pairs_but_long_ones() -> None:
 
 def test_servers_are_named_by_what_they_say_of_themselves() -> None:
     content = manifest({"vendor": "OpenLDAP", "version": "2.5"}, {"version": "2.6"})
-    assert settings_section.products(content) == (
-        "OpenLDAP 2.5: ldap://ds1; 2.6: ldap://ds2"
-    )
+    assert appendix.products(content) == ("OpenLDAP 2.5: ldap://ds1; 2.6: ldap://ds2")
 
 
 def test_rows_of_one_server_stay_together_and_so_does_a_short_table() -> None:

@@ -9,11 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from ldapslam.proto.common_pb2 import OperationInterval
+from ldapslam.proto.fields import histogram_messages, histograms_of
 from ldapslam.reports.collect import timeline as timeline_module
 from ldapslam.reports.collect.timeline import Plan
-from ldapslam.reports.summary import OperationSummary, Summary, summarise
+from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import IntervalRecord, OperationInterval, RunRecord
+from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
 from support.store import (
     NS_PER_S,
@@ -45,7 +48,7 @@ def test_percentiles_are_those_of_all_agents_measured_requests(
 ) -> None:
     scenario = Scenario()
     union = Histogram.merge(
-        one.histograms["response_time", "succeeded"]
+        histograms_of(one)["response_time", "succeeded"]
         for record in intervals(scenario)
         for one in record.operations
         if one.stream == "readers" and one.measured
@@ -141,15 +144,15 @@ def _record(index: int, phase: str, *operations: OperationInterval) -> IntervalR
 def _completed(count: int, *, measured: bool) -> OperationInterval:
     packed = Histogram.of_values([1_000_000] * count).packed()
     return OperationInterval(
-        "readers",
-        "search",
-        measured,
+        stream="readers",
+        operation="search",
+        measured=measured,
         scheduled=count,
         sent=count,
         completed=count,
         succeeded=count,
         result_codes={0: count},
-        histograms={("response_time", "succeeded"): packed},
+        histograms=histogram_messages({("response_time", "succeeded"): packed}),
     )
 
 
@@ -205,7 +208,7 @@ def test_a_missing_interval_is_a_gap_in_every_series(summary_of: Summarise) -> N
         assert None not in series.throughput_per_s[:5]
     assert timeline.agents["load1"].throughput_per_s[5] is not None
     assert timeline.agents["load2"].throughput_per_s[5] is None
-    (gap,) = summary.gaps
+    (gap,) = summary.completeness.gaps
     assert (gap.agent, gap.first_index, gap.last_index) == ("load2", 5, 5)
     assert (gap.start_s, gap.end_s) == (5.0, 6.0)
 

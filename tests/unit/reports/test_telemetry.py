@@ -16,19 +16,15 @@ import pytest
 
 from ldapslam.reports.charts import charts
 from ldapslam.reports.charts.monitor_panels import chart_name, monitor_number, panels_of
-from ldapslam.reports.collect.telemetry import (
-    MetricSummary,
-    MonitorSummary,
-    monitors_of,
-    telemetry,
-)
+from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary, telemetry
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
-from ldapslam.reports.formats.monitors_csv import COLUMNS, write_monitors
+from ldapslam.reports.formats.exports import MONITOR_COLUMNS, write_monitors
 from ldapslam.reports.formats.render import MONITORS_FILE, render
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import monitor_results, result_of, result_schema
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.monitor_records import (
     STARTED,
     Metric,
@@ -163,7 +159,6 @@ def test_value_that_is_never_there_is_missing_not_zero() -> None:
 def test_monitor_that_was_never_read_has_no_figures() -> None:
     found = monitor((COUNTER, GAUGE), [])
     assert (found.readings, found.first_s, found.took_mean_s) == (0, None, None)
-    assert found.failed_share is None
     assert all(metric.missing_share == 1 for metric in found.metrics)
 
 
@@ -180,7 +175,7 @@ def test_figures_that_no_double_holds_are_missing(metric: Metric) -> None:
     rows = [(-1e308,), (1e308,), (1e308,), (-1e308,), (1e308,), (math.inf,)]
     for wanted in (rows, rows[1:3], [(0.0,), *rows[1:2], (0.0,), *rows[1:2]]):
         found = monitor((metric,), wanted * (2 * DISPLAY_POINTS))
-        json.dumps(monitors_of([found]), allow_nan=False)
+        json.dumps(monitor_results([found]), allow_nan=False)
         json.dumps(only(found).points.values, allow_nan=False)
 
 
@@ -237,7 +232,7 @@ def summary(store: Store) -> Summary:
 
 
 def test_result_has_every_monitor_by_its_schema(summary: Summary) -> None:
-    result = json.loads(json.dumps(summary.result(), allow_nan=False))
+    result = json.loads(json.dumps(result_of(summary), allow_nan=False))
     jsonschema.validate(result, result_schema())
     server, process = result["monitors"][SERVER], result["monitors"][PROCESS]
     assert server["facts"]["server"] == "slapd"
@@ -258,7 +253,7 @@ def test_two_agents_monitors_of_one_name_are_both_in_the_result(store: Store) ->
         fill(other, Scenario(measure_s=2, searches_per_s=20))
         add_monitors(other, RUN_ID, 3)
         add_monitors(other, RUN_ID, 3, agent="load2")
-        monitors = summarise(other, RUN_ID).result()["monitors"]
+        monitors = result_of(summarise(other, RUN_ID))["monitors"]
     assert sorted(monitors) == sorted(
         f"{name} ({agent})"
         for name in (SERVER, PROCESS)
@@ -343,7 +338,7 @@ def test_csv_has_every_value_as_it_was_read(store: Store) -> None:
     out = io.StringIO()
     write_monitors(monitor_series(store, RUN_ID), out)
     rows = list(csv.DictReader(io.StringIO(out.getvalue())))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == MONITOR_COLUMNS
     of_search = [row for row in rows if row["metric"] == "search_initiated"]
     assert [row["value"] for row in of_search][:2] == ["1000", "1100"]
     assert of_search[0]["at_s"] == "0.000000"

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from ldapslam.proto.common_pb2 import OperationInterval
+from ldapslam.proto.fields import histogram_messages, histograms_of
+from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.rules import RULES
-from ldapslam.reports.summary import Summary, summarise
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.records import IntervalRecord, OperationInterval
+from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
-from support.store import RUN_ID, Scenario, fill, intervals, run_record
+from support.store import RUN_ID, Scenario, changed, fill, intervals, run_record
 
 HOUR_NS = 3_600_000_000_000
 Edit = Callable[[IntervalRecord], IntervalRecord]
@@ -62,8 +65,8 @@ def on_workers(**shares: float) -> Edit:
     """Workers whose figures are shares of the interval."""
 
     def edit(record: IntervalRecord) -> IntervalRecord:
-        changed: Any = {f"{name}_ns": int(v * 1e9) for name, v in shares.items()}
-        workers = tuple(replace(worker, **changed) for worker in record.workers)
+        changes = {f"{name}_ns": int(v * 1e9) for name, v in shares.items()}
+        workers = tuple(changed(worker, **changes) for worker in record.workers)
         return replace(record, workers=workers)
 
     return edit
@@ -71,9 +74,8 @@ def on_workers(**shares: float) -> Edit:
 
 def on_stream(stream: str, **changes: int) -> Edit:
     def edit(record: IntervalRecord) -> IntervalRecord:
-        changed: Any = changes
         streams = tuple(
-            replace(one, **changed) if one.stream == stream else one
+            changed(one, **changes) if one.stream == stream else one
             for one in record.streams
         )
         return replace(record, streams=streams)
@@ -83,8 +85,8 @@ def on_stream(stream: str, **changes: int) -> Edit:
 
 def count_more(**more: int) -> Callable[[OperationInterval], OperationInterval]:
     def change(one: OperationInterval) -> OperationInterval:
-        changed: Any = {name: getattr(one, name) + n for name, n in more.items()}
-        return replace(one, **changed)
+        values = {name: getattr(one, name) + n for name, n in more.items()}
+        return changed(one, **values)
 
     return change
 
@@ -95,8 +97,8 @@ def with_histogram(
     packed = Histogram.of_values(values_ns).packed()
 
     def change(one: OperationInterval) -> OperationInterval:
-        histograms = {**one.histograms, (metric, "succeeded"): packed}
-        return replace(one, histograms=histograms)
+        histograms = {**histograms_of(one), (metric, "succeeded"): packed}
+        return changed(one, histograms=histogram_messages(histograms))
 
     return change
 
@@ -441,12 +443,12 @@ def test_what_a_probe_observes_dilutes_no_share_and_its_marks_may_be_late() -> N
             counter: 10 * getattr(modify, counter)
             for counter in ("scheduled", "sent", "completed", "succeeded", "failed")
         }
-        return replace(at_once(modify), operation="propagation", **many)
+        return changed(at_once(modify), operation="propagation", **many)
 
     def edit(record: IntervalRecord) -> IntervalRecord:
         written = [one for one in record.operations if one.stream == "writers"]
-        changed = on_operations("writers", lambda one: dropped(late(one)))(record)
-        operations = (*changed.operations, *map(observed, written))
+        edited = on_operations("writers", lambda one: dropped(late(one)))(record)
+        operations = (*edited.operations, *map(observed, written))
         return replace(record, operations=operations)
 
     watching = {"watched": {"propagation": "ldap://ds2.example.com"}}
@@ -468,7 +470,7 @@ def test_a_fragment_of_an_interval_saturates_no_worker() -> None:
         if record.index % 4:
             return record
         workers = tuple(
-            replace(worker, wall_ns=30_000, busy_ns=30_000, run_queue_ns=0)
+            changed(worker, wall_ns=30_000, busy_ns=30_000, run_queue_ns=0)
             for worker in record.workers
         )
         return replace(record, workers=workers)
@@ -480,7 +482,7 @@ def test_a_fragment_of_an_interval_saturates_no_worker() -> None:
 
 def test_searches_that_never_return_an_entry_are_noted() -> None:
     def without_entries(one: OperationInterval) -> OperationInterval:
-        return replace(one, entries=0)
+        return changed(one, entries=0)
 
     note = "readers.search never returned an entry"
     assert not [n for n in summary_of(Scenario()).notes if n.startswith(note)]

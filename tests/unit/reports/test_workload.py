@@ -11,20 +11,16 @@ from jsonschema import Draft202012Validator
 
 from ldapslam.reports.charts.charts import draw
 from ldapslam.reports.collect.collect import collect
-from ldapslam.reports.collect.parts import collect_run
+from ldapslam.reports.collect.parallel import collect_run
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
-from ldapslam.reports.collect.windows import Window, window_of
 from ldapslam.reports.formats.text import render_text
-from ldapslam.reports.result import result_schema
-from ldapslam.reports.rules.books import keep_books
-from ldapslam.reports.sections.content import document
-from ldapslam.reports.summary import (
-    OperationSummary,
-    StreamSummary,
-    Summary,
-    summarise,
-)
+from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.rules.evidence import Window, window_of
+from ldapslam.reports.rules.reconciliation import sent_requests
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
 from ldapslam.results.columns import extent
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
@@ -35,6 +31,7 @@ from support.store import (
     RUN_ID,
     Scenario,
     agent_facts,
+    changed,
     fill,
     intervals,
     run_record,
@@ -65,7 +62,7 @@ def rule(summary: Summary, name: str) -> tuple[bool, str]:
 
 def test_a_run_that_ends_with_its_counts_lacks_nothing(summary: Summary) -> None:
     assert summary.verdict == "PASS"
-    assert summary.gaps == ()
+    assert summary.completeness.gaps == ()
     assert rule(summary, "counts_reached") == (True, "all")
     assert not any(summary.timeline.is_gap), "load1 was through before load2"
 
@@ -88,7 +85,7 @@ def test_throughput_is_over_the_time_that_the_stream_was_at_work(
     assert stream(summary, "tools").window.elapsed_s == pytest.approx(7.39)
     add = operation(summary, "churn.add")
     assert add.throughput_per_s == pytest.approx(add.counts["completed"] / 8.9)
-    connections = summary.result()["connections"]
+    connections = result_of(summary)["connections"]
     assert connections["churn"]["elapsed_s"] == pytest.approx(8.9)
     assert connections["tools"]["measured_s"] == pytest.approx(7.39)
 
@@ -131,7 +128,7 @@ def test_an_agent_may_only_end_early_when_its_streams_have_counts(
 ) -> None:
     # load1 drives the writers only
     full = next(workload_intervals())
-    drove = tuple(replace(one, stream="writers") for one in full.streams[:1])
+    drove = tuple(changed(one, stream="writers") for one in full.streams[:1])
     cut = replace(_through(0), streams=drove, final=False)
     streams = {name: {"count": 1} for name in counted}
     summary = _run_with(cut, _through(1), streams=streams)
@@ -260,7 +257,7 @@ def test_each_outcome_has_counts_and_times_of_its_own(summary: Summary) -> None:
     assert timed_out.count == slow.counts["timed_out"] == 38
     assert timed_out.percentiles_us["p50"] == pytest.approx(1e7, rel=1e-3)
     assert slow.times["response_time"].unanswered == 38 + 19
-    shown = summary.result()["streams"]["churn"]["slow"]
+    shown = result_of(summary)["streams"]["churn"]["slow"]
     assert shown["outcomes"].keys() == {"timed_out", "unresolved"}
     assert shown["abandoned"] == 57
 
@@ -285,7 +282,7 @@ def test_where_no_success_is_expected_the_times_are_of_what_is(
     assert gone.times["response_time"].count == gone.counts["expected"]
     assert summary.timeline.operations["churn", "gone"].p50_us[0] is not None
     assert rule(summary, "data_present") == (True, "all 9")
-    result = summary.result()["streams"]["churn"]["gone"]
+    result = result_of(summary)["streams"]["churn"]["gone"]
     assert result["times_of"] == "expected"
     assert result["response_time_us"]["p50"] is not None
 
@@ -315,14 +312,14 @@ def test_set_ups_have_times_of_their_own_step_by_step(summary: Summary) -> None:
         1520 - 24,
         0,
     )
-    shown = summary.result()["connections"]["logins"]
+    shown = result_of(summary)["connections"]["logins"]
     assert shown["tls_time_us"]["count"] == 1520
 
 
 def test_books_have_all_that_a_server_was_sent(summary: Summary) -> None:
     totals = {one.title: one.totals for one in summary.operations}
     connections = {one.name: one.connections for one in summary.streams}
-    books = summary.books
+    books = summary.sent_requests
     assert books["ldap://ds1.example.com"] == {
         "add": totals["churn.add"]["sent"],
         "bind": 24 + 2,
@@ -334,13 +331,15 @@ def test_books_have_all_that_a_server_was_sent(summary: Summary) -> None:
     assert books["ldap://ds2.example.com"]["bind"] == (
         totals["logins.login-bind"]["sent"] + 1520 + 24 + 2
     )
-    assert summary.result()["books"]["ldap://ds1.example.com"]["bind"] == {"agents": 26}
+    assert result_of(summary)["books"]["ldap://ds1.example.com"]["bind"] == {
+        "agents": 26
+    }
 
 
 def test_books_count_requests_where_an_operation_takes_several() -> None:
     summary = _books_of(
         [
-            replace(one, requests=3 * one.sent)
+            changed(one, requests=3 * one.sent)
             for one in next(workload_intervals()).operations
             if one.operation == "login-bind"
         ]
@@ -365,7 +364,7 @@ def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
             run_queue_share_limit=1,
         )
     manifest = {"control_operations": {"ldap://ds2.example.com": {"bind": 4}}}
-    books = keep_books(replace(record, manifest=manifest), collected)
+    books = sent_requests(replace(record, manifest=manifest), collected)
     return {account: dict(book) for account, book in books.items()}
 
 
@@ -378,8 +377,8 @@ def test_the_servers_of_a_role_are_one_account() -> None:
     with Store.open("sqlite://") as store:
         summary = summarise(store, fill(store, scenario))
     searches = operation(summary, "readers.search").totals["sent"]
-    assert summary.books["replica"] == {"search": searches + 2}
-    assert summary.books[uris[0]].keys() == {"modify"}
+    assert summary.sent_requests["replica"] == {"search": searches + 2}
+    assert summary.sent_requests[uris[0]].keys() == {"modify"}
 
 
 def test_the_report_of_a_workload_is_as_reviewed(
@@ -391,7 +390,7 @@ def test_the_report_of_a_workload_is_as_reviewed(
 def test_its_result_follows_the_schema_and_its_charts_can_be_drawn(
     summary: Summary,
 ) -> None:
-    Draft202012Validator(result_schema()).validate(summary.result())
+    Draft202012Validator(result_schema()).validate(result_of(summary))
     places = document(summary).charts()
     assert draw(summary, places).keys() == {place.name for place in places}
     assert "The first 8 of 9 operations." in places[0].description

@@ -11,12 +11,11 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
@@ -27,8 +26,9 @@ from ldapslam.base.errors import (
     SchemaTooNew,
     StoreError,
 )
+from ldapslam.proto.common_pb2 import HostInterval
 from ldapslam.results import migrate, schema
-from ldapslam.results.records import HostInterval, IntervalRecord
+from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
 
@@ -302,81 +302,50 @@ def test_writers_on_several_threads_do_not_disturb_each_other(tmp_path: Path) ->
         assert len(list(store.intervals(RUN_ID))) == 80
 
 
-def test_migrations_make_the_schema_that_the_code_expects(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "results.sqlite") as store:
-        with store._engine.connect() as connection:
-            context = MigrationContext.configure(connection)
-            assert compare_metadata(context, schema.metadata) == []
-
-
-def test_a_store_of_the_first_schema_is_read_with_zeros_for_what_it_lacks(
-    tmp_path: Path,
-) -> None:
-    written = list(intervals(SMALL))
+def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with Store.open(path) as store:
         fill(store, SMALL)
-    first = tmp_path / "first.sqlite"
-    _copy_as_of_revision(path, first, "0001")
-    with Store.open(first) as store:
-        assert list(store.intervals(RUN_ID)) == [_without_later(one) for one in written]
+    _take_back(path, migrate.FIRST_REVISION)
+    with Store.open(path) as store:
+        assert list(store.intervals(RUN_ID)) == list(intervals(SMALL))
+        with store._engine.connect() as connection:
+            context = MigrationContext.configure(connection)
+            assert compare_metadata(context, schema.metadata) == []
+            assert context.get_current_revision() == migrate.SCHEMA_REVISION
 
 
-def _copy_as_of_revision(path: Path, copy: Path, revision: str) -> None:
-    source = sa.create_engine(f"sqlite:///{path}")
-    target = sa.create_engine(f"sqlite:///{copy}")
-    config = Config()
-    config.set_main_option("script_location", str(migrate._SCRIPTS))
-    config.set_main_option("path_separator", "newline")
-    with source.connect() as old, target.begin() as new:
-        config.attributes["connection"] = new
-        command.upgrade(config, revision)
-        metadata = sa.MetaData()
-        metadata.reflect(new)
-        for table in schema.TABLES:
-            there = metadata.tables.get(table.name)
-            if there is None:
-                continue  # made by a later revision
-            for row in old.execute(sa.select(there)):
-                new.execute(there.insert(), dict(row._mapping))
-    source.dispose()
-    target.dispose()
+def test_a_store_that_no_migration_starts_from_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    Store.open(path).close()
+    _take_back(path, "0003")
+    with pytest.raises(NoStore, match="schema 0003, of before the first release"):
+        Store.open(path)
 
 
-def _without_later(record: IntervalRecord) -> IntervalRecord:
-    """What the first schema has of a record."""
-    return replace(
-        record,
-        operations=tuple(
-            replace(
-                one,
-                expected=0,
-                abandoned=0,
-                substituted=0,
-                captures_missing=0,
-                requests=0,
-                histograms={
-                    key: packed
-                    for key, packed in one.histograms.items()
-                    if key[1] in ("succeeded", "failed")
-                },
-            )
-            for one in record.operations
-        ),
-        streams=tuple(
-            replace(
-                one,
-                binds=0,
-                extended=0,
-                unbinds=0,
-                last_done_ns=None,
-                tcp_time=None,
-                tls_time=None,
-                bind_time=None,
-            )
-            for one in record.streams
-        ),
-    )
+class _Added:
+    """Stands for Alembic's `op`: what a migration would add."""
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[str, str]] = []
+
+    def add_column(self, table: str, column: sa.Column[Any]) -> None:
+        self.columns.append((table, column.name))
+
+
+def _take_back(path: Path, revision: str) -> None:
+    """Without what migrations add."""
+    added = _Added()
+    for script in ScriptDirectory(str(migrate._SCRIPTS)).walk_revisions():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(script.module, "op", added, raising=False)
+            script.module.upgrade()
+    assert ("stream_interval", "down_ns") in added.columns
+    with sqlite3.connect(path) as connection:
+        for table, column in added.columns:
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    connection.close()
 
 
 def test_a_final_state_stays(tmp_path: Path) -> None:
@@ -391,7 +360,7 @@ def test_a_final_state_stays(tmp_path: Path) -> None:
 
 def test_the_newest_migration_is_the_one_the_code_names() -> None:
     scripts = ScriptDirectory(str(migrate._SCRIPTS))
-    assert scripts.get_current_head() == schema.SCHEMA_REVISION
+    assert scripts.get_current_head() == migrate.SCHEMA_REVISION
 
 
 def test_clock_samples_are_kept_once_and_come_in_order(store: Store) -> None:

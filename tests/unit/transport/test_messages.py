@@ -16,9 +16,20 @@ from ldapslam.base.address import (
     split_host_port,
 )
 from ldapslam.base.errors import ConfigError
+from ldapslam.jobs.fields.thresholds import SET_UP_METRICS, TIME_METRICS
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.engine_pb2 import EngineStarted
-from ldapslam.results import records
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    GAUGES,
+    METRICS,
+    OPERATION_COUNTERS,
+    OUTCOMES,
+    SET_UP_TIMES,
+    STREAM_COUNTERS,
+    histogram_messages,
+    histograms_of,
+)
 from ldapslam.transport.frames import (
     MAX_FRAME_BYTES,
     encode_frame,
@@ -26,10 +37,6 @@ from ldapslam.transport.frames import (
     read_frame_async,
 )
 from ldapslam.transport.messages import (
-    METRICS,
-    OPERATION_COUNTERS,
-    OUTCOMES,
-    STREAM_COUNTERS,
     ProtocolError,
     decode_facts,
     facts_json,
@@ -151,9 +158,28 @@ def test_an_ipv6_address_loses_its_brackets() -> None:
 # Snapshots.
 
 
-def test_the_names_of_metrics_and_outcomes_are_the_stores() -> None:
-    assert tuple(METRICS.values()) == records.METRICS
-    assert tuple(OUTCOMES.values()) == records.OUTCOMES
+def test_thresholds_know_the_metrics_of_the_protocol() -> None:
+    assert sorted(TIME_METRICS) == sorted(METRICS)
+    assert sorted(SET_UP_METRICS) == sorted(SET_UP_TIMES)
+
+
+def test_counters_are_told_from_gauges_and_durations() -> None:
+    assert OPERATION_COUNTERS[:3] == ("scheduled", "sent", "completed")
+    assert {*STREAM_COUNTERS} - {*CONNECTION_COUNTERS} == {*GAUGES, "down_ns"}
+
+
+def test_histograms_keep_their_names() -> None:
+    packed = {(one, other): b"x" for one in METRICS for other in OUTCOMES}
+    operation = pb.OperationInterval(histograms=histogram_messages(packed))
+    assert histograms_of(operation) == packed
+    operation = pb.OperationInterval(
+        histograms=[
+            pb.Histogram(
+                metric=pb.METRIC_BACKLOG_WAIT, outcome=pb.OUTCOME_EXPECTED, packed=b"y"
+            )
+        ]
+    )
+    assert histograms_of(operation) == {("backlog_wait", "expected"): b"y"}
 
 
 def test_a_snapshot_gets_names_for_numbers() -> None:
@@ -214,13 +240,11 @@ def test_a_snapshot_gets_names_for_numbers() -> None:
     (operation,) = message.operations
     assert (operation.stream, operation.operation) == ("writers", "modify")
     assert (operation.scheduled, dict(operation.result_codes)) == (9, {0: 4, 32: 5})
-    assert [
-        (METRICS[h.metric], OUTCOMES[h.outcome], h.packed) for h in operation.histograms
-    ] == [
-        ("response_time", "succeeded", b"a"),
-        ("backlog_wait", "failed", b"b"),
-        ("service_time", "unresolved", b"c"),
-    ]
+    assert histograms_of(operation) == {
+        ("response_time", "succeeded"): b"a",
+        ("backlog_wait", "failed"): b"b",
+        ("service_time", "unresolved"): b"c",
+    }
     assert (operation.expected, operation.requests, operation.abandoned) == (5, 12, 0)
     (stream,) = message.streams
     assert (stream.stream, stream.connects, stream.notices) == ("readers", 2, 3)

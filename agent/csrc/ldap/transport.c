@@ -1,0 +1,902 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ldap/transport.h"
+
+#include "core/clock.h"
+#include "core/slam_err.h"
+#include "ldap/deadline.h"
+#include "ldap/dial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ldap.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openldap.h>
+#include <sasl/sasl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The first cache line is all that a request touches. */
+struct slam_transport {
+    _Alignas(SLAM_CACHE_LINE) Sockbuf_IO_Desc *tap;
+    int fd;
+    bool plain; /* nothing between tap and provider: the way through them is saved */
+    bool has_stamps;
+    bool drained; /* nothing more to read in this turn: do not ask again */
+    bool at_eof;
+    bool hung_up;       /* the end of the stream is there to be read */
+    unsigned int reads; /* in this turn */
+    uint64_t stamp_ns;
+    uint8_t *ahead; /* TLS only */
+    uint32_t ahead_pos;
+    uint32_t ahead_len;
+    uint64_t ahead_taken; /* bytes, ever */
+    LDAP *ld;
+    ldap_conncb on_connect;
+    uint64_t connected_ns; /* when the socket was, CLOCK_MONOTONIC; 0: not yet */
+    struct slam_deadline *handshake; /* during set-up with TLS, else NULL */
+    uint64_t handshake_limit_ns;
+};
+
+/* Above TLS (20) and a SASL security layer (30). */
+#define LEVEL_TAP 40
+
+/* A TLS library reads a record's five-byte header first; one recvmsg serves both. */
+#define READ_AHEAD_BYTES 16384u
+
+/* A peer that sends faster than we read must leave the other connections their turn. */
+#define READS_PER_TURN 16u
+
+/* -- provider: the socket -- */
+
+static int
+layer_setup(Sockbuf_IO_Desc *sbiod, void *arg)
+{
+    sbiod->sbiod_pvt = arg;
+    return 0;
+}
+
+static int
+layer_remove(Sockbuf_IO_Desc *sbiod)
+{
+    sbiod->sbiod_pvt = NULL;
+    return 0;
+}
+
+static int
+layer_ctrl(Sockbuf_IO_Desc *sbiod, int opt, void *arg)
+{
+    return LBER_SBIOD_CTRL_NEXT(sbiod, opt, arg);
+}
+
+/* Sockbuf closes every layer in turn; the socket itself is the provider's. */
+static int
+provider_close(Sockbuf_IO_Desc *sbiod)
+{
+    const struct slam_transport *transport = sbiod->sbiod_pvt;
+
+    return close(transport->fd);
+}
+
+static int
+tap_close(Sockbuf_IO_Desc *sbiod)
+{
+    (void)sbiod;
+    return 0;
+}
+
+static uint64_t
+stamp_of(struct msghdr *msg)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        struct scm_timestamping stamps;
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPING)
+            continue;
+        memcpy(&stamps, CMSG_DATA(c), sizeof(stamps));
+        return (uint64_t)stamps.ts[0].tv_sec * SLAM_NS_PER_S +
+               (uint64_t)stamps.ts[0].tv_nsec;
+    }
+    return 0;
+}
+
+static ber_slen_t
+socket_read(struct slam_transport *transport, void *buf, ber_len_t len)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct scm_timestamping))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {.iov_base = buf, .iov_len = len};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n;
+
+    if (transport->drained) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (transport->has_stamps) {
+        msg.msg_control = control.bytes;
+        msg.msg_controllen = sizeof(control.bytes);
+    }
+    do
+        n = recvmsg(transport->fd, &msg, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -1;
+    if (n == 0) {
+        transport->at_eof = true;
+        return 0;
+    }
+    transport->stamp_ns = transport->has_stamps ? stamp_of(&msg) : 0;
+    /* a short read emptied the socket: what comes later is another edge for epoll */
+    transport->drained = ++transport->reads == READS_PER_TURN ||
+                         ((size_t)n < len && !transport->hung_up);
+    return n;
+}
+
+static ber_slen_t
+provider_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    struct slam_transport *transport = sbiod->sbiod_pvt;
+    size_t n;
+
+    if (!transport->ahead)
+        return socket_read(transport, buf, len);
+    if (transport->ahead_pos == transport->ahead_len) {
+        ber_slen_t got = socket_read(transport, transport->ahead, READ_AHEAD_BYTES);
+
+        if (got <= 0)
+            return got;
+        transport->ahead_pos = 0;
+        transport->ahead_len = (uint32_t)got;
+    }
+    n = transport->ahead_len - transport->ahead_pos;
+    n = n < len ? n : len;
+    memcpy(buf, transport->ahead + transport->ahead_pos, n);
+    transport->ahead_pos += (uint32_t)n;
+    transport->ahead_taken += n;
+    return (ber_slen_t)n;
+}
+
+static ber_slen_t
+socket_write(const struct slam_transport *transport, const void *buf, ber_len_t len)
+{
+    ssize_t n;
+
+    do
+        n = send(transport->fd, buf, len, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+static ber_slen_t
+provider_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    return socket_write(sbiod->sbiod_pvt, buf, len);
+}
+
+static Sockbuf_IO provider_io = {layer_setup,   layer_remove,   layer_ctrl,
+                                 provider_read, provider_write, provider_close};
+
+/* -- tap: above everything libldap put on the socket -- */
+
+static ber_slen_t
+tap_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    return LBER_SBIOD_READ_NEXT(sbiod, buf, len);
+}
+
+static ber_slen_t
+tap_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
+{
+    return LBER_SBIOD_WRITE_NEXT(sbiod, buf, len);
+}
+
+static int
+tap_setup(Sockbuf_IO_Desc *sbiod, void *arg)
+{
+    struct slam_transport *transport = arg;
+
+    sbiod->sbiod_pvt = transport;
+    transport->tap = sbiod;
+    return 0;
+}
+
+static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
+                            tap_read,  tap_write,    tap_close};
+
+/* -- hand-over -- */
+
+/* What a set-up is answered is small; libldap allocates any length that is claimed. */
+#define SETUP_RESPONSE_BYTES ((ber_len_t)1 << 20)
+
+/* Has libldap refuse what is too long for a set-up's response. Returns an LDAP result
+ * code. */
+static int
+limit_responses(struct slam_transport *transport)
+{
+    ber_len_t most = SETUP_RESPONSE_BYTES;
+    Sockbuf *sb = NULL;
+
+    if (ldap_get_option(transport->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS ||
+        !sb || ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) < 0)
+        return LDAP_LOCAL_ERROR;
+    return LDAP_SUCCESS;
+}
+
+/* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top.
+ * Returns an LDAP result code. */
+static int
+take_over(struct slam_transport *transport)
+{
+    const int on = 1;
+    const unsigned int stamping =
+        SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+    Sockbuf *sb = NULL;
+    struct sockaddr_storage address;
+    socklen_t address_len = sizeof(address);
+    int flags;
+    bool tls = ldap_tls_inplace(transport->ld) == 1;
+
+    if (ldap_get_option(transport->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS ||
+        !sb ||
+        ldap_get_option(transport->ld, LDAP_OPT_DESC, &transport->fd) !=
+            LDAP_OPT_SUCCESS)
+        return LDAP_LOCAL_ERROR;
+    ber_sockbuf_remove_io(sb, &ber_sockbuf_io_tcp, LBER_SBIOD_LEVEL_PROVIDER);
+    ber_sockbuf_remove_io(sb, &ber_sockbuf_io_fd, LBER_SBIOD_LEVEL_PROVIDER);
+    if (ber_sockbuf_add_io(sb, &provider_io, LBER_SBIOD_LEVEL_PROVIDER, transport) !=
+            0 ||
+        ber_sockbuf_add_io(sb, &tap_io, LEVEL_TAP, transport) != 0)
+        return LDAP_NO_MEMORY;
+    transport->plain = !tls;
+    if (tls) {
+        transport->ahead = malloc(READ_AHEAD_BYTES);
+        if (!transport->ahead)
+            return LDAP_NO_MEMORY;
+    }
+    if (getsockname(transport->fd, (struct sockaddr *)&address, &address_len) == 0 &&
+        address.ss_family != AF_UNIX) {
+        setsockopt(transport->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        transport->has_stamps = setsockopt(transport->fd, SOL_SOCKET, SO_TIMESTAMPING,
+                                           &stamping, sizeof(stamping)) == 0;
+    }
+    flags = fcntl(transport->fd, F_GETFL);
+    if (flags < 0 || fcntl(transport->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return LDAP_LOCAL_ERROR;
+    return LDAP_SUCCESS;
+}
+
+/* libldap counts the users of a TLS context: LDAP_OPT_X_TLS_CTX adds one when it is
+ * read, and only this function of its own takes one away. Every release has had it, no
+ * header has. Without it a context would stay until the process ends. */
+void ldap_pvt_tls_ctx_free(void *context) __attribute__((weak));
+
+/* What libldap says with GnuTLS when it refuses a certificate itself. */
+#define UNTRUSTED "(unknown error code)"
+
+static bool
+is_ldaps(const char *uri)
+{
+    return strncasecmp(uri, "ldaps:", 6) == 0;
+}
+
+static struct timeval
+time_limit(uint64_t ns)
+{
+    struct timeval limit = {.tv_sec = (time_t)(ns / SLAM_NS_PER_S),
+                            .tv_usec = (suseconds_t)(ns % SLAM_NS_PER_S / 1000)};
+    return limit;
+}
+
+static int
+fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
+     enum slam_conn_stage stage, int code)
+{
+    char *diagnostic = NULL;
+    int saved_errno = errno;
+
+    error->stage = stage;
+    error->code = code;
+    snprintf(error->uri, sizeof(error->uri), "%s", uri);
+    if (ld)
+        ldap_get_option(ld, LDAP_OPT_DIAGNOSTIC_MESSAGE, &diagnostic);
+    if (diagnostic && strcmp(diagnostic, UNTRUSTED) == 0)
+        snprintf(error->detail, sizeof(error->detail),
+                 "%s (the server's certificate is not trusted)", ldap_err2string(code));
+    else if (diagnostic && *diagnostic)
+        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
+                 diagnostic);
+    else if (stage == SLAM_STAGE_CONNECT && code == LDAP_SERVER_DOWN && saved_errno)
+        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
+                 strerror(saved_errno));
+    else
+        snprintf(error->detail, sizeof(error->detail), "%s", ldap_err2string(code));
+    ldap_memfree(diagnostic);
+    return SLAM_ECONNECT;
+}
+
+/* -- what a stream's connections share -- */
+
+void
+slam_transport_init(void)
+{
+    int version;
+
+    ldap_get_option(NULL, LDAP_OPT_PROTOCOL_VERSION, &version);
+}
+
+static bool
+is_readable(const char *what, const char *path, struct slam_conn_error *error)
+{
+    if (!path || access(path, R_OK) == 0)
+        return true;
+    error->stage = SLAM_STAGE_TLS;
+    error->code = LDAP_PARAM_ERROR;
+    snprintf(error->detail, sizeof(error->detail), "the %s '%s' cannot be read: %s",
+             what, path, strerror(errno));
+    return false;
+}
+
+/* A context of our own inherits no certificates from libldap's configuration. */
+static int
+inherit_authorities(LDAP *ld)
+{
+    const int options[] = {LDAP_OPT_X_TLS_CACERTFILE, LDAP_OPT_X_TLS_CACERTDIR};
+    int rc = LDAP_OPT_SUCCESS;
+
+    for (size_t i = 0; i < 2 && rc == LDAP_OPT_SUCCESS; i++) {
+        char *path = NULL;
+
+        if (ldap_get_option(NULL, options[i], &path) == LDAP_OPT_SUCCESS && path)
+            rc = ldap_set_option(ld, options[i], path);
+        ldap_memfree(path);
+    }
+    return rc;
+}
+
+static int
+demand_of(const struct slam_connection_settings *config)
+{
+    return config->tls.verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
+}
+
+static int
+make_context(struct slam_connection_settings *config, LDAP *ld)
+{
+    int demand = demand_of(config);
+    int of_a_client = 0;
+    int rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
+
+    if (rc == LDAP_OPT_SUCCESS)
+        rc = config->tls.ca_file
+                 ? ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->tls.ca_file)
+                 : inherit_authorities(ld);
+    if (rc == LDAP_OPT_SUCCESS && config->tls.cert_file)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CERTFILE, config->tls.cert_file);
+    if (rc == LDAP_OPT_SUCCESS && config->tls.key_file)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_KEYFILE, config->tls.key_file);
+    if (rc == LDAP_OPT_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_NEWCTX, &of_a_client);
+    if (rc == LDAP_OPT_SUCCESS)
+        rc = ldap_get_option(ld, LDAP_OPT_X_TLS_CTX, &config->tls_context);
+    return rc;
+}
+
+static int
+prepare_tls(struct slam_connection_settings *config, struct slam_conn_error *error)
+{
+    LDAP *ld = NULL;
+    int rc;
+
+    if (!config->tls.ca_file && !config->tls.cert_file && !config->tls.key_file &&
+        config->tls.verify)
+        return SLAM_OK; /* libldap's default, which is one for the process */
+    if (!is_readable("ca_file", config->tls.ca_file, error) ||
+        !is_readable("cert_file", config->tls.cert_file, error) ||
+        !is_readable("key_file", config->tls.key_file, error))
+        return SLAM_ECONNECT;
+    rc = ldap_initialize(&ld, NULL);
+    if (rc == LDAP_SUCCESS)
+        rc = make_context(config, ld);
+    if (ld)
+        ldap_destroy(ld);
+    if (rc == LDAP_SUCCESS)
+        return SLAM_OK;
+    error->stage = SLAM_STAGE_TLS;
+    error->code = LDAP_PARAM_ERROR;
+    snprintf(error->detail, sizeof(error->detail),
+             "the TLS library cannot use ca_file, cert_file or key_file: are they PEM, "
+             "and do certificate and key belong together?");
+    return SLAM_ECONNECT;
+}
+
+int
+slam_connection_settings_check_mechanism(const struct slam_connection_settings *config,
+                                         const char *mechanism,
+                                         struct slam_conn_error *error)
+{
+    const size_t size = sizeof(error->detail);
+    char **installed = NULL;
+    size_t used;
+
+    ldap_get_option(NULL, LDAP_OPT_X_SASL_MECHLIST, &installed);
+    for (size_t i = 0; installed && installed[i]; i++)
+        if (strcasecmp(installed[i], mechanism) == 0)
+            return SLAM_OK;
+    snprintf(error->uri, sizeof(error->uri), "%s", config->uris[0]);
+    error->stage = SLAM_STAGE_BIND;
+    error->code = LDAP_AUTH_UNKNOWN;
+    used = (size_t)snprintf(error->detail, size,
+                            "libsasl has no mechanism '%.64s' on this host; it has",
+                            mechanism);
+    for (size_t i = 0; installed && installed[i] && used < size; i++)
+        used +=
+            (size_t)snprintf(error->detail + used, size - used, " %s", installed[i]);
+    return SLAM_ECONNECT;
+}
+
+int
+slam_connection_settings_prepare(struct slam_connection_settings *config,
+                                 struct slam_conn_error *error)
+{
+    bool tls = config->tls.start_tls;
+    int rc = SLAM_OK;
+
+    snprintf(error->uri, sizeof(error->uri), "%s", config->uris[0]);
+    for (size_t i = 0; i < config->uri_count; i++)
+        tls = tls || is_ldaps(config->uris[i]);
+    if (tls)
+        rc = prepare_tls(config, error);
+    if (rc == SLAM_OK && config->bind.mechanism)
+        rc = slam_connection_settings_check_mechanism(config, config->bind.mechanism,
+                                                      error);
+    return rc;
+}
+
+void
+slam_connection_settings_release(struct slam_connection_settings *config)
+{
+    if (config->tls_context && ldap_pvt_tls_ctx_free)
+        ldap_pvt_tls_ctx_free(config->tls_context);
+    config->tls_context = NULL;
+}
+
+/* -- one connection -- */
+
+/* libldap calls it between the socket's connection and TLS. It connects by itself
+ * again, without TLS, when a connection is lost between two steps: that one is refused.
+ */
+static int
+on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
+           struct ldap_conncb *callback)
+{
+    struct slam_transport *transport = callback->lc_arg;
+
+    (void)ld, (void)url, (void)address;
+    if (transport->connected_ns != 0)
+        return -1;
+    transport->connected_ns = slam_clock_mono_ns();
+    if (transport->handshake) {
+        int fd = -1;
+
+        ber_sockbuf_ctrl(sb, LBER_SB_OPT_GET_FD, &fd);
+        slam_deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
+    }
+    return 0;
+}
+
+static void
+on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
+{
+    (void)ld, (void)sb, (void)callback;
+}
+
+/* PLAIN is for the job to choose, as a simple bind is. No security layer: whoever wants
+ * encryption says TLS, and what libsasl's layers cost is not the directory's doing. */
+#define SECURITY_PROPERTIES "none,maxssf=0"
+
+static int
+set_options(struct slam_transport *transport,
+            const struct slam_connection_settings *config)
+{
+    LDAP *ld = transport->ld;
+    struct timeval limit = time_limit(config->connect_timeout_ns);
+    int version = LDAP_VERSION3;
+    int demand = demand_of(config);
+    int rc;
+
+    transport->on_connect = (ldap_conncb){on_connect, on_close, transport};
+    rc = ldap_set_option(ld, LDAP_OPT_PROTOCOL_VERSION, &version);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_NETWORK_TIMEOUT, &limit);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_TIMEOUT, &limit);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_REFERRALS, LDAP_OPT_OFF);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_CONNECT_CB, &transport->on_connect);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
+    if (rc == LDAP_SUCCESS && config->tls_context)
+        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CTX, config->tls_context);
+    if (rc == LDAP_SUCCESS && config->bind.mechanism) {
+        /* the server's name is the URI's, not what its address resolves to */
+        rc = ldap_set_option(ld, LDAP_OPT_X_SASL_NOCANON, LDAP_OPT_ON);
+        if (rc == LDAP_SUCCESS)
+            rc = ldap_set_option(ld, LDAP_OPT_X_SASL_SECPROPS, SECURITY_PROPERTIES);
+    }
+    return rc;
+}
+
+/* Waits for the response until the deadline. Returns an LDAP result code: success means
+ * that *response is there, not what it says. */
+static int
+await(LDAP *ld, int message_id, uint64_t deadline_ns, LDAPMessage **response)
+{
+    uint64_t now_ns = slam_clock_mono_ns();
+    struct timeval limit = time_limit(deadline_ns > now_ns ? deadline_ns - now_ns : 0);
+    int type = ldap_result(ld, message_id, LDAP_MSG_ALL, &limit, response);
+    int code = LDAP_SERVER_DOWN;
+
+    if (type > 0)
+        return LDAP_SUCCESS;
+    if (type == 0)
+        return LDAP_TIMEOUT;
+    ldap_get_option(ld, LDAP_OPT_RESULT_CODE, &code);
+    return code;
+}
+
+static int
+bind_simple(LDAP *ld, const struct slam_connection_settings *config,
+            uint64_t deadline_ns, uint32_t *binds)
+{
+    struct berval password = {.bv_len = config->bind.password_len,
+                              .bv_val = (char *)config->bind.password};
+    LDAPMessage *response = NULL;
+    int message_id = 0;
+    int code = LDAP_OTHER;
+    int rc = ldap_sasl_bind(ld, config->bind.dn, LDAP_SASL_SIMPLE, &password, NULL,
+                            NULL, &message_id);
+
+    if (rc != LDAP_SUCCESS)
+        return rc;
+    ++*binds;
+    rc = await(ld, message_id, deadline_ns, &response);
+    if (rc == LDAP_SUCCESS && ldap_msgtype(response) != LDAP_RES_BIND) {
+        ldap_msgfree(response); /* libldap takes any result for an answer */
+        return LDAP_PROTOCOL_ERROR;
+    }
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_parse_result(ld, response, &code, NULL, NULL, NULL, NULL, 1);
+    return rc == LDAP_SUCCESS ? code : rc;
+}
+
+/* libsasl's questions. What the job does not say is answered by the question's own
+ * default, else by nothing. */
+static int
+answer_sasl(LDAP *ld, unsigned int flags, void *defaults, void *questions)
+{
+    const struct slam_connection_settings *config = defaults;
+
+    (void)ld, (void)flags;
+    for (sasl_interact_t *q = questions; q->id != SASL_CB_LIST_END; q++) {
+        const char *answer = NULL;
+
+        if (q->id == SASL_CB_AUTHNAME)
+            answer = config->bind.authcid;
+        else if (q->id == SASL_CB_USER)
+            answer = config->bind.authzid;
+        else if (q->id == SASL_CB_GETREALM)
+            answer = config->bind.realm;
+        else if (q->id == SASL_CB_PASS)
+            answer = config->bind.password;
+        if (!answer)
+            answer = q->defresult ? q->defresult : "";
+        q->result = answer;
+        q->len =
+            (unsigned int)(answer == config->bind.password ? config->bind.password_len
+                                                           : strlen(answer));
+    }
+    return LDAP_SUCCESS;
+}
+
+static int
+bind_sasl(LDAP *ld, const struct slam_connection_settings *config, uint64_t deadline_ns,
+          uint32_t *binds)
+{
+    struct slam_connection_settings answers =
+        *config;                  /* libldap wants a pointer to non-const */
+    const char *mechanism = NULL; /* libldap's note from step to step */
+    LDAPMessage *response = NULL;
+    int rc;
+
+    for (;;) {
+        int message_id = 0;
+
+        rc = ldap_sasl_interactive_bind(ld, NULL, config->bind.mechanism, NULL, NULL,
+                                        LDAP_SASL_QUIET, answer_sasl, &answers,
+                                        response, &mechanism, &message_id);
+        ldap_msgfree(response);
+        response = NULL;
+        if (rc != LDAP_SASL_BIND_IN_PROGRESS)
+            return rc;
+        ++*binds;
+        rc = await(ld, message_id, deadline_ns, &response);
+        if (rc != LDAP_SUCCESS)
+            return rc;
+    }
+}
+
+static int
+bind_connection(LDAP *ld, const struct slam_connection_settings *config,
+                uint32_t *binds)
+{
+    uint64_t deadline_ns = slam_clock_mono_ns() + config->connect_timeout_ns;
+
+    if (config->bind.mechanism)
+        return bind_sasl(ld, config, deadline_ns, binds);
+    return bind_simple(ld, config, deadline_ns, binds);
+}
+
+/* Makes transport->ld over a socket of ours; the host that TLS and SASL know is the
+ * URI's. Returns an LDAP result code. */
+static int
+attach(struct slam_transport *transport, const struct slam_connection_settings *config,
+       size_t uri_index)
+{
+    int rc;
+    int fd = slam_dial(config->addresses[uri_index], config->connect_timeout_ns);
+
+    if (fd < 0)
+        return LDAP_SERVER_DOWN;
+    transport->connected_ns = slam_clock_mono_ns();
+    rc = ldap_init_fd(fd, LDAP_PROTO_TCP, config->uris[uri_index], &transport->ld);
+    if (rc != LDAP_SUCCESS) {
+        close(fd);
+        return rc;
+    }
+    if (transport->handshake)
+        slam_deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
+    return set_options(transport, config);
+}
+
+/* Connects, and for ldaps shakes hands. Returns an LDAP result code. */
+static int
+connect_transport(struct slam_transport *transport,
+                  const struct slam_connection_settings *config, size_t uri_index)
+{
+    const char *uri = config->uris[uri_index];
+    int rc;
+
+    if (config->address_count > 0 && *config->addresses[uri_index]) {
+        rc = attach(transport, config, uri_index);
+        if (rc == LDAP_SUCCESS && is_ldaps(uri))
+            rc = ldap_install_tls(transport->ld);
+        return rc == LDAP_SUCCESS ? limit_responses(transport) : rc;
+    }
+    errno = 0;
+    rc = ldap_initialize(&transport->ld, uri);
+    if (rc == LDAP_SUCCESS)
+        rc = set_options(transport, config);
+    if (rc == LDAP_SUCCESS)
+        rc = ldap_connect(transport->ld);
+    return rc == LDAP_SUCCESS ? limit_responses(transport) : rc;
+}
+
+/* The steps of a set-up, each timed from the end of the one before. */
+static int
+set_up(struct slam_transport *transport, const struct slam_connection_settings *config,
+       size_t uri_index, enum slam_conn_stage *stage,
+       struct slam_transport_setup *setup)
+{
+    uint64_t started_ns = slam_clock_mono_ns();
+    uint64_t before_ns = started_ns;
+    uint64_t now_ns;
+    int rc;
+
+    *stage = SLAM_STAGE_CONNECT;
+    rc = connect_transport(transport, config, uri_index);
+    now_ns = slam_clock_mono_ns();
+    if (transport->connected_ns == 0)
+        transport->connected_ns = now_ns;
+    else if (rc != LDAP_SUCCESS)
+        *stage = SLAM_STAGE_TLS; /* of ldaps, after the socket was connected */
+    setup->connect_ns = transport->connected_ns - before_ns;
+    if (rc != LDAP_SUCCESS)
+        return rc;
+    before_ns = transport->connected_ns;
+    if (config->tls.start_tls) {
+        *stage = SLAM_STAGE_TLS;
+        setup->extended = 1;
+        rc = ldap_start_tls_s(transport->ld, NULL, NULL);
+        if (rc != LDAP_SUCCESS)
+            return rc;
+        now_ns = slam_clock_mono_ns();
+    }
+    if (transport->handshake && slam_deadline_end(transport->handshake))
+        return LDAP_TIMEOUT;
+    if (ldap_tls_inplace(transport->ld))
+        setup->tls_ns = now_ns - before_ns;
+    if (config->bind.mechanism || config->bind.dn) {
+        *stage = SLAM_STAGE_BIND;
+        before_ns = slam_clock_mono_ns();
+        rc = bind_connection(transport->ld, config, &setup->binds);
+        if (rc != LDAP_SUCCESS)
+            return rc;
+        setup->bind_ns = slam_clock_mono_ns() - before_ns;
+    }
+    *stage = SLAM_STAGE_HANDOVER;
+    rc = take_over(transport);
+    setup->total_ns = slam_clock_mono_ns() - started_ns;
+    return rc;
+}
+
+int
+slam_transport_open(const struct slam_connection_settings *config, size_t uri_index,
+                    void *storage, struct slam_transport **out,
+                    struct slam_transport_setup *setup, struct slam_conn_error *error)
+{
+    const char *uri = config->uris[uri_index];
+    enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
+    struct slam_deadline handshake = {0};
+    struct slam_transport *transport = storage;
+    int rc;
+
+    memset(transport, 0, sizeof(*transport));
+    if (config->tls.start_tls || is_ldaps(uri))
+        transport->handshake = &handshake;
+    transport->handshake_limit_ns = config->connect_timeout_ns;
+    memset(setup, 0, sizeof(*setup));
+    rc = set_up(transport, config, uri_index, &stage, setup);
+    if (slam_deadline_end(&handshake) && rc != LDAP_SUCCESS)
+        rc = LDAP_TIMEOUT;
+    transport->handshake = NULL;
+    if (rc != LDAP_SUCCESS) {
+        rc = fail(error, transport->ld, uri, stage, rc);
+        slam_transport_close(transport);
+        return rc;
+    }
+    *out = transport;
+    return SLAM_OK;
+}
+
+/* -- carrying -- */
+
+int
+slam_transport_fd(const struct slam_transport *transport)
+{
+    return transport->fd;
+}
+
+bool
+slam_transport_has_stamps(const struct slam_transport *transport)
+{
+    return transport->has_stamps;
+}
+
+void
+slam_transport_readable(struct slam_transport *transport, bool hung_up)
+{
+    transport->drained = false;
+    transport->hung_up = hung_up;
+    transport->reads = 0;
+}
+
+bool
+slam_transport_was_cut(const struct slam_transport *transport)
+{
+    return transport->reads == READS_PER_TURN;
+}
+
+/* TLS layers return 0 or -1 with EWOULDBLOCK set for "not yet". */
+static bool
+would_block(const struct slam_transport *transport)
+{
+    return !transport->at_eof &&
+           (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
+
+ssize_t
+slam_transport_read(struct slam_transport *transport, uint8_t *buf, size_t len)
+{
+    ber_slen_t n;
+    uint64_t taken;
+
+    /* A TLS library says "not yet" after a record that holds no data, such as a session
+     * ticket. What it left of the bytes read ahead will not wake epoll: ask again. */
+    do {
+        taken = transport->ahead_taken;
+        errno = 0;
+        n = transport->plain ? socket_read(transport, buf, len)
+                             : LBER_SBIOD_READ_NEXT(transport->tap, buf, len);
+    } while (n <= 0 && would_block(transport) &&
+             transport->ahead_pos < transport->ahead_len &&
+             transport->ahead_taken != taken);
+    if (n > 0)
+        return n;
+    return would_block(transport) ? 0 : -1;
+}
+
+uint64_t
+slam_transport_stamp_ns(const struct slam_transport *transport)
+{
+    return transport->stamp_ns;
+}
+
+ssize_t
+slam_transport_write(struct slam_transport *transport, const uint8_t *buf, size_t len)
+{
+    /* sbi_write takes a pointer to non-const, and does not write through it */
+    union {
+        const uint8_t *in;
+        void *out;
+    } bytes = {.in = buf};
+    ber_slen_t n;
+
+    errno = 0;
+    n = transport->plain ? socket_write(transport, buf, len)
+                         : LBER_SBIOD_WRITE_NEXT(transport->tap, bytes.out, len);
+    if (n > 0)
+        return n;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return 0;
+    return -1;
+}
+
+/* -- end -- */
+
+void
+slam_transport_close(struct slam_transport *transport)
+{
+    if (!transport)
+        return;
+    if (transport->ld) {
+        int fd = -1;
+
+        /* libldap would send an unbind whenever the socket still takes it */
+        if (ldap_get_option(transport->ld, LDAP_OPT_DESC, &fd) == LDAP_OPT_SUCCESS &&
+            fd >= 0)
+            shutdown(fd, SHUT_RDWR);
+        ldap_unbind_ext(transport->ld, NULL, NULL);
+    }
+    free(transport->ahead);
+}
+
+/* -- facts -- */
+
+size_t
+slam_transport_size(void)
+{
+    return sizeof(struct slam_transport);
+}
+
+void
+slam_transport_library(char *version, size_t version_len, char *tls, size_t tls_len)
+{
+    LDAPAPIInfo info = {.ldapai_info_version = LDAP_API_INFO_VERSION};
+    char *package = NULL;
+
+    snprintf(version, version_len, "unknown");
+    snprintf(tls, tls_len, "none");
+    if (ldap_get_option(NULL, LDAP_OPT_API_INFO, &info) == LDAP_OPT_SUCCESS) {
+        snprintf(version, version_len, "%s %d.%d.%d", info.ldapai_vendor_name,
+                 info.ldapai_vendor_version / 10000,
+                 info.ldapai_vendor_version / 100 % 100,
+                 info.ldapai_vendor_version % 100);
+        ldap_memfree(info.ldapai_vendor_name);
+        ber_memvfree((void **)info.ldapai_extensions);
+    }
+    if (ldap_get_option(NULL, LDAP_OPT_X_TLS_PACKAGE, &package) == LDAP_OPT_SUCCESS &&
+        package) {
+        snprintf(tls, tls_len, "%s, sessions not resumed", package);
+        ldap_memfree(package);
+    }
+}

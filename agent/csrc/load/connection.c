@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/connection.h"
+
+#include "load/session.h"
+
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+/* Wait before a new attempt: doubled from the first to the second, from attempt to
+ * attempt. A directory that restarts is not met by all clients in a tight loop. */
+#define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
+#define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
+
+/* -- states -- */
+
+void
+slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
+{
+    struct slam_flow *flow = conn->flow;
+    enum slam_conn_state from = conn->state;
+    enum slam_conn_state to = slam_conn_next(from, event);
+
+    if (to == SLAM_CONN_STATES)
+        abort();
+    if (from == SLAM_CONN_BACKOFF || to == SLAM_CONN_BACKOFF) {
+        slam_flow_tally_down(flow, slam_clock_mono_ns());
+        flow->down_count -= from == SLAM_CONN_BACKOFF;
+        flow->down_count += to == SLAM_CONN_BACKOFF;
+    }
+    flow->worker->replacing -= from == SLAM_CONN_REPLACING;
+    flow->worker->replacing += to == SLAM_CONN_REPLACING;
+    conn->state = (uint8_t)to;
+}
+
+void
+slam_conn_move_client(struct slam_conn *conn, enum slam_client_event event)
+{
+    enum slam_client_state to = slam_client_next(conn->client, event);
+
+    if (to == SLAM_CLIENT_STATES)
+        abort();
+    conn->client = (uint8_t)to;
+}
+
+/* -- slots -- */
+
+void
+slam_conn_make_ready(struct slam_conn *conn)
+{
+    struct slam_worker *worker = conn->flow->worker;
+
+    if (conn->is_ready)
+        return;
+    conn->is_ready = true;
+    conn->done_ns = 0;
+    conn->next_ready = NULL;
+    if (worker->ready_tail)
+        worker->ready_tail->next_ready = conn;
+    else
+        worker->ready_head = conn;
+    worker->ready_tail = conn;
+}
+
+/* The same of a connection that can be used since then. */
+static void
+make_ready_since(struct slam_conn *conn, uint64_t received_ns, uint64_t done_ns)
+{
+    slam_conn_make_ready(conn);
+    if (conn->done_ns == 0) {
+        conn->received_ns = received_ns;
+        conn->done_ns = done_ns;
+    }
+}
+
+static void
+release(struct slam_slot *slot)
+{
+    struct slam_conn *conn = slot->conn;
+
+    slot->state = SLAM_SLOT_FREE;
+    slot->next_free = conn->free_head;
+    conn->free_head = (uint32_t)(slot - conn->slots);
+    conn->free_count++;
+}
+
+void
+slam_conn_free_slot(struct slam_slot *slot, uint64_t received_ns, uint64_t done_ns)
+{
+    release(slot);
+    make_ready_since(slot->conn, received_ns, done_ns);
+}
+
+/* Counts a request that will have no response, with the time until then. */
+static void
+count_no_response(struct slam_slot *slot, enum slam_outcome outcome, uint64_t now_ns)
+{
+    struct slam_op_record *record =
+        slam_flow_op_record(slot->conn->flow, slot->op, slot->measured);
+    struct slam_histogram *h = record->histograms[outcome];
+
+    slam_slot_answered(slot);
+    if (outcome == SLAM_TIMED_OUT)
+        record->timed_out++;
+    else
+        record->unresolved++;
+    slam_histogram_record(&h[SLAM_RESPONSE_TIME],
+                          slam_since_ns(now_ns, slot->intended_ns));
+    slam_histogram_record(&h[SLAM_SERVICE_TIME], slam_since_ns(now_ns, slot->sent_ns));
+    slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
+}
+
+static void
+count_dropped(const struct slam_slot *slot)
+{
+    slam_flow_op_record(slot->conn->flow, slot->op, slot->measured)->dropped++;
+}
+
+/* -- set-up -- */
+
+static uint64_t
+backoff_ns(struct slam_conn *conn)
+{
+    uint32_t doublings = conn->failures < 6 ? conn->failures : 6;
+    uint64_t wait = slam_earlier_ns(BACKOFF_FIRST_NS << doublings, BACKOFF_MAX_NS);
+
+    /* spread over [wait / 2, wait): many connections are lost at once */
+    return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
+}
+
+/* From BACKOFF. */
+static void
+reconnect(struct slam_conn *conn, uint64_t now_ns)
+{
+    struct slam_worker *worker = conn->flow->worker;
+
+    if (worker->draining) {
+        slam_conn_move(conn, SLAM_CONN_CLOSE);
+        return;
+    }
+    slam_connector_submit(worker->config.connector, &conn->request,
+                          now_ns + backoff_ns(conn));
+    conn->failures++;
+}
+
+void
+slam_conn_watch(struct slam_conn *conn)
+{
+    struct epoll_event event = {.events = SLAM_EPOLL_EVENTS, .data.ptr = conn};
+
+    if (conn->tx_len > 0)
+        event.events |= EPOLLOUT;
+    epoll_ctl(conn->flow->worker->epoll_fd, EPOLL_CTL_MOD,
+              slam_transport_fd(conn->request.transport), &event);
+}
+
+static void
+count_set_up(struct slam_stream_record *record,
+             const struct slam_transport_setup *setup)
+{
+    record->connects++;
+    slam_histogram_record(&record->set_up[SLAM_CONNECT_TIME], setup->total_ns);
+    slam_histogram_record(&record->set_up[SLAM_TCP_TIME], setup->connect_ns);
+    if (setup->tls_ns > 0)
+        slam_histogram_record(&record->set_up[SLAM_TLS_TIME], setup->tls_ns);
+    if (setup->binds > 0)
+        slam_histogram_record(&record->set_up[SLAM_BIND_TIME], setup->bind_ns);
+}
+
+void
+slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
+{
+    struct slam_flow *flow = conn->flow;
+    const struct slam_transport *transport = conn->request.transport;
+    const struct slam_transport_setup *setup = &conn->request.setup;
+    struct slam_stream_record *record = slam_flow_stream_record(flow);
+    struct epoll_event event = {.events = SLAM_EPOLL_EVENTS, .data.ptr = conn};
+
+    record->binds += setup->binds;
+    record->extended += setup->extended;
+    if (!transport || epoll_ctl(flow->worker->epoll_fd, EPOLL_CTL_ADD,
+                                slam_transport_fd(transport), &event) != 0) {
+        record->connect_failures++;
+        if (conn->state != SLAM_CONN_BACKOFF) /* the attempt's time counts too */
+            record->down_ns += setup->total_ns;
+        slam_conn_move(conn, SLAM_CONN_FAILED);
+        reconnect(conn, now_ns);
+        return;
+    }
+    count_set_up(record, setup);
+    if (!slam_transport_has_stamps(transport))
+        atomic_store_explicit(&flow->worker->stamps, false, memory_order_relaxed);
+    slam_conn_move(conn, SLAM_CONN_CONNECTED);
+    slam_pdu_parser_init(&conn->parser, flow->worker->config.max_pdu_bytes);
+    conn->has_abandoned = false;
+    conn->requests = 0;
+    conn->up_since_ns = now_ns;
+    conn->failures = 0;
+    conn->generation = SLAM_FIRST_GENERATION;
+    make_ready_since(conn, now_ns, now_ns);
+}
+
+/* -- loss and replacement -- */
+
+void
+slam_conn_break(struct slam_conn *conn)
+{
+    if (conn->state == SLAM_CONN_BROKEN)
+        return;
+    slam_conn_move(conn, SLAM_CONN_BREAK);
+    slam_conn_make_ready(conn);
+}
+
+/* Takes the connection out of the loop; its transport stays to be closed. */
+static void
+take_down(struct slam_conn *conn)
+{
+    epoll_ctl(conn->flow->worker->epoll_fd, EPOLL_CTL_DEL,
+              slam_transport_fd(conn->request.transport), NULL);
+    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++)
+        if (conn->slots[i].state != SLAM_SLOT_FREE)
+            release(&conn->slots[i]);
+    conn->timed_out = 0;
+    conn->tx_len = 0;
+    conn->kept_len = 0;
+}
+
+static void
+lose(struct slam_conn *conn)
+{
+    uint64_t now_ns = slam_clock_mono_ns();
+
+    for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++) {
+        struct slam_slot *slot = &conn->slots[i];
+
+        if (slot->state == SLAM_SLOT_SENT)
+            count_no_response(slot, SLAM_UNRESOLVED, now_ns);
+        else if (slot->state == SLAM_SLOT_BLOCKED)
+            count_dropped(slot);
+        if (slot->state != SLAM_SLOT_FREE && slot->state != SLAM_SLOT_TIMED_OUT)
+            slam_session_end(slot);
+    }
+    take_down(conn);
+    if (conn->client == SLAM_CLIENT_BUSY)
+        slam_conn_move_client(conn, SLAM_CLIENT_FREE);
+    slam_flow_stream_record(conn->flow)->disconnects++;
+    slam_conn_move(conn, SLAM_CONN_LOSE);
+    reconnect(conn, now_ns);
+}
+
+static void
+send_unbind(struct slam_conn *conn)
+{
+    /* RFC 4511 4.3; no request of ours has a messageID this small */
+    static const uint8_t unbind[] = {0x30, 0x05, 0x02, 0x01, 0x01, 0x42, 0x00};
+
+    /* not into the middle of a request that the socket did not take whole */
+    if (conn->tx_len == 0 &&
+        slam_transport_write(conn->request.transport, unbind, sizeof(unbind)) ==
+            (ssize_t)sizeof(unbind))
+        slam_flow_stream_record(conn->flow)->unbinds++;
+}
+
+/* When the successor of a connection that is replaced is set up; UINT64_MAX: never. */
+static uint64_t
+successor_ns(const struct slam_conn *conn, uint64_t now_ns)
+{
+    const struct slam_worker *worker = conn->flow->worker;
+
+    if (worker->draining)
+        return UINT64_MAX;
+    if (!conn->record || conn->state != SLAM_CONN_UNBOUND)
+        return now_ns;
+    if (conn->record->connect_ns == SLAM_TRACE_NEVER)
+        return UINT64_MAX;
+    return now_ns +
+           slam_since_ns(worker->config.timeline->t0_ns + conn->record->connect_ns,
+                         now_ns);
+}
+
+/* Ends a connection on which nothing is in flight, and has the next one made. */
+static void
+replace(struct slam_conn *conn, uint64_t now_ns)
+{
+    uint64_t connect_ns = successor_ns(conn, now_ns);
+
+    if (conn->state != SLAM_CONN_UNBOUND)
+        send_unbind(conn);
+    take_down(conn);
+    if (connect_ns == UINT64_MAX) {
+        slam_conn_move(conn, SLAM_CONN_CLOSE);
+        return;
+    }
+    slam_conn_move(conn, SLAM_CONN_REPLACE);
+    slam_connector_submit(conn->flow->worker->config.connector, &conn->request,
+                          connect_ns);
+}
+
+static bool
+is_idle(const struct slam_conn *conn)
+{
+    return conn->free_count + conn->timed_out == conn->flow->stream->settings.in_flight;
+}
+
+struct slam_conn *
+slam_conn_next_ready(struct slam_worker *worker)
+{
+    struct slam_conn *conn = worker->ready_head;
+    uint64_t limit_ns;
+
+    if (!conn)
+        return NULL;
+    worker->ready_head = conn->next_ready;
+    if (!worker->ready_head)
+        worker->ready_tail = NULL;
+    conn->is_ready = false;
+    if (conn->done_ns == 0)
+        conn->received_ns = conn->done_ns = slam_clock_mono_ns();
+    limit_ns = conn->flow->stream->settings.connection.reconnect_ns;
+    if (conn->state == SLAM_CONN_UP && limit_ns > 0 &&
+        conn->done_ns - conn->up_since_ns >= limit_ns)
+        slam_conn_move(conn, SLAM_CONN_DRAIN);
+    if (conn->state == SLAM_CONN_BROKEN)
+        lose(conn);
+    else if (conn->state != SLAM_CONN_UP && slam_conn_is_open(conn) && is_idle(conn))
+        replace(conn, conn->done_ns);
+    return conn;
+}
+
+/* -- time-outs and the end -- */
+
+void
+slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)
+{
+    uint64_t limit = flow->stream->settings.request_timeout_ns;
+
+    while (flow->oldest && flow->oldest->sent_ns + limit <= now_ns) {
+        struct slam_slot *slot = flow->oldest;
+        struct slam_conn *conn = slot->conn;
+
+        count_no_response(slot, SLAM_TIMED_OUT, slam_clock_mono_ns());
+        slam_session_end(slot);
+        slot->state = SLAM_SLOT_TIMED_OUT;
+        /* a connection on which nothing answers any more is given up */
+        if (++conn->timed_out == flow->stream->settings.in_flight)
+            slam_conn_break(conn);
+        else
+            slam_conn_make_ready(conn);
+    }
+}
+
+void
+slam_conn_close_all(struct slam_flow *flow)
+{
+    uint64_t now_ns = slam_clock_mono_ns();
+
+    while (flow->oldest)
+        count_no_response(flow->oldest, SLAM_UNRESOLVED, now_ns);
+    for (uint32_t i = 0; i < flow->conn_count; i++) {
+        struct slam_conn *conn = &flow->conns[i];
+
+        for (uint32_t j = 0; j < flow->stream->settings.in_flight; j++)
+            if (conn->slots[j].state == SLAM_SLOT_BLOCKED)
+                count_dropped(&conn->slots[j]);
+        if (conn->state == SLAM_CONN_UP || conn->state == SLAM_CONN_DRAINING)
+            send_unbind(conn);
+        if (conn->state != SLAM_CONN_CLOSED)
+            slam_conn_move(conn, SLAM_CONN_CLOSE);
+    }
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection's life within one worker, after the states of connection_state.h: its
+ * free slots, its loss, its planned end and successor, time-outs.
+ *
+ * Worker thread only. Times are CLOCK_MONOTONIC in ns. */
+#ifndef SLAM_CONNECTION_H
+#define SLAM_CONNECTION_H
+
+#include "core/clock.h"
+#include "load/flow.h"
+
+/* Of messageIDs: libldap used small ones while it set the connection up. */
+#define SLAM_FIRST_GENERATION 16u
+
+/* Takes the connection, or its client, from state to state. An event that the state
+ * does not allow is a fault of the engine and ends the process. */
+void slam_conn_move(struct slam_conn *conn, enum slam_conn_event event);
+void slam_conn_move_client(struct slam_conn *conn, enum slam_client_event event);
+
+/* Whether requests and responses can pass. */
+static inline bool
+slam_conn_is_open(const struct slam_conn *conn)
+{
+    return (SLAM_IN(conn->state) &
+            (SLAM_IN(SLAM_CONN_UP) | SLAM_IN(SLAM_CONN_DRAINING) |
+             SLAM_IN(SLAM_CONN_UNBOUND))) != 0;
+}
+
+/* Slots in which a session can begin now. */
+static inline uint32_t
+slam_conn_available(const struct slam_conn *conn)
+{
+    return conn->state == SLAM_CONN_UP && conn->tx_len == 0 ? conn->free_count : 0;
+}
+
+/* From when the slot's request could have been sent. */
+static inline uint64_t
+slam_send_lag_ns(const struct slam_slot *slot)
+{
+    bool waited = slot->slot_free_ns > slot->intended_ns;
+
+    return slam_since_ns(slot->sent_ns,
+                         waited ? slot->slot_free_ns : slot->intended_ns);
+}
+
+/* The slot's request is in flight now, or no longer: the flow's list by time of
+ * sending. */
+static inline void
+slam_slot_sent(struct slam_slot *slot)
+{
+    struct slam_flow *flow = slot->conn->flow;
+
+    slot->newer = NULL;
+    slot->older = flow->newest;
+    if (flow->newest)
+        flow->newest->newer = slot;
+    else
+        flow->oldest = slot;
+    flow->newest = slot;
+    flow->in_flight++;
+}
+
+static inline void
+slam_slot_answered(struct slam_slot *slot)
+{
+    struct slam_flow *flow = slot->conn->flow;
+
+    if (slot->older)
+        slot->older->newer = slot->newer;
+    else
+        flow->oldest = slot->newer;
+    if (slot->newer)
+        slot->newer->older = slot->older;
+    else
+        flow->newest = slot->older;
+    flow->in_flight--;
+}
+
+/* Gives a slot back that nothing refers to any more, free since then. */
+void slam_conn_free_slot(struct slam_slot *slot, uint64_t received_ns,
+                         uint64_t done_ns);
+
+/* Puts the connection into the ready list: it can be used no more, or again. */
+void slam_conn_make_ready(struct slam_conn *conn);
+
+/* The first of the ready list, taken out of it; NULL: the list is empty. A broken
+ * connection is lost first (what was in flight on it stays unresolved; another one is
+ * made after a wait), one that has reached its limit is replaced when it is idle. */
+struct slam_conn *slam_conn_next_ready(struct slam_worker *worker);
+
+/* A read or a write failed, or the connection is of no use any more. */
+void slam_conn_break(struct slam_conn *conn);
+
+/* Has epoll watch for room in the socket too, while a request waits for it. */
+void slam_conn_watch(struct slam_conn *conn);
+
+/* A connection was set up (its request has a transport) or failed to be. */
+void slam_conn_connected(struct slam_conn *conn, uint64_t now_ns);
+
+/* Counts requests of the flow sent before now_ns - request_timeout_ns as timed out. */
+void slam_conn_expire(struct slam_flow *flow, uint64_t now_ns);
+
+/* Counts everything in flight as unresolved and unbinds: the run is over. */
+void slam_conn_close_all(struct slam_flow *flow);
+
+#endif

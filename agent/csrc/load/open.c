@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The open loop: sessions begin when the pacer says so, whatever became of those
+ * before. An arrival takes the next connection in turn that has an available slot;
+ * where there is none it waits in the backlog, with its intended time. */
+#include "core/slam_err.h"
+#include "load/connection.h"
+#include "load/model.h"
+#include "load/request.h"
+
+#include <stdlib.h>
+
+struct arrival {
+    uint64_t intended_ns;
+    uint32_t script;
+};
+
+struct open_load {
+    struct slam_pacer pacer;
+    uint64_t next_ns;       /* of the pacer's next arrival */
+    struct slam_conn *head; /* connections with an available slot, in turn */
+    struct slam_conn *tail;
+    uint64_t available;          /* slots, of all connections */
+    uint64_t available_since_ns; /* since when there has always been one */
+    size_t backlog_cap;
+    size_t backlog_head;
+    struct arrival backlog[]; /* a ring; its length is the flow's backlog_len */
+};
+
+static int
+init(struct slam_flow *flow)
+{
+    const struct slam_worker_config *config = &flow->worker->config;
+    const struct slam_stream *stream = flow->stream;
+    uint32_t carriers = stream->settings.connections < config->count
+                            ? stream->settings.connections
+                            : config->count;
+    size_t cap = stream->settings.max_backlog == 0
+                     ? 0
+                     : slam_flow_part(stream->settings.max_backlog - 1, config->index,
+                                      carriers) +
+                           1;
+    struct open_load *load = calloc(1, sizeof(*load) + cap * sizeof(struct arrival));
+
+    if (!load)
+        return SLAM_ENOMEM;
+    flow->load = load;
+    load->backlog_cap = cap;
+    slam_pacer_init(&load->pacer, stream->settings.segments,
+                    stream->settings.segment_count, stream->settings.arrivals,
+                    &flow->share, stream->settings.total_operations,
+                    &flow->arrivals_rng);
+    return SLAM_OK;
+}
+
+static void
+draw_next(struct slam_flow *flow)
+{
+    struct open_load *load = flow->load;
+    uint64_t after_t0_ns = slam_pacer_next(&load->pacer, &flow->arrivals_rng);
+
+    if (after_t0_ns != SLAM_PACER_NONE) {
+        load->next_ns = flow->worker->config.timeline->t0_ns + after_t0_ns;
+        return;
+    }
+    load->next_ns = UINT64_MAX;
+    if (flow->sessions_left != UINT64_MAX)
+        flow->sessions_left = 0;
+}
+
+static uint64_t
+due_ns(const struct slam_flow *flow)
+{
+    const struct open_load *load = flow->load;
+
+    return load->next_ns;
+}
+
+/* Brings the count of available slots in line with the connection, and the connection
+ * into the list. */
+static void
+count_available(struct slam_conn *conn, uint64_t now_ns)
+{
+    struct open_load *load = conn->flow->load;
+    uint32_t available = slam_conn_available(conn);
+
+    if (load->available == 0 && available > conn->counted_free)
+        load->available_since_ns = now_ns;
+    load->available += available;
+    load->available -= conn->counted_free;
+    conn->counted_free = available;
+    if (available == 0 || conn->is_queued)
+        return;
+    conn->is_queued = true;
+    conn->next_queued = NULL;
+    if (load->tail)
+        load->tail->next_queued = conn;
+    else
+        load->head = conn;
+    load->tail = conn;
+}
+
+static struct slam_conn *
+take_available(struct open_load *load)
+{
+    struct slam_conn *conn;
+
+    while ((conn = load->head) != NULL) {
+        load->head = conn->next_queued;
+        if (!load->head)
+            load->tail = NULL;
+        conn->is_queued = false;
+        if (slam_conn_available(conn) > 0)
+            return conn;
+    }
+    return NULL;
+}
+
+/* False: no slot is available. */
+static bool
+begin_session(struct slam_flow *flow, const struct arrival *arrival)
+{
+    struct open_load *load = flow->load;
+    struct slam_conn *conn = take_available(load);
+
+    if (!conn)
+        return false;
+    slam_request_begin(conn, arrival->script, arrival->intended_ns,
+                       load->available_since_ns);
+    count_available(conn, arrival->intended_ns);
+    return true;
+}
+
+/* Arrivals that are due, each drawn once and either sent, kept with its intended time,
+ * or counted as dropped. */
+static void
+run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
+{
+    struct open_load *load = flow->load;
+
+    while (load->next_ns <= now_ns && load->next_ns < limit_ns) {
+        struct arrival arrival = {.intended_ns = load->next_ns,
+                                  .script = slam_flow_pick(flow)};
+        struct slam_op_record *record =
+            slam_flow_script_record(flow, arrival.script, arrival.intended_ns);
+
+        draw_next(flow);
+        record->scheduled++;
+        if (flow->backlog_len == 0 && begin_session(flow, &arrival))
+            continue;
+        if (flow->backlog_len == load->backlog_cap) {
+            record->dropped++;
+            continue;
+        }
+        load->backlog[(load->backlog_head + flow->backlog_len++) % load->backlog_cap] =
+            arrival;
+    }
+}
+
+static void
+pop_backlog(struct slam_flow *flow)
+{
+    struct open_load *load = flow->load;
+
+    load->backlog_head = (load->backlog_head + 1) % load->backlog_cap;
+    flow->backlog_len--;
+}
+
+static void
+ready(struct slam_conn *conn)
+{
+    struct slam_flow *flow = conn->flow;
+    struct open_load *load = flow->load;
+
+    count_available(conn, conn->received_ns);
+    while (flow->backlog_len > 0 &&
+           begin_session(flow, &load->backlog[load->backlog_head]))
+        pop_backlog(flow);
+}
+
+static void
+end(struct slam_flow *flow)
+{
+    struct open_load *load = flow->load;
+
+    for (; flow->backlog_len > 0; pop_backlog(flow)) {
+        const struct arrival *arrival = &load->backlog[load->backlog_head];
+
+        slam_flow_script_record(flow, arrival->script, arrival->intended_ns)->dropped++;
+    }
+}
+
+const struct slam_load_model slam_open_model = {.has_backlog = true,
+                                                .init = init,
+                                                .begin = draw_next,
+                                                .due_ns = due_ns,
+                                                .run = run,
+                                                .ready = ready,
+                                                .end = end};

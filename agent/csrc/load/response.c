@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "load/response.h"
+
+#include "load/bind.h"
+#include "load/connection.h"
+#include "load/model.h"
+#include "load/request.h"
+#include "load/script.h"
+#include "load/session.h"
+
+#include <string.h>
+
+/* Kernel stamp on CLOCK_MONOTONIC; done_ns where there is none, or where a step of the
+ * wall clock since the last reading makes it impossible. */
+static uint64_t
+received_ns(const struct slam_slot *slot, uint64_t done_ns)
+{
+    const struct slam_flow *flow = slot->conn->flow;
+    uint64_t stamp = slam_transport_stamp_ns(slot->conn->request.transport);
+    uint64_t received = stamp - flow->worker->realtime_offset_ns;
+
+    if (stamp != 0 && received >= slot->sent_ns && received <= done_ns)
+        return received;
+    slam_flow_stream_record(flow)->stamps_missing++;
+    return done_ns;
+}
+
+static void
+complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
+         const struct slam_bytes *content, uint64_t done_ns)
+{
+    struct slam_flow *flow = slot->conn->flow;
+    struct slam_op_record *record = slam_flow_op_record(flow, slot->op, slot->measured);
+    uint64_t received = received_ns(slot, done_ns);
+    uint32_t counted =
+        (uint32_t)code < SLAM_RESULT_CODES ? (uint32_t)code : SLAM_RESULT_CODES;
+    enum slam_outcome outcome = op->outcomes[counted];
+    struct slam_histogram *h;
+
+    if (op->spec)
+        outcome = slam_session_answered(slot, op, code, outcome, content);
+    h = record->histograms[outcome];
+    record->completed++;
+    if (outcome == SLAM_SUCCEEDED)
+        record->succeeded++;
+    else if (outcome == SLAM_EXPECTED)
+        record->expected++;
+    else
+        record->failed++;
+    record->result_codes[counted]++;
+    slam_histogram_record(&h[SLAM_RESPONSE_TIME],
+                          slam_since_ns(received, slot->intended_ns));
+    slam_histogram_record(&h[SLAM_SERVICE_TIME],
+                          slam_since_ns(received, slot->sent_ns));
+    slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
+    slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
+    if (flow->model->has_backlog)
+        slam_histogram_record(&h[SLAM_BACKLOG_WAIT],
+                              slam_since_ns(slot->slot_free_ns, slot->intended_ns));
+    slam_flow_stream_record(flow)->last_done_ns = done_ns;
+    slam_slot_answered(slot);
+    slam_script_advance(slot, op, outcome, received, done_ns);
+}
+
+/* The late response of a request that was counted as timed out. */
+static void
+complete_late(struct slam_slot *slot, uint64_t done_ns)
+{
+    struct slam_conn *conn = slot->conn;
+
+    slam_flow_stream_record(conn->flow)->late_responses++;
+    conn->timed_out--;
+    slam_conn_free_slot(slot, done_ns, done_ns);
+}
+
+/* A message that belongs to no request in flight. */
+static void
+count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
+{
+    struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
+    uint32_t generation = (uint32_t)pdu->message_id >> conn->flow->slot_bits;
+
+    if (conn->has_abandoned && generation >= SLAM_FIRST_GENERATION &&
+        generation < conn->generation)
+        record->late_responses++;
+    else
+        record->unexpected_messages++;
+}
+
+/* One message from the directory; content is NULL where the stream does not read it.
+ * Returns false when the connection must be given up. */
+static bool
+message(struct slam_conn *conn, const struct slam_pdu *pdu,
+        const struct slam_bytes *content, uint64_t done_ns)
+{
+    struct slam_flow *flow = conn->flow;
+    uint32_t slot_index = (uint32_t)pdu->message_id & ((1u << flow->slot_bits) - 1u);
+    const struct slam_stream_op *op;
+    struct slam_slot *slot;
+
+    if (pdu->message_id == 0) {
+        /* RFC 4511 4.4: the directory is about to close, or tells of something else */
+        slam_flow_stream_record(flow)->notices++;
+        return true;
+    }
+    slot =
+        slot_index < flow->stream->settings.in_flight ? &conn->slots[slot_index] : NULL;
+    if (!slot ||
+        (slot->state != SLAM_SLOT_SENT && slot->state != SLAM_SLOT_TIMED_OUT) ||
+        slot->message_id != pdu->message_id) {
+        count_unasked(conn, pdu);
+        return true;
+    }
+    op = &flow->stream->ops[slot->op];
+    if (pdu->tag == SLAM_PDU_INTERMEDIATE_RESPONSE)
+        return true;
+    if (pdu->tag == SLAM_PDU_SEARCH_ENTRY || pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {
+        struct slam_op_record *record =
+            slam_flow_op_record(flow, slot->op, slot->measured);
+
+        if (op->response_tag != SLAM_PDU_SEARCH_DONE)
+            return false;
+        if (slot->state == SLAM_SLOT_TIMED_OUT)
+            return true;
+        if (pdu->tag == SLAM_PDU_SEARCH_REFERENCE) {
+            record->references++;
+            return true;
+        }
+        record->entries++;
+        if (op->spec && op->spec->capture_count > 0)
+            slam_session_entry(slot, op, content);
+        return true;
+    }
+    if (pdu->tag != op->response_tag)
+        return false;
+    if (slot->state == SLAM_SLOT_TIMED_OUT)
+        complete_late(slot, done_ns);
+    else if (op->spec && slam_bind_continue(slot, op, pdu->result_code, content))
+        slam_request_send_again(slot);
+    else
+        complete(slot, op, pdu->result_code, content, done_ns);
+    return true;
+}
+
+/* Keeps what a stream reads of a response that comes in several reads. Returns the
+ * message once it has passed: whole, or the first SLAM_KEEP_BYTES of it. */
+static struct slam_bytes
+keep(struct slam_conn *conn, const uint8_t *from, size_t len, bool complete_now)
+{
+    struct slam_bytes message = {.at = from, .len = len};
+    size_t room = SLAM_KEEP_BYTES - conn->kept_len;
+
+    if (complete_now && conn->kept_len == 0)
+        return message;
+    len = len < room ? len : room;
+    memcpy(conn->kept + conn->kept_len, from, len);
+    conn->kept_len += len;
+    message = (struct slam_bytes){.at = conn->kept, .len = conn->kept_len};
+    if (complete_now)
+        conn->kept_len = 0;
+    return message;
+}
+
+/* The messages in what was read. Returns false when the connection must be given up. */
+static bool
+messages(struct slam_conn *conn, const uint8_t *data, size_t len, uint64_t done_ns)
+{
+    bool reads_content = conn->flow->stream->reads_content;
+    const char *reason;
+    struct slam_pdu pdu;
+
+    for (;;) {
+        const uint8_t *from = data;
+        struct slam_bytes content = {0};
+        int rc = slam_pdu_next(&conn->parser, &data, &len, &pdu, &reason);
+
+        if (rc < 0)
+            return false;
+        if (reads_content && data > from)
+            content = keep(conn, from, (size_t)(data - from), rc == 1);
+        if (rc == 0)
+            return true;
+        if (!message(conn, &pdu, &content, done_ns))
+            return false;
+        if (conn->state == SLAM_CONN_BROKEN) /* by what the message had sent */
+            return true;
+    }
+}
+
+void
+slam_response_expect(struct slam_conn *conn, bool hung_up)
+{
+    if (slam_conn_is_open(conn))
+        slam_transport_readable(conn->request.transport, hung_up);
+}
+
+bool
+slam_response_read(struct slam_conn *conn)
+{
+    struct slam_worker *worker = conn->flow->worker;
+    ssize_t n;
+
+    if (!slam_conn_is_open(conn))
+        return false;
+    n = slam_transport_read(conn->request.transport, worker->rx, sizeof(worker->rx));
+    if (n == 0 && slam_transport_was_cut(conn->request.transport))
+        slam_conn_watch(conn); /* it raises another edge */
+    /* after our unbind the directory closes first: that is no loss */
+    if (n == 0 || conn->state == SLAM_CONN_UNBOUND)
+        return false;
+    if (n > 0 && messages(conn, worker->rx, (size_t)n, slam_clock_mono_ns()))
+        return true;
+    if (n > 0)
+        slam_flow_stream_record(conn->flow)->protocol_errors++;
+    slam_conn_break(conn);
+    return false;
+}
+
+void
+slam_response_prefetch(const struct slam_conn *conn, bool near)
+{
+    if (!near) {
+        for (size_t line = 0; line < sizeof(*conn); line += SLAM_CACHE_LINE)
+            __builtin_prefetch((const char *)conn + line, 1);
+    } else if (slam_conn_is_open(conn)) {
+        __builtin_prefetch(conn->request.transport, 1);
+        __builtin_prefetch(conn->slots, 1);
+    }
+}

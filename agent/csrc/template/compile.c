@@ -1,0 +1,722 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiles programs. Everything that running relies on is checked here: operands,
+ * nesting, and the most bytes that each text may have. */
+#include "core/slam_err.h"
+#include "template/program.h"
+#include "template/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRAM_MAX (16u << 20)
+#define CERTAIN_PPM 1000000u
+#define TAG_NUMBER_MASK 0x1fu
+#define VARIABLE_LIKELY 32u
+#define ENVELOPE_LIKELY 4u /* a messageID of two bytes */
+
+_Static_assert(SLAM_TEMPLATE_PDU_MAX < (1u << 24), "lengths are written in 3 bytes");
+
+/* Reads the program; every length is checked before it is used. */
+struct reader {
+    const uint8_t *at;
+    const uint8_t *end;
+};
+
+/* A part that is open; the first level is the program. */
+struct level {
+    uint32_t instruction;
+    uint32_t first_value; /* the first one that a reference may mean */
+    bool is_text;
+    bool is_plain; /* so far */
+    size_t len;    /* the most so far */
+    size_t likely; /* what it mostly is */
+};
+
+struct drawn_value {
+    uint32_t instruction;
+    size_t max_len;
+};
+
+struct compilation {
+    const struct program_context *context;
+    struct slam_program *program;
+    struct reader reader;
+    struct level levels[SLAM_TEMPLATE_DEPTH_MAX + 1];
+    size_t depth;
+    struct drawn_value *values;
+    uint32_t value_count;
+    uint32_t literals_len;
+    bool is_entry;
+    bool is_in_loop;
+    bool has_body;
+};
+
+static bool
+read_number(struct reader *r, unsigned int bytes, uint64_t *value)
+{
+    if ((size_t)(r->end - r->at) < bytes)
+        return false;
+    *value = 0;
+    for (unsigned int i = 0; i < bytes; i++)
+        *value |= (uint64_t)r->at[i] << (8 * i);
+    r->at += bytes;
+    return true;
+}
+
+/* Reads up to four numbers of the given sizes; ends with size 0. */
+static bool
+read_operands(struct reader *r, const unsigned int sizes[4], uint64_t values[4])
+{
+    for (unsigned int i = 0; i < 4 && sizes[i] != 0; i++) {
+        if (!read_number(r, sizes[i], &values[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Adds to the text that is open: at most len bytes, mostly `likely`. */
+static const char *
+extend_likely(struct compilation *c, size_t len, size_t likely, bool is_plain)
+{
+    struct level *text = &c->levels[c->depth];
+
+    text->len += len;
+    text->likely += likely;
+    text->is_plain = text->is_plain && is_plain;
+    if (c->is_entry)
+        return text->len <= SLAM_PROGRAM_LINE_MAX ? NULL : "a line may become too long";
+    return text->len <= SLAM_TEMPLATE_PDU_MAX ? NULL : "the request is too long";
+}
+
+static const char *
+extend(struct compilation *c, size_t len, bool is_plain)
+{
+    return extend_likely(c, len, len, is_plain);
+}
+
+/* Takes bytes that the program has into the literals. */
+static const char *
+take_literal(struct compilation *c, struct instruction *in, uint64_t len)
+{
+    struct reader *r = &c->reader;
+
+    if ((uint64_t)(r->end - r->at) < len)
+        return "the text is longer than the program";
+    in->offset = c->literals_len;
+    in->len = (uint32_t)len;
+    memcpy(c->program->literals + in->offset, r->at, in->len);
+    c->literals_len += in->len;
+    r->at += in->len;
+    return NULL;
+}
+
+static const char *
+compile_literal(struct compilation *c, struct instruction *in)
+{
+    const uint8_t *text = c->program->literals + c->literals_len;
+    uint64_t len;
+    const char *fault;
+
+    if (!read_number(&c->reader, 4, &len))
+        return "an operand is missing";
+    fault = take_literal(c, in, len);
+    if (fault)
+        return fault;
+    if (c->is_entry && memchr(text, '\n', in->len))
+        return "a text has a line feed in it";
+    return extend(c, in->len, c->is_entry && slam_text_is_plain(text, in->len));
+}
+
+/* The text of an earlier value once more. */
+static const char *
+compile_reference(struct compilation *c, struct instruction *in, int64_t value,
+                  int64_t limit)
+{
+    struct slam_program *p = c->program;
+    struct instruction *target;
+    size_t len;
+
+    if (value < c->levels[c->depth].first_value || value >= c->value_count)
+        return "the reference is to no earlier value";
+    target = &p->instructions[c->values[value].instruction];
+    len = c->values[value].max_len;
+    if (target->code != SLAM_CODE_REPEAT && target->kept == 0) {
+        if (p->kept_count == SLAM_TEMPLATE_KEPT_MAX)
+            return "there are too many references";
+        target->kept = ++p->kept_count;
+    }
+    in->index =
+        target->code == SLAM_CODE_REPEAT ? target->index : (uint16_t)(target->kept - 1);
+    in->code = SLAM_CODE_REPEAT;
+    in->len = (uint32_t)limit;
+    if (target->code == SLAM_CODE_REPEAT && target->len > 0 &&
+        (in->len == 0 || target->len < in->len))
+        in->len = target->len; /* of a reference that is cut itself */
+    if (in->len > 0 && in->len < len)
+        len = in->len;
+    c->values[c->value_count++] =
+        (struct drawn_value){.instruction = p->count, .max_len = len};
+    return extend(c, len, false);
+}
+
+static bool
+is_in_turn(enum slam_value_kind kind)
+{
+    return kind == SLAM_VALUE_SEQUENCE || kind == SLAM_VALUE_FILE_SEQUENCE ||
+           kind == SLAM_VALUE_UNIQUE;
+}
+
+/* A variable mostly holds a name, though it has room for more. */
+static size_t
+likely_len(const struct slam_value_source *source, size_t len)
+{
+    const bool is_variable =
+        source->kind == SLAM_VALUE_VARIABLE || source->kind == SLAM_VALUE_PARENT;
+
+    return is_variable && len > VARIABLE_LIKELY ? VARIABLE_LIKELY : len;
+}
+
+static const char *
+compile_value(struct compilation *c, struct instruction *in)
+{
+    const struct program_context *context = c->context;
+    const struct slam_value_source *source;
+    uint64_t operands[4] = {0};
+    size_t len;
+
+    if (!read_operands(&c->reader,
+                       (unsigned int[4]){2, in->code == SLAM_CODE_PLACED ? 1 : 0},
+                       operands))
+        return "an operand is missing";
+    if (operands[0] >= context->source_count)
+        return "there is no such value source";
+    if (operands[1] > SLAM_PLACE_LAST ||
+        (in->code == SLAM_CODE_PLACED && operands[1] == 0))
+        return "unknown place";
+    in->index = (uint16_t)operands[0];
+    in->variant = (uint8_t)operands[1];
+    source = &context->sources[in->index];
+    if (source->kind == SLAM_VALUE_REF)
+        return compile_reference(c, in, source->lo, source->hi);
+    if (c->is_entry && is_in_turn(source->kind) != (in->code == SLAM_CODE_PLACED))
+        return "sources in turn, and no others, have a place";
+    if ((in->variant == SLAM_PLACE_FIRST && in->index != context->first_names) ||
+        (in->variant == SLAM_PLACE_LAST && in->index != context->last_names))
+        return "this source has no names";
+    if (in->variant >= SLAM_PLACE_FIRST)
+        c->program->has_names = true;
+    if ((source->kind == SLAM_VALUE_VARIABLE || source->kind == SLAM_VALUE_PARENT) &&
+        source->lo >= (int64_t)c->program->variable_count)
+        c->program->variable_count = (uint32_t)source->lo + 1;
+    len = source->max_len;
+    c->values[c->value_count++] =
+        (struct drawn_value){.instruction = c->program->count, .max_len = len};
+    if (in->variant == SLAM_PLACE_LAST)
+        len += SLAM_TEXT_DIGITS_MAX;
+    return extend_likely(c, len, likely_len(source, len),
+                         c->is_entry && context->source_is_plain[in->index]);
+}
+
+static const char *
+compile_slot(struct compilation *c, struct instruction *in)
+{
+    const struct slam_program *p = c->program;
+    const struct program_slot *slot;
+    uint64_t operands[4];
+
+    if (!read_operands(&c->reader, (unsigned int[4]){1, 2, 4, 1}, operands))
+        return "an operand is missing";
+    if (operands[0] > c->context->depth)
+        return "there is no such ancestor";
+    if (operands[0] > 0)
+        p = c->context->above[operands[0] - 1];
+    if (operands[1] >= p->slot_count || !p->slots[operands[1]].is_filled)
+        return "the slot is not filled before";
+    if (operands[3] > SLAM_FORM_FILTER_FINAL)
+        return "unknown form";
+    slot = &p->slots[operands[1]];
+    in->level = (uint8_t)operands[0];
+    in->index = (uint16_t)operands[1];
+    in->len = (uint32_t)operands[2];
+    in->variant = (uint8_t)operands[3];
+    return extend(
+        c, slam_text_put_max((enum slam_text_form)in->variant, slot->cap, in->len),
+        slot->is_plain);
+}
+
+/* IF and EQUAL: a slot of this entry, or a variable of the session. */
+static const char *
+compile_condition(struct compilation *c, struct instruction *in)
+{
+    struct slam_program *p = c->program;
+    uint64_t operands[4];
+
+    if (!read_operands(&c->reader,
+                       (unsigned int[4]){2, in->code == SLAM_CODE_IF ? 1 : 4},
+                       operands))
+        return "an operand is missing";
+    if (c->is_entry &&
+        (operands[0] >= p->slot_count || !p->slots[operands[0]].is_filled))
+        return "the slot is not filled before";
+    if (!c->is_entry && operands[0] >= p->variable_count)
+        p->variable_count = (uint32_t)operands[0] + 1;
+    in->index = (uint16_t)operands[0];
+    if (in->code == SLAM_CODE_EQUAL)
+        return take_literal(c, in, operands[1]);
+    in->variant = (uint8_t)operands[1];
+    return operands[1] > 1 ? "a slot has a text, 1, or none, 0" : NULL;
+}
+
+static const char *
+compile_fill(struct compilation *c, struct instruction *in)
+{
+    struct slam_program *p = c->program;
+    uint64_t slot;
+
+    if (!read_number(&c->reader, 2, &slot))
+        return "an operand is missing";
+    if (slot >= SLAM_PROGRAM_SLOTS_MAX)
+        return "there are too many slots";
+    if (slot < p->slot_count && p->slots[slot].is_filled)
+        return "the slot is filled twice";
+    if (c->has_body)
+        return "slots are filled before the body";
+    in->index = (uint16_t)slot;
+    if (slot >= p->slot_count)
+        p->slot_count = in->index + 1u;
+    return NULL;
+}
+
+static const char *
+compile_line(struct compilation *c, struct instruction *in)
+{
+    uint64_t operand;
+
+    if (!read_number(&c->reader, in->code == SLAM_CODE_LINE ? 2 : 1, &operand))
+        return "an operand is missing";
+    if (!c->has_body)
+        return "lines stand behind the body's beginning";
+    if (in->code == SLAM_CODE_LINE)
+        return take_literal(c, in, operand);
+    if (operand >= c->context->output_count)
+        return "there is no such output";
+    in->variant = (uint8_t)operand;
+    return NULL;
+}
+
+static const char *
+compile_loop(struct compilation *c, struct instruction *in)
+{
+    struct slam_program *p = c->program;
+    const unsigned int sizes[] = {8, 8, in->code == SLAM_CODE_PICK ? 8 : 0, 0};
+    uint64_t operands[4];
+
+    if (!read_operands(&c->reader, sizes, operands))
+        return "an operand is missing";
+    if (in->code == SLAM_CODE_LOOP)
+        operands[2] = operands[1];
+    else if (operands[1] > operands[2] || operands[2] > operands[0] ||
+             operands[0] > INT64_MAX)
+        return "fewer different numbers can be picked";
+    if (in->code == SLAM_CODE_LOOP && operands[1] > UINT64_MAX - operands[0])
+        return "the loop's last number has more than 64 bits";
+    if (c->is_in_loop)
+        return "a loop stands within a loop";
+    if (p->loop_count > UINT16_MAX)
+        return "there are too many loops";
+    c->is_in_loop = true;
+    in->index = (uint16_t)p->loop_count;
+    p->loops[p->loop_count++] = (struct program_loop){
+        .lo = operands[0], .least = operands[1], .most = operands[2]};
+    return NULL;
+}
+
+static const char *
+compile_tlv(struct compilation *c, struct instruction *in)
+{
+    uint64_t operands[4] = {0};
+
+    if (!read_operands(&c->reader,
+                       (unsigned int[4]){1, in->code == SLAM_CODE_OPTIONAL_TLV ? 4 : 0},
+                       operands))
+        return "an operand is missing";
+    if ((operands[0] & TAG_NUMBER_MASK) == TAG_NUMBER_MASK)
+        return "tags of several bytes are not supported";
+    in->code = SLAM_CODE_TLV;
+    in->variant = (uint8_t)operands[0];
+    in->len = (uint32_t)operands[1];
+    c->program->has_tlvs = true;
+    return NULL;
+}
+
+static const char *
+compile_chance(struct compilation *c, struct instruction *in)
+{
+    uint64_t ppm;
+
+    if (!read_number(&c->reader, 4, &ppm) || ppm > CERTAIN_PPM)
+        return "a probability is 0 to 1000000 millionths";
+    in->len = (uint32_t)ppm;
+    return NULL;
+}
+
+/* What ends with END. */
+static const char *
+compile_open(struct compilation *c, struct instruction *in)
+{
+    const struct level *outer = &c->levels[c->depth];
+    const bool begins_text = in->code == SLAM_CODE_FILL || in->code == SLAM_CODE_LINE ||
+                             in->code == SLAM_CODE_OUTPUT;
+    const char *fault = NULL;
+
+    if (c->depth == SLAM_TEMPLATE_DEPTH_MAX)
+        return "parts are nested too deep";
+    if (begins_text && outer->is_text)
+        return "a line stands within text";
+    switch (in->code) {
+    case SLAM_CODE_FILL:
+        fault = compile_fill(c, in);
+        break;
+    case SLAM_CODE_LINE:
+    case SLAM_CODE_OUTPUT:
+        fault = compile_line(c, in);
+        break;
+    case SLAM_CODE_IF:
+    case SLAM_CODE_EQUAL:
+        fault = compile_condition(c, in);
+        break;
+    case SLAM_CODE_LOOP:
+    case SLAM_CODE_PICK:
+        fault = compile_loop(c, in);
+        break;
+    case SLAM_CODE_TLV:
+    case SLAM_CODE_OPTIONAL_TLV:
+        fault = compile_tlv(c, in);
+        break;
+    case SLAM_CODE_CHANCE:
+        fault = compile_chance(c, in);
+        break;
+    default: /* BASE64 */
+        break;
+    }
+    c->levels[++c->depth] =
+        (struct level){.instruction = c->program->count,
+                       .first_value = begins_text ? c->value_count : outer->first_value,
+                       .is_text = begins_text || outer->is_text,
+                       .is_plain = true};
+    return fault;
+}
+
+/* Room for a slot's text, once it is known how long that may be. */
+static const char *
+close_fill(struct compilation *c, const struct instruction *in,
+           const struct level *text)
+{
+    struct slam_program *p = c->program;
+
+    if (text->len > SLAM_PROGRAM_SLOTS_LEN_MAX - p->slots_len)
+        return "the texts of the slots are too long";
+    p->slots[in->index] = (struct program_slot){.offset = p->slots_len,
+                                                .cap = (uint32_t)text->len,
+                                                .is_plain = text->is_plain,
+                                                .is_filled = true};
+    p->slots_len += (uint32_t)text->len;
+    return NULL;
+}
+
+static void
+close_line(struct compilation *c, struct instruction *in, const struct level *text)
+{
+    size_t *max_room =
+        &c->context->max_room[in->code == SLAM_CODE_OUTPUT ? in->variant : 0];
+
+    if (in->code == SLAM_CODE_LINE)
+        in->variant = text->is_plain;
+    /* name, "::", a blank, the value in base64, LF */
+    in->room = in->len + 3 + (uint32_t)slam_text_base64_len(text->len) + 1;
+    if (*max_room < in->room)
+        *max_room = in->room;
+}
+
+/* The text of all turns of a loop. */
+static const char *
+close_loop(struct compilation *c, const struct instruction *in,
+           const struct level *level)
+{
+    const uint64_t most = c->program->loops[in->index].most;
+
+    c->is_in_loop = false;
+    if (!c->is_entry && level->len == 0)
+        return "a loop has no text";
+    if (level->len > 0 && most > SLAM_PROGRAM_LINE_MAX / level->len)
+        return c->is_entry ? "a line may become too long" : "the request is too long";
+    return extend_likely(c, level->len * (size_t)most, level->likely * (size_t)most,
+                         level->is_plain);
+}
+
+static const char *
+compile_end(struct compilation *c, struct instruction *end)
+{
+    struct slam_program *p = c->program;
+    const struct level level = c->levels[c->depth];
+    struct instruction *in = &p->instructions[level.instruction];
+    const char *fault = NULL;
+
+    if (c->depth == 0)
+        return "nothing is open";
+    c->depth--;
+    switch (in->code) {
+    case SLAM_CODE_FILL:
+        fault = close_fill(c, in, &level);
+        break;
+    case SLAM_CODE_LINE:
+    case SLAM_CODE_OUTPUT:
+        close_line(c, in, &level);
+        break;
+    case SLAM_CODE_LOOP:
+    case SLAM_CODE_PICK:
+        fault = close_loop(c, in, &level);
+        break;
+    case SLAM_CODE_TLV:
+        in->header = slam_program_header_len(level.likely);
+        fault = extend_likely(c, slam_program_header_len(level.len) + level.len,
+                              in->header + level.likely, false);
+        break;
+    case SLAM_CODE_BASE64:
+        fault = extend(c, slam_text_base64_len(level.len), true);
+        break;
+    default: /* CHANCE, IF, EQUAL: nothing is to be done at their end */
+        in->peer = p->count - 1;
+        return extend_likely(c, level.len, level.likely, level.is_plain);
+    }
+    in->peer = p->count;
+    *end = *in;
+    end->code = SLAM_CODE_END_OF(in->code);
+    end->peer = level.instruction;
+    p->count++;
+    return fault;
+}
+
+static const char *
+compile_body(struct compilation *c)
+{
+    if (c->depth > 0 || c->has_body)
+        return "the body begins once, in no part";
+    c->has_body = true;
+    c->program->body = c->program->count;
+    return NULL;
+}
+
+/* Compiles one instruction. Returns NULL, or what is wrong with it. */
+static const char *
+compile_instruction(struct compilation *c)
+{
+    struct slam_program *p = c->program;
+    struct instruction *in = &p->instructions[p->count];
+    const uint8_t code = *c->reader.at++;
+    const bool is_text = c->levels[c->depth].is_text;
+    uint64_t field = 0;
+    const char *fault;
+
+    *in = (struct instruction){.code = code};
+    if (code == SLAM_CODE_END)
+        return compile_end(c, in);
+    if (code == 0 || code > SLAM_CODE_BODY)
+        return "unknown instruction";
+    if (!c->is_entry &&
+        (code == SLAM_CODE_PLACED || code == SLAM_CODE_SLOT || code >= SLAM_CODE_FILL))
+        return "this instruction is of entries alone";
+    if (c->is_entry && (code == SLAM_CODE_TLV || code == SLAM_CODE_OPTIONAL_TLV))
+        return "TLVs are of requests alone";
+    if (!is_text && (code <= SLAM_CODE_VALUE ||
+                     (code >= SLAM_CODE_PLACED && code <= SLAM_CODE_BASE64)))
+        return "text stands outside of any line";
+    switch (code) {
+    case SLAM_CODE_LITERAL:
+        fault = compile_literal(c, in);
+        if (in->len == 0)
+            return fault;
+        break;
+    case SLAM_CODE_VALUE:
+    case SLAM_CODE_PLACED:
+        fault = compile_value(c, in);
+        break;
+    case SLAM_CODE_SLOT:
+        fault = compile_slot(c, in);
+        break;
+    case SLAM_CODE_NUMBER:
+        fault =
+            c->is_in_loop ? extend(c, SLAM_TEXT_DIGITS_MAX, true) : "there is no loop";
+        break;
+    case SLAM_CODE_FIELD:
+        fault = read_number(&c->reader, 4, &field) ? NULL : "an operand is missing";
+        in->len = (uint32_t)field;
+        break;
+    case SLAM_CODE_BODY:
+        return compile_body(c);
+    default:
+        fault = compile_open(c, in);
+        break;
+    }
+    p->count++;
+    return fault;
+}
+
+/* Gives back what the program did not need; a realloc that fails takes nothing. */
+static void *
+shrunk(void *array, size_t bytes)
+{
+    void *smaller = realloc(array, bytes + 1);
+
+    return smaller ? smaller : array;
+}
+
+int
+slam_program_compile(struct slam_program *p, const struct program_context *context,
+                     const uint8_t *bytes, size_t len, const char **fault,
+                     size_t *offset)
+{
+    struct compilation c = {.context = context,
+                            .program = p,
+                            .reader = {.at = bytes, .end = bytes + len},
+                            .is_entry = context->source_is_plain != NULL};
+
+    *p = (struct slam_program){.sources = context->sources};
+    *offset = 0;
+    *fault = NULL;
+    if (len == 0 || len > PROGRAM_MAX) {
+        *fault = "a program has 1 to 16777216 bytes";
+        return SLAM_EINVAL;
+    }
+    /* The program's length bounds its instructions, literals, loops and values. */
+    p->instructions = malloc(len * sizeof(*p->instructions));
+    p->literals = malloc(len);
+    p->loops = malloc((len / 17 + 1) * sizeof(*p->loops));
+    p->slots = calloc(c.is_entry ? SLAM_PROGRAM_SLOTS_MAX : 1, sizeof(*p->slots));
+    c.values = malloc((len / 3 + 1) * sizeof(*c.values));
+    if (!p->instructions || !p->literals || !p->loops || !p->slots || !c.values) {
+        free(c.values);
+        *fault = "no memory for a program";
+        return SLAM_ENOMEM;
+    }
+    c.levels[0] = (struct level){.is_text = !c.is_entry,
+                                 .len = c.is_entry ? 0 : SLAM_PROGRAM_ENVELOPE_MAX,
+                                 .likely = ENVELOPE_LIKELY};
+    while (!*fault && c.reader.at < c.reader.end) {
+        *offset = (size_t)(c.reader.at - bytes);
+        *fault = compile_instruction(&c);
+    }
+    free(c.values);
+    if (!*fault) {
+        *offset = len;
+        if (c.depth > 0)
+            *fault = "a part is not ended";
+        else if (c.is_entry ? !c.has_body : p->count == 0)
+            *fault = c.is_entry ? "it has no body" : "it is empty";
+    }
+    if (*fault)
+        return SLAM_EINVAL;
+    p->max_len = c.levels[0].len;
+    p->header = slam_program_header_len(c.levels[0].likely);
+    p->instructions = shrunk(p->instructions, p->count * sizeof(*p->instructions));
+    p->literals = shrunk(p->literals, c.literals_len);
+    p->loops = shrunk(p->loops, p->loop_count * sizeof(*p->loops));
+    p->slots = shrunk(p->slots, p->slot_count * sizeof(*p->slots));
+    return SLAM_OK;
+}
+
+void
+slam_program_release(struct slam_program *p)
+{
+    free(p->instructions);
+    free(p->literals);
+    free(p->loops);
+    free(p->slots);
+}
+
+int
+slam_template_create(const struct slam_template_config *config,
+                     struct slam_feeds *feeds, struct slam_template **created,
+                     char *err, size_t err_len)
+{
+    struct slam_template *t = calloc(1, sizeof(*t));
+    struct program_context context = {.source_count = config->source_count};
+    const char *fault = "no memory for a template";
+    size_t offset = 0;
+    int rc = SLAM_ENOMEM;
+
+    if (config->source_count > SLAM_TEMPLATE_SOURCES_MAX) {
+        fault = "it has more than 65535 value sources";
+        rc = SLAM_EINVAL;
+        goto refused;
+    }
+    if (t)
+        t->sources = calloc(config->source_count + 1, sizeof(*t->sources));
+    if (!t || !t->sources)
+        goto refused;
+    for (; t->source_count < config->source_count; t->source_count++) {
+        struct slam_value_source *source = &t->sources[t->source_count];
+
+        *source = config->sources[t->source_count];
+        rc = slam_value_source_prepare(source, feeds, err, err_len);
+        if (rc != SLAM_OK) {
+            slam_template_destroy(t);
+            return rc;
+        }
+    }
+    context.sources = t->sources;
+    rc = slam_program_compile(&t->program, &context, config->program,
+                              config->program_len, &fault, &offset);
+    if (rc == SLAM_OK) {
+        *created = t;
+        return rc;
+    }
+refused:
+    snprintf(err, err_len, "bad request template at byte %zu: %s", offset, fault);
+    slam_template_destroy(t);
+    return rc;
+}
+
+void
+slam_template_destroy(struct slam_template *t)
+{
+    if (!t)
+        return;
+    slam_program_release(&t->program);
+    for (size_t i = 0; i < t->source_count; i++)
+        slam_value_source_release(&t->sources[i]);
+    free(t->sources);
+    free(t);
+}
+
+size_t
+slam_template_max_pdu(const struct slam_template *t)
+{
+    return t->program.max_len;
+}
+
+size_t
+slam_template_max_text(const struct slam_template *t)
+{
+    return t->program.has_tlvs ? SIZE_MAX
+                               : t->program.max_len - SLAM_PROGRAM_ENVELOPE_MAX;
+}
+
+uint32_t
+slam_template_variable_count(const struct slam_template *t)
+{
+    return t->program.variable_count;
+}
+
+size_t
+slam_template_source_count(const struct slam_template *t)
+{
+    return t->source_count;
+}
+
+const struct slam_value_source *
+slam_template_source(const struct slam_template *t, size_t index)
+{
+    return &t->sources[index];
+}

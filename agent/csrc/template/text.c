@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "template/text.h"
+
+#include <string.h>
+
+bool
+slam_text_is_plain(const uint8_t *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] < 0x20 || bytes[i] > 0x7e)
+            return false;
+    }
+    return true;
+}
+
+static bool
+begins_character(uint8_t byte)
+{
+    return (byte & 0xc0u) != 0x80u;
+}
+
+uint32_t
+slam_text_cut(const uint8_t *text, uint32_t len, uint32_t limit)
+{
+    if (limit == 0 || len <= limit)
+        return len;
+    len = limit;
+    while (len > 0 && !begins_character(text[len]))
+        len--;
+    return len;
+}
+
+/* Where character number `count` of a text in UTF-8 begins; at most len. */
+static size_t
+character_at(const uint8_t *text, size_t len, size_t count)
+{
+    size_t at = 0;
+
+    while (count > 0 && at < len) {
+        at++;
+        while (at < len && !begins_character(text[at]))
+            at++;
+        count--;
+    }
+    return at;
+}
+
+static size_t
+count_characters(const uint8_t *text, size_t len)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < len; i++)
+        count += begins_character(text[i]);
+    return count;
+}
+
+/* RFC 4514 section 2.4. */
+static uint8_t *
+put_dn_value(const uint8_t *text, uint32_t len, uint8_t *at)
+{
+    static const bool is_special[256] = {
+        [','] = true, ['+'] = true, ['"'] = true, ['\\'] = true,
+        ['<'] = true, ['>'] = true, [';'] = true};
+
+    for (uint32_t i = 0; i < len; i++) {
+        const uint8_t c = text[i];
+        const bool at_end = i == 0 || i + 1 == len;
+
+        if (c == '\0') {
+            memcpy(at, "\\00", 3);
+            at += 3;
+            continue;
+        }
+        if (is_special[c] || (c == ' ' && at_end) || (c == '#' && i == 0))
+            *at++ = '\\';
+        *at++ = c;
+    }
+    return at;
+}
+
+/* Part of a text as an assertion value (RFC 4515 section 3). */
+static uint8_t *
+put_filter(const uint8_t *text, size_t len, size_t limit, enum slam_text_form form,
+           uint8_t *at)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t first = 0, end = len;
+
+    if (limit > 0) {
+        size_t count = count_characters(text, len);
+        size_t rest = count > limit ? count - limit : 0;
+
+        if (form == SLAM_FORM_FILTER_FINAL)
+            first = character_at(text, len, rest);
+        else if (form == SLAM_FORM_FILTER_ANY)
+            first = character_at(text, len, rest / 2);
+        end = first + character_at(text + first, len - first, limit);
+    }
+    for (size_t i = first; i < end; i++) {
+        const uint8_t c = text[i];
+
+        if (c == '\0' || c == '(' || c == ')' || c == '*' || c == '\\' || c == '\n' ||
+            c == '\r') {
+            *at++ = '\\';
+            *at++ = (uint8_t)hex[c >> 4];
+            *at++ = (uint8_t)hex[c & 0xf];
+        } else {
+            *at++ = c;
+        }
+    }
+    return at;
+}
+
+uint8_t *
+slam_text_put(enum slam_text_form form, const uint8_t *text, uint32_t len,
+              uint32_t limit, uint8_t *at)
+{
+    if (form >= SLAM_FORM_FILTER_INITIAL)
+        return put_filter(text, len, limit, form, at);
+    len = slam_text_cut(text, len, limit);
+    if (form == SLAM_FORM_DN_VALUE)
+        return put_dn_value(text, len, at);
+    memcpy(at, text, len);
+    for (uint32_t i = 0; form == SLAM_FORM_UNDERSCORES && i < len; i++) {
+        if (at[i] == ',')
+            at[i] = '_';
+    }
+    return at + len;
+}
+
+size_t
+slam_text_put_max(enum slam_text_form form, size_t len, uint32_t limit)
+{
+    /* a filter's limit is of characters */
+    if (form < SLAM_FORM_FILTER_INITIAL && limit > 0 && limit < len)
+        len = limit;
+    return form == SLAM_FORM_PLAIN || form == SLAM_FORM_UNDERSCORES ? len : 3 * len;
+}
+
+uint8_t *
+slam_text_put_number(uint64_t n, uint32_t width, uint8_t *at)
+{
+    uint8_t digits[SLAM_TEXT_DIGITS_MAX];
+    size_t first = sizeof(digits), count, zeros;
+
+    do {
+        digits[--first] = (uint8_t)('0' + n % 10);
+        n /= 10;
+    } while (n != 0);
+    count = sizeof(digits) - first;
+    zeros = width > count ? width - count : 0;
+    memset(at, '0', zeros);
+    memcpy(at + zeros, digits + first, count);
+    return at + zeros + count;
+}
+
+/* Writes len bytes in base64. They lie in the same buffer, far enough behind `at` that
+ * nothing is overwritten before it is read. */
+static uint8_t *
+put_base64(uint8_t *at, const uint8_t *from, size_t len)
+{
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    for (; len >= 3; len -= 3, from += 3) {
+        const uint32_t bits =
+            (uint32_t)from[0] << 16 | (uint32_t)from[1] << 8 | (uint32_t)from[2];
+
+        *at++ = (uint8_t)digits[bits >> 18];
+        *at++ = (uint8_t)digits[bits >> 12 & 0x3f];
+        *at++ = (uint8_t)digits[bits >> 6 & 0x3f];
+        *at++ = (uint8_t)digits[bits & 0x3f];
+    }
+    if (len > 0) {
+        const uint32_t bits =
+            (uint32_t)from[0] << 16 | (len > 1 ? (uint32_t)from[1] << 8 : 0);
+
+        *at++ = (uint8_t)digits[bits >> 18];
+        *at++ = (uint8_t)digits[bits >> 12 & 0x3f];
+        *at++ = (uint8_t)(len > 1 ? digits[bits >> 6 & 0x3f] : '=');
+        *at++ = '=';
+    }
+    return at;
+}
+
+uint8_t *
+slam_text_encode_in_place(uint8_t *at, size_t len, size_t shift)
+{
+    uint8_t *from = at + shift + slam_text_base64_len(len) - len;
+
+    memmove(from, at, len);
+    return put_base64(at + shift, from, len);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pieces of text: forms in which a text stands in another one, numbers, base64. */
+#ifndef SLAM_TEXT_H
+#define SLAM_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLAM_TEXT_DIGITS_MAX 20u /* of a uint64_t */
+
+enum slam_text_form {
+    SLAM_FORM_PLAIN = 0,
+    SLAM_FORM_DN_VALUE = 1,    /* escaped as a value in a DN (RFC 4514) */
+    SLAM_FORM_UNDERSCORES = 2, /* in the place of commas */
+    /* escaped as an assertion value of a filter (RFC 4515); here the limit counts
+     * characters: the first, those in the middle, the last */
+    SLAM_FORM_FILTER_INITIAL = 3,
+    SLAM_FORM_FILTER_ANY = 4,
+    SLAM_FORM_FILTER_FINAL = 5
+};
+
+/* Length of the first `limit` bytes of a text in UTF-8, less what would be the
+ * beginning of a character; len where limit is 0. */
+uint32_t slam_text_cut(const uint8_t *text, uint32_t len, uint32_t limit);
+
+/* Writes a text of len bytes, or the part that `limit` leaves of it, in a form. Returns
+ * its end. */
+uint8_t *slam_text_put(enum slam_text_form form, const uint8_t *text, uint32_t len,
+                       uint32_t limit, uint8_t *at);
+/* The most bytes that slam_text_put writes of a text of at most len bytes. */
+size_t slam_text_put_max(enum slam_text_form form, size_t len, uint32_t limit);
+
+/* Writes n with at least `width` digits; returns its end. */
+uint8_t *slam_text_put_number(uint64_t n, uint32_t width, uint8_t *at);
+
+/* Turns the text [at, at + len) into base64 that begins at `at` + shift, shift <= 1.
+ * Returns its end. */
+uint8_t *slam_text_encode_in_place(uint8_t *at, size_t len, size_t shift);
+
+static inline size_t
+slam_text_base64_len(size_t len)
+{
+    return (len + 2) / 3 * 4;
+}
+
+/* Printable ASCII only: LDIF needs no base64 for it but for a blank, ':' or '<' at its
+ * ends. */
+bool slam_text_is_plain(const uint8_t *text, size_t len);
+
+#endif

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of counters, metrics and outcomes, read off common.proto's descriptors.
+
+common.proto is the one list of them in Python: the engine's snapshots, the columns of
+the results store, the sums of reports and their exports are made from these names, in
+the order of the .proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from ldapslam.proto import common_pb2 as pb
+
+
+def _fields(message: type[Message], kind: int) -> tuple[str, ...]:
+    fields = message.DESCRIPTOR.fields
+    return tuple(field.name for field in fields if field.type == kind)
+
+
+def _values(enum: EnumDescriptor) -> tuple[str, ...]:
+    """The names without the enum's own, and without its value 0, UNSPECIFIED."""
+    prefix = f"{enum.name.upper()}_"
+    return tuple(one.name.removeprefix(prefix).lower() for one in enum.values[1:])
+
+
+#: Histograms of an operation. The engine numbers them from 0, protobuf from 1.
+METRICS = _values(pb.Metric.DESCRIPTOR)
+#: Outcomes of a request, numbered likewise. `expected` is a result code other than
+#: success that the job allows; the last two had no response, and their times go up to
+#: when they were given up.
+OUTCOMES = _values(pb.Outcome.DESCRIPTOR)
+
+OPERATION_COUNTERS = _fields(pb.OperationInterval, FieldDescriptor.TYPE_UINT64)
+#: With the gauges, and with `down_ns`.
+STREAM_COUNTERS = _fields(pb.StreamInterval, FieldDescriptor.TYPE_UINT64)
+#: Values at the interval's end; they are not added up.
+GAUGES = ("in_flight", "backlog")
+#: What is counted of a stream's connections.
+CONNECTION_COUNTERS = tuple(
+    name for name in STREAM_COUNTERS if name not in GAUGES and not name.endswith("_ns")
+)
+#: Packed histograms of a connection's set-up: all of it, and its steps.
+SET_UP_TIMES = _fields(pb.StreamInterval, FieldDescriptor.TYPE_BYTES)
+WORKER_COUNTERS = _fields(pb.WorkerInterval, FieldDescriptor.TYPE_UINT64)
+
+
+def histograms_of(operation: pb.OperationInterval) -> dict[tuple[str, str], bytes]:
+    """(metric, outcome) -> packed histogram; IndexError of an unknown one."""
+    return {
+        (METRICS[one.metric - 1], OUTCOMES[one.outcome - 1]): one.packed
+        for one in operation.histograms
+    }
+
+
+def histogram_messages(
+    packed: Mapping[tuple[str, str], bytes],
+) -> list[pb.Histogram]:
+    """The inverse of `histograms_of`."""
+    return [
+        pb.Histogram(
+            metric=METRICS.index(metric) + 1,  # type: ignore[arg-type]
+            outcome=OUTCOMES.index(outcome) + 1,  # type: ignore[arg-type]
+            packed=histogram,
+        )
+        for (metric, outcome), histogram in packed.items()
+    ]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every figure of a run's report, computed once; all formats show this Summary.
+
+Figures cover the measure phase: percentiles the requests whose intended time lies in
+it, throughput the completions that happened in it. Response time, service time and
+backlog wait are those of successes, with the other outcomes apart; send lag and receive
+lag, the generator's own, are those of all requests. Requests without an answer rank
+above every response time and service time. A figure without enough data is None, and so
+is one that hangs on requests without an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ldapslam.jobs.fields.thresholds import KINDS_WITHOUT_RESPONSE
+from ldapslam.reports.collect.clocks import Clock
+from ldapslam.reports.collect.completeness import Completeness
+from ldapslam.reports.collect.replication import Replication
+from ldapslam.reports.collect.telemetry import MonitorSummary
+from ldapslam.reports.collect.timeline import Timeline
+from ldapslam.reports.distribution import (
+    Curve,
+    Distribution,
+)
+from ldapslam.reports.rules.evidence import Window
+from ldapslam.reports.rules.reconciliation import Reconciliation, SentRequests
+from ldapslam.reports.rules.rules import Rule
+from ldapslam.results.records import EventRecord, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class OperationSummary:
+    stream: str
+    operation: str
+    kind: str
+    #: 'succeeded', or 'expected' where the job expects no success: what `times` and
+    #: `curves` are of.
+    times_of: str
+    #: The result codes that count as succeeded, and as expected.
+    success_codes: frozenset[int]
+    expected_codes: frozenset[int]
+    #: Counters of the measure phase, by their names in the result.
+    counts: Mapping[str, int]
+    #: Counters of the whole run.
+    totals: Mapping[str, int]
+    throughput_per_s: float | None
+    goodput_per_s: float | None
+    #: Unexpectedly failed, timed out and unresolved requests as a share of those sent.
+    error_share: float | None
+    #: LDAP result code -> responses.
+    result_codes: Mapping[int, int]
+    #: Metric -> figures; see the module for which outcomes.
+    times: Mapping[str, Distribution]
+    #: Outcome other than success, when there are any -> response time and service
+    #: time; of requests without an answer up to when they were given up.
+    outcome_times: Mapping[str, Mapping[str, Distribution]]
+    #: Metric -> curve; of response time and service time.
+    curves: Mapping[str, Curve]
+
+    @property
+    def title(self) -> str:
+        return f"{self.stream}.{self.operation}"
+
+    @property
+    def has_responses(self) -> bool:
+        """False: no response is due, so there are no times."""
+        return self.kind not in KINDS_WITHOUT_RESPONSE
+
+    def outcome_of(self, code: int) -> str:
+        """'succeeded', 'expected' or 'failed', of a response with this result code."""
+        if code in self.success_codes:
+            return "succeeded"
+        return "expected" if code in self.expected_codes else "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    name: str
+    target: str
+    #: 'open' or 'closed'.
+    model: str
+    #: Arrivals per s of an open stream, on average and at most; clients of a closed
+    #: one.
+    rate_per_s: float | None
+    peak_rate_per_s: float | None
+    clients: int | None
+    #: Sessions after which it ends; None: with the run.
+    count: int | None
+    #: 'native', or 'python': without kernel receive stamps.
+    engine: str
+    window: Window
+    connections: Mapping[str, int]
+    #: Part of the measured time that a connection was down, on average (evidence.py).
+    down_share: float | None
+    #: Name in SET_UP_TIMES -> figures of the whole run.
+    set_up: Mapping[str, Distribution]
+    operations: tuple[OperationSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSummary:
+    name: str
+    throughput_per_s: float | None
+    completed: int
+    failed: int
+    response_times: Distribution
+    cpu_us_per_op: float | None
+    cpu_utilisation: float | None
+    #: Of the workers' time in the measure phase; and the worst of their intervals.
+    busy_share: float | None
+    highest_busy_share: float | None
+    highest_run_queue_share: float | None
+    highest_steal_share: float | None
+    throttled_ns: int
+    clock_step_ns: int
+    #: Interval -> step of the wall clock in it, the first of them; and how many.
+    clock_steps_ns: Mapping[int, int]
+    stepped: int
+    intervals: int
+    missing_intervals: int
+    #: What the agent said of itself and of its targets.
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdResult:
+    expression: str
+    value: float | None
+    #: The value with its unit.
+    shown: str
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    run: RunRecord
+    verdict: str
+    #: Why the verdict is not PASS; empty when it is.
+    reasons: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    thresholds: tuple[ThresholdResult, ...]
+    #: Worth knowing, without an effect on the verdict.
+    notes: tuple[str, ...]
+    #: Length of the measure phase as it was run; None without any interval of it.
+    measure_s: float | None
+    interval_s: float
+    #: Ends of the planned intervals.
+    boundaries_ns: Sequence[int]
+    #: Above it an interval of a worker counts as saturated.
+    busy_share_limit: float
+    streams: tuple[StreamSummary, ...]
+    agents: tuple[AgentSummary, ...]
+    sent_requests: SentRequests
+    #: The same with the servers' counts; of runs that watched their servers.
+    reconciliations: Mapping[str, Reconciliation]
+    #: What was found after the load; None when the job did not ask.
+    replication: Replication | None
+    timeline: Timeline
+    completeness: Completeness
+    #: Agent -> its clock over the run; of those that were sampled.
+    clocks: Mapping[str, Clock]
+    clock_deviation_limit_ns: float
+    monitors: tuple[MonitorSummary, ...]
+    events: tuple[EventRecord, ...]
+
+    @property
+    def operations(self) -> tuple[OperationSummary, ...]:
+        return tuple(one for stream in self.streams for one in stream.operations)
+
+    @property
+    def timed(self) -> tuple[OperationSummary, ...]:
+        """The operations that have response times."""
+        return tuple(one for one in self.operations if one.has_responses)
+
+    @property
+    def started_utc(self) -> str:
+        """T0, or what comes nearest to it when the run did not get so far."""
+        return self.run.t0_utc or self.run.started_utc or self.run.submitted_utc
+
+    def since_start_s(self, at_utc: str) -> float | None:
+        """A time of day as s since T0; None when there was no T0."""
+        if self.run.t0_utc is None:
+            return None
+        t0 = datetime.fromisoformat(self.run.t0_utc)
+        return (datetime.fromisoformat(at_utc) - t0).total_seconds()

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports that a run timed: what agents noted of each beside its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from ldapslam.reports.collect.job_notes import imports_of
+from ldapslam.reports.document import Block, Column, Table, number, table
+from ldapslam.reports.model import Summary
+from ldapslam.reports.typeset import NOTHING, count, decimal
+
+_MADE_BY = (
+    "server",
+    "backend",
+    "method",
+    "quick",
+    "settings",
+    "entries",
+    "file_system",
+)
+#: What an agent noted of one import (job_notes.py).
+Import = Mapping[str, Any]
+_MIB = 1 << 20
+#: One thread sends the adds: above this share of it, it may be what is waited for.
+_BUSY_SHARE = 0.7
+
+
+def _of_run(summary: Summary) -> list[dict[str, Any]]:
+    return imports_of({agent.name: agent.facts for agent in summary.agents})
+
+
+def of_stream(summary: Summary, stream: str) -> list[dict[str, Any]]:
+    """The imports of one stream, of all agents."""
+    return [one for one in _of_run(summary) if one["stream"] == stream]
+
+
+def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
+    """A stream's imports in a few figures; nothing where it has none."""
+    found = of_stream(summary, stream)
+    if not found:
+        return ()
+    seconds = median(one["seconds"] for one in found)
+    return (
+        ("imports", count(len(found))),
+        ("entries", count(int(found[0]["entries"]))),
+        ("time" if len(found) == 1 else "median", f"{decimal(seconds, 3)} s"),
+        ("entries", f"{decimal(found[0]['entries'] / max(seconds, 1e-9), 0)}/s"),
+    )
+
+
+def compared(summaries: Sequence[Summary]) -> list[Table]:
+    """The imports of several runs beside each other; nothing where there are none."""
+    rows = [
+        (stream, summary.run.run_id, found, [one["seconds"] for one in found])
+        for summary in summaries
+        for stream in dict.fromkeys(one.stream for one in summary.operations)
+        if (found := of_stream(summary, stream))
+    ]
+    if not rows:
+        return []
+    made = table(
+        "imports",
+        "Imports",
+        rows,
+        (Column("Stream"), lambda row: row[0]),
+        (Column("Run"), lambda row: row[1]),
+        (Column("by"), lambda row: str(row[2][0]["method"])),
+        (number("imports"), lambda row: count(len(row[2]))),
+        (number("median", "s"), lambda row: decimal(median(row[3]), 3)),
+        (
+            number("range", "s"),
+            lambda row: f"{decimal(min(row[3]), 3)} – {decimal(max(row[3]), 3)}",
+        ),
+        (
+            number("entries", "/s"),
+            lambda row: decimal(row[2][0]["entries"] / max(median(row[3]), 1e-9)),
+        ),
+        (
+            number("until on disk", "s"),
+            lambda row: decimal(
+                median(one["seconds"] + one["flush_seconds"] for one in row[2]), 3
+            ),
+        ),
+        (
+            number("peak memory", "MiB"),
+            lambda row: _mib(
+                max(one.get("peak_memory_bytes") or 0 for one in row[2]) or None
+            ),
+        ),
+    )
+    return [made]
+
+
+def made_by(summary: Summary) -> dict[str, Any]:
+    """Stream -> what its imports were made by and in, of the last one."""
+    return {
+        one["stream"]: {name: one[name] for name in _MADE_BY if name in one}
+        for one in _of_run(summary)
+    }
+
+
+def imports(summary: Summary) -> tuple[Block, ...]:
+    """A table of all imports and what they took; nothing where there were none."""
+    found = _of_run(summary)
+    if not found:
+        return ()
+    return (_times(found), _costs(found))
+
+
+def _times(found: Sequence[Import]) -> Table:
+    return table(
+        "imports",
+        "Imports, in the order of each agent",
+        enumerate(found, 1),
+        (Column("No."), lambda row: str(row[0])),
+        (Column("Stream"), lambda row: str(row[1]["stream"])),
+        (Column("Agent"), lambda row: str(row[1]["agent"])),
+        (Column("Server"), lambda row: f"{row[1]['server']}, {row[1]['backend']}"),
+        (
+            Column("by"),
+            _method,
+        ),
+        (number("entries"), lambda row: count(int(row[1]["entries"]))),
+        (number("time", "s"), lambda row: decimal(row[1]["seconds"], 3)),
+        (
+            number("entries", "/s"),
+            lambda row: decimal(row[1]["entries"] / max(row[1]["seconds"], 1e-9)),
+        ),
+        (
+            number("until on disk", "s"),
+            lambda row: decimal(row[1]["seconds"] + row[1]["flush_seconds"], 3),
+        ),
+        (
+            Column("in"),
+            lambda row: f"{row[1]['place']} ({row[1]['file_system'] or NOTHING})",
+        ),
+        notes=(
+            "Time: of the program, of the task (in steps of 50 ms), or from the first "
+            "connection to the last response. Until on disk: that time, and what it "
+            "took then to have all files of the server written (fsync).",
+            *_busy_clients(found),
+        ),
+    )
+
+
+def _method(row: tuple[int, Import]) -> str:
+    return str(row[1]["method"]) + (" -q" if row[1].get("quick") else "")
+
+
+def _busy_clients(found: Sequence[Import]) -> list[str]:
+    notes = []
+    for place, one in enumerate(found, 1):
+        share = (one.get("client_cpu_s") or 0.0) / max(one["seconds"], 1e-9)
+        if share > _BUSY_SHARE:
+            notes.append(
+                f"No. {place}: the client that sent the adds was busy {share:.0%} of "
+                "the time; it may be what limited them."
+            )
+    return notes
+
+
+def _costs(found: Sequence[Import]) -> Table:
+    def seconds(name: str) -> Callable[[tuple[int, Import]], str]:
+        return lambda row: decimal(row[1].get(name), 3)
+
+    def size(name: str) -> Callable[[tuple[int, Import]], str]:
+        return lambda row: _mib(row[1].get(name))
+
+    return table(
+        "import-costs",
+        "What the imports took: of the program, or of the server meanwhile",
+        enumerate(found, 1),
+        (Column("No."), lambda row: str(row[0])),
+        (number("CPU user", "s"), seconds("cpu_user_s")),
+        (number("CPU system", "s"), seconds("cpu_system_s")),
+        (number("peak memory", "MiB"), size("peak_memory_bytes")),
+        (number("read", "MiB"), size("read_bytes")),
+        (number("written", "MiB"), size("written_bytes")),
+        (number("LDIF", "MiB"), size("ldif_bytes")),
+        (number("server's files", "MiB"), size("database_bytes")),
+        (Column("Settings"), lambda row: _settings(row[1]["settings"])),
+        notes=("Read and written: from and to disks, as the kernel counts it.",),
+    )
+
+
+def _mib(size: float | None) -> str:
+    return decimal(None if size is None else size / _MIB)
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return "; ".join(
+        f"{name} {one}"
+        for name, given in settings.items()
+        for one in (given if isinstance(given, list) else [given])
+    )

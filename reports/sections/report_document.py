@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the report says and in which order: the Summary as a Document.
+
+The verdict and its reasons, the thresholds and rules behind it, the figures, the
+charts, the agents, how it was measured, and the manifest. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ldapslam.reports.charts.chart_data import PANELS, event_marks
+from ldapslam.reports.distribution import Distribution
+from ldapslam.reports.document import (
+    BAD,
+    GOOD,
+    MUTED,
+    Block,
+    Cell,
+    ChartPlace,
+    Column,
+    Document,
+    Glance,
+    Paragraph,
+    Section,
+    Table,
+    cell_of,
+    number,
+    table,
+)
+from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
+from ldapslam.reports.result import manifest_of
+from ldapslam.reports.sections import (
+    appendix,
+    bulk_imports,
+    connections,
+    outcomes,
+    replication_section,
+    telemetry_section,
+)
+from ldapslam.reports.typeset import (
+    NOT_AVAILABLE,
+    NOTHING,
+    SHOWN,
+    count,
+    decimal,
+    grouped,
+    milliseconds,
+    missing,
+    percent,
+    percentile_cell,
+    seconds,
+    time_cell,
+    time_of_day,
+    times_columns,
+)
+
+
+def document(summary: Summary) -> Document:
+    return Document(
+        title=summary.run.job_name,
+        verdict=summary.verdict,
+        statement=_statement(summary),
+        reasons=tuple(grouped(reason) for reason in summary.reasons),
+        glance=tuple(
+            Glance(one.title, bulk_imports.glance(summary, one.stream) or _glance(one))
+            for one in summary.operations
+        ),
+        facts=_facts(summary),
+        sections=(
+            Section("verdict", "What the verdict rests on", _basis(summary)),
+            Section("results", "Results", _results(summary)),
+            Section("timeline", "Over time", _over_time(summary)),
+            Section("times", "Times in detail", _times(summary)),
+            Section("errors", "Requests and errors", outcomes.outcomes(summary)),
+            Section("connections", "Connections", connections.connections(summary)),
+            *_section("imports", "Imports", bulk_imports.imports(summary)),
+            *_section(
+                "replication",
+                "Replication",
+                replication_section.replication(summary),
+            ),
+            *telemetry_section.sections(summary),
+            Section("agents", "Load generators", appendix.agents(summary)),
+            Section("method", "How this was measured", appendix.method()),
+            Section("manifest", "Manifest", appendix.manifest(summary)),
+            *_section(
+                "settings",
+                "Settings of the servers",
+                appendix.shared(manifest_of(summary)),
+            ),
+        ),
+    )
+
+
+def _section(name: str, title: str, blocks: tuple[Block, ...]) -> tuple[Section, ...]:
+    """None without blocks."""
+    return (Section(name, title, blocks),) if blocks else ()
+
+
+def _statement(summary: Summary) -> str:
+    rules = sum(not rule.passed for rule in summary.rules)
+    missed = sum(not one.passed for one in summary.thresholds)
+    if rules:
+        return (
+            "These numbers cannot be certified: "
+            f"{_counted(rules, 'validity rule is', 'validity rules are')} broken."
+        )
+    met = f"The {len(summary.rules)} validity rules hold"
+    if summary.replication is not None:
+        failed = bool(summary.replication.failures)
+        met += "; replicas differ" if failed else ", replicas hold the same"
+    if missed:
+        of_all = _counted(len(summary.thresholds), "threshold is", "thresholds are")
+        return f"{met}; {missed} of {of_all} missed."
+    if summary.thresholds:
+        all_of = _counted(len(summary.thresholds), "threshold is", "thresholds are")
+        return f"{met}, and {all_of} met."
+    return f"{met}. The job sets no thresholds."
+
+
+def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
+    run = summary.run
+    return (
+        ("Run", run.run_id),
+        ("Started", f"{summary.started_utc[:19].replace('T', ' ')} UTC"),
+        ("Measured", seconds(summary.measure_s)),
+        ("Interval", seconds(summary.interval_s)),
+        ("Agents", count(len(run.agents))),
+        ("Streams", ", ".join(_load(stream) for stream in summary.streams)),
+    )
+
+
+def _glance(one: OperationSummary) -> tuple[tuple[str, str], ...]:
+    times = one.times["response_time"].percentiles_us
+    shown = [(name, _with_ms(times[name])) for name in ("p50", "p99")]
+    return (
+        ("throughput", _with_unit(one.throughput_per_s, 0, "/s")),
+        *(shown if one.has_responses else ()),
+        ("errors", _with_unit(one.error_share and one.error_share * 100, 2, "%")),
+    )
+
+
+def _with_unit(value: float | None, digits: int, unit: str) -> str:
+    return NOTHING if value is None else f"{decimal(value, digits)}{unit}"
+
+
+def _with_ms(value_us: float | None) -> str:
+    return NOT_AVAILABLE if value_us is None else f"{milliseconds(value_us)} ms"
+
+
+def _load(stream: StreamSummary) -> str:
+    if stream.model == "open" and stream.rate_per_s is not None:
+        load = f"{_rate(stream)} open loop"
+    elif stream.clients is not None:
+        load = f"{_counted(stream.clients, 'client')} closed loop"
+    else:
+        load = stream.model
+    return grouped(f"{stream.name} ({load} on {stream.target})")
+
+
+def _rate(stream: StreamSummary) -> str:
+    rate = f"{stream.rate_per_s:,.6g}/s"
+    peak = stream.peak_rate_per_s
+    if peak is None or peak <= (stream.rate_per_s or 0) * 1.001:
+        return rate
+    return f"{rate} on average, at most {peak:,.6g}/s,"
+
+
+def _basis(summary: Summary) -> tuple[Block, ...]:
+    thresholds: Block = Paragraph("The job sets no thresholds.")
+    if summary.thresholds:
+        thresholds = table(
+            "thresholds",
+            "Thresholds of the job",
+            summary.thresholds,
+            (Column("Threshold"), lambda one: one.expression),
+            (number("Observed"), lambda one: grouped(one.shown)),
+            (
+                Column("Result"),
+                lambda one: Cell("met", GOOD) if one.passed else Cell("missed", BAD),
+            ),
+        )
+    rules = table(
+        "rules",
+        "Validity rules: may the numbers be trusted?",
+        summary.rules,
+        (Column("Rule"), lambda rule: Cell(rule.title, hint=rule.name)),
+        (Column("Limit"), lambda rule: grouped(rule.limit)),
+        (Column("Observed"), lambda rule: grouped(rule.observed)),
+        (
+            Column("Result"),
+            lambda rule: Cell("holds", GOOD) if rule.passed else Cell("broken", BAD),
+        ),
+    )
+    notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
+    return thresholds, rules, *notes
+
+
+def _results(summary: Summary) -> tuple[Block, ...]:
+    def percentile(name: str) -> Callable[[OperationSummary], Cell]:
+        return lambda one: _if_any(one, lambda times: percentile_cell(times, name))
+
+    expected: tuple[Column, Callable[[OperationSummary], Cell | str]]
+    expected = number("expected"), lambda one: count(one.counts["expected"])
+    headline = table(
+        "headline",
+        "Measure phase, response time of successes",
+        summary.operations,
+        (Column("Operation"), lambda one: one.title),
+        (number("throughput", "/s"), lambda one: decimal(one.throughput_per_s)),
+        (number("succeeded"), lambda one: count(one.counts["succeeded"])),
+        *[expected] * any(one.counts["expected"] for one in summary.operations),
+        (
+            number("errors", "%"),
+            lambda one: Cell(
+                percent(one.error_share, 3), BAD if one.error_share else ""
+            ),
+        ),
+        *((number(name.replace("_", "."), "ms"), percentile(name)) for name in SHOWN),
+        (
+            number("max", "ms"),
+            lambda one: _if_any(one, lambda t: time_cell(t, "max", t.max_us)),
+        ),
+        notes=(
+            *missing([one.times["response_time"] for one in summary.timed]),
+            *_expected_only(summary),
+            *_of_delivered(summary),
+        ),
+    )
+    return (headline, *_streams(summary))
+
+
+def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell:
+    if not one.has_responses:
+        return Cell(NOTHING, MUTED, "has no response")
+    return cell(one.times["response_time"])
+
+
+def _streams(summary: Summary) -> tuple[Block, ...]:
+    """Those with times of their own, or a length that is a result."""
+    own = [
+        stream
+        for stream in summary.streams
+        if stream.count or stream.window.measure_s != summary.measure_s
+    ]
+    if not own:
+        return ()
+    streams = table(
+        "streams",
+        "Streams with an end or times of their own",
+        own,
+        (Column("Stream"), lambda stream: stream.name),
+        (
+            number("sessions planned"),
+            lambda stream: count(stream.count) if stream.count else NOTHING,
+        ),
+        (number("total time", "s"), lambda stream: decimal(stream.window.elapsed_s, 3)),
+        (number("measured", "s"), lambda stream: decimal(stream.window.measure_s, 3)),
+        notes=(
+            "Total time: from the stream's start to its last response, in any phase. "
+            "Throughput is over the time measured.",
+        ),
+    )
+    return (streams,)
+
+
+def _expected_only(summary: Summary) -> tuple[str, ...]:
+    names = [
+        one.title
+        for one in summary.operations
+        if one.times_of == "expected" and one.has_responses
+    ]
+    if not names:
+        return ()
+    return (
+        f"Of {', '.join(names)} no success is expected: its times are those of the "
+        "expected results.",
+    )
+
+
+def _over_time(summary: Summary) -> tuple[Block, ...]:
+    merged, marks = _merged(summary), ""
+    if event_marks(summary):
+        marks = " Dotted: events, by their numbers in the manifest."
+    blocks: list[Block] = [
+        ChartPlace(
+            "throughput",
+            "Throughput",
+            "Completions per second over the run, one panel for each operation; "
+            "other phases than measure are shaded."
+            f"{merged}{marks}{_shown(summary.operations)}",
+        ),
+        ChartPlace(
+            "response_times",
+            "Response time",
+            "Percentiles of the response time of successes in each interval, "
+            f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
+        ),
+    ]
+    blocks += _gaps(summary)
+    return tuple(blocks)
+
+
+def _merged(summary: Summary) -> str:
+    """What a point is, where it is more than one interval."""
+    per_point = summary.timeline.intervals_per_point
+    if per_point == 1:
+        return ""
+    return (
+        f" One point is {per_point} intervals, merged: a line is of all their requests "
+        "(of throughput the mean), a band reaches from the lowest to the highest "
+        "single interval, max is the highest of all. Bands of percentiles need "
+        "intervals with enough requests."
+    )
+
+
+def _times(summary: Summary) -> tuple[Block, ...]:
+    blocks: list[Block] = [
+        ChartPlace(
+            "percentiles",
+            "Response time by percentile",
+            "Response time (from the scheduled start) and service time (from the "
+            "sending) of successes by percentile, logarithmic scales. Where the two "
+            "part, requests waited before they were sent."
+            f"{_ends(summary)}{_shown(summary.timed)}",
+        )
+    ]
+    blocks += [_times_table(one) for one in summary.timed]
+    shown = [times for one in summary.timed for times in one.times.values()]
+    blocks += [Paragraph(note) for note in missing(shown)]
+    return tuple(blocks)
+
+
+def _shown(operations: Sequence[OperationSummary]) -> str:
+    number = len(operations)
+    return f" The first {PANELS} of {number} operations." if number > PANELS else ""
+
+
+def _marks(summary: Summary) -> str:
+    operations = summary.timeline.operations.values()
+    if not any(amount for series in operations for amount in series.unanswered):
+        return ""
+    return (
+        " A triangle marks requests that ended without an answer: they rank above "
+        "every value, and a percentile among them is not drawn."
+    )
+
+
+def _ends(summary: Summary) -> str:
+    if not any(one.times["response_time"].unanswered for one in summary.operations):
+        return ""
+    return " A line ends where the requests without an answer begin."
+
+
+def _times_table(one: OperationSummary) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    columns = times_columns()
+    for metric, times in one.times.items():
+        if metric == "backlog_wait" and not times.count:
+            continue  # a closed loop has no backlog
+        cells = (of((times,)) for _, of in columns)
+        rows.append((Cell(metric.replace("_", " ")), *map(cell_of, cells)))
+        if metric == "response_time":
+            rows.append(_interval_row(times))
+    return Table(
+        f"times-{one.stream}-{one.operation}",
+        one.title,
+        (Column("Time", "ms"), *(column for column, _ in columns)),
+        tuple(rows),
+    )
+
+
+def _interval_row(times: Distribution) -> tuple[Cell, ...]:
+    cells = [
+        Cell("95% confidence interval", MUTED),
+        Cell("", MUTED),
+        Cell("", MUTED),
+    ]
+    for name in SHOWN:
+        interval = times.ci95_us[name]
+        text = NOTHING
+        if interval is not None and interval[1] is None:
+            text = f"≥ {milliseconds(interval[0])}"
+        elif interval is not None:
+            text = f"{milliseconds(interval[0])} – {milliseconds(interval[1])}"
+        cells.append(Cell(text, MUTED))
+    return (*cells, Cell("", MUTED))
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+#: More rows would hide the rest of the report; result.json has all of them.
+_ROWS = 50
+
+_MEANING = (
+    "Nothing is filled in for what is missing. Counts, totals and percentiles are of "
+    "what was delivered. Throughput divides it by the whole measure phase, so it is "
+    "too low by the share that is missing. Charts are hatched where an interval lacks "
+    "an agent, and draw no figure of the fleet from it."
+)
+
+
+def _gaps(summary: Summary) -> tuple[Block, ...]:
+    """Tables of what is missing or cut short, and what that means; none without any."""
+    found = summary.completeness
+    blocks: list[Block] = []
+    if found.gaps:
+        blocks += [_gaps_table(summary), Paragraph(_MEANING)]
+    if found.partials:
+        blocks.append(_partials_table(summary))
+    return tuple(blocks)
+
+
+def _of_delivered(summary: Summary) -> tuple[str, ...]:
+    """The note on figures of a measure phase that is not all there."""
+    found = summary.completeness
+    if found.measure_there >= found.measure_due:
+        return ()
+    missing = found.measure_due - found.measure_there
+    share = percent(missing / found.measure_due, 2)
+    return (
+        "Figures are of what was delivered. Missing or cut short: "
+        f"{count(missing)} of the {count(found.measure_due)} intervals that agents "
+        f"owed in the measure phase ({share}%).",
+    )
+
+
+def _gaps_table(summary: Summary) -> Table:
+    gaps = summary.completeness.gaps
+    more = len(gaps) - _ROWS
+
+    def at(second: float) -> str:
+        return time_of_day(summary.started_utc, second)
+
+    live = "The run is not over: some of them may still arrive."
+    return table(
+        "gaps",
+        "Missing intervals: gaps in the charts, never filled in",
+        gaps[:_ROWS],
+        (Column("Agent"), lambda gap: gap.agent),
+        (number("Intervals"), lambda gap: count(gap.count)),
+        (number("Numbers"), lambda gap: gap.numbers),
+        (number("From", "s"), lambda gap: decimal(gap.start_s, 1)),
+        (number("To", "s"), lambda gap: decimal(gap.end_s, 1)),
+        (number("From", "UTC"), lambda gap: at(gap.start_s)),
+        (number("To", "UTC"), lambda gap: at(gap.end_s)),
+        notes=(
+            *[f"and {count(more)} more: result.json has all of them"] * (more > 0),
+            *[live] * summary.completeness.is_live,
+        ),
+    )
+
+
+def _partials_table(summary: Summary) -> Table:
+    return table(
+        "partials",
+        "Intervals cut short by an agent's early end",
+        summary.completeness.partials[:_ROWS],
+        (Column("Agent"), lambda one: one.agent),
+        (number("Number"), lambda one: str(one.index)),
+        (number("From", "s"), lambda one: decimal(one.start_s, 1)),
+        (number("Up to", "s"), lambda one: decimal(one.end_s, 3)),
+        (
+            number("Up to", "UTC"),
+            lambda one: time_of_day(summary.started_utc, one.end_s),
+        ),
+        notes=("Counted in all totals, in no rate of a chart.",),
+    )

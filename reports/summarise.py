@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the Summary of a run: reads its store once, start to end, and judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ldapslam.jobs.fields.thresholds import (
+    Threshold,
+    error_share,
+    evaluate,
+    parse_threshold,
+    times_lacking,
+)
+from ldapslam.jobs.fields.validity import Validity
+from ldapslam.proto.fields import (
+    CONNECTION_COUNTERS,
+    METRICS,
+    OUTCOMES,
+    SET_UP_TIMES,
+)
+from ldapslam.reports.collect.clocks import clocks_of
+from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.telemetry import telemetry, with_restarts
+from ldapslam.reports.collect.timeline import NS_PER_S, Plan, wanted_outcome
+from ldapslam.reports.collect.totals import (
+    GENERATOR_LAGS,
+    UNANSWERED_METRICS,
+    AgentTotals,
+    OperationTotals,
+    unanswered,
+)
+from ldapslam.reports.distribution import (
+    Distribution,
+    curve,
+    distribution,
+    why_missing,
+)
+from ldapslam.reports.model import (
+    AgentSummary,
+    OperationSummary,
+    StreamSummary,
+    Summary,
+    ThresholdResult,
+)
+from ldapslam.reports.result import figures_of
+from ldapslam.reports.rules import verdict
+from ldapslam.reports.rules.evidence import Evidence, measured_s
+from ldapslam.reports.rules.reconciliation import sent_requests
+from ldapslam.results.columns import extent
+from ldapslam.results.histogram import Histogram
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.records import RunRecord
+from ldapslam.results.store import Store
+
+
+def summarise(store: Store, run_id: str) -> Summary:
+    """Reads a run once, start to end, and judges it."""
+    run = store.run(run_id)
+    facts = store.agents(run.run_id)
+    found = extent(store, run.run_id)
+    plan = Plan(run.plan, found.last)
+    validity = Validity.model_validate(dict(run.plan.get("validity") or {}))
+    planned = [
+        (stream["name"], operation["name"])
+        for stream in run.plan.get("streams", ())
+        if not stream.get("is_replay")  # those that its log has are found
+        for operation in stream["operations"]
+    ]
+    collected = collect_run(
+        store,
+        run,
+        plan,
+        found,
+        planned,
+        busy_share_limit=validity.busy_share,
+        run_queue_share_limit=validity.run_queue_share,
+    )
+    clocks = clocks_of(store.clock_samples(run.run_id), facts)
+    monitors = telemetry(monitor_series(store, run.run_id), _measure_s(run))
+    events = store.events(run.run_id)
+    evidence = Evidence(run, plan, validity, collected, facts, clocks, monitors, events)
+    rules = verdict.judge(evidence)
+    measure_s = measured_s(evidence.streams, collected)
+    missing = evidence.completeness.missing
+    summary = Summary(
+        run=run,
+        verdict="",
+        reasons=(),
+        rules=rules,
+        thresholds=(),
+        notes=verdict.notes(evidence),
+        measure_s=measure_s,
+        interval_s=plan.interval_s,
+        boundaries_ns=tuple(one.end_ns for one in plan.intervals),
+        busy_share_limit=validity.busy_share,
+        streams=_streams(evidence),
+        sent_requests=sent_requests(run, collected),
+        reconciliations=evidence.reconciliations,
+        replication=evidence.replication,
+        agents=tuple(
+            _agent(
+                name,
+                collected.agents[name],
+                facts.get(name, {}),
+                missing[name],
+                measure_s,
+            )
+            for name in sorted(collected.agents)
+        ),
+        timeline=collected.timeline,
+        completeness=evidence.completeness,
+        clocks=clocks,
+        clock_deviation_limit_ns=evidence.clock_deviation_limit_ns,
+        monitors=monitors,
+        events=with_restarts(events, monitors, run.t0_utc),
+    )
+    thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
+    word, reasons = verdict.conclude(
+        rules,
+        [(one.expression, one.shown, one.passed) for one in thresholds],
+        evidence.replication.failures if evidence.replication else (),
+    )
+    return replace(summary, verdict=word, reasons=reasons, thresholds=thresholds)
+
+
+def _measure_s(run: RunRecord) -> tuple[float, float] | None:
+    """Start and end of the measure phase as planned, since T0."""
+    for phase in run.plan.get("phases", ()):
+        if phase["name"] == "measure":
+            return phase["start_ns"] / NS_PER_S, phase["end_ns"] / NS_PER_S
+    return None
+
+
+def _streams(evidence: Evidence) -> tuple[StreamSummary, ...]:
+    names = dict.fromkeys([*evidence.streams, *evidence.collected.streams])
+    return tuple(_stream(name, evidence) for name in names)
+
+
+def _stream(name: str, evidence: Evidence) -> StreamSummary:
+    planned, collected = evidence.streams.get(name, {}), evidence.collected
+    operations = {one["name"]: one for one in planned.get("operations", ())}
+    totals = evidence.totals_of(name)
+    window = evidence.window_of(name)
+    connections = {key: totals.counters[key] for key in CONNECTION_COUNTERS}
+    if "connections" in planned:
+        # each connection's first set-up is none
+        again = totals.counters["connects"] - planned["connections"]
+        connections["reconnects"] = max(0, again)
+    return StreamSummary(
+        name=name,
+        target=planned.get("target", ""),
+        model=planned.get("model", ""),
+        rate_per_s=planned.get("rate_per_s"),
+        peak_rate_per_s=planned.get("peak_rate_per_s"),
+        clients=planned.get("clients"),
+        count=planned.get("count"),
+        engine=planned.get("engine", "native"),
+        window=window,
+        connections=connections,
+        down_share=evidence.down_share(name),
+        set_up={
+            name: distribution(totals.set_up.get(name) or Histogram())
+            for name in SET_UP_TIMES
+        },
+        operations=tuple(
+            _operation(key, operations.get(key[1], {}), operation, window.measure_s)
+            for key, operation in collected.operations.items()
+            if key[0] == name
+        ),
+    )
+
+
+def _operation(
+    key: tuple[str, str],
+    planned: Mapping[str, Any],
+    totals: OperationTotals,
+    measure_s: float | None,
+) -> OperationSummary:
+    times_of = wanted_outcome(planned)
+    wanted = {metric: _histogram(totals, metric, times_of) for metric in METRICS}
+    measured = totals.measured
+    shown = {
+        **wanted,
+        **{
+            lag: _union(*(_histogram(totals, lag, outcome) for outcome in OUTCOMES))
+            for lag in GENERATOR_LAGS
+        },
+        **{
+            metric: _with_unanswered(measured, wanted[metric])
+            for metric in UNANSWERED_METRICS
+        },
+    }
+    return OperationSummary(
+        stream=key[0],
+        operation=key[1],
+        kind=planned.get("kind", ""),
+        times_of=times_of,
+        success_codes=frozenset(planned.get("success_codes", (0,))),
+        expected_codes=frozenset(planned.get("expected_codes", ())),
+        counts=measured,
+        totals=totals.whole,
+        throughput_per_s=_rate(totals.completed_in_measure, measure_s),
+        goodput_per_s=_rate(totals.succeeded_in_measure, measure_s),
+        error_share=error_share(measured),
+        result_codes=dict(sorted(totals.result_codes.items())),
+        times={metric: distribution(shown[metric]) for metric in METRICS},
+        outcome_times=_outcome_times(totals),
+        curves={metric: curve(shown[metric]) for metric in UNANSWERED_METRICS},
+    )
+
+
+def _outcome_times(
+    totals: OperationTotals,
+) -> dict[str, Mapping[str, Distribution]]:
+    times: dict[str, Mapping[str, Distribution]] = {}
+    for outcome in OUTCOMES[1:]:
+        found = {
+            metric: histogram
+            for metric in UNANSWERED_METRICS
+            if (histogram := _histogram(totals, metric, outcome)).sample
+        }
+        if found:
+            times[outcome] = {
+                metric: distribution(histogram) for metric, histogram in found.items()
+            }
+    return times
+
+
+def _agent(
+    name: str,
+    totals: AgentTotals,
+    facts: Mapping[str, Any],
+    missing_intervals: int,
+    measure_s: float | None,
+) -> AgentSummary:
+    workers = totals.workers.values()
+    done = totals.completed_in_measure
+    return AgentSummary(
+        name=name,
+        throughput_per_s=_rate(done, measure_s),
+        completed=totals.measured["completed"],
+        failed=totals.measured["failed"],
+        response_times=distribution(
+            _with_unanswered(totals.measured, *totals.response_times.values())
+        ),
+        cpu_us_per_op=totals.worker_cpu_ns / 1000 / done if done else None,
+        cpu_utilisation=_ratio(
+            totals.cpu_utilisation_ns, totals.cpu_utilisation_wall_ns
+        ),
+        busy_share=_ratio(totals.worker_busy_ns, totals.worker_wall_ns),
+        highest_busy_share=max(
+            (one.highest_busy_share for one in workers), default=None
+        ),
+        highest_run_queue_share=max(
+            (one.highest_run_queue_share for one in workers), default=None
+        ),
+        highest_steal_share=totals.highest_steal_share,
+        throttled_ns=totals.throttled_ns,
+        clock_step_ns=totals.clock_step_ns,
+        clock_steps_ns=totals.clock_steps_ns,
+        stepped=totals.stepped,
+        intervals=len(totals.seen),
+        missing_intervals=missing_intervals,
+        facts=facts,
+    )
+
+
+def _thresholds(
+    expressions: Sequence[str], figures: Mapping[str, Any]
+) -> tuple[ThresholdResult, ...]:
+    results = []
+    for expression in expressions:
+        threshold: Threshold = parse_threshold(expression)
+        value, passed = evaluate(threshold, figures)
+        shown = threshold.format(value)
+        if value is None and threshold.statistic is not None:
+            shown = _worst_missing(threshold, figures)
+        results.append(ThresholdResult(threshold.expression, value, shown, passed))
+    return tuple(results)
+
+
+def _worst_missing(threshold: Threshold, figures: Mapping[str, Any]) -> str:
+    """Why a threshold has no value: of its operations without the figure, the one with
+    the most requests without an answer."""
+    lacking = times_lacking(threshold, figures)
+    if not lacking:
+        return threshold.format(None)
+    worst = max(lacking, key=lambda times: times["unanswered"])
+    return why_missing(
+        threshold.statistic or "",
+        worst["count"],
+        worst["unanswered"],
+        worst["overflow"],
+    )
+
+
+def _histogram(totals: OperationTotals, metric: str, outcome: str) -> Histogram:
+    return totals.histograms.get((metric, outcome)) or Histogram()
+
+
+def _union(*histograms: Histogram) -> Histogram:
+    union = Histogram()
+    for histogram in histograms:
+        union.add(histogram)
+    return union
+
+
+def _with_unanswered(counts: Mapping[str, int], *histograms: Histogram) -> Histogram:
+    """The union, and above it the requests that timed out or were lost."""
+    union = _union(*histograms)
+    union.unanswered = unanswered(counts)
+    return union
+
+
+def _rate(count: int, length_s: float | None) -> float | None:
+    return count / length_s if length_s else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

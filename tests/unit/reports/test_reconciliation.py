@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers' side of the books, and what the verdict makes of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from ldapslam.reports.formats.text import render_text
+from ldapslam.reports.model import Summary
+from ldapslam.reports.result import result_of, result_schema
+from ldapslam.reports.rules.reconciliation import unread
+from ldapslam.reports.sections.report_document import document
+from ldapslam.reports.summarise import summarise
+from ldapslam.results.store import Store
+from support.store import Scenario, fill, run_record
+
+SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
+
+
+SMALL: dict[str, Any] = {
+    "agents": ("load1",),
+    "measure_s": 2,
+    "searches_per_s": 60,
+    "thresholds": (),
+}
+
+
+def summary_of(
+    observations: dict[str, Any],
+    scenario: Scenario | None = None,
+    counted: Sequence[str] = (),
+    **validity: Any,
+) -> Summary:
+    """`counted`: servers whose directories the job monitors."""
+    scenario = replace(scenario or Scenario(), **SMALL)
+    one_each = {"readers": {"uris": [REPLICA]}, "writers": {"uris": [SUPPLIER]}}
+    scenario = replace(
+        scenario,
+        streams={**one_each, **scenario.streams},
+        run={**scenario.run, "manifest": {"observations": observations}},
+    )
+    with Store.open("sqlite://") as store:
+        run_id = fill(store, scenario)
+        if validity or counted:
+            record = store.run(run_id)
+            plan = {**record.plan, "validity": validity, "counted": list(counted)}
+            store.create_run(replace(record, run_id="edited", plan=plan))
+            for agent, facts in store.agents(run_id).items():
+                store.put_agent("edited", agent, facts)
+            for interval in store.intervals(run_id):
+                store.add_interval("edited", interval)
+            run_id = "edited"
+        return summarise(store, run_id)
+
+
+@functools.cache
+def sent() -> dict[str, dict[str, int]]:
+    """What the scenario's agents send, by account and kind."""
+    return {
+        account: dict(book) for account, book in summary_of({}).sent_requests.items()
+    }
+
+
+def observed(rise: dict[str, int | None], control: dict[str, int] | None = None) -> Any:
+    """A server that had counted 1,000 of each kind, and counted `rise` more."""
+    before = {kind: None if more is None else 1_000 for kind, more in rise.items()}
+    after = {
+        kind: None if more is None else 1_000 + more for kind, more in rise.items()
+    }
+    return {
+        "kind": "slapd",
+        "before": {"operations": before, "started": "20260301115500Z"},
+        "after": {"operations": after, "started": "20260301115500Z"},
+        "control_operations": control or {},
+    }
+
+
+def rule(summary: Summary, name: str) -> tuple[bool, str]:
+    (found,) = (one for one in summary.rules if one.name == name)
+    return found.passed, found.observed
+
+
+def test_a_run_that_watched_no_server_has_nothing_to_balance() -> None:
+    summary = summary_of({})
+    assert summary.reconciliations == {}
+    assert rule(summary, "books") == (True, "nothing to check")
+    assert result_of(summary)["books"][REPLICA]["search"].keys() == {"agents"}
+
+
+def test_books_balance_with_what_the_observer_asked() -> None:
+    searches = sent()[REPLICA]["search"]
+    control = {"search": 12, "bind": 1, "unbind": 1}
+    summary = summary_of(
+        {REPLICA: observed({"search": searches + 12, "bind": 1, "unbind": 1}, control)}
+    )
+    assert summary.verdict == "PASS"
+    assert rule(summary, "books") == (True, "balanced")
+    books = result_of(summary)["books"]
+    assert books[REPLICA]["search"] == {
+        "agents": searches,
+        "control": 12,
+        "replicated": 0,
+        "server": searches + 12,
+        "difference": 0,
+    }
+    assert books[REPLICA]["bind"]["difference"] == 0
+    # the other server was not watched, and that is said
+    assert books[SUPPLIER]["modify"]["server"] is None
+    assert books[SUPPLIER]["modify"]["difference"] is None
+    assert any(f"{SUPPLIER} was not watched" in note for note in summary.notes)
+    Draft202012Validator(result_schema()).validate(result_of(summary))
+
+
+def test_requests_of_others_are_told_and_allowed() -> None:
+    searches = sent()[REPLICA]["search"]
+    observations = {REPLICA: observed({"search": searches + 7, "add": 2})}
+    summary = summary_of(observations)
+    assert summary.verdict == "PASS"
+    assert rule(summary, "books") == (True, "balanced, 9 of others")
+    (note,) = (one for one in summary.notes if "nobody of the run sent" in one)
+    assert note.startswith(f"{REPLICA} had requests that nobody of the run sent: 2 add")
+    strict = summary_of(observations, books_other_operations=5)
+    assert strict.verdict == "INVALID"
+    assert rule(strict, "books") == (False, f"{REPLICA} has 7 search of others")
+
+
+def test_requests_that_the_server_never_counted_make_the_run_invalid() -> None:
+    searches = sent()[REPLICA]["search"]
+    observations = {REPLICA: observed({"search": searches - 3})}
+    summary = summary_of(observations)
+    assert summary.verdict == "INVALID"
+    assert rule(summary, "books") == (False, f"{REPLICA} lacks 3 search")
+    assert "\N{MINUS SIGN}3" in render_text(document(summary))
+    assert summary_of(observations, books_missing_operations=3).verdict == "PASS"
+
+
+def test_a_request_without_an_answer_may_never_have_arrived() -> None:
+    scenario = Scenario(timed_out=1, unresolved=1)
+    summary = summary_of({}, scenario)
+    searches = summary.sent_requests[REPLICA]["search"]
+    (readers,) = (one for one in summary.operations if one.stream == "readers")
+    lost = readers.totals["timed_out"] + readers.totals["unresolved"]
+    assert lost > 3
+    books = {REPLICA: observed({"search": searches - lost})}
+    assert rule(summary_of(books, scenario), "books") == (True, "balanced")
+    books = {REPLICA: observed({"search": searches - lost - 1})}
+    assert rule(summary_of(books, scenario), "books") == (
+        False,
+        f"{REPLICA} lacks 1 search",
+    )
+
+
+def test_a_kind_that_a_server_does_not_count_is_unknown() -> None:
+    searches = sent()[REPLICA]["search"]
+    summary = summary_of(
+        {REPLICA: observed({"search": searches, "unbind": None}, {"unbind": 1})}
+    )
+    line = summary.reconciliations[REPLICA].lines["unbind"]
+    assert (line.control, line.server, line.difference) == (1, None, None)
+    assert summary.verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"started": "20260301120007Z"}, id="another start"),
+        pytest.param({"operations": {"search": 12}}, id="less than before"),
+    ],
+)
+def test_a_server_that_was_started_anew_has_no_books(change: dict[str, Any]) -> None:
+    one = observed({"search": 5_000})
+    one["after"] |= change
+    summary = summary_of({REPLICA: one})
+    assert "was started anew" in summary.reconciliations[REPLICA].unknown
+    assert summary.verdict == "INVALID"
+    assert not rule(summary, "server_restarted")[0]
+
+
+@pytest.mark.parametrize(
+    ("observation", "reason"),
+    [
+        ({"failure": "target 'x' cannot be reached"}, "cannot be reached"),
+        ({"before": {"operations": {"search": 1}, "started": None}}, "did not say"),
+        (observed({"search": None, "bind": None}), "did not say"),
+    ],
+)
+def test_what_could_not_be_read_is_unknown(observation: Any, reason: str) -> None:
+    summary = summary_of({REPLICA: observation})
+    assert reason in summary.reconciliations[REPLICA].unknown
+    assert summary.verdict == "PASS"
+    # but not where the job asks for it
+    for asked in (
+        summary_of({REPLICA: observation}, counted=[REPLICA]),
+        summary_of({REPLICA: observation}, books_other_operations=5),
+        summary_of({REPLICA: observation}, books_missing_operations=5),
+    ):
+        passed, observed = rule(asked, "books")
+        assert (asked.verdict, passed) == ("INVALID", False)
+        assert reason in observed
+
+
+def test_a_run_whose_observer_was_lost_has_no_books() -> None:
+    summary = summary_of({}, counted=[REPLICA])
+    assert rule(summary, "books") == (False, f"{REPLICA} was not watched")
+    assert "it is not known what servers counted" in summary.reasons[0]
+    summary = summary_of({}, books_other_operations=5)
+    assert rule(summary, "books") == (False, "no server was watched")
+    reasons = unread(run_record(Scenario()), ["it fell over"], has_limit=True)
+    assert reasons == ["no server was watched", "it fell over"]
+
+
+def test_a_server_without_counts_is_no_fault_unless_there_is_a_limit() -> None:
+    one = {**observed({"search": None}), "kind": "other"}
+    summary = summary_of({REPLICA: one}, counted=[REPLICA])
+    assert summary.verdict == "PASS"
+    summary = summary_of({REPLICA: one}, counted=[REPLICA], books_other_operations=5)
+    assert summary.verdict == "INVALID"
+
+
+def test_the_servers_of_a_role_are_summed() -> None:
+    uris = ["ldap://a.example.com", "ldap://b.example.com"]
+    scenario = Scenario(streams={"readers": {"uris": uris}})
+    searches = summary_of({}, scenario).sent_requests["replica"]["search"]
+    both = {uris[0]: observed({"search": 10}), uris[1]: observed({"search": 20})}
+    summary = summary_of(both, scenario)
+    line = summary.reconciliations["replica"].lines["search"]
+    assert (line.agents, line.server) == (searches, 30)
+    # one of them says nothing
+    summary = summary_of({uris[0]: observed({"search": 10})}, scenario)
+    assert summary.reconciliations["replica"].lines["search"].server is None
+    assert summary.reconciliations["replica"].unknown == f"{uris[1]} was not watched"
+
+
+def test_accounts_with_a_server_in_common_are_balanced_together() -> None:
+    uris = ["ldap://a.example.com", "ldap://b.example.com"]
+    scenario = Scenario(
+        streams={"readers": {"uris": uris}, "writers": {"uris": uris[:1]}}
+    )
+    books = summary_of({}, scenario).sent_requests
+    searches, modifies = books["replica"]["search"], books[uris[0]]["modify"]
+    summary = summary_of(
+        {
+            uris[0]: observed({"search": 10, "modify": modifies}),
+            uris[1]: observed({"search": searches - 10, "modify": 0}),
+        },
+        scenario,
+    )
+    (name,) = summary.reconciliations
+    assert name == f"replica + {uris[0]}"
+    lines = summary.reconciliations[name].lines
+    assert (lines["search"].difference, lines["modify"].difference) == (0, 0)
+    assert rule(summary, "books") == (True, "balanced")
+
+
+def test_a_server_without_load_has_an_account_of_its_own() -> None:
+    uri = "ldap://ds9.example.com"
+    summary = summary_of({uri: observed({"search": 4}, {"search": 4})})
+    line = summary.reconciliations[uri].lines["search"]
+    assert (line.agents, line.control, line.difference) == (0, 4, 0)
+
+
+def supplied(sent: int) -> Any:
+    """A supplier that has sent so many changes to the replica."""
+    one = observed({"search": 0})
+    one["before"]["sent"] = {"localhost.localdomain:389": 100}
+    one["after"]["sent"] = {"localhost.localdomain:389": 100 + sent}
+    return one
+
+
+@pytest.mark.parametrize(
+    ("sent", "differences"),
+    [
+        pytest.param(12, (0, 0), id="just what the supplier says"),
+        pytest.param(11, (8, 4), id="one more than it says"),
+    ],
+)
+def test_what_a_supplier_sent_to_a_replica_is_no_other_client(
+    sent: int, differences: tuple[int, int]
+) -> None:
+    replica = observed({"add": 8, "modify": 4})
+    replica["facts"] = {"settings": {"nsslapd-localhost": "localhost.localdomain"}}
+    summary = summary_of({SUPPLIER: supplied(sent), REPLICA: replica})
+    lines = summary.reconciliations[REPLICA].lines
+    assert (lines["add"].difference, lines["modify"].difference) == differences
+    assert lines["add"].replicated == 8 - differences[0]
+    is_told = any("nobody of the run sent" in note for note in summary.notes)
+    assert is_told is (sum(differences) > 0)
