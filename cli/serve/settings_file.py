@@ -4,12 +4,12 @@
 Keys are the options' long names; what the command line gives comes first. An unknown
 key is an error, so that a misspelt setting is not silently without effect.
 
-An option that may be repeated takes a list, or one value alone; one that takes
-KEY=VALUE, a table.
+An option that may be repeated takes a list, or one value alone; --notify also takes a
+table of channels.
 
     coordinator = "10.0.0.1:7400"
     name = "load-7"
-    label = {site = "a", rack = "3"}
+    label = ["site=a", "rack=3"]
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _read(context: click.Context, own: click.Parameter, path: Path | None) -> No
 
 def _checked(place: str, option: click.Option, value: Any) -> Any:
     """What click takes for the option; it may be a secret, and is not shown."""
-    if option.multiple and isinstance(value, dict) and "=" in (option.metavar or ""):
+    if isinstance(value, dict) and option.metavar == "NAME=URL":
         value = [f"{key}={_text(one)}" for key, one in value.items()]
     values = value if option.multiple and isinstance(value, list) else [value]
     if any(isinstance(one, (list, dict)) for one in values):
