@@ -21,6 +21,7 @@ from typing import Generic, Self, TypeVar
 from google.protobuf.message import Message
 
 from ldapslam.agent.assignment import store_files
+from ldapslam.agent.fork_server import ENGINE, OBSERVER, ForkedProcess, ForkServer
 from ldapslam.agent.spool import private
 from ldapslam.jobs.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
@@ -36,9 +37,12 @@ _log = logging.getLogger(__name__)
 
 #: Of child processes, in an agent's folder of logs.
 _MOST_LOGS = 200
-#: -P: the current folder is not a place to import from.
-ENGINE_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.engine_process")
-OBSERVER_COMMAND = (sys.executable, "-P", "-m", "ldapslam.agent.observer_process")
+
+
+def command_of(module: str) -> Sequence[str]:
+    """The program that a module is."""
+    # -P: the current folder is not a place to import from
+    return sys.executable, "-P", "-m", module
 
 
 E = TypeVar("E", bound=Message)
@@ -47,15 +51,23 @@ E = TypeVar("E", bound=Message)
 class _Child(Generic[E]):
     """One process. Iterate over `events` to the end."""
 
+    _module: str
     _event_type: type[E]
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process | ForkedProcess, folder: Path
+    ) -> None:
         self._process = process
         self._folder = folder
 
     @classmethod
     async def _start(
-        cls, run: RunAssignment, command: Sequence[str], work: Path, log_path: Path
+        cls,
+        run: RunAssignment,
+        work: Path,
+        log_path: Path,
+        forks: ForkServer | None,
+        command: Sequence[str] | None = None,
     ) -> Self:
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,12 +77,7 @@ class _Child(Generic[E]):
         try:
             await asyncio.shield(storing)
             with open(log_path, "ab", opener=private) as log:
-                process = await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=log,
-                )
+                process = await cls._new_process(log.fileno(), forks, command)
         except BaseException as error:
             # a thread goes on, whoever is cancelled
             await asyncio.wait([storing])
@@ -79,6 +86,22 @@ class _Child(Generic[E]):
                 raise EngineError(f"the process did not start: {error}") from error
             raise
         return cls(process, folder)
+
+    @classmethod
+    async def _new_process(
+        cls, log: int, forks: ForkServer | None, command: Sequence[str] | None
+    ) -> asyncio.subprocess.Process | ForkedProcess:
+        if forks is not None and command is None:
+            try:
+                return await forks.launch(cls._module, log)
+            except OSError as error:
+                _log.warning("%s: a new program is started", error)
+        return await asyncio.create_subprocess_exec(
+            *(command or command_of(cls._module)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
 
     async def _prepare(
         self, request: pb.EngineRequest | ObserverRequest, run: RunAssignment
@@ -136,6 +159,7 @@ class _Child(Generic[E]):
 class EngineChild(_Child[pb.EngineEvent]):
     """One engine process."""
 
+    _module = ENGINE
     _event_type = pb.EngineEvent
 
     @classmethod
@@ -146,11 +170,13 @@ class EngineChild(_Child[pb.EngineEvent]):
         *,
         work: Path,
         log_path: Path,
-        command: Sequence[str] = ENGINE_COMMAND,
+        forks: ForkServer | None = None,
+        command: Sequence[str] | None = None,
     ) -> EngineChild:
         """Start the process and give it the run, with what else `prepare` says; the
-        run's files go below `work`, and are no longer in `run`."""
-        child = await cls._start(run, command, work, log_path)
+        run's files go below `work`, and are no longer in `run`. `command` is another
+        program than ours."""
+        child = await cls._start(run, work, log_path, forks, command)
         await child._prepare(pb.EngineRequest(prepare=prepare), run)
         return child
 
@@ -158,6 +184,7 @@ class EngineChild(_Child[pb.EngineEvent]):
 class ObserverChild(_Child[ObserverEvent]):
     """One observer process (observer_process.py)."""
 
+    _module = OBSERVER
     _event_type = ObserverEvent
 
     @classmethod
@@ -168,9 +195,10 @@ class ObserverChild(_Child[ObserverEvent]):
         *,
         work: Path,
         log_path: Path,
+        forks: ForkServer | None = None,
     ) -> ObserverChild:
         """As that of the engine."""
-        child = await cls._start(run, OBSERVER_COMMAND, work, log_path)
+        child = await cls._start(run, work, log_path, forks)
         await child._prepare(ObserverRequest(prepare=prepare), run)
         return child
 

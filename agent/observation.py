@@ -112,7 +112,11 @@ class Observation:
         logs = settings.logs or self._spool.folder / "logs"
         name = f"observer-{Path(settings.name).name}-{run_name(self.run_id)}.log"
         return await ObserverChild.launch(
-            run, prepare, work=self._spool.folder / "work", log_path=logs / name
+            run,
+            prepare,
+            work=self._spool.folder / "work",
+            log_path=logs / name,
+            forks=settings.forks,
         )
 
     async def _tell(self, child: ObserverChild) -> None:

@@ -9,7 +9,6 @@ kernel's parent-death signal does it.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import queue
@@ -23,15 +22,11 @@ from google.protobuf.message import Message
 
 from ldapslam.jobs.errors import EngineError, LdapSlamError
 from ldapslam.jobs.log_format import format_of_parent, set_up_log
+from ldapslam.jobs.process import EXIT_ORPHANED, end_with_parent
 from ldapslam.proto.frames import encode_frame, read_frame
 from ldapslam.proto.messages import failure_message
 
 _log = logging.getLogger(__name__)
-
-#: Exit status when the agent is gone.
-EXIT_ORPHANED = 3
-
-_PR_SET_PDEATHSIG = 1
 
 R = TypeVar("R", bound=Message)
 E = TypeVar("E", bound=Message)
@@ -99,20 +94,6 @@ def _own_pipe(request_type: type[R], event_type: type[E]) -> Pipe[R, E]:
     )
 
 
-def _begin() -> None:
-    """Signals, and the end with the agent."""
-    # the agent decides what a signal to the terminal's process group means
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    parent = os.getppid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    # when the agent's thread that made this process ends
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        _log.warning("no parent-death signal: errno %d", ctypes.get_errno())
-    if os.getppid() != parent:
-        os._exit(EXIT_ORPHANED)
-
-
 class Course(Protocol):
     """What a process is there for."""
 
@@ -127,9 +108,13 @@ def serve(
     """Take the request to prepare, `make` of it what is to be executed, and do that;
     the exit status. What fails is the last event, `failed`."""
     log_fields = set_up_log(format_of_parent())
-    _begin()
+    # the agent decides what a signal to the terminal's process group means
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     pipe = _own_pipe(request_type, event_type)
     request = pipe.next()
+    # only now: a process of the fork server is the agent's child once it has a request
+    end_with_parent()
     if request.WhichOneof("kind") != "prepare":
         _log.error("expected a request to prepare")
         return 1

@@ -5,8 +5,6 @@ what to say of an exception that ends them."""
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
 import time
 import traceback
 from pathlib import Path
@@ -15,9 +13,9 @@ import ldap
 
 from ldapslam.agent.ldap_access import error_text
 from ldapslam.agent.python_job import Client
+from ldapslam.jobs import process
 
-EXIT_ORPHANED = 3
-_PR_SET_PDEATHSIG = 1
+EXIT_ORPHANED = process.EXIT_ORPHANED
 _PR_SET_TIMERSLACK = 29
 
 
@@ -78,8 +76,5 @@ _LIBRARIES = ("<", str(Path(__file__).parent), str(Path(ldap.__file__).parent))
 
 def end_with_parent(parent: int) -> None:
     """Have the kernel end this process with its parent, and wake it on time."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_TIMERSLACK, 1)
-    if os.getppid() != parent:
-        os._exit(EXIT_ORPHANED)
+    process.end_with_parent(parent)
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1)

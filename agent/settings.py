@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ldapslam.agent.children import ENGINE_COMMAND
+from ldapslam.agent.fork_server import ForkServer
 from ldapslam.agent.limits import AgentLimits
 
 
@@ -31,7 +31,10 @@ class AgentSettings:
     logs: Path | None = None
     #: How long a leaving agent tries to deliver its spool.
     leave_timeout_s: float = 15.0
-    engine_command: Sequence[str] = ENGINE_COMMAND
+    #: What starts the processes of runs; None: each is a new program.
+    forks: ForkServer | None = None
+    #: Another program than our engine process, for tests.
+    engine_command: Sequence[str] | None = None
 
     @property
     def limits_json(self) -> str:

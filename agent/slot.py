@@ -213,6 +213,7 @@ class Slot:
                 prepare,
                 work=self._work,
                 log_path=logs / name,
+                forks=settings.forks,
                 command=settings.engine_command,
             )
         except (LdapSlamError, OSError) as error:

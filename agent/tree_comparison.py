@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, Protocol
 
-import numpy as np
-
 from ldapslam.agent.content import (
     EVERYTHING,
     AttributeDifference,
@@ -246,7 +244,12 @@ class _Comparer:
 class _Table:
     """Hashes of DNs and contents, sorted by the former."""
 
+    # numpy is imported late: where it is loaded it starts threads, and no process with
+    # threads may fork
+
     def __init__(self, entries: Iterable[Digested]) -> None:
+        import numpy as np
+
         keys, contents = array("Q"), array("Q")
         for _, key, digest in entries:
             keys.append(_hash(key))
@@ -265,6 +268,8 @@ class _Table:
         if not len(self._keys):
             yield from ((dn, False, False) for dn, _, _ in batch)
             return
+        import numpy as np
+
         keys = np.array([_hash(key) for _, key, _ in batch], np.uint64)
         contents = np.array([_head(digest) for _, _, digest in batch], np.uint64)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -287,6 +292,8 @@ class _Table:
 
     def lacks(self, key: bytes) -> bool:
         """Is it one of those?"""
+        import numpy as np
+
         number = np.uint64(_hash(key))
         place = int(np.searchsorted(self._keys, number))
         is_known = place < len(self._keys) and self._keys[place] == number

@@ -12,12 +12,12 @@ from ldapslam.jobs.plan import planned_arrivals
 from ldapslam.jobs.sequence import Request, sessions_of
 from ldapslam.jobs.thresholds import (
     KINDS_WITHOUT_RESPONSE,
+    PERCENTILES,
     TIME_METRICS,
     Threshold,
     parse_threshold,
+    samples_needed,
 )
-from ldapslam.reports.distribution import PERCENTILES
-from ldapslam.reports.results.histogram import samples_needed
 
 
 def unsupported_thresholds(job: Job) -> Iterator[str]:

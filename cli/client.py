@@ -16,21 +16,12 @@ from typing import Self
 from ldapslam.cli.security import operator_files
 from ldapslam.jobs.errors import RunNotFound
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.address import DEFAULT_PORT
 from ldapslam.proto.credentials import channel
 from ldapslam.proto.diagnosis import explained_errors
 from ldapslam.proto.messages import PROTOCOL_VERSION, build_version
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceStub
 
-COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
-DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
-
 _CALL_TIMEOUT_S = 10.0
-
-
-def default_coordinator() -> str:
-    """The coordinator when the command line names none."""
-    return os.environ.get(COORDINATOR_VARIABLE) or DEFAULT_COORDINATOR
 
 
 def operator_name() -> str:

@@ -6,15 +6,17 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ldapslam.cli.console import json_option, say
-from ldapslam.cli.job_source import JobFile
 from ldapslam.cli.options import set_option
-from ldapslam.cli.run import out_option, run_locally
+from ldapslam.cli.run import out_option
 from ldapslam.jobs.errors import ExitCode
-from ldapslam.lab import Lab
+
+if TYPE_CHECKING:
+    from ldapslam.lab import Lab
 
 #: What configs/jobs/demo.yaml picks its entries from.
 ENTRIES = 20_000
@@ -31,6 +33,10 @@ def demo_command(
 
     Nothing of the directory is left afterwards. Takes about 40 s.
     """
+    from ldapslam.cli.job_source import JobFile
+    from ldapslam.cli.local_run import run_locally
+    from ldapslam.lab import Lab
+
     say(f"starting a slapd supplier and a replica with {ENTRIES:,} entries")
     job = importlib.resources.files("ldapslam.configs") / "jobs" / "demo.yaml"
     with (

@@ -24,9 +24,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from ldapslam.cli.lifeline import end_with_parent
 from ldapslam.jobs.errors import LdapSlamError
 from ldapslam.jobs.log_format import format_of_parent, set_up_log
+from ldapslam.jobs.process import end_with_parent
 from ldapslam.reports.results.records import RunRecord
 from ldapslam.reports.results.store import Store
 

@@ -1,29 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """A coordinator and agents of our own on this host, for the length of one command.
 
-They are the same programs that run on a fleet's machines, as child processes; only
-the address differs: a Unix socket in a temporary folder. They are in sessions of
-their own, so that Ctrl-C reaches us alone, and get SIGTERM from the kernel should we be
-killed.
+They run the same commands as on a fleet's machines, in child processes; only the
+address differs: a Unix socket in a temporary folder. They are forks of this process,
+which has imported what they need. They are in sessions of their own, so that Ctrl-C
+reaches us alone, and get SIGTERM from the kernel should we be killed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import re
 import shutil
-import subprocess
-import sys
+import signal
+import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ldapslam.agent.ledger_folder import FOLDER as LEDGERS
 from ldapslam.cli.client import Client
-from ldapslam.cli.lifeline import lifeline_arguments
 from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.errors import FleetError
 from ldapslam.jobs.model import Agents
+from ldapslam.jobs.process import Fork, end_with_parent
 
 #: Folder of the agents' spools within that of the results.
 SPOOLS = "spool"
@@ -32,7 +34,7 @@ _START_TIMEOUT_S = 30.0
 # Longer than a coordinator drains (60 s) and an agent (its job's grace, 20 s on top,
 # and 15 s to deliver): only what hangs is killed, and a run's final state is written.
 _END_GRACE_S = 75.0
-_PROBE_INTERVAL_S = 0.05
+_PROBE_INTERVAL_S = 0.01
 _LOG_LINES = 8
 
 
@@ -42,42 +44,62 @@ class LocalFleet:
     def __init__(self, address: str, logs: Path) -> None:
         self.address = address
         self.logs = logs
-        self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._children: list[tuple[str, Fork]] = []
 
     def start(self, name: str, arguments: Sequence[str]) -> None:
-        """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log."""
-        command = [sys.executable, "-m", "ldapslam.cli.main", *arguments]
-        with (self.logs / f"{name}.log").open("ab") as log:
-            child = subprocess.Popen(
-                [*command, *lifeline_arguments()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log.
+
+        Not once this process has threads: gRPC, as in Client, has some."""
+        parent = os.getpid()
+
+        def run() -> int:
+            os.setsid()
+            end_with_parent(parent, signal.SIGTERM)
+            from ldapslam.cli.main import run
+
+            return run(arguments)
+
+        with (
+            open(os.devnull) as nothing,
+            (self.logs / f"{name}.log").open("ab") as log,
+        ):
+            descriptors = nothing.fileno(), log.fileno(), log.fileno()
+            child = Fork(run, ["ldapslam", *arguments], descriptors)
         self._children.append((name, child))
 
+    def wait_for_coordinator(self) -> None:
+        """Return when the coordinator's socket takes connections."""
+        path = self.address.removeprefix("unix:")
+
+        def missing() -> str:
+            with socket.socket(socket.AF_UNIX) as probe:
+                error = probe.connect_ex(path)
+            return os.strerror(error) if error else ""
+
+        self._wait(missing)
+
     def wait_for_agents(self, count: int) -> None:
-        """Return when the coordinator answers and so many agents are registered."""
+        """Return when so many agents are registered."""
+        with Client(self.address) as client:
+
+            def missing() -> str:
+                found = len(client.agents())
+                return f"{found} of {count} agents registered" * (found < count)
+
+            self._wait(missing)
+
+    def _wait(self, missing: Callable[[], str]) -> None:
+        """Return when nothing is missing."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
-        reason = "no answer"
-        while time.monotonic() < deadline_s:
+        while reason := missing():
             self.check()
-            try:
-                # A new channel each time: a failed one waits before it dials again.
-                with Client(self.address) as client:
-                    registered = len(client.agents())
-            except FleetError as error:
-                reason = str(error)
-            else:
-                reason = f"{registered} of {count} agents registered"
-                if registered >= count:
-                    return
+            if time.monotonic() > deadline_s:
+                raise FleetError(
+                    f"the local fleet was not ready within {_START_TIMEOUT_S:g} s: "
+                    f"{reason}",
+                    hint=f"see {self.logs}",
+                )
             time.sleep(_PROBE_INTERVAL_S)
-        raise FleetError(
-            f"the local fleet was not ready within {_START_TIMEOUT_S:g} s: {reason}",
-            hint=f"see {self.logs}",
-        )
 
     def check(self) -> None:
         """Raise when a child has ended."""
@@ -117,12 +139,13 @@ def local_fleet(
     with scratch_folder() as scratch:
         address = f"unix:{scratch}/coordinator"
         fleet = LocalFleet(address, logs)
+        _import_commands()
         try:
             where = ["--listen", address, "--store", str(store)]
             where += ["--scratch", str(scratch)]
             fleet.start("coordinator", ["coordinator", *where])
             # An agent that dials too early waits before it dials again.
-            fleet.wait_for_agents(0)
+            fleet.wait_for_coordinator()
             for name in names:
                 file_name = re.sub(r"[^A-Za-z0-9_.-]|^\.+", "_", name)
                 arguments = ["--coordinator", address, "--name", name]
@@ -140,23 +163,47 @@ def local_fleet(
             _remove(spools)
 
 
+def _import_commands() -> None:
+    """What the children need, so that each does not import it for itself."""
+    with _one_blas_thread():
+        import numpy  # noqa: F401
+    import ldapslam.agent.client
+    import ldapslam.agent.engine_process
+    import ldapslam.cli.serve
+    import ldapslam.cli.services
+    import ldapslam.coordinator.server  # noqa: F401
+
+    gc.freeze()
+
+
+@contextlib.contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """numpy's BLAS, which nothing here uses, starts threads when it is loaded."""
+    name = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
 def _remove(spools: Path) -> None:
     """But not the ledgers of entries that were not removed."""
     if not any(spools.glob(f"*/{LEDGERS}/*")):
         shutil.rmtree(spools, ignore_errors=True)
 
 
-def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+def _end(children: Sequence[Fork]) -> None:
     """Ask all of them to end; kill those that have not in time."""
     for child in children:
-        if child.poll() is None:
-            child.terminate()
+        child.send_signal(signal.SIGTERM)
     deadline_s = time.monotonic() + _END_GRACE_S
     for child in children:
-        try:
-            child.wait(max(0.0, deadline_s - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
+        if child.wait(max(0.0, deadline_s - time.monotonic())) is None:
+            child.send_signal(signal.SIGKILL)
             child.wait()
 
 

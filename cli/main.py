@@ -8,7 +8,9 @@ other exception is a defect of ours: its trace goes to a file that the message n
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import logging
 import os
 import signal
@@ -16,10 +18,12 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from ldapslam.cli.console import (
     Invocation,
@@ -72,6 +76,7 @@ _COMMANDS = {
     "completion": "completion",
 }
 
+_PACKAGE = "ldapslam.cli"
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -85,9 +90,38 @@ class Commands(click.Group):
         module_name = _COMMANDS.get(cmd_name)
         if module_name is None:
             return None
-        module = importlib.import_module(f"ldapslam.cli.{module_name}")
+        module = importlib.import_module(f"{_PACKAGE}.{module_name}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """As click does, with what `short_help` finds: no command is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help(name)) for name in _COMMANDS])
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names of commands without importing them; options as click has them."""
+        found = [name for name in _COMMANDS if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(one, help=short_help(one)) for one in found] + options
+
+
+def short_help(name: str) -> str:
+    """The first sentence of a command's help, read from its source."""
+    spec = importlib.util.find_spec(f"{_PACKAGE}.{_COMMANDS[name]}")
+    assert spec is not None
+    assert spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
+    [text] = [
+        ast.get_docstring(node) or ""
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name == f"{name}_command"
+    ]
+    return click.Command(name, help=text).get_short_help_str(80)
 
 
 def _exit_codes() -> str:

@@ -33,7 +33,6 @@ from ldapslam.cli.one_line_options import (
     put_operation,
 )
 from ldapslam.cli.option_words import in_words_of_options
-from ldapslam.cli.run import run_locally
 from ldapslam.jobs.errors import ExitCode
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -52,6 +51,8 @@ def run_composed(job: ComposedJob, given: Options) -> ExitCode:
         job.load(overrides)
         put(job.text().rstrip("\n"))
         return ExitCode.PASS
+    from ldapslam.cli.local_run import run_locally
+
     return run_locally(
         job, given["agents"], overrides, given["out"], as_json=given["as_json"]
     )

@@ -3,22 +3,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from ldapslam.cli.client import (
-    COORDINATOR_VARIABLE,
-    DEFAULT_COORDINATOR,
-    Client,
-    default_coordinator,
-)
 from ldapslam.cli.security import security_options
 from ldapslam.jobs.errors import ConfigError, LdapSlamError
+from ldapslam.proto.address import DEFAULT_PORT
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_COORDINATOR_VARIABLE = "LDAPSLAM_COORDINATOR"
+_DEFAULT_COORDINATOR = f"127.0.0.1:{DEFAULT_PORT}"
 
 #: Formats of a report, in the order in which they are made.
 FORMATS = ("html", "pdf", "text", "json", "csv", "hlog")
@@ -38,8 +37,8 @@ set_option = click.option(
 _coordinator_option = click.option(
     "--coordinator",
     metavar="HOST:PORT",
-    envvar=COORDINATOR_VARIABLE,
-    default=DEFAULT_COORDINATOR,
+    envvar=_COORDINATOR_VARIABLE,
+    default=_DEFAULT_COORDINATOR,
     show_default=True,
     show_envvar=True,
     help="Where the coordinator listens; also unix:PATH.",
@@ -55,7 +54,13 @@ def _complete_run(
     context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[str]:
     """Ids of runs for the shell's completion; none without a coordinator."""
-    address = context.params.get("coordinator") or default_coordinator()
+    from ldapslam.cli.client import Client
+
+    address = (
+        context.params.get("coordinator")
+        or os.environ.get(_COORDINATOR_VARIABLE)
+        or _DEFAULT_COORDINATOR
+    )
     try:
         with Client(address) as client:
             runs = [status.run_id for status in client.runs(limit=50)]

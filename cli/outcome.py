@@ -7,18 +7,17 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ldapslam.cli.client import Client
 from ldapslam.cli.console import put, put_json, say
 from ldapslam.jobs.errors import ConfigError, ExitCode, RunAborted
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import error_of
-from ldapslam.reports.content import document
-from ldapslam.reports.document import Table
-from ldapslam.reports.render import render
 from ldapslam.reports.results.store import Store
-from ldapslam.reports.summary import Summary, summarise
-from ldapslam.reports.text import headline, render_table
+
+if TYPE_CHECKING:
+    from ldapslam.reports.summary import Summary
 
 _EXIT_OF_VERDICT: Mapping[str, ExitCode] = {
     "PASS": ExitCode.PASS,
@@ -56,6 +55,9 @@ def report(
     store: Store, run_id: str, *, out: Path, formats: Sequence[str]
 ) -> tuple[Summary, list[Path]]:
     """Write the reports of a run into `out`; their paths."""
+    from ldapslam.reports.render import render
+    from ldapslam.reports.summary import summarise
+
     make_folder(out)
     summary = summarise(store, run_id)
     return summary, render(summary, out, formats, store=store)
@@ -63,6 +65,9 @@ def report(
 
 def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
     """Print the result of a run on stdout; the verdict's exit code."""
+    from ldapslam.reports.content import document
+    from ldapslam.reports.text import headline
+
     if as_json:
         put_json(summary.result())
         say(headline(document(summary)))  # stdout may have gone to a file
@@ -74,6 +79,10 @@ def show_outcome(summary: Summary, *, as_json: bool) -> ExitCode:
 def _digest(summary: Summary) -> str:
     """The verdict, the main figures, imports, the codes of failures; the report has the
     rest."""
+    from ldapslam.reports.content import document
+    from ldapslam.reports.document import Table
+    from ldapslam.reports.text import headline, render_table
+
     whole = document(summary)
     shown = ["imports"]
     if any(one.counts["failed"] for one in summary.operations):

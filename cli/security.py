@@ -14,15 +14,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ldapslam.jobs.errors import ConfigError
 from ldapslam.proto.address import check_plaintext, is_unix
-from ldapslam.proto.credentials import TlsFiles, check_client
-from ldapslam.proto.pki.authority import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
-from ldapslam.proto.pki.certificate import Role
+from ldapslam.proto.pki.files import AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE
+
+if TYPE_CHECKING:
+    from ldapslam.proto.credentials import TlsFiles
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -32,7 +33,6 @@ _VARIABLES = {
     "tls_key": "LDAPSLAM_TLS_KEY",
     "tls_ca": "LDAPSLAM_TLS_CA",
 }
-_READERS = (Role.OPERATOR, Role.VIEWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class Security:
 
 def folder_files(folder: Path) -> TlsFiles:
     """What `ldapslam pki issue` made."""
+    from ldapslam.proto.credentials import TlsFiles
+
     return TlsFiles(
         folder / CERTIFICATE_FILE, folder / KEY_FILE, folder / AUTHORITY_FILE
     )
@@ -136,7 +138,10 @@ def operator_files(address: str) -> TlsFiles | None:
     """Of an operator's or viewer's connection there, checked; None: plain text."""
     files = current_security().files_for(address)
     if files is not None:
-        check_client(files, *_READERS)
+        from ldapslam.proto.credentials import check_client
+        from ldapslam.proto.pki.certificate import Role
+
+        check_client(files, Role.OPERATOR, Role.VIEWER)
     return files
 
 
@@ -169,6 +174,8 @@ def _of_three(
             "authority's certificate go together",
             hint="or give --tls, a folder with cert.pem, key.pem and ca.pem",
         )
+    from ldapslam.proto.credentials import TlsFiles
+
     return TlsFiles(*(Path(str(value)) for value in given.values()))
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ldapslam.cli.console import without_passwords
-from ldapslam.cli.lifeline import lifeline_option
 from ldapslam.cli.limit_options import limit_options
 from ldapslam.cli.logs import (
     announce,
@@ -88,7 +87,6 @@ def _own_scratch(
 @log_format_option
 @metrics_option
 @notify_options
-@lifeline_option
 @config_option
 def coordinator_command(
     listen: tuple[str, ...],
@@ -186,7 +184,6 @@ def _labels(
 @join_option
 @log_format_option
 @metrics_option
-@lifeline_option
 @config_option
 def agent_command(
     coordinator: str,
@@ -213,26 +210,33 @@ def agent_command(
     )
     log_to_stderr(log_format, agent=place.name)
     warn_of_root(is_wanted=is_unix(coordinator))
-    from ldapslam.agent.client import run_agent
-    from ldapslam.agent.settings import AgentSettings
+    from ldapslam.agent.fork_server import fork_server
 
-    settings = AgentSettings(
-        name=place.name,
-        spool=place.spool,
-        labels=labels,
-        workers=workers,
-        realtime=realtime,
-        max_runs=max_runs,
-        restricted=restricted,
-        limits=limits,
-    )
-    place.enter(coordinator)
-    announce(f"agent {place.name} of coordinator {coordinator}, spool {settings.spool}")
-    run_agent(
-        coordinator,
-        settings,
-        insecure=place.insecure,
-        tls=place.files,
-        has_joined=place.has_joined,
-        beside=beside_agent(metrics),
-    )
+    # before anything that has threads: gRPC, an event loop
+    with fork_server() as forks:
+        from ldapslam.agent.client import run_agent
+        from ldapslam.agent.settings import AgentSettings
+
+        settings = AgentSettings(
+            name=place.name,
+            spool=place.spool,
+            labels=labels,
+            workers=workers,
+            realtime=realtime,
+            max_runs=max_runs,
+            restricted=restricted,
+            limits=limits,
+            forks=forks,
+        )
+        place.enter(coordinator)
+        announce(
+            f"agent {place.name} of coordinator {coordinator}, spool {settings.spool}"
+        )
+        run_agent(
+            coordinator,
+            settings,
+            insecure=place.insecure,
+            tls=place.files,
+            has_joined=place.has_joined,
+            beside=beside_agent(metrics),
+        )

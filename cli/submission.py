@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ldapslam.cli.check_thresholds import unsupported_thresholds
-from ldapslam.cli.client import Client, operator_name
 from ldapslam.cli.console import say
 from ldapslam.cli.job_source import JobSource
 from ldapslam.jobs.errors import ConfigError
@@ -14,12 +14,17 @@ from ldapslam.jobs.model import Job
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.messages import MAX_MESSAGE_BYTES, PROTOCOL_VERSION, build_version
 
+if TYPE_CHECKING:
+    from ldapslam.cli.client import Client
+
 #: What a message may hold, and room for the job.
 _MAX_FILES_BYTES = MAX_MESSAGE_BYTES - (2 << 20)
 
 
 def job_request(source: JobSource, overrides: Sequence[str]) -> pb.SubmitJobRequest:
     """The request that has the job run; JobErrors, ConfigError."""
+    from ldapslam.cli.client import operator_name
+
     files = job_files(source, overrides)
     return pb.SubmitJobRequest(
         protocol_version=PROTOCOL_VERSION,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ldapslam.jobs.thresholds import samples_needed
 from ldapslam.proto import common_pb2
 from ldapslam.proto.common_pb2 import (
     METRIC_RESPONSE_TIME,
@@ -19,7 +20,7 @@ from ldapslam.proto.common_pb2 import (
     Snapshot,
 )
 from ldapslam.proto.operator_pb2 import IntervalFigures, StreamFigures
-from ldapslam.reports.results.histogram import Histogram, samples_needed
+from ldapslam.reports.results.histogram import Histogram
 
 _NS_PER_S = 1e9
 

@@ -7,6 +7,7 @@ before it is written). Where there is no figure, nothing was met.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,15 @@ TIME_METRICS = (
 )
 #: Operations that have no response (RFC 4511, 4.3 and 4.11), and so no times.
 KINDS_WITHOUT_RESPONSE = ("unbind", "abandon")
+#: Name -> percentile, in the order of every table.
+PERCENTILES = {
+    "p50": 50.0,
+    "p90": 90.0,
+    "p95": 95.0,
+    "p99": 99.0,
+    "p99_9": 99.9,
+    "p99_99": 99.99,
+}
 STATISTICS = ("mean", "min", "p50", "p90", "p95", "p99", "p99_9", "p99_99", "max")
 #: Of the set-up of a stream's connections, in the whole run.
 SET_UP_METRICS = ("connect_time", "tcp_time", "tls_time", "bind_time")
@@ -265,3 +275,12 @@ def _wrong(text: str, problem: str, hint: str | None = None) -> Fault:
         f"expected a threshold, got {got(text)}: {problem}",
         hint or f"such as {EXAMPLE!r}",
     )
+
+
+def samples_needed(p: float) -> int:
+    """Least sample that supports a percentile: ten values above it.
+
+    20 for the median, 1,000 for p99, 10,000 for p99.9. With fewer the percentile hangs
+    on single values, and its confidence interval may have no upper end.
+    """
+    return math.ceil(round(1000 / (100 - p), 6))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that owns a lab's folder and servers, and removes both at its end.
 
-It runs as a script of its own (standard library only, so that it starts in
+It runs as a script of its own (it imports next to nothing, so that it starts in
 milliseconds) and is the parent of every server of one lab. Its end comes when its
 standard input reaches end of file or when the process that started it is gone, by
 whatever signal: then it terminates the servers and removes the folder. Should the
@@ -30,7 +30,6 @@ pid handed out stays valid until its status was asked.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -46,11 +45,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PR_SET_PDEATHSIG = 1
+from ldapslam.jobs.process import end_with_parent
+
 _END_GRACE_S = 5.0
 _CALLER_TIMEOUT_S = 5.0
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Children:
@@ -64,10 +62,12 @@ class Children:
         if running is not None and running.poll() is None:
             raise RuntimeError(f"{name!r} runs already, pid {running.pid}")
 
+        keeper = os.getpid()
+
         def in_child() -> None:
             # The keeper has one thread, so running Python between fork and exec is
-            # safe, and PDEATHSIG (which follows the parent *thread*) means the keeper.
-            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            # safe.
+            end_with_parent(keeper)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             soft = nofile if hard == resource.RLIM_INFINITY else min(nofile, hard)

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 
 from ldapslam.jobs.result_codes import code_title
+from ldapslam.jobs.thresholds import samples_needed
 from ldapslam.reports.clocks import Deviation
-from ldapslam.reports.results.histogram import samples_needed
 from ldapslam.reports.summary import OperationSummary, Summary
 from ldapslam.reports.timeline import DISPLAY_POINTS, Series, Timeline
 from ldapslam.reports.typeset import count

@@ -9,17 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ldapslam.reports.results.histogram import Histogram, samples_needed
-
-#: Name -> percentile, in the order of every table.
-PERCENTILES = {
-    "p50": 50.0,
-    "p90": 90.0,
-    "p95": 95.0,
-    "p99": 99.0,
-    "p99_9": 99.9,
-    "p99_99": 99.99,
-}
+from ldapslam.jobs.thresholds import PERCENTILES, samples_needed
+from ldapslam.reports.results.histogram import Histogram
 
 _CURVE_POINTS = 240
 

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ldapslam.jobs.thresholds import samples_needed
 from ldapslam.reports.results.columns import Columns, Window
-from ldapslam.reports.results.histogram import (
-    Histogram,
-    middles_ns,
-    samples_needed,
-)
+from ldapslam.reports.results.histogram import Histogram, middles_ns
 from ldapslam.reports.results.packed import (
     BUCKETS,
     EMPTY_MIN_NS,

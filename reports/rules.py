@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from ldapslam.jobs.thresholds import samples_needed
 from ldapslam.jobs.types.bulk_load import OPERATION
 from ldapslam.reports.connection_rule import clients_connected, down_text
 from ldapslam.reports.evidence import Evidence
 from ldapslam.reports.imports import imports_of
 from ldapslam.reports.monitor_rule import server_restarted
-from ldapslam.reports.results.histogram import Histogram, samples_needed
+from ldapslam.reports.results.histogram import Histogram
 from ldapslam.reports.results.records import OUTCOMES
 from ldapslam.reports.rule import NOT_APPLICABLE, Rule, listed, percent
 from ldapslam.reports.server_rules import books_balance, replication_checked

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ldapslam.reports.distribution import PERCENTILES, Distribution
+from ldapslam.jobs.thresholds import PERCENTILES, samples_needed
+from ldapslam.reports.distribution import Distribution
 from ldapslam.reports.document import MUTED, Cell, Column
-from ldapslam.reports.results.histogram import samples_needed
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,

@@ -46,6 +46,9 @@ from ldapslam.proto.pki.certificate import (
     time_text,
 )
 from ldapslam.proto.pki.files import (
+    AUTHORITY_FILE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
     errors_of,
     locked,
     make_private_folder,
@@ -57,8 +60,6 @@ AUTHORITY_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=365)
 #: Of agents that joined by token: they renew by themselves.
 JOINED_LIFETIME = timedelta(days=30)
-
-CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from ldapslam.jobs.errors import ConfigError
 
+#: Names in the folder that `ldapslam pki issue` makes.
+CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
+
 
 def make_private_folder(folder: Path) -> None:
     """Make it, with its parents; what is there is closed to others."""

@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.jobs.errors import StoreError
+from ldapslam.jobs.thresholds import samples_needed
 from ldapslam.reports.results.packed import (
     BUCKETS,
     EMPTY_MIN_NS,
@@ -310,15 +311,6 @@ class Histogram:
 
     def _clamp(self, value_ns: float) -> float:
         return float(min(max(value_ns, self.min_ns), self.max_ns))
-
-
-def samples_needed(p: float) -> int:
-    """Least sample that supports a percentile: ten values above it.
-
-    20 for the median, 1,000 for p99, 10,000 for p99.9. With fewer the percentile hangs
-    on single values, and its confidence interval may have no upper end.
-    """
-    return math.ceil(round(1000 / (100 - p), 6))
 
 
 def bucket_index(values_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

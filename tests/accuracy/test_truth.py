@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 from ldapslam.agent._engine import Responder
-from ldapslam.reports.results.histogram import Histogram, bucket_index, samples_needed
+from ldapslam.jobs.thresholds import samples_needed
+from ldapslam.reports.results.histogram import Histogram, bucket_index
 from support.engine import (
     BACKLOG_WAIT,
     MS,

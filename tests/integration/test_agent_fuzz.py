@@ -193,7 +193,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         return await real(*arguments, **{**named, "command": (kind, "-c", "4000")})
 
     monkeypatch.setattr(EngineChild, "launch", launch)
-    monkeypatch.setattr(children, "OBSERVER_COMMAND", ("head", "-c", "4000"))
+    monkeypatch.setattr(children, "command_of", lambda _: ("head", "-c", "4000"))
     monkeypatch.setattr(client, "_BACK_OFF_S", (0.001, 0.01))
     monkeypatch.setattr(client, "_FIRST_SAMPLES", 1)
 

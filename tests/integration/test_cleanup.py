@@ -57,11 +57,19 @@ def clean_up_facts(results: Path) -> dict[str, Any]:
 
 def agents_of(folder: Path) -> list[int]:
     """Agents of a local fleet with its results in `folder`."""
+    logs = str(folder.resolve() / "logs" / "local-")
     return [
         process
         for process, command in commands().items()
-        if str(folder) in command and "\0agent\0" in command
+        if command.startswith("ldapslam\0agent\0") and log_of(process).startswith(logs)
     ]
+
+
+def log_of(process: int) -> str:
+    try:
+        return os.readlink(f"/proc/{process}/fd/2")
+    except OSError:
+        return ""
 
 
 def engines_of(folder: Path) -> list[int]:

@@ -77,14 +77,15 @@ def write_job(
 
 
 def children_of(folder: Path) -> list[str]:
-    """Command lines of processes that mention a folder."""
+    """Command lines of processes that mention a folder, or that log below it."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().decode(errors="replace")
+            log = os.readlink(process / "fd" / "2")
         except OSError:
             continue
-        if str(folder) in command and int(process.name) != os.getpid():
+        if str(folder) in command + log and int(process.name) != os.getpid():
             found.append(command)
     return found
 

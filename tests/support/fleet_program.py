@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.agent import client
-from ldapslam.agent.children import ENGINE_COMMAND
+from ldapslam.agent.fork_server import ForkServer, fork_server
 from ldapslam.agent.limits import AgentLimits
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.coordinator.agent_calls import AgentCalls
@@ -59,7 +59,7 @@ def _coordinate(options: dict[str, Any]) -> None:
     )
 
 
-def _serve(options: dict[str, Any]) -> None:
+def _serve(options: dict[str, Any], forks: ForkServer | None) -> None:
     if build := options.get("build"):
         vars(client)["build_version"] = lambda: str(build)
     settings = AgentSettings(
@@ -71,7 +71,8 @@ def _serve(options: dict[str, Any]) -> None:
         realtime=options.get("realtime", False),
         restricted=options.get("restricted", False),
         limits=AgentLimits.from_json(options.get("limits", '{"targets": ["any"]}')),
-        engine_command=options.get("engine") or ENGINE_COMMAND,
+        forks=forks,
+        engine_command=options.get("engine"),
     )
     client.run_agent(
         options["coordinator"], settings, insecure=options.get("insecure", False)
@@ -88,4 +89,5 @@ if __name__ == "__main__":
     if chosen["role"] == "coordinator":
         _coordinate(chosen)
     else:
-        _serve(chosen)
+        with fork_server() as server:
+            _serve(chosen, server)

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.agent._engine import Responder
-from ldapslam.reports.results.histogram import Histogram, samples_needed
+from ldapslam.jobs.thresholds import samples_needed
+from ldapslam.reports.results.histogram import Histogram
 
 PERCENTILES = (50, 75, 90, 95, 99, 99.9)
 

@@ -73,7 +73,7 @@ def test_the_printed_job_is_the_one_that_runs(
         ran.append((source.load(), sent))
         return ExitCode.FAIL
 
-    monkeypatch.setattr("ldapslam.cli.one_line.run_locally", run)
+    monkeypatch.setattr("ldapslam.cli.local_run.run_locally", run)
     line = f"search {URI} {BASE} -c 3 --ca-file ca.pem"
     more = "--agents 2 --set run.interval=500ms --out o"
     code = main.run(shlex.split(f"{line} {more}"))

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldapslam.jobs.errors import StoreError
+from ldapslam.jobs.thresholds import samples_needed
 from ldapslam.reports.results.histogram import (
     MAX_US,
     Histogram,
@@ -22,7 +23,6 @@ from ldapslam.reports.results.histogram import (
     bucket_range_ns,
     order_statistic_ranks,
     percentile_rank,
-    samples_needed,
 )
 from ldapslam.reports.results.packed import BUCKETS, header_of
 

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the engine's and the observer's processes of an agent quickly.
+
+    agent ── fork ── fork server ── fork ── (fork, exits) ── engine process
+      └────────────────── its parent, once that has exited ───────┘
+
+An agent has threads, so it must not fork. It forks this server at its start; the server
+has one thread, imports what the processes need, and forks when it is asked. A process
+that it makes becomes the agent's own child: the agent waits for it and ends with it,
+and the end of the server does not touch it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+
+from ldapslam.jobs.process import Fork, end_with_parent, has_threads
+
+#: Modules whose `main` is forked.
+ENGINE = "ldapslam.agent.engine_process"
+OBSERVER = "ldapslam.agent.observer_process"
+
+_PR_SET_CHILD_SUBREAPER = 36
+_MAX_MESSAGE_BYTES = 256
+_END_TIMEOUT_S = 1.0
+
+#: stdin, stdout and stderr.
+Descriptors = tuple[int, int, int]
+
+
+class ForkServer:
+    """The agent's side."""
+
+    def __init__(self) -> None:
+        """Fork the server; the process must not have another thread yet."""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._one_at_a_time = threading.Lock()
+        agent = os.getpid()
+
+        def serve() -> int:
+            self._control.close()
+            end_with_parent(agent)
+            return _serve(theirs)
+
+        self._server = Fork(serve, ["ldapslam.agent.fork_server"], (0, 2, 2))
+        theirs.close()
+
+    def close(self) -> None:
+        self._control.close()
+        self._server.wait(_END_TIMEOUT_S)
+
+    async def launch(self, module: str, log: int) -> ForkedProcess:
+        """A process that runs the `main` of a module, with `log` as its stderr;
+        OSError when the server is gone."""
+        requests, ours_in = os.pipe()
+        ours_out, events = os.pipe()
+        asking = asyncio.ensure_future(
+            asyncio.to_thread(self._ask, module, (requests, events, log))
+        )
+        try:
+            pid = await asyncio.shield(asking)
+        except BaseException:
+            # a thread goes on, whoever is cancelled
+            await asyncio.wait([asking])
+            os.close(ours_in)
+            os.close(ours_out)
+            if asking.exception() is None:
+                os.kill(asking.result(), signal.SIGKILL)
+                os.waitpid(asking.result(), 0)
+            raise
+        finally:
+            os.close(requests)
+            os.close(events)
+        return await ForkedProcess.of(pid, ours_in, ours_out)
+
+    def _ask(self, module: str, descriptors: Descriptors) -> int:
+        libc = ctypes.CDLL(None)
+        with self._one_at_a_time:
+            # only now: an agent must not inherit what other processes leave behind
+            libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            try:
+                socket.send_fds(self._control, [module.encode()], descriptors)
+                answer = self._control.recv(_MAX_MESSAGE_BYTES)
+            finally:
+                libc.prctl(_PR_SET_CHILD_SUBREAPER, 0)
+        if not answer:
+            raise BrokenPipeError("the fork server is gone")
+        return int(answer)
+
+
+@contextlib.contextmanager
+def fork_server() -> Iterator[ForkServer | None]:
+    """A fork server while an agent serves; None where this process has threads, which
+    a debugger may have started."""
+    server = None if has_threads() else ForkServer()
+    try:
+        yield server
+    finally:
+        if server is not None:
+            server.close()
+
+
+def _serve(control: socket.socket) -> int:
+    """Fork what is asked for, until the agent is gone."""
+    # the agent decides what a signal to the terminal's process group means
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # as -P does: the current folder is not a place to import from
+    if not sys.flags.safe_path:
+        del sys.path[0]
+    for module in (ENGINE, OBSERVER):
+        importlib.import_module(module)
+    gc.freeze()
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(control, _MAX_MESSAGE_BYTES, 3)
+        if not request:
+            return 0
+        for one in descriptors:
+            os.set_inheritable(one, False)
+        requests, events, log = descriptors
+        pid = _fork_for_agent(control, request.decode(), (requests, events, log))
+        for one in descriptors:
+            os.close(one)
+        control.send(str(pid).encode())
+
+
+def _fork_for_agent(
+    control: socket.socket, module: str, descriptors: Descriptors
+) -> int:
+    """The pid of a process whose parent has exited: the agent is its parent now."""
+    answer, told = os.pipe()
+
+    def run() -> int:
+        control.close()
+        os.close(answer)
+        os.close(told)
+        status: int = importlib.import_module(module).main()
+        return status
+
+    def be_parent() -> int:
+        child = Fork(run, [module], descriptors)
+        os.write(told, str(child.pid).encode())
+        return 0
+
+    between = Fork(be_parent, ["ldapslam.agent.fork_server"], (0, 1, 2))
+    os.close(told)
+    between.wait()
+    pid = int(os.read(answer, _MAX_MESSAGE_BYTES))
+    os.close(answer)
+    return pid
+
+
+class ForkedProcess:
+    """What asyncio.subprocess.Process is for a program that was started."""
+
+    def __init__(
+        self, pid: int, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
+    ) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._pidfd = os.pidfd_open(pid)
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._pidfd, self._reap)
+
+    @classmethod
+    async def of(cls, pid: int, requests: int, events: int) -> ForkedProcess:
+        """The process at the other ends of two pipes."""
+        loop = asyncio.get_running_loop()
+        stdout = asyncio.StreamReader()
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stdout), open(events, "rb", 0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
+            open(requests, "wb", 0),
+        )
+        return cls(pid, asyncio.StreamWriter(transport, protocol, None, loop), stdout)
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        _, status = os.waitpid(self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
+        self._ended.set()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child processes: made by fork, and ended with their parent.
+
+A fork shares what its parent has imported, so it starts in milliseconds where a new
+Python takes a second. It is safe only while the parent has one thread: before gRPC is
+used, before an event loop runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+#: Exit status of a process whose parent has gone.
+EXIT_ORPHANED = 3
+#: Exit status of a fork that raised.
+_EXIT_RAISED = 70
+
+_PR_SET_PDEATHSIG = 1
+#: The arguments' first and last address, among the fields of /proc/PID/stat after the
+#: program's name.
+_ARGUMENTS = slice(45, 47)
+
+
+def end_with_parent(
+    parent: int | None = None, number: signal.Signals = signal.SIGKILL
+) -> None:
+    """Have the kernel send this process a signal when its parent ends, whatever ends
+    it; exit at once when `parent` is no longer the parent.
+
+    The signal follows the parent's *thread* that made the process: that must live as
+    long as the process should, as the main thread does.
+    """
+    parent = os.getppid() if parent is None else parent
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, number) != 0:
+        sys.stderr.write(f"no parent-death signal: errno {ctypes.get_errno()}\n")
+    if os.getppid() != parent:
+        os._exit(EXIT_ORPHANED)
+
+
+def has_threads() -> bool:
+    """Whether this process has more threads than its first, Python's or not."""
+    return len(os.listdir("/proc/self/task")) > 1
+
+
+class Fork:
+    """A child of this process that runs a function and exits with what it returns."""
+
+    def __init__(
+        self,
+        run: Callable[[], int],
+        title: Sequence[str],
+        descriptors: Sequence[int],
+    ) -> None:
+        """`title` is what `ps` shows; `descriptors` become stdin, stdout and stderr."""
+        if has_threads():
+            raise RuntimeError("a process with threads must not fork")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _be_child(run, title, descriptors)
+        self._pidfd = os.pidfd_open(self.pid)
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status, or minus the signal; None while it runs."""
+        return self.wait(0.0)
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """As `poll`, once it has ended or the time is over."""
+        if self._status is None and select.select([self._pidfd], [], [], timeout_s)[0]:
+            _, status = os.waitpid(self.pid, 0)
+            self._status = os.waitstatus_to_exitcode(status)
+            os.close(self._pidfd)
+        return self._status
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def _be_child(
+    run: Callable[[], int], title: Sequence[str], descriptors: Sequence[int]
+) -> NoReturn:
+    status = _EXIT_RAISED
+    try:
+        # out of the way first: one of them may have the number of another's place
+        for place, one in enumerate(
+            [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in descriptors]
+        ):
+            os.dup2(one, place)
+            os.close(one)
+        _close_inherited()
+        _show_title(title)
+        status = run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _close_inherited() -> None:
+    """Close what exec leaves open and Python has not opened itself: descriptors that
+    this program was started with."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                os.close(int(name))
+
+
+def _show_title(words: Sequence[str]) -> None:
+    """Have `ps` show these arguments, in the room of those that the parent has."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    first, last = map(int, fields[_ARGUMENTS])
+    if last > first > 0:
+        ctypes.memset(first, 0, last - first)
+        text = "\0".join(words).encode()[: last - first - 1]
+        ctypes.memmove(first, text, len(text))

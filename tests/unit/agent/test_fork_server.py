@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fork server of an agent, in a program of its own: pytest has threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+_PROGRAM = """
+import asyncio, os, signal, sys, time
+from pathlib import Path
+import psutil
+from ldapslam.agent.children import EngineChild
+from ldapslam.agent.fork_server import ENGINE, fork_server
+from ldapslam.proto import engine_pb2 as pb
+from ldapslam.proto.common_pb2 import RunAssignment
+
+folder = Path(sys.argv[1])
+log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+
+async def launch(forks):
+    return await EngineChild.launch(
+        RunAssignment(run_id="r", job_text=b"job: nothing"), pb.PrepareEngine(),
+        work=folder / "work", log_path=folder / "logs" / "engine-a-r.log", forks=forks,
+    )
+
+async def use(forks):
+{body}
+
+with fork_server() as forks:
+    asyncio.run(use(forks))
+"""
+
+
+def outcome(body: str, folder: Path) -> list[str]:
+    """Lines that a program prints which has a fork server."""
+    program = _PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), "    "))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_process_is_the_agents_own_child_and_speaks_as_a_program_does(
+    tmp_path: Path,
+) -> None:
+    body = """
+        child = await launch(forks)
+        process = psutil.Process(child.pid)
+        print(process.ppid() == os.getpid(), *filter(None, process.cmdline()))
+        async for event in child.events():
+            print(event.WhichOneof("kind"))
+        print(await child.wait())
+    """
+    assert outcome(body, tmp_path) == [
+        "True ldapslam.agent.engine_process",
+        "failed",
+        "exit status 1",
+    ]
+    assert "run r" in (tmp_path / "logs" / "engine-a-r.log").read_text()
+
+
+def test_a_killed_process_takes_neither_the_agent_nor_the_next_one_down(
+    tmp_path: Path,
+) -> None:
+    body = """
+        first = await forks.launch(ENGINE, log)
+        first.kill()
+        print(await first.wait())
+        second = await forks.launch(ENGINE, log)
+        second.stdin.close()
+        print(await second.wait(), len(psutil.Process().children()))
+    """
+    # 3: it ends with its agent's end of the pipe; the child left is the server
+    assert outcome(body, tmp_path) == ["-9", "3 1"]
+
+
+def test_without_the_server_processes_go_on_and_new_ones_are_programs(
+    tmp_path: Path,
+) -> None:
+    body = """
+        before = await forks.launch(ENGINE, log)
+        [server] = [one for one in psutil.Process().children() if one.pid != before.pid]
+        server.kill()
+        os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+        print(psutil.pid_exists(before.pid))
+        child = await launch(forks)
+        print("-m" in psutil.Process(child.pid).cmdline())
+        print(await child.wait())
+        before.stdin.close()
+        print(await before.wait())
+    """
+    assert outcome(body, tmp_path) == ["True", "True", "exit status 1", "3"]
+
+
+def test_a_cancelled_launch_leaves_no_process(tmp_path: Path) -> None:
+    body = """
+        for pause_s in (0.0, 0.001, 0.01):
+            task = asyncio.create_task(forks.launch(ENGINE, log))
+            await asyncio.sleep(pause_s)
+            task.cancel()
+            try:
+                process = await task
+            except asyncio.CancelledError:
+                continue
+            process.kill()
+            await process.wait()
+        print(len(psutil.Process().children()), len(os.listdir("/proc/self/fd")) < 20)
+    """
+    assert outcome(body, tmp_path) == ["1 True"]
+
+
+def test_the_server_and_its_processes_end_with_a_killed_agent(tmp_path: Path) -> None:
+    body = """
+        process = await forks.launch(ENGINE, log)
+        print(*(one.pid for one in psutil.Process().children()), flush=True)
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(0.1)
+            os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(0)
+        time.sleep(60)
+    """
+    program = _PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), "    "))
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == -9, done.stderr
+    pids = done.stdout.split()
+    assert len(pids) == 2
+    deadline_s = time.monotonic() + 30
+    while any(map(_is_running, pids)) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not any(map(_is_running, pids))
+
+
+def _is_running(pid: str) -> bool:
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    except OSError:
+        return False
