@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -57,10 +57,15 @@ class Core:
         for command in self._fleet.handle(event, self._now_ns()):
             self._execute(command)
 
+    def _are_local(self, agents: Sequence[str]) -> bool:
+        links = [self._links.get(agent) for agent in agents]
+        return all(link is not None and link.identity.shares_clock for link in links)
+
     def _execute(self, command: fleet_machine.Command) -> None:
         match command:
             case fleet_machine.AssignRun(run_id, agents, left_out):
-                self._runs[run_id].feed(run_machine.AgentsAssigned(agents))
+                assigned = run_machine.AgentsAssigned(agents, self._are_local(agents))
+                self._runs[run_id].feed(assigned)
                 if left_out:
                     names = ", ".join(left_out)
                     text = f"more agents than connections: {names} have no share"

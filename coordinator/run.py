@@ -45,6 +45,10 @@ from typing import Any
 
 from ldapslam.jobs.errors import AgentLost, AgentUnreachable, LdapSlamError, RunAborted
 
+#: The store's disk may take a while, and agents of one host share its CPUs.
+_LOCAL_LEAD_NS = 400_000_000
+_LOCAL_LEAD_PER_AGENT_NS = 20_000_000
+
 
 class RunState(StrEnum):
     QUEUED = "queued"
@@ -98,7 +102,8 @@ class RunLimits:
     prepare_ns: int = 120_000_000_000
     #: So many ready agents are enough when others cannot be had; None: all are needed.
     quorum: int | None = None
-    #: From the last agent's readiness to T0.
+    #: From the last agent's readiness to T0: the order to start is written to the
+    #: store, and then sent. Less of it for agents on the coordinator's host.
     start_lead_ns: int = 1_000_000_000
     #: Beyond what is planned, for messages on their way.
     slack_ns: int = 30_000_000_000
@@ -129,6 +134,8 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class AgentsAssigned:
     agents: tuple[str, ...]
+    #: All of them run on the coordinator's host: no network is between.
+    are_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +358,7 @@ class Run:
         self.t0_ns: int | None = None
         self._limits = limits
         self._are_told = False
+        self._are_local = False
         self._deadline_ns: int | None = None
         #: However busy observers are.
         self._conclude_until_ns = 0
@@ -425,6 +433,7 @@ class Run:
     def _on_assigned(self, event: AgentsAssigned, now_ns: int) -> list[Command]:
         self.parts = dict.fromkeys(event.agents, Part.ASSIGNED)
         self._are_told = False
+        self._are_local = event.are_local
         entered = self._enter(RunState.PREPARING)
         if self._limits.observed:
             self.watches = dict.fromkeys(event.agents, Watch.ASSIGNED)
@@ -483,9 +492,15 @@ class Run:
             return []
         if any(part is Part.LOST for part in self.parts.values()):
             return self._begin_anew()
-        self.t0_ns = now_ns + self._limits.start_lead_ns
+        self.t0_ns = now_ns + self._start_lead_ns()
         self._deadline_ns = self.t0_ns + self._limits.slack_ns
         return [*self._enter(RunState.READY), StartAgents(self._live(), self.t0_ns)]
+
+    def _start_lead_ns(self) -> int:
+        lead_ns = self._limits.start_lead_ns
+        if not self._are_local:
+            return lead_ns
+        return min(lead_ns, _LOCAL_LEAD_NS + len(self.parts) * _LOCAL_LEAD_PER_AGENT_NS)
 
     def _begin_anew(self) -> list[Command]:
         """All are decided; those that are ready are enough, and others are missing."""

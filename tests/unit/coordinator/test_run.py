@@ -230,6 +230,20 @@ def test_the_straight_way_from_queue_to_finish() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("agents", "lead_ms"), [(1, 420), (2, 440), (30, 1000), (256, 1000)]
+)
+def test_agents_on_the_coordinators_host_are_told_of_t0_sooner(
+    agents: int, lead_ms: int
+) -> None:
+    run = Run(LIMITS)
+    names = tuple(map(str, range(agents)))
+    run.handle(AgentsAssigned(names, are_local=True), 0)
+    for name in names:
+        run.handle(AgentPrepared(name), 7)
+    assert run.t0_ns == 7 + lead_ms * S // 1000
+
+
 def test_a_run_whose_agents_end_before_the_clock_says_so_finishes_too() -> None:
     run = run_in(RunState.RUNNING)
     run.handle(AgentFinished("a"), 31 * S)
