@@ -66,6 +66,7 @@ _AGENTS = 24
 def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
     """Name -> SVG of each chart that the document has a place for."""
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     drawn = {}
     for place in places:
@@ -73,7 +74,9 @@ def draw(summary: Summary, places: Sequence[ChartPlace]) -> dict[str, str]:
         with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
             figure = _drawing(place.name)(summary)
             out = io.StringIO()
-            figure.savefig(out, format="svg", metadata={"Date": None})
+            # not savefig: that draws once more, only to lay out the figure
+            canvas: Any = FigureCanvasSVG(figure)
+            canvas.print_svg(out, metadata={"Date": None})
         drawn[place.name] = embeddable(
             out.getvalue(), place.name, place.title, place.description
         )

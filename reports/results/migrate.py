@@ -2,8 +2,9 @@
 """Brings a store's schema up to date, or refuses one that is too new.
 
 Alembic is imported only when there is something to migrate: the usual open of a store
-costs one SELECT. The migrations are numbered modules in `migrations/versions`, each
-run in its own transaction of the connection given.
+costs one SELECT, and a new store gets the current schema at once. The migrations are
+numbered modules in `migrations/versions`, each run in its own transaction of the
+connection given.
 """
 
 from __future__ import annotations
@@ -11,11 +12,19 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, text
+from sqlalchemy import PrimaryKeyConstraint as PrimaryKey
 
 from ldapslam.jobs.errors import NoStore, SchemaTooNew, StoreError
-from ldapslam.reports.results.schema import SCHEMA_REVISION
+from ldapslam.reports.results.schema import SCHEMA_REVISION, metadata
 
+#: As Alembic makes it.
+_REVISION = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKey("version_num", name="alembic_version_pkc"),
+)
 _SCRIPTS = Path(__file__).with_name("migrations")
 #: Alembic's `op` and `context` are the process's: two upgrades at once, as by two
 #: exports, would write to each other's stores, and crash when one is closed.
@@ -37,11 +46,25 @@ def migrate(connection: Connection, url: str, *, may_write: bool) -> None:
             hint="`ldapslam store vacuum --store` with its file, folder or URL brings "
             "it up to date",
         )
-    _upgrade(connection)
+    if _has_revision(connection):
+        _upgrade(connection)
+    else:
+        _create(connection)
+
+
+def _has_revision(connection: Connection) -> bool:
+    return inspect(connection).has_table(_REVISION.name)
+
+
+def _create(connection: Connection) -> None:
+    """Make what all migrations together make."""
+    metadata.create_all(connection, checkfirst=False)
+    _REVISION.create(connection)
+    connection.execute(_REVISION.insert(), {"version_num": SCHEMA_REVISION})
 
 
 def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+    if not _has_revision(connection):
         return None
     row = connection.execute(text("SELECT version_num FROM alembic_version")).first()
     return None if row is None else str(row[0])

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -307,6 +308,34 @@ def test_migrations_make_the_schema_that_the_code_expects(tmp_path: Path) -> Non
         with store._engine.connect() as connection:
             context = MigrationContext.configure(connection)
             assert compare_metadata(context, schema.metadata) == []
+
+
+def test_a_new_store_has_the_schema_that_the_migrations_make(tmp_path: Path) -> None:
+    migrated = sa.create_engine(f"sqlite:///{tmp_path}/migrated.sqlite")
+    with migrated.begin() as connection:
+        migrate._upgrade(connection)
+    with Store.open(tmp_path / "new.sqlite") as store:
+        assert _described(store._engine) == _described(migrated)
+    migrated.dispose()
+
+
+def _described(engine: sa.Engine) -> dict[str, Any]:
+    """All there is in a database, and its revision."""
+    found: dict[str, Any] = {}
+    inspector = sa.inspect(engine)
+    for table in inspector.get_table_names():
+        found[table] = [
+            sorted(map(str, inspector.get_columns(table))),
+            str(inspector.get_pk_constraint(table)),
+            sorted(map(str, inspector.get_indexes(table))),
+            sorted(map(str, inspector.get_foreign_keys(table))),
+            sorted(map(str, inspector.get_unique_constraints(table))),
+            sorted(map(str, inspector.get_check_constraints(table))),
+        ]
+    with engine.connect() as connection:
+        query = sa.text("SELECT version_num FROM alembic_version")
+        found["revision"] = connection.scalars(query).all()
+    return found
 
 
 def test_a_store_of_the_first_schema_is_read_with_zeros_for_what_it_lacks(
