@@ -30,6 +30,10 @@ c_build = cmake -S agent/csrc -B build/c/$(1) -DENGINE_TESTS=ON $(2) >/dev/null 
 c_tests = $(call c_build,$(1),$(2)) && \
 	ctest --test-dir build/c/$(1) --output-on-failure --no-tests=error
 
+# Tests start Python hundreds of times: it is to find its modules compiled.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test check check-full ctest bench proto format clean
 

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 from ldapslam.agent.engine_setup import native_streams
 from ldapslam.agent.limits import AgentLimits
-from ldapslam.agent.python_streams import PythonStreams
 from ldapslam.jobs.plan import AgentPlan
 
 
@@ -51,6 +50,8 @@ def compose(
     ]
     if len(numbers) == len(plan.streams):
         return new_native()
+    from ldapslam.agent.python_streams import PythonStreams
+
     native = new_native() if native_streams(plan) else None
     return Composite(native, numbers, PythonStreams(plan, limits))
 

@@ -6,7 +6,8 @@
 A lab is brought up, then each round runs every command once: with this Python's
 ldapslam and, with --against, with that of another virtual environment right after it.
 CPU is user and system time of the command with all processes that it started; the table
-has medians over the rounds. Other work on the machine makes both figures larger.
+has medians over the rounds. A first round, which compiles what Python imports, does not
+count. Other work on the machine makes both figures larger.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from ldapslam.lab import Lab
 
+_NO_COMPILED = "PYTHONDONTWRITEBYTECODE"
 _JOB = """\
 job: startup
 targets:
@@ -50,6 +52,12 @@ def commands(job: Path) -> dict[str, list[str]]:
     }
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """Of a user, who has compiled modules; they are kept in `folder`."""
+    kept = {name: value for name, value in os.environ.items() if name != _NO_COMPILED}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+
+
 def cost(python: str, arguments: Sequence[str], folder: Path) -> tuple[float, float]:
     """CPU and wall time of a command, in seconds."""
     out = Path(tempfile.mkdtemp(dir=folder)) / "out"
@@ -57,6 +65,7 @@ def cost(python: str, arguments: Sequence[str], folder: Path) -> tuple[float, fl
     begun_s = time.monotonic()
     process = subprocess.Popen(
         [python, "-P", "-m", "ldapslam.cli.main", *given],
+        env=environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -91,11 +100,12 @@ def main() -> None:
             if not options.only or name in options.only
         }
         costs: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for _ in range(options.rounds):
+        for number in range(options.rounds + 1):
             for command, arguments in chosen.items():
                 for label, python in pythons.items():
                     found = cost(python, arguments, folder)
-                    costs.setdefault((command, label), []).append(found)
+                    if number:
+                        costs.setdefault((command, label), []).append(found)
     print(f"{'command':12} {'':8} {'CPU s':>6} {'wall s':>7}")
     for (command, label), pairs in costs.items():
         cpu_s, wall_s = (statistics.median(one) for one in zip(*pairs, strict=True))

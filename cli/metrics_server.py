@@ -19,12 +19,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 
 from ldapslam.jobs.errors import ConfigError
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from ldapslam.agent.client import Beside
 
 _log = logging.getLogger(__name__)
@@ -99,6 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(404)
             return
+        from prometheus_client.exposition import choose_encoder
+
         encode: Callable[[CollectorRegistry], bytes]
         encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         try:

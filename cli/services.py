@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from ldapslam.cli.judge import JudgeProcess
-from ldapslam.cli.notifier import Notifier, NotifySettings
+from typing import TYPE_CHECKING
+
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.health import Health
 from ldapslam.coordinator.hooks import Hooks
-from ldapslam.coordinator.schedule_service import Schedules
+
+if TYPE_CHECKING:
+    from ldapslam.cli.notifier import NotifySettings
 
 
 def coordinator_services(
@@ -28,6 +30,10 @@ def coordinator_services(
         extensions.append(Metrics(lambda registry: exposed(registry, metrics)))
     if is_local_fleet:
         return Hooks(), extensions
+    from ldapslam.cli.judge import JudgeProcess
+    from ldapslam.cli.notifier import Notifier
+    from ldapslam.coordinator.schedule_service import Schedules
+
     extensions.append(Schedules())
     judge = JudgeProcess(store_url)
     extensions.append(Notifier(notify, judge.reasons))

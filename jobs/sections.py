@@ -34,7 +34,9 @@ from ldapslam.jobs.fault import expected
 class Section(BaseModel):
     """One mapping of the job file: unknown keys are faults, nothing is coerced."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, defer_build=True
+    )
 
     #: Exactly one of these keys must be given, if any are listed.
     exactly_one: ClassVar[tuple[str, ...]] = ()

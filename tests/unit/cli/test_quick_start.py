@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What short commands import: neither gRPC nor a database nor what draws."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ldapslam.cli.main import cli, short_help
+
+_HEAVY = ("grpc", "jinja2", "matplotlib", "numpy", "sqlalchemy", "typst")
+_PROGRAM = f"""
+import sys
+from ldapslam.cli.main import run
+try:
+    status = run(sys.argv[1:])
+except SystemExit as ended:
+    status = ended.code or 0
+found = [name for name in {_HEAVY} if name in sys.modules]
+sys.exit(f"imported {{found}}" if found else status)
+"""
+_JOB = Path(__file__).parents[3] / "configs" / "jobs" / "search.yaml"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--version",),
+        ("--help",),
+        ("run", "--help"),
+        ("check", "--help"),
+        ("check", "--offline", str(_JOB)),
+        ("search", "--help"),
+        ("replay", "run", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_short_commands_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_list_of_commands_says_what_their_help_says() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert short_help(name) == command.get_short_help_str(80), name
+
+
+def test_names_of_commands_are_completed_with_their_help() -> None:
+    found = cli.shell_complete(click.Context(cli), "ch")
+    assert [(one.value, one.help) for one in found] == [("check", short_help("check"))]
