@@ -388,7 +388,7 @@ def _finished(figure: Figure, panels: Sequence[Axes], summary: Summary) -> Figur
 
 def _log_axis(axis: Any, axes: Axes) -> None:
     """Plain numbers at 1, 2, 5 when there is room for them, else at powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
     decades = math.log10(high / low) if low > 0 else 1.0
@@ -397,7 +397,7 @@ def _log_axis(axis: Any, axes: Axes) -> None:
     )
     axis.set_major_locator(LogLocator(subs=multiples))
     axis.set_major_formatter(FuncFormatter(grouped_number))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def _percentile_axis(axes: Axes, one: OperationSummary) -> None:
