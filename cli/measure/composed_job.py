@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ldapslam.base.errors import JobError, JobErrors
+from ldapslam.base.fault import path_text
 from ldapslam.base.yaml_text import comment_lines, tree_lines
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job
-from ldapslam.jobs.reading.overrides import path_text
 
 
 @dataclass
