@@ -118,8 +118,7 @@ def _serve(control: socket.socket) -> int:
     # as -P does: the current folder is not a place to import from
     if not sys.flags.safe_path:
         del sys.path[0]
-    for module in (ENGINE, OBSERVER):
-        importlib.import_module(module)
+    importlib.import_module(ENGINE)
     gc.freeze()
     while True:
         request, descriptors, _, _ = socket.recv_fds(control, _MAX_MESSAGE_BYTES, 3)
@@ -127,6 +126,8 @@ def _serve(control: socket.socket) -> int:
             return 0
         for one in descriptors:
             os.set_inheritable(one, False)
+        # for this process and those after it
+        importlib.import_module(request.decode())
         requests, events, log = descriptors
         pid = _fork_for_agent(control, request.decode(), (requests, events, log))
         for one in descriptors:

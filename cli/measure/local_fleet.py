@@ -139,11 +139,12 @@ def local_fleet(
     with scratch_folder() as scratch:
         address = f"unix:{scratch}/coordinator"
         fleet = LocalFleet(address, logs)
-        _import_commands()
         try:
+            _import_coordinator()
             where = ["--listen", address, "--store", str(store)]
             where += ["--scratch", str(scratch)]
             fleet.start("coordinator", ["coordinator", *where])
+            _import_agent()  # while the coordinator starts
             # An agent that dials too early waits before it dials again.
             fleet.wait_for_coordinator()
             for name in names:
@@ -163,14 +164,20 @@ def local_fleet(
             _remove(spools)
 
 
-def _import_commands() -> None:
-    """What the children need, so that each does not import it for itself."""
+def _import_coordinator() -> None:
+    """What the coordinator needs, and this process for the report."""
     with _one_blas_thread():
         import numpy  # noqa: F401
-    import ldapslam.agent.client
-    import ldapslam.agent.engine.process
     import ldapslam.cli.serve.serve
     import ldapslam.coordinator.server  # noqa: F401
+
+    gc.freeze()
+
+
+def _import_agent() -> None:
+    """What each agent and its engine's process would import for themselves."""
+    import ldapslam.agent.client
+    import ldapslam.agent.engine.process  # noqa: F401
 
     gc.freeze()
 
