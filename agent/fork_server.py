@@ -33,6 +33,8 @@ OBSERVER = "ldapslam.agent.monitoring.process"
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_MESSAGE_BYTES = 256
 _END_TIMEOUT_S = 1.0
+#: A fork takes milliseconds; the first one may import.
+_ANSWER_TIMEOUT_S = 30.0
 
 #: stdin, stdout and stderr.
 Descriptors = tuple[int, int, int]
@@ -54,6 +56,7 @@ class ForkServer:
 
         self._server = Fork(serve, ["ldapslam.agent.fork_server"], (0, 2, 2))
         theirs.close()
+        self._control.settimeout(_ANSWER_TIMEOUT_S)
 
     def close(self) -> None:
         self._control.close()
@@ -63,12 +66,18 @@ class ForkServer:
         """A process that runs the `main` of a module, with `log` as its stderr;
         OSError when the server is gone."""
         requests, ours_in = os.pipe()
-        ours_out, events = os.pipe()
+        try:
+            ours_out, events = os.pipe()
+        except OSError:
+            os.close(requests)
+            os.close(ours_in)
+            raise
         asking = asyncio.ensure_future(
             asyncio.to_thread(self._ask, module, (requests, events, log))
         )
         try:
             pid = await asyncio.shield(asking)
+            return await ForkedProcess.of(pid, ours_in, ours_out)
         except BaseException:
             # a thread goes on, whoever is cancelled
             await asyncio.wait([asking])
@@ -81,7 +90,6 @@ class ForkServer:
         finally:
             os.close(requests)
             os.close(events)
-        return await ForkedProcess.of(pid, ours_in, ours_out)
 
     def _ask(self, module: str, descriptors: Descriptors) -> int:
         libc = ctypes.CDLL(None)
@@ -91,6 +99,10 @@ class ForkServer:
             try:
                 socket.send_fds(self._control, [module.encode()], descriptors)
                 answer = self._control.recv(_MAX_MESSAGE_BYTES)
+            except TimeoutError:
+                # an answer that comes later would be taken for the next one's
+                self._server.send_signal(signal.SIGKILL)
+                raise
             finally:
                 libc.prctl(_PR_SET_CHILD_SUBREAPER, 0)
         if not answer:

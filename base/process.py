@@ -102,7 +102,8 @@ def _be_child(
             os.dup2(one, place)
             os.close(one)
         _close_inherited()
-        _show_title(title)
+        with contextlib.suppress(OSError, ValueError):
+            _show_title(title)
         status = run()
     except BaseException:
         traceback.print_exc()
@@ -128,5 +129,5 @@ def _show_title(words: Sequence[str]) -> None:
     first, last = map(int, fields[_ARGUMENTS])
     if last > first > 0:
         ctypes.memset(first, 0, last - first)
-        text = "\0".join(words).encode()[: last - first - 1]
+        text = os.fsencode("\0".join(words))[: last - first - 1]
         ctypes.memmove(first, text, len(text))

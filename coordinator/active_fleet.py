@@ -54,8 +54,11 @@ class ActiveFleet:
             self.execute(command)
 
     def _are_local(self, agents: Sequence[str]) -> bool:
+        """No network and no other run's reports are between the order and the start."""
         links = [self.links.get(agent) for agent in agents]
-        return all(link is not None and link.identity.shares_clock for link in links)
+        return len(self.runs) == 1 and all(
+            link is not None and link.identity.shares_clock for link in links
+        )
 
     def execute(self, command: fleet_machine.Command) -> None:
         match command:

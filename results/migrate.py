@@ -62,7 +62,7 @@ def _revision(connection: Connection) -> str | None:
 
 def _create(connection: Connection) -> None:
     """As Alembic leaves a store that it has brought up to date."""
-    metadata.create_all(connection)
+    metadata.create_all(connection, checkfirst=False)
     connection.execute(
         text("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)")
     )

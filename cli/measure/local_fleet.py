@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ldapslam.agent.ledgers.folder import FOLDER as LEDGERS
 from ldapslam.base.errors import FleetError
-from ldapslam.base.process import Fork, end_with_parent
+from ldapslam.base.process import Fork, end_with_parent, has_threads
 from ldapslam.cli.client import Client
 from ldapslam.cli.scratch import scratch_folder
 from ldapslam.jobs.model import Agents
@@ -50,6 +50,12 @@ class LocalFleet:
         """Start `ldapslam ARGUMENTS…` with its output in logs/NAME.log.
 
         Not once this process has threads: gRPC, as in Client, has some."""
+        if has_threads():
+            raise FleetError(
+                "a local fleet is forked, and this process has threads already",
+                hint="a job type or a debugger that was imported has started them; "
+                "start `ldapslam coordinator` and `ldapslam agent` by themselves",
+            )
         parent = os.getpid()
 
         def run() -> int:
@@ -83,7 +89,11 @@ class LocalFleet:
         with Client(self.address) as client:
 
             def missing() -> str:
-                found = len(client.agents())
+                self.check()
+                try:
+                    found = len(client.agents())
+                except FleetError as error:
+                    return str(error)
                 return f"{found} of {count} agents registered" * (found < count)
 
             self._wait(missing)
@@ -166,7 +176,7 @@ def local_fleet(
 
 def _import_coordinator() -> None:
     """What the coordinator needs, and this process for the report."""
-    with _one_blas_thread():
+    with one_blas_thread():
         import numpy  # noqa: F401
     import ldapslam.cli.serve.serve
     import ldapslam.coordinator.server  # noqa: F401
@@ -183,7 +193,7 @@ def _import_agent() -> None:
 
 
 @contextlib.contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
     """numpy's BLAS, which nothing here uses, starts threads when it is loaded."""
     name = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(name)

@@ -23,6 +23,7 @@ from ldapslam.cli.measure.local_fleet import (
     LocalFleet,
     agent_names,
     local_fleet,
+    one_blas_thread,
 )
 from ldapslam.cli.options import FORMATS, RUNS_FOLDER, STORE_NAME
 from ldapslam.cli.outcome import (
@@ -50,7 +51,8 @@ def run_locally(
     """Run a job on this host; the exit code."""
     if agents is not None:
         overrides = [*overrides, f"agents={{count: {agents}}}"]
-    job = source.load(overrides)
+    with one_blas_thread():  # a job type of the user's may import numpy
+        job = source.load(overrides)
     names = agent_names(job.agents, agents)
     with _results_folder(out) as results:
         store_file = results.folder / STORE_NAME

@@ -54,12 +54,19 @@ def work(question: dict[str, Any]) -> dict[str, Any]:
     return {"why": without_secrets(said, url)[:_MAX_REASON] or "it was not taken"}
 
 
+#: Of a shorter piece only whole words are left out: it may be part of any word.
+_SHORT = 6
+
+
 def without_secrets(text: str, url: str) -> str:
     """The text without any part of the URL: a token may be its host."""
     pieces = re.split(r"[/?&=;,:@#]", url.partition("://")[2])
     for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):
         if piece:
-            text = re.sub(rf"(?<!\w){re.escape(piece)}(?!\w)", "…", text)
+            found = re.escape(piece)
+            if len(piece) < _SHORT:
+                found = rf"(?<!\w){found}(?!\w)"
+            text = re.sub(found, "…", text, flags=re.IGNORECASE)
     return text
 
 

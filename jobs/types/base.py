@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field
 
+from ldapslam.base.errors import ConfigError
 from ldapslam.jobs.fields.sections import Section
 from ldapslam.jobs.fields.texts import AttributeSelector, BaseDn, FilterText
 
@@ -79,8 +80,17 @@ class JobType(Generic[OptionsT]):
     def python_class(cls) -> str:
         """Module and name of the class that drives the type's streams: the one that the
         entry point group `ldapslam.python_jobs` has for the type."""
-        (entry_point,) = entry_points(group=PYTHON_JOBS, name=cls.name)
-        return entry_point.value
+        found = tuple(entry_points(group=PYTHON_JOBS, name=cls.name))
+        # another package may have registered the same name: it does not replace ours
+        own = [one for one in found if one.dist and one.dist.name == "ldapslam"]
+        chosen = own if cls.__module__.startswith("ldapslam.") else found
+        if len({one.value for one in chosen}) != 1:
+            raise ConfigError(
+                f"job type {cls.name!r} has {len(chosen)} Python classes in the entry "
+                f"point group {PYTHON_JOBS!r}, not one",
+                hint="install the package that brings the job type again",
+            )
+        return chosen[0].value
 
     @classmethod
     def summary(cls) -> str:

@@ -127,8 +127,12 @@ read_array(struct reader *r, const struct slam_py_row *element, PyObject *value,
         rc = slam_py_append(r->keep, Py_NewRef(tuple));
     for (size_t i = 0; rc == 0 && i < *length; i++) {
         snprintf(r->path + end, sizeof(r->path) - end, "[%zu]", i);
-        rc = read_value(r, element, PyTuple_GetItem(tuple, (Py_ssize_t)i),
-                        *to + i * element->size, NULL);
+        PyObject *one = PyTuple_GetItem(tuple, (Py_ssize_t)i);
+
+        if (one == Py_None && element->kind == SLAM_PY_TEXT)
+            rc = expected("a text", one);
+        else
+            rc = read_value(r, element, one, *to + i * element->size, NULL);
         r->path[rc == 0 ? end : strlen(r->path)] = '\0';
     }
     Py_DECREF(tuple);
@@ -176,6 +180,8 @@ read_value(struct reader *r, const struct slam_py_row *row, PyObject *value, cha
     case SLAM_PY_VARIABLE: {
         long number = PyLong_AsLong(value);
 
+        if (number >= (long)SLAM_NO_VARIABLE)
+            PyErr_SetString(PyExc_OverflowError, "a variable's number is too large");
         *(uint32_t *)to = number < 0 ? SLAM_NO_VARIABLE : (uint32_t)number;
         break;
     }

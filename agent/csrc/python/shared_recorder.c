@@ -26,6 +26,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define MAX_OPERATIONS 1024u
+#define MAX_BACKLOG UINT32_MAX
 #define MAX_UNDER_WAY (1u << 20) /* requests and observations */
 #define NO_REQUEST UINT32_MAX
 
@@ -100,7 +102,8 @@ lay_out(struct shared *s, uintptr_t base, uint32_t ops,
     s->backlog = carve(&next, s->backlog_cap, sizeof(*s->backlog));
     s->requests = carve(&next, MAX_UNDER_WAY, sizeof(*s->requests));
     for (size_t i = 0; i < 2; i++) {
-        s->records[i].ops = carve(&next, 2 * ops, sizeof(struct slam_op_record));
+        s->records[i].ops =
+            carve(&next, 2 * (size_t)ops, sizeof(struct slam_op_record));
         s->records[i].stream = carve(&next, 1, sizeof(struct slam_stream_record));
     }
     return next - base;
@@ -147,6 +150,17 @@ init_arrivals(struct shared *s, const struct slam_stream_settings *c, uint64_t s
     if (rc == SLAM_OK)
         s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
     return rc;
+}
+
+static int
+fault_of(const struct slam_stream_settings *stream, uint32_t ops, char *err)
+{
+    if (ops > MAX_OPERATIONS)
+        return slam_fail(err, SLAM_PY_ERR_LEN, SLAM_EINVAL, "too many operations");
+    if (stream->max_backlog > MAX_BACKLOG)
+        return slam_fail(err, SLAM_PY_ERR_LEN, SLAM_EINVAL,
+                         "max_backlog is above what a stream of Python can keep");
+    return SLAM_OK;
 }
 
 /* Returns 0, or a negative slam_err with the reason in err. */
@@ -206,7 +220,9 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
              ? -1
              : 0;
     if (rc == 0) {
-        rc = create(&self->shared, &config, &stream.settings, number, ops, err);
+        rc = fault_of(&stream.settings, ops, err);
+        if (rc == SLAM_OK)
+            rc = create(&self->shared, &config, &stream.settings, number, ops, err);
         if (rc != SLAM_OK)
             slam_py_raise(rc, err);
     }
@@ -252,8 +268,8 @@ out_of_range(const char *what)
     return PyErr_Format(PyExc_ValueError, "no such %s", what);
 }
 
-/* What a process that died under the lock had begun to count is its own matter: every
- * change is one that the others can live with. */
+/* A process that died under the lock may leave one request half counted. The lock stays
+ * usable for the others; the host fails the run. */
 static void
 hold(struct shared *s)
 {
@@ -448,7 +464,7 @@ count_outcome(struct slam_op_record *op, enum slam_outcome outcome)
     ++*counters[outcome];
 }
 
-/* As the engine does in request.c and channel.c. */
+/* As the engine does in load/response.c. */
 static void
 finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
        uint64_t received_ns, uint64_t done_ns)
