@@ -15,7 +15,6 @@ import os
 import platform
 import shutil
 import socket
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -116,13 +115,11 @@ class HostSampler:
     def __init__(self) -> None:
         self._cpu = psutil.cpu_times()
         self._throttled_ns = _throttled_ns()
-        self._process_ns = time.process_time_ns()
 
     def sample(self) -> HostInterval:
-        """Close an interval. `engine_cpu_ns` is that of the calling process."""
+        """Close an interval."""
         cpu, throttled_ns = psutil.cpu_times(), _throttled_ns()
-        process_ns = time.process_time_ns()
-        figures = HostInterval(engine_cpu_ns=process_ns - self._process_ns)
+        figures = HostInterval()
         utilisation, steal = _cpu_shares(self._cpu, cpu)
         if utilisation is not None:
             figures.cpu_utilisation = utilisation
@@ -131,7 +128,6 @@ class HostSampler:
         if throttled_ns is not None and self._throttled_ns is not None:
             figures.throttled_ns = max(0, throttled_ns - self._throttled_ns)
         self._cpu, self._throttled_ns = cpu, throttled_ns
-        self._process_ns = process_ns
         return figures
 
 

@@ -81,8 +81,7 @@ class RunQueue:
         run = self._fleet.new_run(submission)
         if is_waiting:
             run.is_released = False
-            # the scheduler says for what, within a second
-            run.set_queue_reason("waits for its time or another run")
+            run.set_queue_reason(_what_for(request))
         else:
             self.queue(run, may_wait=not must_fit)
         with contextlib.suppress(StoreFull):  # the run is there, and accepted
@@ -221,3 +220,15 @@ def _waiting_run(run: ActiveRun) -> WaitingRun:
         request.after_run or None,
         _CONDITIONS[request.after_if],
     )
+
+
+def _what_for(request: pb.SubmitJobRequest) -> str:
+    """What a run waits for, for its detail."""
+    parts = []
+    if request.not_before_utc:
+        parts.append(f"not before {request.not_before_utc}")
+    if request.after_run:
+        condition = _CONDITIONS[request.after_if]
+        which = "" if condition == "any" else f", if that is a {condition}"
+        parts.append(f"after run {request.after_run}{which}")
+    return ", ".join(parts)
