@@ -2,7 +2,7 @@
 """One wrong value, before it has a position: what was expected, what was found.
 
 The parsers of this package raise `Fault`; load.py adds file, line, column and field,
-and makes `jobs.errors.JobError` of it. A `ValueError`, so that pydantic collects it.
+and makes `base.errors.JobError` of it. A `ValueError`, so that pydantic collects it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live agents and runs of a coordinator, and what its fleet machine decides.
 
-Carries out the commands of fleet.py as conduct.py does those of run.py. On the event
-loop; only the store has a thread of its own (store_writer.py).
+Carries out the commands of fleet.py as runs/controller.py does those of run.py. On the
+event loop; only the store has a thread of its own (store_writer.py).
 """
 
 from __future__ import annotations

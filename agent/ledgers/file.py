@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the engine's ledgers of added entries, and notes in them what was removed.
 
-The format is that of agent/csrc/ledger.h. The process that wrote the file has ended, in
-whatever way: a record counts when its state is there.
+The format is that of agent/csrc/load/ledger.h. The process that wrote the file has
+ended, in whatever way: a record counts when its state is there.
 """
 
 from __future__ import annotations

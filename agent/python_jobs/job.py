@@ -399,7 +399,7 @@ class Client:
         self._counters[0] += cpu_ns
         self._counters[1] += run_queue_ns
 
-    # Below: for Operation, Connection and python_client.py.
+    # Below: for Operation, Connection and client.py.
 
     def _number_of(self, name: str) -> int:
         try:

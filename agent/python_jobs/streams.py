@@ -3,7 +3,7 @@
 
     prepare, start, snapshot…, close        stop at any time from start on
 
-One host process (python_host.py) has a client process for each client of these streams.
+One host process (host.py) has a client process for each client of these streams.
 It sends snapshots in the engine's form; their streams are numbered as in the plan.
 Everything but `stop` is for one thread.
 """

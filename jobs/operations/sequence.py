@@ -55,10 +55,10 @@ from ldapslam.jobs.requests.variable_texts import with_bounds
 
 MAX_REPEAT = 1_000
 #: Of a stream: steps of all its sequences, those that are repeated as often as they
-#: are, and operations; the engine's (agent/csrc/stream.c).
+#: are, and operations; the engine's (agent/csrc/load/stream.c).
 MAX_STEPS = 65_535
 MAX_OPERATIONS = 1_024
-#: Of one search; the engine's (agent/csrc/stream.c).
+#: Of one search; the engine's (agent/csrc/load/stream.c).
 MAX_CAPTURES = 32
 #: What a capture calls the DN of the entry.
 ENTRY_DN = "dn"

@@ -13,7 +13,7 @@ arrivals per ns,
     SINE    a t + b c / (2 pi) (1 - cos(2 pi t / c))
 
 The run's arrivals are numbered from 0; the constant arrival x is due when N(t) = x. The
-engine does the same arithmetic (agent/csrc/pacer.c); here it serves the plan, the
+engine does the same arithmetic (agent/csrc/load/pacer.c); here it serves the plan, the
 checks of a job and the reports. Pure: no clock, no randomness.
 """
 

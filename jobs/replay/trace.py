@@ -3,7 +3,7 @@
 
 The log's connections are sessions; those that do not overlap take turns on one
 connection of the run, which ends with each and is set up anew for the next. Every agent
-makes the whole of it and writes its own connections to its trace (agent/csrc/trace.h).
+makes the whole of it and writes its own connections to its trace (csrc/load/trace.h).
 
     due = start + (time in the log - begin of the log - skip) / speed
 

@@ -163,6 +163,11 @@ def test_arrivals_beyond_the_backlog_are_dropped_and_counted() -> None:
     assert interval.stream["backlog"] == 1
 
 
+def test_a_backlog_that_no_memory_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_backlog"):
+        arrivals(S, max_backlog=1 << 61)
+
+
 def test_at_the_end_all_that_waits_is_dropped() -> None:
     recorder = arrivals(35_000_000)
     assert take(recorder, 0) == 0

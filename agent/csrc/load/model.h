@@ -2,10 +2,10 @@
 /* A load model decides when sessions begin and on which connection. Each is one file;
  * the worker chooses by the stream.
  *
- *     open.c     arrivals of a rate profile, kept in a backlog when no slot is
- * available closed.c   clients, each with a connection of its own, that think between
- * sessions replay.c   the requests of a trace: at their times (open), or each
- * connection's one after the other (closed)
+ * - open.c: arrivals of a rate profile, kept in a backlog when no slot is available
+ * - closed.c: clients, each with a connection of its own, that think between sessions
+ * - replay.c: the requests of a trace: at their times (open), or each connection's one
+ *   after the other (closed)
  *
  * Worker thread only, but for init. Times are CLOCK_MONOTONIC in ns. */
 #ifndef SLAM_MODEL_H

@@ -19,7 +19,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.model import Job, Stream
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.jobs.requests.template import SEQUENCE
-from ldapslam.jobs.types import job_types
+from ldapslam.jobs.types import base, job_types
 from ldapslam.jobs.types.base import PYTHON_JOBS, JobType
 
 BASE = "ou=people,dc=example,dc=com"
@@ -250,6 +250,15 @@ def test_each_python_class_of_a_type_is_there() -> None:
         job_type = job_types()[entry_point.name]
         assert job_type.python_class() == entry_point.value
         assert isinstance(entry_point.load(), type)
+
+
+def test_another_package_does_not_replace_the_class_of_a_built_in_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = entry_points(group=PYTHON_JOBS, name="bulk_load")
+    foreign = EntryPoint("bulk_load", "elsewhere:Class", PYTHON_JOBS)
+    monkeypatch.setattr(base, "entry_points", lambda **_: (*found, foreign))
+    assert job_types()["bulk_load"].python_class() == next(iter(found)).value
 
 
 class ListOptions(Section):
