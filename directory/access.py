@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,11 @@ from ldapslam.jobs.requests.timestamps import parse_generalized_time
 
 _NO_RESULT_CODE = -1
 _CLOSE_LIMIT_S = 5.0
+_CLOSE_INTERVAL_S = 0.0005
+#: tcpi_state, the first byte of TCP_INFO: both sides have closed (TIME_WAIT as well).
+_TCP_CLOSE = 7
+#: RFC 4511 4.3, under a message ID that no request before it had.
+_UNBIND_REQUEST = bytes.fromhex("30 08 02 04 7fffffff 42 00")
 #: Where nobody listens: where libldap would go by itself when a connection is lost.
 _NOWHERE = "ldapi://%2Fdev%2Fnull%2Fnowhere"
 
@@ -125,8 +131,8 @@ def forget_name(connection: Any, uri: str, addresses: str) -> None:
 
 
 def unbind_and_wait(connection: Any) -> bool:
-    """Unbind, and wait until the server has closed too: it has counted all by then.
-    False when there was no connection any more."""
+    """Unbind, and wait until the server has closed the connection: it has counted the
+    unbind by then. Return False when the connection was lost before."""
     try:
         # a duplicate outlives what libldap closes
         stream = socket.socket(fileno=os.dup(connection.get_option(ldap.OPT_DESC)))
@@ -135,10 +141,20 @@ def unbind_and_wait(connection: Any) -> bool:
             connection.unbind_s()
         return False
     with stream, contextlib.suppress(OSError, ldap.LDAPError):
-        stream.settimeout(_CLOSE_LIMIT_S)
+        if stream.family == socket.AF_UNIX:
+            # the server's close cannot be seen after libldap's shutdown
+            stream.settimeout(_CLOSE_LIMIT_S)
+            stream.sendall(_UNBIND_REQUEST)
+            while stream.recv(4096):
+                pass
         connection.unbind_s()
-        while stream.recv(4096):
-            pass
+        limit_s = time.monotonic() + _CLOSE_LIMIT_S
+        while stream.family != socket.AF_UNIX and time.monotonic() < limit_s:
+            # libldap has shut both directions down: a read would end at once
+            info = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+            if info[0] == _TCP_CLOSE:
+                break
+            time.sleep(_CLOSE_INTERVAL_S)
     return True
 
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+import threading
+from pathlib import Path
+
+import ldap
+import pytest
+
+from ldapslam.directory.access import unbind_and_wait
+
+_BIND_RESPONSE = bytes.fromhex("30 0c 02 01 01 61 07 0a 01 00 04 00 04 00")
+_UNBIND = bytes.fromhex("42 00")
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX])
+def test_the_wait_ends_when_the_server_closes(
+    family: socket.AddressFamily, tmp_path: Path
+) -> None:
+    path = tmp_path / "ldapi"
+    with socket.socket(family) as listener:
+        if family == socket.AF_UNIX:
+            listener.bind(str(path))
+            uri = f"ldapi://{str(path).replace('/', '%2F')}"
+        else:
+            listener.bind(("127.0.0.1", 0))
+            uri = f"ldap://127.0.0.1:{listener.getsockname()[1]}"
+        listener.listen()
+        ended: list[bool] = []
+
+        def use() -> None:
+            connection = ldap.initialize(uri)
+            connection.simple_bind_s("cn=admin", "password")
+            ended.append(unbind_and_wait(connection))
+
+        client = threading.Thread(target=use)
+        client.start()
+        server, _ = listener.accept()
+        with server:
+            server.recv(4096)
+            server.sendall(_BIND_RESPONSE)
+            assert server.recv(4096).endswith(_UNBIND)
+            client.join(0.1)
+            assert client.is_alive(), "the client did not wait for the server"
+        client.join(5)
+        assert ended == [True]
