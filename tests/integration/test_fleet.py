@@ -132,7 +132,10 @@ def test_agents_outlive_their_coordinator(fleet: FleetOfProcesses) -> None:
     )
     fleet.wait_for_load(patient)
     fleet.wait_for_load(impatient)
-    before = len(fleet.reported(patient)["a"])
+    before = {
+        run_id: len(fleet.reported(run_id)[agent])
+        for run_id, agent in ((patient, "a"), (impatient, "b"))
+    }
     (engine_a,), (engine_b,) = fleet.engine_pids("a"), fleet.engine_pids("b")
     fleet.end("coordinator", signal.SIGKILL)
     # the load goes on for as long as the job allows
@@ -157,7 +160,7 @@ def test_agents_outlive_their_coordinator(fleet: FleetOfProcesses) -> None:
             assert [record.index for record in records] == list(range(len(records)))
             assert records[-1].final
             # at least two seconds of the three without a coordinator: ten intervals
-            assert len(records) > before + 10
+            assert len(records) > before[run_id] + 10
     assert fleet.wait_for(fleet.submit(job_text()), *FINAL).state == "finished"
 
 

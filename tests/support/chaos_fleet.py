@@ -14,7 +14,6 @@ import itertools
 import json
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -29,7 +28,7 @@ from ldapslam.cli.client import Client
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 from support.counting_ldap import CountingLdap
-from support.fleet import FleetOfProcesses
+from support.fleet import FleetOfProcesses, Process
 from support.relay import Relay
 from support.report_relay import ReportRelay
 from support.tallied_engine import tallied_engine
@@ -70,7 +69,7 @@ class ChaosFleet(FleetOfProcesses):
 
     def start_agent(
         self, name: str, engine: Sequence[str] | None = None, **options: Any
-    ) -> subprocess.Popen[bytes]:
+    ) -> Process:
         """Behind its relay, unless `coordinator` says otherwise; with the options that
         it was started with before, when none are given."""
         options = self.options.setdefault(name, options)
@@ -111,7 +110,7 @@ class ChaosFleet(FleetOfProcesses):
         (folder / f"{self.store.name}-shm").unlink(missing_ok=True)
         return Store.open(folder / self.store.name)
 
-    def _start(self, key: str, **options: Any) -> subprocess.Popen[bytes]:
+    def _start(self, key: str, **options: Any) -> Process:
         before = self.processes.get(key)
         if before is not None and before.stdout is not None:
             before.stdout.close()
@@ -131,9 +130,7 @@ class ChaosFleet(FleetOfProcesses):
 
         super().wait_until(holds_now, what, _PATIENCE * timeout_s)
 
-    def start_second(
-        self, key: str, address: str, store: Path
-    ) -> subprocess.Popen[bytes]:
+    def start_second(self, key: str, address: str, store: Path) -> Process:
         """One more coordinator, by mistake."""
         return self._start(key, role="coordinator", listen=address, store=str(store))
 

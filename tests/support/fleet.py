@@ -23,12 +23,15 @@ import pytest
 from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
+from support import fleet_forks
 
 _HERE = Path(__file__).parent
 _PROGRAM = _HERE / "fleet_program.py"
 _TIMEOUT_S = 20.0
 _LOOK_EVERY_S = 0.05
 _LOG_CHARACTERS = 4000
+
+Process = subprocess.Popen[bytes] | fleet_forks.Forked
 
 FINAL = ("finished", "failed", "cancelled")
 
@@ -79,7 +82,7 @@ class FleetOfProcesses:
         self.folder = Path(tempfile.mkdtemp(prefix="ldapslam-test-"))
         self.address = f"unix:{self.folder}/coordinator"
         self.store = self.folder / "results.sqlite"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Process] = {}
         #: Of a process, by key: what to put before its command; it has to exec it.
         self.prefixes: dict[str, Sequence[str]] = {}
         self._client: Client | None = None
@@ -96,7 +99,7 @@ class FleetOfProcesses:
 
     def start_agent(
         self, name: str, engine: Sequence[str] | None = None, **options: Any
-    ) -> subprocess.Popen[bytes]:
+    ) -> Process:
         """An agent; the same name has the same spool."""
         return self._start(
             name,
@@ -108,15 +111,26 @@ class FleetOfProcesses:
             **options,
         )
 
-    def _start(self, key: str, **options: Any) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-W", "error", str(_PROGRAM), json.dumps(options)]
+    def _start(self, key: str, **options: Any) -> Process:
+        prefix = self.prefixes.get(key, ())
         with (self.folder / f"{key}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*self.prefixes.get(key, ()), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
+            process: Process
+            if prefix or not fleet_forks.has_our_environment():
+                process = subprocess.Popen(
+                    [
+                        *prefix,
+                        sys.executable,
+                        "-W",
+                        "error",
+                        str(_PROGRAM),
+                        json.dumps(options),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                )
+            else:
+                process = fleet_forks.start(options, log.fileno())
         self.processes[key] = process
         return process
 
@@ -219,11 +233,16 @@ class FleetOfProcesses:
 
     def engine_pids(self, agent: str) -> list[int]:
         """Engine processes that this agent is the parent of."""
-        children = Path(f"/proc/{self.processes[agent].pid}/task")
+        pid = self.processes[agent].pid
+        children = [
+            child
+            for task in Path(f"/proc/{pid}/task").glob("*/children")
+            for child in task.read_text().split()
+        ]
         return [
-            int(pid)
-            for task in children.glob("*/children")
-            for pid in task.read_text().split()
+            int(child)
+            for child in children
+            if b"fork_server" not in Path(f"/proc/{child}/cmdline").read_bytes()
         ]
 
     def opened_store(self) -> Store:
