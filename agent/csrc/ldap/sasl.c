@@ -99,7 +99,7 @@ copy_texts(struct slam_sasl *sasl, const char *mechanism, const char *authcid,
 int
 slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
                  const uint8_t *password, size_t password_len, const char *authzid,
-                 const char *realm, struct slam_sasl **out, char *err, size_t err_len)
+                 const char *realm, struct slam_sasl **out, char *err)
 {
     /* as for the set-up: no security layer, and any mechanism that the job names */
     const sasl_security_properties_t properties = {0};
@@ -108,7 +108,7 @@ slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
 
     if (!sasl ||
         !copy_texts(sasl, mechanism, authcid, authzid, realm, password, password_len)) {
-        snprintf(err, err_len, "no memory for a SASL bind");
+        snprintf(err, SLAM_ERR_LEN, "no memory for a SASL bind");
         slam_sasl_destroy(sasl);
         return SLAM_ENOMEM;
     }
@@ -126,7 +126,7 @@ slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
     if (rc == SASL_OK)
         rc = sasl_setprop(sasl->conn, SASL_AUTH_EXTERNAL, "transport");
     if (rc != SASL_OK) {
-        snprintf(err, err_len, "libsasl: %s", sasl_errstring(rc, NULL, NULL));
+        snprintf(err, SLAM_ERR_LEN, "libsasl: %s", sasl_errstring(rc, NULL, NULL));
         slam_sasl_destroy(sasl);
         return SLAM_EINVAL;
     }

@@ -22,8 +22,7 @@ struct slam_sasl; /* one bind; one thread at a time */
  * with the reason in err. Any thread. */
 int slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
                      const uint8_t *password, size_t password_len, const char *authzid,
-                     const char *realm, struct slam_sasl **sasl, char *err,
-                     size_t err_len);
+                     const char *realm, struct slam_sasl **sasl, char *err);
 
 /* One step. The first has in NULL and gives the first credentials; the others have the
  * serverSaslCreds of the response before, NULL when it had none. *out is NULL when the

@@ -58,7 +58,7 @@ struct slam_ldif_progress {
  * copied. Control thread only. Returns 0 and *ldif, or a negative slam_err with the
  * reason in err. */
 int slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
-                     char *err, size_t err_len);
+                     char *err);
 
 /* Stops what is under way. NULL is allowed. */
 void slam_ldif_destroy(struct slam_ldif *ldif);
@@ -67,12 +67,12 @@ void slam_ldif_destroy(struct slam_ldif *ldif);
 uint64_t slam_ldif_entries(const struct slam_ldif *ldif);
 
 /* Starts the threads; once. */
-int slam_ldif_start(struct slam_ldif *ldif, char *err, size_t err_len);
+int slam_ldif_start(struct slam_ldif *ldif, char *err);
 
 /* Waits for the end, for at most timeout_ns. *is_done says whether all threads have
  * ended; then the result is 0, or what went wrong: SLAM_ESYS for a failed write. */
 int slam_ldif_wait(struct slam_ldif *ldif, uint64_t timeout_ns, bool *is_done,
-                   char *err, size_t err_len);
+                   char *err);
 
 /* Has the threads end soon; what was written ends with a whole block of entries, or
  * within a long entry; in a pipe, a socket or a terminal anywhere. Any thread. */

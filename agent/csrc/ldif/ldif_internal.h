@@ -64,7 +64,7 @@ struct ldif_renderer {
 /* Compiles the program of tree->nodes[index], whose ancestors are compiled. Returns as
  * slam_ldif_create. */
 int ldif_compile(struct ldif_tree *tree, uint32_t index, const uint8_t *program,
-                 size_t program_len, char *err, size_t err_len);
+                 size_t program_len, char *err);
 
 /* Whether all texts of a prepared source are printable ASCII. */
 bool ldif_source_is_plain(const struct slam_value_source *source);

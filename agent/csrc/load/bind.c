@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/bind.h"
+#include "core/slam_err.h"
 
 #include "ldap/content.h"
 
@@ -43,7 +44,7 @@ slam_bind_begin(struct slam_slot *slot, struct slam_session *session,
     char authcid[SLAM_VARIABLE_MAX + 1];
     char authzid[SLAM_VARIABLE_MAX + 1];
     const struct slam_variable *password = NULL;
-    char err[256];
+    char err[SLAM_ERR_LEN];
     const uint8_t *out = NULL;
     size_t out_len = 0;
     int rc;
@@ -56,7 +57,7 @@ slam_bind_begin(struct slam_slot *slot, struct slam_session *session,
         spec->mechanism, slot->conn->flow->stream->hosts[slot->conn->request.uri_index],
         c_text(session, spec->authcid, authcid), password ? password->text : NULL,
         password ? password->len : 0, c_text(session, spec->authzid, authzid),
-        slot->conn->request.config->bind.realm, &session->sasl, err, sizeof(err));
+        slot->conn->request.config->bind.realm, &session->sasl, err);
     if (rc == 0)
         rc = slam_sasl_step(session->sasl, NULL, 0, &out, &out_len);
     return rc >= 0 && set_credentials(session, spec, out, out_len);

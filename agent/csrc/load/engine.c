@@ -37,23 +37,21 @@ struct slam_engine {
 
 int
 slam_engine_create(const struct slam_engine_config *config, struct slam_engine **out,
-                   char *err, size_t err_len)
+                   char *err)
 {
     struct slam_engine *e;
 
     if (config->workers < 1 || config->workers > SLAM_MAX_WORKERS)
-        return slam_fail(err, err_len, SLAM_EINVAL, "workers must be 1 to 256");
+        return slam_fail(err, SLAM_EINVAL, "workers must be 1 to 256");
     if (config->boundary_count < 1)
-        return slam_fail(err, err_len, SLAM_EINVAL,
-                         "a run needs at least one interval");
+        return slam_fail(err, SLAM_EINVAL, "a run needs at least one interval");
     for (size_t i = 0; i < config->boundary_count; i++)
         if (config->boundaries_ns[i] <= (i ? config->boundaries_ns[i - 1] : 0))
-            return slam_fail(err, err_len, SLAM_EINVAL,
-                             "interval ends must ascend from T0");
+            return slam_fail(err, SLAM_EINVAL, "interval ends must ascend from T0");
     e = calloc(1, sizeof(*e));
     if (!e || slam_feeds_create(&e->feeds) != SLAM_OK) {
         free(e);
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for the engine");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for the engine");
     }
     e->config = *config;
     e->timeline = (struct slam_timeline){.boundaries_ns = config->boundaries_ns,
@@ -92,20 +90,20 @@ slam_engine_destroy(struct slam_engine *e)
 
 int
 slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings *c,
-                       char *err, size_t err_len)
+                       char *err)
 {
     struct slam_stream *streams;
     int rc;
 
     if (e->state != NEW)
-        return slam_fail(err, err_len, SLAM_ESTATE, "streams are added before prepare");
+        return slam_fail(err, SLAM_ESTATE, "streams are added before prepare");
     if (e->stream_count >= MAX_STREAMS)
-        return slam_fail(err, err_len, SLAM_EINVAL, "too many streams");
+        return slam_fail(err, SLAM_EINVAL, "too many streams");
     streams = realloc(e->streams, (e->stream_count + 1) * sizeof(*streams));
     if (!streams)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
     e->streams = streams;
-    rc = slam_stream_init(&streams[e->stream_count], c, err, err_len);
+    rc = slam_stream_init(&streams[e->stream_count], c, err);
     if (rc != SLAM_OK) {
         slam_stream_destroy(&streams[e->stream_count]);
         return rc;
@@ -114,44 +112,41 @@ slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings 
 }
 
 static int
-add_fault(const struct slam_engine *e, size_t stream, char *err, size_t err_len)
+add_fault(const struct slam_engine *e, size_t stream, char *err)
 {
     if (e->state != NEW)
-        return slam_fail(err, err_len, SLAM_ESTATE,
-                         "operations are added before prepare");
+        return slam_fail(err, SLAM_ESTATE, "operations are added before prepare");
     if (stream >= e->stream_count)
-        return slam_fail(err, err_len, SLAM_EINVAL, "no such stream");
+        return slam_fail(err, SLAM_EINVAL, "no such stream");
     return SLAM_OK;
 }
 
 int
 slam_engine_add_operation(struct slam_engine *e, size_t stream,
-                          const struct slam_operation_config *config, char *err,
-                          size_t err_len)
+                          const struct slam_operation_config *config, char *err)
 {
-    int rc = add_fault(e, stream, err, err_len);
+    int rc = add_fault(e, stream, err);
 
     if (rc == SLAM_OK)
-        rc = slam_stream_add_operation(&e->streams[stream], config, e->feeds, err,
-                                       err_len);
+        rc = slam_stream_add_operation(&e->streams[stream], config, e->feeds, err);
     return rc < 0 ? rc : (int)e->streams[stream].op_count - 1;
 }
 
 int
 slam_engine_add_script(struct slam_engine *e, size_t stream, uint32_t weight,
                        const struct slam_step_config *steps, size_t step_count,
-                       char *err, size_t err_len)
+                       char *err)
 {
-    int rc = add_fault(e, stream, err, err_len);
+    int rc = add_fault(e, stream, err);
 
     if (rc == SLAM_OK)
-        rc = slam_stream_add_script(&e->streams[stream], weight, steps, step_count, err,
-                                    err_len);
+        rc =
+            slam_stream_add_script(&e->streams[stream], weight, steps, step_count, err);
     return rc < 0 ? rc : (int)e->streams[stream].script_count - 1;
 }
 
 static int
-create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
+create_workers(struct slam_engine *e, bool open, char *err)
 {
     struct slam_worker_config config = {.open = open,
                                         .count = e->config.workers,
@@ -171,8 +166,7 @@ create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
             e->streams[i].settings.connections > most)
             most = e->streams[i].settings.connections;
     for (; config.index < config.count && config.index < most; config.index++) {
-        int rc =
-            slam_worker_create(&config, &e->workers[e->worker_count], err, err_len);
+        int rc = slam_worker_create(&config, &e->workers[e->worker_count], err);
 
         if (rc != SLAM_OK)
             return rc;
@@ -195,16 +189,15 @@ check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
 }
 
 int
-slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *err,
-                    size_t err_len)
+slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *err)
 {
     size_t connections = 0;
     int rc;
 
     if (e->state != NEW)
-        return slam_fail(err, err_len, SLAM_ESTATE, "prepare is called once");
+        return slam_fail(err, SLAM_ESTATE, "prepare is called once");
     for (size_t i = 0; i < e->stream_count; i++) {
-        rc = slam_stream_prepare(&e->streams[i], err, err_len);
+        rc = slam_stream_prepare(&e->streams[i], err);
         if (rc != SLAM_OK)
             return rc;
         e->streams[i].first_op = e->op_count;
@@ -212,11 +205,11 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         connections += e->streams[i].settings.connections;
     }
     if (e->op_count == 0)
-        return slam_fail(err, err_len, SLAM_EINVAL, "a run needs at least one stream");
+        return slam_fail(err, SLAM_EINVAL, "a run needs at least one stream");
     e->merged_ops = calloc(2 * e->op_count, sizeof(*e->merged_ops));
     e->merged_streams = calloc(e->stream_count, sizeof(*e->merged_streams));
     if (!e->merged_ops || !e->merged_streams)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for snapshots");
     slam_transport_init();
     for (size_t i = 0; i < e->stream_count; i++) {
         rc =
@@ -230,11 +223,10 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         connections < SLAM_CONNECTOR_THREADS ? connections : SLAM_CONNECTOR_THREADS,
         connections, &e->connector);
     if (rc != SLAM_OK)
-        return slam_fail(err, err_len, rc,
-                         "the connector's threads could not be started");
-    rc = create_workers(e, true, err, err_len);
+        return slam_fail(err, rc, "the connector's threads could not be started");
+    rc = create_workers(e, true, err);
     if (rc == SLAM_OK)
-        rc = create_workers(e, false, err, err_len);
+        rc = create_workers(e, false, err);
     if (rc != SLAM_OK)
         return rc;
     for (size_t i = 0; i < e->worker_count; i++)
@@ -246,10 +238,10 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
 }
 
 int
-slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_len)
+slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err)
 {
     if (e->state != PREPARED)
-        return slam_fail(err, err_len, SLAM_ESTATE, "start comes once, after prepare");
+        return slam_fail(err, SLAM_ESTATE, "start comes once, after prepare");
     e->timeline.t0_ns = t0_ns;
     atomic_init(&e->timeline.unfinished, (uint32_t)e->worker_count);
     e->state = RUNNING;
@@ -257,7 +249,7 @@ slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_l
         int rc = slam_worker_start(e->workers[i]);
 
         if (rc != SLAM_OK)
-            return slam_fail(err, err_len, rc, "a worker thread could not be started");
+            return slam_fail(err, rc, "a worker thread could not be started");
     }
     return SLAM_OK;
 }
@@ -335,18 +327,16 @@ merge_worker(struct slam_engine *e, uint32_t index, bool open,
 
 int
 slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
-                     const struct slam_snapshot **out, char *err, size_t err_len)
+                     const struct slam_snapshot **out, char *err)
 {
     uint64_t deadline_ns = slam_clock_mono_ns() + timeout_ns;
     const struct slam_interval_record *records[2 * SLAM_MAX_WORKERS];
     bool final = true;
 
     if (e->state != RUNNING)
-        return slam_fail(err, err_len, SLAM_ESTATE,
-                         "snapshots come between start and final");
+        return slam_fail(err, SLAM_ESTATE, "snapshots come between start and final");
     if (index != e->next_snapshot)
-        return slam_fail(err, err_len, SLAM_EINVAL,
-                         "snapshots are read in order, each once");
+        return slam_fail(err, SLAM_EINVAL, "snapshots are read in order, each once");
     /* all sessions of all streams are over: the run has nothing more to measure */
     if (atomic_load_explicit(&e->timeline.unfinished, memory_order_acquire) == 0)
         slam_engine_stop(e);

@@ -38,35 +38,32 @@ struct slam_engine_config {
 
 /* Returns 0 and *engine, or a negative slam_err with the reason in err. */
 int slam_engine_create(const struct slam_engine_config *config,
-                       struct slam_engine **engine, char *err, size_t err_len);
+                       struct slam_engine **engine, char *err);
 
 /* Ends everything at once: threads are joined, connections closed. NULL is allowed. */
 void slam_engine_destroy(struct slam_engine *engine);
 
 /* Returns the stream's index (0, 1, …) or a negative slam_err. */
 int slam_engine_add_stream(struct slam_engine *engine,
-                           const struct slam_stream_settings *settings, char *err,
-                           size_t err_len);
+                           const struct slam_stream_settings *settings, char *err);
 
 /* Returns the operation's index within its stream or a negative slam_err. */
 int slam_engine_add_operation(struct slam_engine *engine, size_t stream,
-                              const struct slam_operation_config *config, char *err,
-                              size_t err_len);
+                              const struct slam_operation_config *config, char *err);
 
 /* Adds what clients of a stream do, one of its scripts at a time, drawn by weight.
  * Returns the script's index within its stream or a negative slam_err. */
 int slam_engine_add_script(struct slam_engine *engine, size_t stream, uint32_t weight,
                            const struct slam_step_config *steps, size_t step_count,
-                           char *err, size_t err_len);
+                           char *err);
 
 /* Sets all connections up. Blocks. Returns 0, or SLAM_ECONNECT with *error filled, or
  * another slam_err with the reason in err. */
 int slam_engine_prepare(struct slam_engine *engine, struct slam_conn_error *error,
-                        char *err, size_t err_len);
+                        char *err);
 
 /* Starts the workers; they send from t0_ns (CLOCK_MONOTONIC) on. */
-int slam_engine_start(struct slam_engine *engine, uint64_t t0_ns, char *err,
-                      size_t err_len);
+int slam_engine_start(struct slam_engine *engine, uint64_t t0_ns, char *err);
 
 /* No more arrivals from now on; what is in flight has the grace to finish. */
 void slam_engine_stop(struct slam_engine *engine);
@@ -104,7 +101,7 @@ struct slam_snapshot {
  * time-out, or a negative slam_err. */
 int slam_engine_snapshot(struct slam_engine *engine, uint64_t index,
                          uint64_t timeout_ns, const struct slam_snapshot **snapshot,
-                         char *err, size_t err_len);
+                         char *err);
 
 /* Stream of the operation at `op` in slam_snapshot.ops, and its index there. */
 void slam_engine_locate(const struct slam_engine *engine, size_t op, size_t *stream,

@@ -10,8 +10,8 @@
 #ifndef SLAM_FLOW_H
 #define SLAM_FLOW_H
 
+#include "core/partition.h"
 #include "core/recorder.h"
-#include "core/share.h"
 #include "core/thread.h"
 #include "ldap/connector.h"
 #include "ldap/pdu.h"
@@ -132,9 +132,9 @@ struct slam_flow {
     struct slam_variable *variables;
     struct slam_pause_list *pauses; /* [pause_count + 1] */
     struct slam_ledger **ledgers;
-    struct slam_share share;               /* of the run's connections */
-    struct slam_value_state *value_states; /* of all operations, in their order */
-    size_t *first_state;                   /* [op_count]: of the lets, then the op */
+    struct slam_partition partition;            /* of the run's connections */
+    struct slam_partition_cursor *value_states; /* of all operations, in their order */
+    size_t *first_state; /* [op_count]: of the lets, then the op */
     struct slam_rng values_rng;
     struct slam_rng arrivals_rng;
     struct slam_rng backoff_rng; /* its own: a lost connection changes no value */
@@ -216,7 +216,7 @@ struct slam_worker {
 /* Gives the worker its part of the stream, but for the load model's. Returns 0 or a
  * negative slam_err with the reason in err; the flow can be destroyed either way. */
 int slam_flow_init(struct slam_flow *flow, struct slam_worker *worker,
-                   size_t stream_index, char *err, size_t err_len);
+                   size_t stream_index, char *err);
 
 /* Closes the flow's connections and frees its memory. */
 void slam_flow_destroy(struct slam_flow *flow);

@@ -84,16 +84,13 @@ write_header(int fd)
 }
 
 int
-slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
-                 size_t err_len)
+slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err)
 {
     struct slam_ledger *l = calloc(1, sizeof(*l));
     int rc;
 
-    if (!l) {
-        snprintf(err, err_len, "no memory for a ledger");
-        return SLAM_ENOMEM;
-    }
+    if (!l)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a ledger");
     l->ring.capacity = INITIAL_CAPACITY;
     l->ring.ids = malloc(INITIAL_CAPACITY * sizeof(*l->ring.ids));
     l->segments = calloc(SEGMENTS_MAX, sizeof(*l->segments));
@@ -107,7 +104,8 @@ slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
     if (rc == 0)
         rc = add_segment(l);
     if (rc != 0) {
-        snprintf(err, err_len, "cannot create the ledger '%s': %s", path, strerror(rc));
+        snprintf(err, SLAM_ERR_LEN, "cannot create the ledger '%s': %s", path,
+                 strerror(rc));
         slam_ledger_close(l);
         return SLAM_ESYS;
     }

@@ -51,8 +51,7 @@ struct slam_ledger;
 
 /* Creates the file, which must not exist: an old ledger is the clean-up's. Returns 0
  * and *ledger, or a negative slam_err with the reason in err. */
-int slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
-                     size_t err_len);
+int slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err);
 /* The file stays. NULL is allowed. */
 void slam_ledger_close(struct slam_ledger *ledger);
 

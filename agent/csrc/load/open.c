@@ -47,7 +47,7 @@ init(struct slam_flow *flow)
     load->backlog_cap = cap;
     slam_pacer_init(&load->pacer, stream->settings.segments,
                     stream->settings.segment_count, stream->settings.arrivals,
-                    &flow->share, stream->settings.total_operations,
+                    &flow->partition, stream->settings.total_operations,
                     &flow->arrivals_rng);
     return SLAM_OK;
 }

@@ -26,7 +26,7 @@ draw_of(const struct slam_slot *slot)
     const struct slam_session *session = slam_flow_session(flow, slot);
 
     return (struct slam_draw){.rng = &flow->values_rng,
-                              .share = &flow->share,
+                              .partition = &flow->partition,
                               .variables = session ? session->variables : NULL,
                               .message_id_of_previous = slot->message_id};
 }
@@ -76,7 +76,7 @@ slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns
 /* False: the request is not to be sent. */
 static bool
 prepare(struct slam_slot *slot, struct slam_draw *draw,
-        struct slam_value_state **states)
+        struct slam_partition_cursor **states)
 {
     enum slam_prepared prepared = slam_session_prepare(slot, draw, states);
 
@@ -119,7 +119,8 @@ slam_request_send(struct slam_slot *slot)
     struct slam_flow *flow = conn->flow;
     struct slam_worker *worker = flow->worker;
     struct slam_draw draw = draw_of(slot);
-    struct slam_value_state *states = flow->value_states + flow->first_state[slot->op];
+    struct slam_partition_cursor *states =
+        flow->value_states + flow->first_state[slot->op];
     const struct slam_stream_op *op = &flow->stream->ops[slot->op];
     struct slam_op_record *record;
     size_t len;

@@ -86,11 +86,11 @@ slam_session_next_ns(const struct slam_flow *flow)
 
 /* -- before a request -- */
 
-struct slam_value_state *
+struct slam_partition_cursor *
 slam_session_states(const struct slam_flow *flow, uint32_t op)
 {
     const struct slam_session_spec *spec = flow->stream->ops[op].spec;
-    struct slam_value_state *states = flow->value_states + flow->first_state[op];
+    struct slam_partition_cursor *states = flow->value_states + flow->first_state[op];
 
     for (size_t i = 0; spec && i < spec->let_count; i++)
         states += slam_template_source_count(spec->lets[i].text);
@@ -154,7 +154,7 @@ reset(struct slam_session *session, const struct slam_session_spec *spec)
 
 enum slam_prepared
 slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
-                     struct slam_value_state **states)
+                     struct slam_partition_cursor **states)
 {
     struct slam_flow *flow = slot->conn->flow;
     const struct slam_session_spec *spec = flow->stream->ops[slot->op].spec;

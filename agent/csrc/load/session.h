@@ -20,10 +20,11 @@ enum slam_prepared {
  * begins a SASL exchange. Sets *states to the operation's own value states. Where the
  * ledger is empty, another script may take the place of the slot's. */
 enum slam_prepared slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
-                                        struct slam_value_state **states);
+                                        struct slam_partition_cursor **states);
 
 /* Value states of an operation, behind those of its variables. */
-struct slam_value_state *slam_session_states(const struct slam_flow *flow, uint32_t op);
+struct slam_partition_cursor *slam_session_states(const struct slam_flow *flow,
+                                                  uint32_t op);
 
 /* The first entries of a search: captures. */
 void slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,

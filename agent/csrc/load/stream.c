@@ -93,8 +93,7 @@ set_hosts(struct slam_stream *s)
 
 /* The pacers' own copy of the profile: they prepare it. */
 static int
-set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *err,
-            size_t err_len)
+set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *err)
 {
     size_t bytes = c->segment_count * sizeof(*c->segments);
     struct slam_rate_segment *segments;
@@ -103,16 +102,15 @@ set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *e
         return SLAM_OK;
     segments = malloc(bytes);
     if (!segments)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
     memcpy(segments, c->segments, bytes);
     s->settings.segments = segments;
     s->settings.segment_count = c->segment_count;
-    return slam_rate_profile_prepare(segments, c->segment_count, err, err_len);
+    return slam_rate_profile_prepare(segments, c->segment_count, err);
 }
 
 int
-slam_stream_init(struct slam_stream *s, const struct slam_stream_settings *c, char *err,
-                 size_t err_len)
+slam_stream_init(struct slam_stream *s, const struct slam_stream_settings *c, char *err)
 {
     const char *fault = fault_of(c);
 
@@ -120,10 +118,10 @@ slam_stream_init(struct slam_stream *s, const struct slam_stream_settings *c, ch
                               .has_sessions = c->variables > 0 || c->ledgers > 0};
     s->settings.segments = NULL;
     if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
     if (set_hosts(s) != SLAM_OK)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
-    return set_profile(s, c, err, err_len);
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
+    return set_profile(s, c, err);
 }
 
 static void
@@ -204,25 +202,24 @@ operation_fault(const struct slam_stream *s, const struct slam_operation_config 
 
 static int
 copy_lets(struct slam_session_spec *spec, const struct slam_operation_config *c,
-          uint32_t variables, struct slam_feeds *feeds, char *err, size_t err_len)
+          uint32_t variables, struct slam_feeds *feeds, char *err)
 {
     spec->lets = calloc(c->let_count + 1, sizeof(*spec->lets));
     if (!spec->lets)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for an operation");
     for (size_t i = 0; i < c->let_count; i++) {
         struct slam_let *let = &spec->lets[i];
-        int rc =
-            slam_template_create(&c->lets[i].text, feeds, &let->text, err, err_len);
+        int rc = slam_template_create(&c->lets[i].text, feeds, &let->text, err);
 
         if (rc != SLAM_OK)
             return rc;
         let->variable = c->lets[i].variable;
         spec->let_count = i + 1;
         if (slam_template_max_text(let->text) > SLAM_VARIABLE_MAX)
-            return slam_fail(err, err_len, SLAM_EINVAL,
+            return slam_fail(err, SLAM_EINVAL,
                              "the text of a variable may be longer than 2044 bytes");
         if (slam_template_variable_count(let->text) > variables)
-            return slam_fail(err, err_len, SLAM_EINVAL,
+            return slam_fail(err, SLAM_EINVAL,
                              "a let has a variable that the stream does not have");
     }
     return SLAM_OK;
@@ -238,14 +235,13 @@ needs_spec(const struct slam_operation_config *c)
 
 static int
 spec_create(const struct slam_operation_config *c, uint32_t variables,
-            struct slam_feeds *feeds, struct slam_session_spec **out, char *err,
-            size_t err_len)
+            struct slam_feeds *feeds, struct slam_session_spec **out, char *err)
 {
     struct slam_session_spec *spec = malloc(sizeof(*spec));
 
     *out = spec;
     if (!spec)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for an operation");
     *spec = (struct slam_session_spec){.captures = c->captures,
                                        .capture_count = c->capture_count,
                                        .cookie = c->cookie_variable,
@@ -259,7 +255,7 @@ spec_create(const struct slam_operation_config *c, uint32_t variables,
                                        .ledger_put = c->ledger_put,
                                        .ledger_take = c->ledger_take,
                                        .ledger_order = c->ledger_order};
-    return copy_lets(spec, c, variables, feeds, err, err_len);
+    return copy_lets(spec, c, variables, feeds, err);
 }
 
 static void
@@ -278,7 +274,7 @@ set_outcomes(struct slam_stream_op *op, const struct slam_operation_config *c)
 
 int
 slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_config *c,
-                          struct slam_feeds *feeds, char *err, size_t err_len)
+                          struct slam_feeds *feeds, char *err)
 {
     const char *fault = operation_fault(s, c);
     struct slam_stream_op op = {.response_tag = c->response_tag, .action = c->action};
@@ -286,13 +282,13 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
     int rc;
 
     if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
-    rc = slam_template_create(&c->template, feeds, &op.template, err, err_len);
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
+    rc = slam_template_create(&c->template, feeds, &op.template, err);
     if (rc == SLAM_OK && needs_spec(c))
-        rc = spec_create(c, s->settings.variables, feeds, &op.spec, err, err_len);
+        rc = spec_create(c, s->settings.variables, feeds, &op.spec, err);
     if (rc == SLAM_OK &&
         slam_template_variable_count(op.template) > s->settings.variables)
-        rc = slam_fail(err, err_len, SLAM_EINVAL,
+        rc = slam_fail(err, SLAM_EINVAL,
                        "a request has a variable that the stream does not have");
     if (rc != SLAM_OK) {
         op_destroy(&op);
@@ -304,7 +300,7 @@ slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_con
         s->ops = ops;
     if (!ops) {
         op_destroy(&op);
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for an operation");
     }
     s->ops[s->op_count++] = op;
     if (slam_template_max_pdu(op.template) > s->max_pdu)
@@ -347,17 +343,16 @@ script_fault(const struct slam_stream *s, const struct slam_step_config *steps,
 
 int
 slam_stream_add_script(struct slam_stream *s, uint32_t weight,
-                       const struct slam_step_config *config, size_t count, char *err,
-                       size_t err_len)
+                       const struct slam_step_config *config, size_t count, char *err)
 {
     const char *fault = script_fault(s, config, count);
     struct slam_step *steps;
     struct slam_script *scripts;
 
     if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
     if (weight < 1)
-        return slam_fail(err, err_len, SLAM_EINVAL, "a script's weight is at least 1");
+        return slam_fail(err, SLAM_EINVAL, "a script's weight is at least 1");
     steps = realloc(s->steps, (s->step_count + count) * sizeof(*steps));
     if (steps)
         s->steps = steps;
@@ -365,7 +360,7 @@ slam_stream_add_script(struct slam_stream *s, uint32_t weight,
     if (scripts)
         s->scripts = scripts;
     if (!steps || !scripts)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a script");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a script");
     s->scripts[s->script_count++] =
         (struct slam_script){.first_step = (uint32_t)s->step_count, .weight = weight};
     s->total_weight += weight;
@@ -427,17 +422,17 @@ stream_fault(const struct slam_stream *s)
 }
 
 int
-slam_stream_prepare(struct slam_stream *s, char *err, size_t err_len)
+slam_stream_prepare(struct slam_stream *s, char *err)
 {
     const char *fault = stream_fault(s);
     int rc;
 
     if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
     if (!s->settings.trace)
         return SLAM_OK;
     rc = slam_trace_open(s->settings.trace, s->settings.connections,
-                         (uint32_t)s->script_count, &s->trace, err, err_len);
+                         (uint32_t)s->script_count, &s->trace, err);
     if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
         s->max_pdu = slam_trace_max_pdu(s->trace);
     return rc;

@@ -91,10 +91,10 @@ struct slam_stream {
  * a negative slam_err with the reason in err, and then leave the stream as it was. */
 int slam_stream_add_operation(struct slam_stream *stream,
                               const struct slam_operation_config *config,
-                              struct slam_feeds *feeds, char *err, size_t err_len);
+                              struct slam_feeds *feeds, char *err);
 int slam_stream_add_script(struct slam_stream *stream, uint32_t weight,
                            const struct slam_step_config *steps, size_t step_count,
-                           char *err, size_t err_len);
+                           char *err);
 
 /* The script that a session runs in place of one that finds a ledger empty: it adds to
  * the ledger before it takes out of any. NULL: there is none. */
@@ -103,12 +103,11 @@ const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
 
 /* Checks the stream as a whole and opens its trace, if it has one. Returns 0, or a
  * negative slam_err with the reason in err. */
-int slam_stream_prepare(struct slam_stream *stream, char *err, size_t err_len);
+int slam_stream_prepare(struct slam_stream *stream, char *err);
 
 /* Makes a stream of its settings. Either way, slam_stream_destroy may be called. */
 int slam_stream_init(struct slam_stream *stream,
-                     const struct slam_stream_settings *settings, char *err,
-                     size_t err_len);
+                     const struct slam_stream_settings *settings, char *err);
 void slam_stream_destroy(struct slam_stream *stream);
 
 #endif

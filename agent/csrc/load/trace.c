@@ -52,10 +52,10 @@ end_of(uint64_t offset, const struct slam_trace_record *record)
 
 /* Says what is wrong with the record at an offset. */
 static int
-fail(char *err, size_t err_len, uint64_t offset, const char *what)
+fail(char *err, uint64_t offset, const char *what)
 {
-    snprintf(err, err_len, "trace: at byte %llu: %s", (unsigned long long)offset, what);
-    return SLAM_EINVAL;
+    return slam_fail(err, SLAM_EINVAL, "trace: at byte %llu: %s",
+                     (unsigned long long)offset, what);
 }
 
 /* Where the last record of each connection seen so far is, or 0. */
@@ -96,7 +96,7 @@ check_record(const struct slam_trace *trace, struct check *check, uint64_t offse
 }
 
 static int
-check_all(struct slam_trace *trace, struct check *check, char *err, size_t err_len)
+check_all(struct slam_trace *trace, struct check *check, char *err)
 {
     uint64_t offset = sizeof(struct header);
     uint32_t longest = 0;
@@ -106,15 +106,15 @@ check_all(struct slam_trace *trace, struct check *check, char *err, size_t err_l
         const struct slam_trace_record *record = slam_trace_at(trace, offset);
 
         if (wrong)
-            return fail(err, err_len, offset, wrong);
+            return fail(err, offset, wrong);
         longest = record->length > longest ? record->length : longest;
         offset = end_of(offset, record);
     }
     if (offset != trace->len)
-        return fail(err, err_len, offset, "something follows the last record");
+        return fail(err, offset, "something follows the last record");
     for (uint64_t c = 0; c < check->header->connections; c++)
         if (check->last_of[c] && slam_trace_at(trace, check->last_of[c])->next != 0)
-            return fail(err, err_len, check->last_of[c],
+            return fail(err, check->last_of[c],
                         "the last record of a connection names another one");
     trace->max_pdu = longest + ENVELOPE_MAX;
     return SLAM_OK;
@@ -122,7 +122,7 @@ check_all(struct slam_trace *trace, struct check *check, char *err, size_t err_l
 
 static int
 check_file(struct slam_trace *trace, uint32_t connections, uint32_t operations,
-           char *err, size_t err_len)
+           char *err)
 {
     struct check check = {.header = (const struct header *)(const void *)trace->at,
                           .operations = operations};
@@ -130,14 +130,14 @@ check_file(struct slam_trace *trace, uint32_t connections, uint32_t operations,
 
     if (trace->len < sizeof(struct header) ||
         memcmp(check.header->magic, magic, sizeof(magic)) != 0)
-        return fail(err, err_len, 0, "this is no trace");
+        return fail(err, 0, "this is no trace");
     if (check.header->connections > connections)
-        return fail(err, err_len, 0, "it has more connections than the stream");
+        return fail(err, 0, "it has more connections than the stream");
     /* of the stream's size: a connection may have no record */
     trace->first_of = calloc((size_t)connections + 1, sizeof(*trace->first_of));
     check.last_of = calloc((size_t)connections + 1, sizeof(*check.last_of));
     if (trace->first_of && check.last_of)
-        status = check_all(trace, &check, err, err_len);
+        status = check_all(trace, &check, err);
     else
         status = SLAM_ENOMEM;
     free(check.last_of);
@@ -145,7 +145,7 @@ check_file(struct slam_trace *trace, uint32_t connections, uint32_t operations,
 }
 
 static int
-map(struct slam_trace *trace, const char *path, char *err, size_t err_len)
+map(struct slam_trace *trace, const char *path, char *err)
 {
     struct stat facts;
     void *at = MAP_FAILED;
@@ -155,7 +155,7 @@ map(struct slam_trace *trace, const char *path, char *err, size_t err_len)
     if (sized)
         at = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED) {
-        snprintf(err, err_len, "trace: %s: %s", path,
+        snprintf(err, SLAM_ERR_LEN, "trace: %s: %s", path,
                  fd < 0 || sized ? strerror(errno) : "it is empty");
     } else {
         trace->at = at;
@@ -168,16 +168,16 @@ map(struct slam_trace *trace, const char *path, char *err, size_t err_len)
 
 int
 slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
-                struct slam_trace **trace, char *err, size_t err_len)
+                struct slam_trace **trace, char *err)
 {
     struct slam_trace *opened = calloc(1, sizeof(*opened));
     int status;
 
     if (!opened)
         return SLAM_ENOMEM;
-    status = map(opened, path, err, err_len);
+    status = map(opened, path, err);
     if (status == SLAM_OK)
-        status = check_file(opened, connections, operations, err, err_len);
+        status = check_file(opened, connections, operations, err);
     if (status == SLAM_OK)
         *trace = opened;
     else

@@ -39,7 +39,7 @@ struct slam_trace; /* read only after slam_trace_open; shared by workers */
 /* Maps and checks a file for a stream of so many connections and operations on this
  * agent. Returns 0 and *trace, or a negative slam_err with the reason in err. */
 int slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
-                    struct slam_trace **trace, char *err, size_t err_len);
+                    struct slam_trace **trace, char *err);
 void slam_trace_close(struct slam_trace *trace);
 
 /* Longest request of the trace, in bytes, with its messageID and its SEQUENCE. */

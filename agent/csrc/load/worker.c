@@ -411,10 +411,10 @@ worker_main(void *arg)
 /* -- life -- */
 
 static int
-add_flow(struct slam_worker *worker, size_t stream_index, char *err, size_t err_len)
+add_flow(struct slam_worker *worker, size_t stream_index, char *err)
 {
     struct slam_flow *flow = &worker->flows[worker->flow_count++];
-    int rc = slam_flow_init(flow, worker, stream_index, err, err_len);
+    int rc = slam_flow_init(flow, worker, stream_index, err);
 
     if (rc != SLAM_OK)
         return rc;
@@ -424,7 +424,7 @@ add_flow(struct slam_worker *worker, size_t stream_index, char *err, size_t err_
 
 int
 slam_worker_create(const struct slam_worker_config *config, struct slam_worker **out,
-                   char *err, size_t err_len)
+                   char *err)
 {
     struct slam_worker *worker = calloc(1, sizeof(*worker));
     struct epoll_event inbox = {.events = EPOLLIN, .data.ptr = NULL};
@@ -466,7 +466,7 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
         if (stream->settings.open != config->open ||
             stream->settings.connections <= config->index)
             continue;
-        rc = add_flow(worker, i, err, err_len);
+        rc = add_flow(worker, i, err);
         if (rc != SLAM_OK)
             goto out;
         if (stream->max_pdu > worker->pdu_len)
@@ -477,9 +477,9 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
 out:
     if (rc != SLAM_OK) {
         if (rc == SLAM_ENOMEM)
-            snprintf(err, err_len, "no memory for a worker");
+            snprintf(err, SLAM_ERR_LEN, "no memory for a worker");
         else if (rc == SLAM_ESYS)
-            snprintf(err, err_len, "%s", strerror(errno));
+            snprintf(err, SLAM_ERR_LEN, "%s", strerror(errno));
         slam_worker_destroy(worker);
         worker = NULL;
     }
@@ -514,7 +514,7 @@ slam_worker_connect(struct slam_worker *worker)
         struct slam_flow *flow = &worker->flows[i];
 
         for (uint32_t j = 0; j < flow->conn_count; j++) {
-            uint64_t number = flow->share.first + j * flow->share.step;
+            uint64_t number = flow->partition.first + j * flow->partition.step;
 
             slam_connector_submit(
                 worker->config.connector, &flow->conns[j].request,

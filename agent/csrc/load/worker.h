@@ -9,7 +9,7 @@
 
 /* Allocates the worker with its part of every stream of its kind. */
 int slam_worker_create(const struct slam_worker_config *config,
-                       struct slam_worker **worker, char *err, size_t err_len);
+                       struct slam_worker **worker, char *err);
 /* The thread must have ended or never been started. */
 void slam_worker_destroy(struct slam_worker *worker);
 

@@ -33,7 +33,7 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     unsigned long long spin = 20000, max_pdu = 16u << 20;
     int realtime = 1;
     PyObject *plan;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
     if (self->engine) {
@@ -50,7 +50,7 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     config.realtime = realtime;
     config.spin_ns = spin;
     config.max_pdu_bytes = (size_t)max_pdu;
-    rc = slam_engine_create(&config, &self->engine, err, sizeof(err));
+    rc = slam_engine_create(&config, &self->engine, err);
     if (rc != SLAM_OK) {
         slam_py_raise(rc, err);
         return -1;
@@ -98,16 +98,16 @@ engine_close(PyObject *self_object, PyObject *unused)
 static int
 add_stream(struct slam_engine *engine, const struct slam_py_stream *stream, char *err)
 {
-    int index = slam_engine_add_stream(engine, &stream->settings, err, SLAM_PY_ERR_LEN);
+    int index = slam_engine_add_stream(engine, &stream->settings, err);
     int rc = index;
 
     for (size_t i = 0; rc >= 0 && i < stream->operation_count; i++)
         rc = slam_engine_add_operation(engine, (size_t)index, &stream->operations[i],
-                                       err, SLAM_PY_ERR_LEN);
+                                       err);
     for (size_t i = 0; rc >= 0 && i < stream->script_count; i++)
-        rc = slam_engine_add_script(
-            engine, (size_t)index, stream->scripts[i].weight, stream->scripts[i].steps,
-            stream->scripts[i].step_count, err, SLAM_PY_ERR_LEN);
+        rc = slam_engine_add_script(engine, (size_t)index, stream->scripts[i].weight,
+                                    stream->scripts[i].steps,
+                                    stream->scripts[i].step_count, err);
     return rc < 0 ? rc : index;
 }
 
@@ -116,7 +116,7 @@ engine_add_stream(PyObject *self_object, PyObject *plan)
 {
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_py_stream stream = {0};
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
     if (!is_open(self) ||
@@ -158,15 +158,14 @@ engine_prepare(PyObject *self_object, PyObject *unused)
 {
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_conn_error error = {0};
-    char err[SLAM_PY_ERR_LEN] = "";
+    char err[SLAM_ERR_LEN] = "";
     int rc;
 
     (void)unused;
     if (!is_open(self))
         return NULL;
     self->calls++;
-    Py_BEGIN_ALLOW_THREADS rc =
-        slam_engine_prepare(self->engine, &error, err, sizeof(err));
+    Py_BEGIN_ALLOW_THREADS rc = slam_engine_prepare(self->engine, &error, err);
     Py_END_ALLOW_THREADS self->calls--;
     if (rc == SLAM_ECONNECT)
         return raise_connect_error(self_object, &error);
@@ -180,12 +179,12 @@ engine_start(PyObject *self_object, PyObject *arg)
 {
     struct engine_object *self = (struct engine_object *)self_object;
     unsigned long long t0_ns = PyLong_AsUnsignedLongLong(arg);
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
     if (PyErr_Occurred() || !is_open(self))
         return NULL;
-    rc = slam_engine_start(self->engine, t0_ns, err, sizeof(err));
+    rc = slam_engine_start(self->engine, t0_ns, err);
     if (rc != SLAM_OK)
         return slam_py_raise(rc, err);
     Py_RETURN_NONE;
@@ -209,7 +208,7 @@ engine_snapshot(PyObject *self_object, PyObject *args)
     struct engine_object *self = (struct engine_object *)self_object;
     const struct slam_snapshot *snapshot = NULL;
     unsigned long long index, timeout_ns;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     PyObject *result;
     int rc;
 
@@ -220,8 +219,8 @@ engine_snapshot(PyObject *self_object, PyObject *args)
         return NULL;
     }
     self->calls++;
-    Py_BEGIN_ALLOW_THREADS rc = slam_engine_snapshot(self->engine, index, timeout_ns,
-                                                     &snapshot, err, sizeof(err));
+    Py_BEGIN_ALLOW_THREADS rc =
+        slam_engine_snapshot(self->engine, index, timeout_ns, &snapshot, err);
     Py_END_ALLOW_THREADS if (rc < 0) result = slam_py_raise(rc, err);
     else if (rc == 0) result = Py_NewRef(Py_None);
     else result = slam_py_snapshot(self->engine, snapshot, index);

@@ -35,7 +35,7 @@ ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     const void *arrays[3];
     PyObject *nodes, *values, *fds, *keep;
     unsigned long long seed;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc = -1;
 
     if (self->ldif) {
@@ -57,7 +57,7 @@ ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         config.nodes = arrays[0];
         config.sources = arrays[1];
         config.fds = arrays[2];
-        rc = slam_ldif_create(&config, &self->ldif, err, sizeof(err));
+        rc = slam_ldif_create(&config, &self->ldif, err);
         if (rc != SLAM_OK) {
             slam_py_raise(rc, err);
             rc = -1;
@@ -93,13 +93,13 @@ static PyObject *
 ldif_start(PyObject *self, PyObject *unused)
 {
     struct slam_ldif *ldif = ldif_of(self);
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
     (void)unused;
     if (!ldif)
         return NULL;
-    rc = slam_ldif_start(ldif, err, sizeof(err));
+    rc = slam_ldif_start(ldif, err);
     if (rc != SLAM_OK)
         return slam_py_raise(rc, err);
     Py_RETURN_NONE;
@@ -111,14 +111,13 @@ ldif_wait(PyObject *self, PyObject *arg)
     struct slam_ldif *ldif = ldif_of(self);
     unsigned long long timeout_ns = ldif ? PyLong_AsUnsignedLongLong(arg) : 0;
     bool is_done = false;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
     if (PyErr_Occurred())
         return NULL;
     ((struct ldif_object *)self)->calls++;
-    Py_BEGIN_ALLOW_THREADS rc =
-        slam_ldif_wait(ldif, timeout_ns, &is_done, err, sizeof(err));
+    Py_BEGIN_ALLOW_THREADS rc = slam_ldif_wait(ldif, timeout_ns, &is_done, err);
     Py_END_ALLOW_THREADS((struct ldif_object *)self)->calls--;
     if (rc != SLAM_OK)
         return slam_py_raise(rc, err);

@@ -9,10 +9,9 @@
 #include <Python.h>
 
 #include "core/histogram.h"
+#include "core/slam_err.h"
 
 #include <stdint.h>
-
-#define SLAM_PY_ERR_LEN 512
 
 struct slam_py_state {
     PyObject *connect_error;

@@ -29,7 +29,7 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     unsigned long long seed = 0, capacity = 0;
     PyObject *delays = NULL, *keep;
     const void *mixture = NULL;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc = -1;
 
     if (self->responder) {
@@ -46,7 +46,7 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     options.delays = mixture;
     options.seed = seed;
     options.record_capacity = (size_t)capacity;
-    rc = slam_responder_create(&options, &self->responder, err, sizeof(err));
+    rc = slam_responder_create(&options, &self->responder, err);
     if (rc != SLAM_OK) {
         slam_py_raise(rc, err);
         rc = -1;
@@ -87,13 +87,13 @@ static PyObject *
 responder_start(PyObject *self, PyObject *unused)
 {
     struct slam_responder *responder = responder_of(self);
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
     (void)unused;
     if (!responder)
         return NULL;
-    rc = slam_responder_start(responder, err, sizeof(err));
+    rc = slam_responder_start(responder, err);
     if (rc != SLAM_OK)
         return slam_py_raise(rc, err);
     Py_RETURN_NONE;

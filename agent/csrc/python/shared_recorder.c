@@ -133,20 +133,21 @@ static int
 init_arrivals(struct shared *s, const struct slam_stream_settings *c, uint64_t seed,
               char *err)
 {
-    const struct slam_share share = {.first = c->first_connection,
-                                     .step = c->connection_stride,
-                                     .count = c->connections,
-                                     .total = c->total_connections};
+    const struct slam_partition partition = {.first = c->first_connection,
+                                             .step = c->connection_stride,
+                                             .count = c->connections,
+                                             .total = c->total_connections};
     int rc;
 
     memcpy(s->segments, c->segments, c->segment_count * sizeof(*s->segments));
-    rc = slam_rate_profile_prepare(s->segments, c->segment_count, err, SLAM_PY_ERR_LEN);
+    rc = slam_rate_profile_prepare(s->segments, c->segment_count, err);
     if (rc != SLAM_OK)
         return rc;
     /* as the engine's worker of these connections */
-    slam_rng_seed(&s->rng, seed, ((3 * (uint64_t)s->number + 1) << 32) + share.first);
-    rc = slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals, &share,
-                         c->total_operations, &s->rng);
+    slam_rng_seed(&s->rng, seed,
+                  ((3 * (uint64_t)s->number + 1) << 32) + partition.first);
+    rc = slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals,
+                         &partition, c->total_operations, &s->rng);
     if (rc == SLAM_OK)
         s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
     return rc;
@@ -156,9 +157,9 @@ static int
 fault_of(const struct slam_stream_settings *stream, uint32_t ops, char *err)
 {
     if (ops > MAX_OPERATIONS)
-        return slam_fail(err, SLAM_PY_ERR_LEN, SLAM_EINVAL, "too many operations");
+        return slam_fail(err, SLAM_EINVAL, "too many operations");
     if (stream->max_backlog > MAX_BACKLOG)
-        return slam_fail(err, SLAM_PY_ERR_LEN, SLAM_EINVAL,
+        return slam_fail(err, SLAM_EINVAL,
                          "max_backlog is above what a stream of Python can keep");
     return SLAM_OK;
 }
@@ -174,10 +175,8 @@ create(struct shared **out, const struct slam_engine_config *run,
     struct shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    if (s == MAP_FAILED) {
-        snprintf(err, SLAM_PY_ERR_LEN, "no memory to share: %s", strerror(errno));
-        return SLAM_ENOMEM;
-    }
+    if (s == MAP_FAILED)
+        return slam_fail(err, SLAM_ENOMEM, "no memory to share: %s", strerror(errno));
     lay_out(s, (uintptr_t)s, ops, stream);
     s->bytes = bytes;
     s->number = number;
@@ -204,7 +203,7 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct slam_py_stream stream = {0};
     PyObject *run, *plan, *keep;
     unsigned int number, ops;
-    char err[SLAM_PY_ERR_LEN] = "a stream without connections";
+    char err[SLAM_ERR_LEN] = "a stream without connections";
     int rc;
 
     if (self->shared) {

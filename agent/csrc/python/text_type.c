@@ -6,10 +6,10 @@
 
 struct text_object {
     PyObject_HEAD struct slam_template *template;
-    struct slam_value_state *states;
+    struct slam_partition_cursor *states;
     uint8_t *out;
     struct slam_rng rng;
-    struct slam_share share;
+    struct slam_partition partition;
 };
 
 /* Sets up the states of the sources, and room for a text. */
@@ -29,9 +29,6 @@ prepare(struct text_object *self)
         PyErr_NoMemory();
         return -1;
     }
-    for (size_t i = 0; i < count; i++)
-        slam_value_state_init(slam_template_source(self->template, i),
-                              &self->states[i]);
     return 0;
 }
 
@@ -43,7 +40,7 @@ text_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     struct slam_template_config config = {0};
     PyObject *template, *keep;
     unsigned long long seed, number, total;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc = -1;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKKK", names, &template, &seed,
@@ -55,14 +52,14 @@ text_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     }
     keep = PyList_New(0);
     if (keep && slam_py_read(slam_py_template_rows, template, &config, keep) == 0) {
-        rc = slam_template_create(&config, NULL, &self->template, err, sizeof(err));
+        rc = slam_template_create(&config, NULL, &self->template, err);
         if (rc != SLAM_OK)
             slam_py_raise(rc, err);
     }
     Py_XDECREF(keep);
     slam_rng_seed(&self->rng, seed, 0);
-    self->share =
-        (struct slam_share){.first = number, .step = 1, .count = 1, .total = total};
+    self->partition =
+        (struct slam_partition){.first = number, .step = 1, .count = 1, .total = total};
     return rc == SLAM_OK ? prepare(self) : -1;
 }
 
@@ -84,7 +81,7 @@ static PyObject *
 text_next(PyObject *self_object, PyObject *unused)
 {
     struct text_object *self = (struct text_object *)self_object;
-    const struct slam_draw draw = {.rng = &self->rng, .share = &self->share};
+    const struct slam_draw draw = {.rng = &self->rng, .partition = &self->partition};
     size_t len;
 
     (void)unused;

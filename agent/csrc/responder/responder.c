@@ -21,7 +21,7 @@
 
 static int
 listen_on(struct slam_responder *r, const struct slam_responder_options *options,
-          char *err, size_t err_len)
+          char *err)
 {
     struct sockaddr_in in = {.sin_family = AF_INET,
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -33,22 +33,18 @@ listen_on(struct slam_responder *r, const struct slam_responder_options *options
     if (options->socket_path != NULL) {
         size_t len = strlen(options->socket_path);
 
-        if (len == 0 || len >= sizeof(un.sun_path)) {
-            snprintf(err, err_len,
-                     "the socket's path has %zu bytes, allowed are 1 to %zu", len,
-                     sizeof(un.sun_path) - 1);
-            return SLAM_EINVAL;
-        }
+        if (len == 0 || len >= sizeof(un.sun_path))
+            return slam_fail(err, SLAM_EINVAL,
+                             "the socket's path has %zu bytes, allowed are 1 to %zu",
+                             len, sizeof(un.sun_path) - 1);
         memcpy(un.sun_path, options->socket_path, len);
         address = (struct sockaddr *)&un;
         address_len = sizeof(un);
     }
     r->listen_fd =
         socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (r->listen_fd < 0) {
-        snprintf(err, err_len, "socket: %s", strerror(errno));
-        return SLAM_ESYS;
-    }
+    if (r->listen_fd < 0)
+        return slam_fail(err, SLAM_ESYS, "socket: %s", strerror(errno));
     /* Accepted sockets inherit both options. */
     if (options->socket_path == NULL) {
         int stamps = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
@@ -59,10 +55,8 @@ listen_on(struct slam_responder *r, const struct slam_responder_options *options
                        sizeof(stamps));
         }
     }
-    if (bind(r->listen_fd, address, address_len) < 0) {
-        snprintf(err, err_len, "bind: %s", strerror(errno));
-        return SLAM_ESYS;
-    }
+    if (bind(r->listen_fd, address, address_len) < 0)
+        return slam_fail(err, SLAM_ESYS, "bind: %s", strerror(errno));
     if (options->socket_path != NULL) {
         r->socket_path = strdup(options->socket_path);
         if (r->socket_path == NULL) {
@@ -73,10 +67,8 @@ listen_on(struct slam_responder *r, const struct slam_responder_options *options
         getsockname(r->listen_fd, address, &address_len);
         r->port = ntohs(in.sin_port);
     }
-    if (listen(r->listen_fd, SOMAXCONN) < 0) {
-        snprintf(err, err_len, "listen: %s", strerror(errno));
-        return SLAM_ESYS;
-    }
+    if (listen(r->listen_fd, SOMAXCONN) < 0)
+        return slam_fail(err, SLAM_ESYS, "listen: %s", strerror(errno));
     return SLAM_OK;
 }
 
@@ -98,7 +90,7 @@ allocate(struct slam_responder *r, const struct slam_responder_options *options)
 
 int
 slam_responder_create(const struct slam_responder_options *options,
-                      struct slam_responder **responder, char *err, size_t err_len)
+                      struct slam_responder **responder, char *err)
 {
     struct slam_responder *r = calloc(1, sizeof(*r));
     struct epoll_event wake = {.events = EPOLLIN};
@@ -112,7 +104,7 @@ slam_responder_create(const struct slam_responder_options *options,
     rc = slam_delays_init(&r->delays, options->delays, options->delay_count,
                           options->seed);
     if (rc == SLAM_EINVAL) {
-        snprintf(err, err_len,
+        snprintf(err, SLAM_ERR_LEN,
                  "the weights of the delays must have a sum in 1..2^64-1");
     }
     if (rc != SLAM_OK)
@@ -120,13 +112,13 @@ slam_responder_create(const struct slam_responder_options *options,
     rc = allocate(r, options);
     if (rc != SLAM_OK)
         goto out;
-    rc = listen_on(r, options, err, err_len);
+    rc = listen_on(r, options, err);
     if (rc != SLAM_OK)
         goto out;
     wake.data.ptr = &r->wake_fd;
     if (r->wake_fd < 0 || !slam_responder_listen(r) ||
         epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->wake_fd, &wake) < 0) {
-        snprintf(err, err_len, "epoll: %s", strerror(errno));
+        snprintf(err, SLAM_ERR_LEN, "epoll: %s", strerror(errno));
         rc = SLAM_ESYS;
         goto out;
     }
@@ -134,30 +126,26 @@ slam_responder_create(const struct slam_responder_options *options,
     r = NULL;
 out:
     if (rc == SLAM_ENOMEM)
-        snprintf(err, err_len, "no memory for a responder");
+        snprintf(err, SLAM_ERR_LEN, "no memory for a responder");
     slam_responder_destroy(r);
     return rc;
 }
 
 int
-slam_responder_start(struct slam_responder *r, char *err, size_t err_len)
+slam_responder_start(struct slam_responder *r, char *err)
 {
     sigset_t all, old;
 
-    if (r->is_running) {
-        snprintf(err, err_len, "the responder is running");
-        return SLAM_ESTATE;
-    }
+    if (r->is_running)
+        return slam_fail(err, SLAM_ESTATE, "the responder is running");
     atomic_store(&r->stopping, false);
     /* Signals are for the process's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&r->thread, NULL, slam_responder_run, r);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0) {
-        snprintf(err, err_len, "pthread_create: %s", strerror(rc));
-        return SLAM_ESYS;
-    }
+    if (rc != 0)
+        return slam_fail(err, SLAM_ESYS, "pthread_create: %s", strerror(rc));
     r->is_running = true;
     return SLAM_OK;
 }

@@ -45,13 +45,13 @@ struct slam_responder_counts {
 /* Listens. The options are copied. Returns 0 and *responder, or a negative slam_err
  * with the reason in err. */
 int slam_responder_create(const struct slam_responder_options *options,
-                          struct slam_responder **responder, char *err, size_t err_len);
+                          struct slam_responder **responder, char *err);
 
 /* Stops, if need be, closes everything, removes the Unix socket. NULL is allowed. */
 void slam_responder_destroy(struct slam_responder *responder);
 
 /* Starts the thread. Returns 0 or a negative slam_err. */
-int slam_responder_start(struct slam_responder *responder, char *err, size_t err_len);
+int slam_responder_start(struct slam_responder *responder, char *err);
 
 /* Ends the thread; connections stay open, unanswered, until slam_responder_destroy. */
 void slam_responder_stop(struct slam_responder *responder);

@@ -638,7 +638,7 @@ slam_program_release(struct slam_program *p)
 int
 slam_template_create(const struct slam_template_config *config,
                      struct slam_feeds *feeds, struct slam_template **created,
-                     char *err, size_t err_len)
+                     char *err)
 {
     struct slam_template *t = calloc(1, sizeof(*t));
     struct program_context context = {.source_count = config->source_count};
@@ -659,7 +659,7 @@ slam_template_create(const struct slam_template_config *config,
         struct slam_value_source *source = &t->sources[t->source_count];
 
         *source = config->sources[t->source_count];
-        rc = slam_value_source_prepare(source, feeds, err, err_len);
+        rc = slam_value_source_prepare(source, feeds, err);
         if (rc != SLAM_OK) {
             slam_template_destroy(t);
             return rc;
@@ -673,7 +673,7 @@ slam_template_create(const struct slam_template_config *config,
         return rc;
     }
 refused:
-    snprintf(err, err_len, "bad request template at byte %zu: %s", offset, fault);
+    snprintf(err, SLAM_ERR_LEN, "bad request template at byte %zu: %s", offset, fault);
     slam_template_destroy(t);
     return rc;
 }
@@ -713,10 +713,4 @@ size_t
 slam_template_source_count(const struct slam_template *t)
 {
     return t->source_count;
-}
-
-const struct slam_value_source *
-slam_template_source(const struct slam_template *t, size_t index)
-{
-    return &t->sources[index];
 }

@@ -73,32 +73,27 @@ count_lines(const uint8_t *at, const uint8_t *end)
 
 int
 slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
-                const char *name, char *err, size_t err_len)
+                const char *name, char *err)
 {
     static const uint8_t byte_order_mark[] = {0xef, 0xbb, 0xbf};
     const uint8_t *at = bytes, *end = bytes + len;
     size_t count;
 
     *feed = (struct slam_feed){.bytes = bytes};
-    if (len >= UINT32_MAX) {
-        snprintf(err, err_len, "'%s' is too long: a file of values has at most 4 GiB",
-                 name);
-        return SLAM_EINVAL;
-    }
+    if (len >= UINT32_MAX)
+        return slam_fail(err, SLAM_EINVAL,
+                         "'%s' is too long: a file of values has at most 4 GiB", name);
     if (len >= sizeof(byte_order_mark) &&
         memcmp(at, byte_order_mark, sizeof(byte_order_mark)) == 0)
         at += sizeof(byte_order_mark);
     count = count_lines(at, end);
-    if (count == 0) {
-        snprintf(err, err_len, "'%s' is empty: a file of values has at least one line",
-                 name);
-        return SLAM_EINVAL;
-    }
+    if (count == 0)
+        return slam_fail(err, SLAM_EINVAL,
+                         "'%s' is empty: a file of values has at least one line", name);
     feed->starts = malloc((count + 1) * sizeof(*feed->starts));
-    if (!feed->starts) {
-        snprintf(err, err_len, "no memory for the %zu lines of '%s'", count, name);
-        return SLAM_ENOMEM;
-    }
+    if (!feed->starts)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for the %zu lines of '%s'", count,
+                         name);
     while (at < end) {
         const uint8_t *lf = memchr(at, '\n', (size_t)(end - at));
         size_t line_len;
@@ -108,7 +103,7 @@ slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
         feed->starts[feed->count + 1] = (uint32_t)(at - bytes);
         slam_feed_line(feed, feed->count++, &line_len);
         if (line_len > SLAM_FEED_LINE_MAX) {
-            snprintf(err, err_len,
+            snprintf(err, SLAM_ERR_LEN,
                      "line %" PRIu32 " of '%s' has %zu bytes: a value has at most %u",
                      feed->count, name, line_len, SLAM_FEED_LINE_MAX);
             free(feed->starts);
@@ -123,7 +118,7 @@ slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
 
 /* Maps the file of file->path. */
 static int
-map(struct open_feed *file, char *err, size_t err_len)
+map(struct open_feed *file, char *err)
 {
     struct stat status;
     int fd = -1;
@@ -142,14 +137,15 @@ map(struct open_feed *file, char *err, size_t err_len)
         file->mapping = mapping;
     }
     if (!S_ISREG(status.st_mode)) {
-        snprintf(err, err_len, "'%s' is not a file", file->path);
+        snprintf(err, SLAM_ERR_LEN, "'%s' is not a file", file->path);
         rc = SLAM_EINVAL;
     } else {
         rc = SLAM_OK;
     }
 out:
     if (rc == SLAM_ESYS)
-        snprintf(err, err_len, "cannot read '%s': %s", file->path, strerror(errno));
+        snprintf(err, SLAM_ERR_LEN, "cannot read '%s': %s", file->path,
+                 strerror(errno));
     if (fd >= 0)
         close(fd);
     return rc;
@@ -157,7 +153,7 @@ out:
 
 int
 slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
-                const struct slam_feed **feed, char *err, size_t err_len)
+                const struct slam_feed **feed, char *err)
 {
     struct open_feed *file;
     int rc = SLAM_ENOMEM;
@@ -168,22 +164,19 @@ slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
             return SLAM_OK;
         }
     }
-    if (path_len == 0 || memchr(path, '\0', path_len)) {
-        snprintf(err, err_len, "a file of values needs a path");
-        return SLAM_EINVAL;
-    }
+    if (path_len == 0 || memchr(path, '\0', path_len))
+        return slam_fail(err, SLAM_EINVAL, "a file of values needs a path");
     file = calloc(1, sizeof(*file));
     if (file)
         file->path = strndup(path, path_len);
     if (!file || !file->path) {
-        snprintf(err, err_len, "no memory for a file of values");
+        snprintf(err, SLAM_ERR_LEN, "no memory for a file of values");
         free(file);
         return SLAM_ENOMEM;
     }
-    rc = map(file, err, err_len);
+    rc = map(file, err);
     if (rc == SLAM_OK)
-        rc = slam_feed_index(&file->feed, file->mapping, file->len, file->path, err,
-                             err_len);
+        rc = slam_feed_index(&file->feed, file->mapping, file->len, file->path, err);
     if (rc != SLAM_OK) {
         open_feed_destroy(file);
         return rc;

@@ -33,12 +33,12 @@ void slam_feeds_destroy(struct slam_feeds *feeds);
  * negative slam_err with the reason in err: the file cannot be read, is empty, is
  * longer than 4 GiB, or has a line of more than SLAM_FEED_LINE_MAX bytes. */
 int slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
-                    const struct slam_feed **feed, char *err, size_t err_len);
+                    const struct slam_feed **feed, char *err);
 
 /* Indexes the lines of len bytes, which must outlive the feed; name is for err. The
  * caller frees feed->starts. Returns as slam_feeds_open. */
 int slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
-                    const char *name, char *err, size_t err_len);
+                    const char *name, char *err);
 
 /* Line i < count, without its end. */
 static inline const uint8_t *

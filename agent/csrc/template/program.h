@@ -119,7 +119,7 @@ struct program_output {
 
 struct machine {
     const struct slam_draw *draw;
-    struct slam_value_state *states; /* of a request's sources */
+    struct slam_partition_cursor *states; /* of a request's sources */
     /* Of an entry: */
     struct program_frame *frame; /* those above it lie before it */
     uint64_t key;                /* what its fields are drawn from */

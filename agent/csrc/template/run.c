@@ -135,10 +135,10 @@ static uint8_t *
 put_placed(struct machine *m, const struct slam_program *p,
            const struct instruction *in, uint8_t *at)
 {
-    /* of a share that is dealt every number */
-    struct slam_value_state state = {.cursor = {.round = m->numbers[in->variant]}};
+    /* of a partition that is dealt every number */
+    struct slam_partition_cursor cursor = {.round = m->numbers[in->variant]};
 
-    at += slam_value_emit(&p->sources[in->index], &state, m->draw, (char *)at);
+    at += slam_value_emit(&p->sources[in->index], &cursor, m->draw, (char *)at);
     if (in->variant == SLAM_PLACE_LAST && m->names_round > 0)
         at = slam_text_put_number(m->names_round, 0, at);
     return at;
@@ -342,8 +342,9 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
 /* -- templates -- */
 
 size_t
-slam_template_encode(const struct slam_template *t, struct slam_value_state *states,
-                     const struct slam_draw *draw, int32_t message_id, uint8_t *out)
+slam_template_encode(const struct slam_template *t,
+                     struct slam_partition_cursor *states, const struct slam_draw *draw,
+                     int32_t message_id, uint8_t *out)
 {
     struct machine m = {.draw = draw, .states = states};
     const size_t header = t->program.header;
@@ -364,7 +365,7 @@ slam_template_encode(const struct slam_template *t, struct slam_value_state *sta
 }
 
 size_t
-slam_template_text(const struct slam_template *t, struct slam_value_state *states,
+slam_template_text(const struct slam_template *t, struct slam_partition_cursor *states,
                    const struct slam_draw *draw, uint8_t *out)
 {
     struct machine m = {.draw = draw, .states = states};

@@ -101,7 +101,7 @@ struct slam_template; /* read only after slam_template_create; shared by workers
  * negative slam_err with the reason in err. Control thread only. */
 int slam_template_create(const struct slam_template_config *config,
                          struct slam_feeds *feeds, struct slam_template **created,
-                         char *err, size_t err_len);
+                         char *err);
 void slam_template_destroy(struct slam_template *t);
 
 /* Upper bound of an encoded request, in bytes. */
@@ -111,21 +111,19 @@ size_t slam_template_max_text(const struct slam_template *t);
 /* Variables that the session must have: one more than the highest number used. */
 uint32_t slam_template_variable_count(const struct slam_template *t);
 size_t slam_template_source_count(const struct slam_template *t);
-const struct slam_value_source *slam_template_source(const struct slam_template *t,
-                                                     size_t index);
 
 /* Encodes one request: the template's text in an LDAPMessage. states has
  * slam_template_source_count(t) elements; message_id is 1..2^31-1; out holds
  * slam_template_max_pdu(t) bytes. Returns the PDU's length. */
 size_t slam_template_encode(const struct slam_template *t,
-                            struct slam_value_state *states,
+                            struct slam_partition_cursor *states,
                             const struct slam_draw *draw, int32_t message_id,
                             uint8_t *out);
 
 /* The template's text alone, for variables; out holds slam_template_max_text(t) bytes.
  * Returns its length. */
 size_t slam_template_text(const struct slam_template *t,
-                          struct slam_value_state *states, const struct slam_draw *draw,
-                          uint8_t *out);
+                          struct slam_partition_cursor *states,
+                          const struct slam_draw *draw, uint8_t *out);
 
 #endif

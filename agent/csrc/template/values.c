@@ -4,12 +4,24 @@
 #include "core/clock.h"
 #include "core/slam_err.h"
 #include "template/text.h"
-#include "template/values_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define CHARSET_MAX 256u
+#define LIST_MAX (1u << 20) /* bytes of a list */
+#define UUID_LEN 36u
+#define MESSAGE_ID_LEN 4u
+
+/* Members that a double numbers exactly. */
+#define DRAWN_MEMBERS_MAX (UINT64_C(1) << 53)
+
+/* ms after 1970 of the years 0001 to 9999, which four digits can write */
+#define MS_MIN INT64_C(-62135596800000)
+#define MS_MAX INT64_C(253402300799999)
 
 static uint64_t
 magnitude(int64_t value)
@@ -33,22 +45,14 @@ emit_number(int64_t value, uint32_t width, char *out)
     return 1 + emit_digits(magnitude(value), width, out + 1);
 }
 
-size_t
-slam_value_number_len(int64_t value, uint32_t width)
+static size_t
+number_len(int64_t value, uint32_t width)
 {
     uint8_t digits[SLAM_TEXT_DIGITS_MAX];
     const size_t count =
         (size_t)(slam_text_put_number(magnitude(value), 0, digits) - digits);
 
     return (value < 0) + (width > count ? width : count);
-}
-
-void
-slam_value_state_init(const struct slam_value_source *src,
-                      struct slam_value_state *state)
-{
-    (void)src;
-    memset(state, 0, sizeof(*state));
 }
 
 static int64_t
@@ -86,22 +90,22 @@ expm1_over(double x)
  * length h(k), so the probability of k is proportional to h(k), exactly. Because h is
  * convex, k - x <= 2 - H^-1(H(2.5) - h(2)) implies acceptance without another H. On
  * average fewer than 1.1 turns, for any n and s. */
-double
-slam_zipf_h(double x, double s)
+static double
+zipf_h(double x, double s)
 {
     return exp(-s * log(x));
 }
 
-double
-slam_zipf_integral(double x, double s)
+static double
+zipf_integral(double x, double s)
 {
     double log_x = log(x);
 
     return expm1_over((1 - s) * log_x) * log_x;
 }
 
-double
-slam_zipf_inverse(double y, double s)
+static double
+zipf_inverse(double y, double s)
 {
     double t = y * (1 - s);
 
@@ -119,7 +123,7 @@ draw_zipf(const struct slam_value_source *src, struct slam_rng *rng)
         double u =
             src->prepared.zipf.high +
             slam_rng_unit(rng) * (src->prepared.zipf.low - src->prepared.zipf.high);
-        double x = slam_zipf_inverse(u, s);
+        double x = zipf_inverse(u, s);
         double k = floor(x + 0.5);
 
         if (!(k > 1))
@@ -127,7 +131,7 @@ draw_zipf(const struct slam_value_source *src, struct slam_rng *rng)
         else if (k > n)
             k = n;
         if (k - x <= src->prepared.zipf.shortcut ||
-            u >= slam_zipf_integral(k + 0.5, s) - slam_zipf_h(k, s))
+            u >= zipf_integral(k + 0.5, s) - zipf_h(k, s))
             return (uint64_t)k - 1;
     }
 }
@@ -349,8 +353,9 @@ emit_choice(const struct slam_value_source *src, struct slam_rng *rng, char *out
 }
 
 size_t
-slam_value_emit(const struct slam_value_source *src, struct slam_value_state *state,
-                const struct slam_draw *draw, char *out)
+slam_value_emit(const struct slam_value_source *src,
+                struct slam_partition_cursor *cursor, const struct slam_draw *draw,
+                char *out)
 {
     struct slam_rng *rng = draw->rng;
 
@@ -360,7 +365,7 @@ slam_value_emit(const struct slam_value_source *src, struct slam_value_state *st
                            out);
     case SLAM_VALUE_SEQUENCE:
         return emit_number(
-            member(src, slam_share_next(draw->share, &state->cursor) % src->members),
+            member(src, slam_partition_next(draw->partition, cursor) % src->members),
             src->width, out);
     case SLAM_VALUE_STRING:
         return emit_string(src, rng, out);
@@ -374,7 +379,7 @@ slam_value_emit(const struct slam_value_source *src, struct slam_value_state *st
         return emit_line(src, slam_rng_below(rng, src->members), out);
     case SLAM_VALUE_FILE_SEQUENCE:
         return emit_line(
-            src, slam_share_next(draw->share, &state->cursor) % src->members, out);
+            src, slam_partition_next(draw->partition, cursor) % src->members, out);
     case SLAM_VALUE_TIMESTAMP:
         return emit_timestamp(src, rng, out);
     case SLAM_VALUE_UUID:
@@ -382,7 +387,7 @@ slam_value_emit(const struct slam_value_source *src, struct slam_value_state *st
     case SLAM_VALUE_UNIQUE:
         return emit_digits((uint64_t)src->lo +
                                (uint64_t)src->step *
-                                   slam_share_next(draw->share, &state->cursor),
+                                   slam_partition_next(draw->partition, cursor),
                            src->width, out);
     case SLAM_VALUE_VARIABLE:
         return emit_variable(src, &draw->variables[src->lo], out);
@@ -396,4 +401,306 @@ slam_value_emit(const struct slam_value_source *src, struct slam_value_state *st
         break;
     }
     return 0;
+}
+
+/* -- before the first draw -- */
+
+static int
+prepare_numbers(struct slam_value_source *src, char *err)
+{
+    bool descends = src->lo > src->hi && src->kind == SLAM_VALUE_SEQUENCE;
+    uint64_t width = descends ? (uint64_t)src->lo - (uint64_t)src->hi
+                              : (uint64_t)src->hi - (uint64_t)src->lo;
+    size_t lo_len = number_len(src->lo, src->width);
+    size_t hi_len = number_len(src->hi, src->width);
+
+    if (src->hi < src->lo && !descends)
+        return slam_fail(err, SLAM_EINVAL,
+                         "the range %" PRId64 "..%" PRId64 " is empty", src->lo,
+                         src->hi);
+    if (src->step < 1)
+        return slam_fail(err, SLAM_EINVAL, "a step is at least 1, got %" PRId64,
+                         src->step);
+    if (width / (uint64_t)src->step >= INT64_MAX)
+        return slam_fail(err, SLAM_EINVAL,
+                         "the range %" PRId64 "..%" PRId64 " has more than 2^63 - 1 "
+                         "members",
+                         src->lo, src->hi);
+    if (src->width > SLAM_VALUE_MAX_LEN - 1)
+        return slam_fail(err, SLAM_EINVAL,
+                         "a number has at most %u digits, got %" PRIu32,
+                         SLAM_VALUE_MAX_LEN - 1, src->width);
+    src->members = width / (uint64_t)src->step + 1;
+    /* The magnitude is greatest at an end of the range. */
+    src->max_len = lo_len > hi_len ? lo_len : hi_len;
+    return SLAM_OK;
+}
+
+static int
+prepare_drawn(struct slam_value_source *src, char *err)
+{
+    int rc = prepare_numbers(src, err);
+
+    if (rc == SLAM_OK && src->members > DRAWN_MEMBERS_MAX)
+        return slam_fail(err, SLAM_EINVAL,
+                         "this distribution has at most 2^53 members, got %" PRIu64,
+                         src->members);
+    return rc;
+}
+
+static int
+prepare_zipf(struct slam_value_source *src, char *err)
+{
+    double s = src->a;
+    int rc = prepare_drawn(src, err);
+
+    if (rc != SLAM_OK)
+        return rc;
+    if (!(s > 0 && s <= 64))
+        return slam_fail(err, SLAM_EINVAL,
+                         "a Zipf exponent is above 0 and at most 64, got %g", s);
+    src->prepared.zipf.low = zipf_integral(1.5, s) - 1;
+    src->prepared.zipf.high = zipf_integral((double)src->members + 0.5, s);
+    src->prepared.zipf.shortcut =
+        2 - zipf_inverse(zipf_integral(2.5, s) - zipf_h(2, s), s);
+    return SLAM_OK;
+}
+
+static int
+prepare_hot(struct slam_value_source *src, char *err)
+{
+    int rc = prepare_drawn(src, err);
+
+    if (rc != SLAM_OK)
+        return rc;
+    if (!(src->a > 0 && src->a < 1))
+        return slam_fail(err, SLAM_EINVAL,
+                         "the share of hot members lies between 0 and 1, got %g",
+                         src->a);
+    if (!(src->b >= 0 && src->b <= 1))
+        return slam_fail(err, SLAM_EINVAL,
+                         "the fraction of draws lies within 0 and 1, got %g", src->b);
+    if (src->members < 2)
+        return slam_fail(err, SLAM_EINVAL, "of one member none can be hot alone");
+    src->prepared.hot = (uint64_t)nearbyint(src->a * (double)src->members);
+    if (src->prepared.hot < 1)
+        src->prepared.hot = 1;
+    if (src->prepared.hot >= src->members)
+        src->prepared.hot = src->members - 1;
+    return SLAM_OK;
+}
+
+static int
+prepare_string(struct slam_value_source *src, char *err)
+{
+    int64_t longest = src->hi > src->lo ? src->hi : src->lo;
+
+    if (src->lo < 0 || longest < 1 || longest > (int64_t)SLAM_VALUE_MAX_LEN)
+        return slam_fail(err, SLAM_EINVAL,
+                         "a random string has 1 to %u characters, got %" PRId64,
+                         SLAM_VALUE_MAX_LEN, src->lo < 0 ? src->lo : longest);
+    if (src->data_len < 1 || src->data_len > CHARSET_MAX)
+        return slam_fail(err, SLAM_EINVAL, "a charset has 1 to %u characters, got %zu",
+                         CHARSET_MAX, src->data_len);
+    src->max_len = (size_t)longest;
+    return SLAM_OK;
+}
+
+static int
+prepare_timestamp(struct slam_value_source *src, char *err)
+{
+    if (src->lo < MS_MIN || src->hi > MS_MAX || src->lo > src->hi)
+        return slam_fail(err, SLAM_EINVAL,
+                         "the times %" PRId64 "..%" PRId64 " ms are not a range "
+                         "within the years 1 to 9999",
+                         src->lo, src->hi);
+    switch (src->step) {
+    case SLAM_TIMESTAMP_GENERALIZED:
+        src->max_len = sizeof("20180102030405.678Z") - 1;
+        return SLAM_OK;
+    case SLAM_TIMESTAMP_MILLISECONDS:
+    case SLAM_TIMESTAMP_SECONDS:
+        src->max_len = sizeof("-62135596800000") - 1;
+        return SLAM_OK;
+    case SLAM_TIMESTAMP_TEXT:
+        if (src->data_len < 1 || src->data_len > SLAM_VALUE_MAX_LEN / 2)
+            return slam_fail(err, SLAM_EINVAL,
+                             "a time's format has 1 to %u bytes, got %zu",
+                             SLAM_VALUE_MAX_LEN / 2, src->data_len);
+        src->max_len = 2 * src->data_len; /* two bytes make at most four: %Y */
+        return SLAM_OK;
+    default:
+        return slam_fail(err, SLAM_EINVAL, "unknown format %" PRId64 " of times",
+                         src->step);
+    }
+}
+
+static uint32_t
+read_u32(const uint8_t *at)
+{
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
+           (uint32_t)at[3] << 24;
+}
+
+static int
+prepare_list(struct slam_value_source *src, char *err)
+{
+    /* An entry has at least 8 bytes; all of them are bounded by LIST_MAX. */
+    struct slam_choice *choices = NULL;
+    uint64_t weight = 0;
+    size_t at = 0, count = 0;
+
+    if (src->data_len > LIST_MAX)
+        return slam_fail(err, SLAM_EINVAL, "a list has at most %u bytes, got %zu",
+                         LIST_MAX, src->data_len);
+    choices = calloc(src->data_len / 8 + 1, sizeof(*choices));
+    if (!choices) {
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a list");
+    }
+    while (src->data_len - at >= 8) {
+        uint32_t len = read_u32(src->data + at + 4);
+
+        weight += read_u32(src->data + at);
+        at += 8;
+        if (len > src->data_len - at || len > SLAM_VALUE_MAX_LEN)
+            break;
+        choices[count++] =
+            (struct slam_choice){.end = weight, .offset = (uint32_t)at, .len = len};
+        if (len > src->max_len)
+            src->max_len = len;
+        at += len;
+    }
+    if (at != src->data_len || weight == 0) {
+        free(choices);
+        return slam_fail(err, SLAM_EINVAL,
+                         weight == 0 ? "a list needs an entry with a weight"
+                                     : "entry %zu of a list is cut off or too long",
+                         count);
+    }
+    src->members = count;
+    src->prepared.choices = choices;
+    return SLAM_OK;
+}
+
+static int
+prepare_file(struct slam_value_source *src, struct slam_feeds *feeds, char *err)
+{
+    int rc;
+
+    if (!feeds)
+        return slam_fail(err, SLAM_EINVAL, "files of values need a registry of feeds");
+    rc =
+        slam_feeds_open(feeds, (const char *)src->data, src->data_len, &src->feed, err);
+    if (rc == SLAM_OK) {
+        src->members = src->feed->count;
+        src->max_len = src->feed->longest;
+    }
+    return rc;
+}
+
+static int
+prepare_variable(struct slam_value_source *src, char *err)
+{
+    if (src->lo < 0 || src->lo > UINT16_MAX)
+        return slam_fail(err, SLAM_EINVAL,
+                         "a variable has a number from 0 to %u, got %" PRId64,
+                         UINT16_MAX, src->lo);
+    if (src->hi < 0 || src->hi > (int64_t)SLAM_VARIABLE_MAX)
+        return slam_fail(err, SLAM_EINVAL,
+                         "a variable has at most %u bytes, got %" PRId64,
+                         SLAM_VARIABLE_MAX, src->hi);
+    if (src->width > SLAM_FORM_FILTER_FINAL)
+        return slam_fail(err, SLAM_EINVAL, "unknown form %" PRIu32 " of a variable",
+                         src->width);
+    src->max_len = src->hi > 0 ? (size_t)src->hi : SLAM_VARIABLE_MAX;
+    if (src->kind == SLAM_VALUE_VARIABLE)
+        src->max_len = slam_text_put_max((enum slam_text_form)src->width,
+                                         SLAM_VARIABLE_MAX, (uint32_t)src->hi);
+    return SLAM_OK;
+}
+
+static int
+prepare_kind(struct slam_value_source *src, struct slam_feeds *feeds, char *err)
+{
+    switch (src->kind) {
+    case SLAM_VALUE_UNIFORM:
+    case SLAM_VALUE_SEQUENCE:
+        return prepare_numbers(src, err);
+    case SLAM_VALUE_STRING:
+        return prepare_string(src, err);
+    case SLAM_VALUE_ZIPF:
+        return prepare_zipf(src, err);
+    case SLAM_VALUE_GAUSS:
+        return prepare_drawn(src, err);
+    case SLAM_VALUE_HOT:
+        return prepare_hot(src, err);
+    case SLAM_VALUE_FILE_RANDOM:
+    case SLAM_VALUE_FILE_SEQUENCE:
+        return prepare_file(src, feeds, err);
+    case SLAM_VALUE_TIMESTAMP:
+        return prepare_timestamp(src, err);
+    case SLAM_VALUE_UUID:
+        src->max_len = UUID_LEN;
+        return SLAM_OK;
+    case SLAM_VALUE_REF:
+        if (src->lo < 0 || src->hi < 0 || src->hi > (int64_t)SLAM_VALUE_MAX_LEN)
+            return slam_fail(err, SLAM_EINVAL, "a reference names no value: %" PRId64,
+                             src->lo);
+        return SLAM_OK;
+    case SLAM_VALUE_UNIQUE:
+        if (src->lo < 0 || src->step < 1 || src->width > SLAM_VALUE_MAX_LEN)
+            return slam_fail(err, SLAM_EINVAL,
+                             "unique numbers start at 0 or above in steps of at "
+                             "least 1, got %" PRId64 " and %" PRId64,
+                             src->lo, src->step);
+        src->max_len =
+            src->width > SLAM_TEXT_DIGITS_MAX ? src->width : SLAM_TEXT_DIGITS_MAX;
+        return SLAM_OK;
+    case SLAM_VALUE_VARIABLE:
+    case SLAM_VALUE_PARENT:
+        return prepare_variable(src, err);
+    case SLAM_VALUE_MESSAGE_ID:
+        src->max_len = MESSAGE_ID_LEN;
+        return SLAM_OK;
+    case SLAM_VALUE_LIST:
+        return prepare_list(src, err);
+    }
+    return slam_fail(err, SLAM_EINVAL, "unknown kind of value source %d",
+                     (int)src->kind);
+}
+
+int
+slam_value_source_prepare(struct slam_value_source *src, struct slam_feeds *feeds,
+                          char *err)
+{
+    uint8_t *data = NULL;
+    int rc;
+
+    src->feed = NULL;
+    src->members = 0;
+    src->max_len = 0;
+    memset(&src->prepared, 0, sizeof(src->prepared));
+    rc = prepare_kind(src, feeds, err);
+    if (rc != SLAM_OK)
+        return rc;
+    if (src->data_len > 0) {
+        data = malloc(src->data_len);
+        if (!data) {
+            snprintf(err, SLAM_ERR_LEN, "no memory for a value source");
+            if (src->kind == SLAM_VALUE_LIST)
+                free(src->prepared.choices);
+            return SLAM_ENOMEM;
+        }
+        memcpy(data, src->data, src->data_len);
+    }
+    src->data = data;
+    return SLAM_OK;
+}
+
+void
+slam_value_source_release(struct slam_value_source *src)
+{
+    free((void *)(uintptr_t)src->data);
+    if (src->kind == SLAM_VALUE_LIST)
+        free(src->prepared.choices);
 }

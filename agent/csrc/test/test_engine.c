@@ -16,7 +16,7 @@
 
 static struct slam_responder *responder;
 static struct slam_engine *engine;
-static char err[512];
+static char err[SLAM_ERR_LEN];
 static char uri[64];
 static const char *const uris[] = {uri};
 
@@ -51,8 +51,8 @@ start_responder(const struct slam_delay *delay)
     struct slam_responder_options options = {
         .delays = delay, .delay_count = delay ? 1 : 0, .record_capacity = 100000};
 
-    if (slam_responder_create(&options, &responder, err, sizeof(err)) != SLAM_OK ||
-        slam_responder_start(responder, err, sizeof(err)) != SLAM_OK)
+    if (slam_responder_create(&options, &responder, err) != SLAM_OK ||
+        slam_responder_start(responder, err) != SLAM_OK)
         return false;
     snprintf(uri, sizeof(uri), "ldap://127.0.0.1:%d", slam_responder_port(responder));
     return true;
@@ -100,7 +100,7 @@ create_engine(size_t intervals)
 
     for (size_t i = 0; i < intervals; i++)
         boundaries_ns[i] = (i + 1) * 100 * MS;
-    return slam_engine_create(&config, &engine, err, sizeof(err)) == SLAM_OK;
+    return slam_engine_create(&config, &engine, err) == SLAM_OK;
 }
 
 /* An operation that uses none of the variables. */
@@ -141,15 +141,13 @@ search_config(void)
 static bool
 add_operation(int stream, const struct slam_operation_config *config)
 {
-    return slam_engine_add_operation(engine, (size_t)stream, config, err,
-                                     sizeof(err)) >= 0;
+    return slam_engine_add_operation(engine, (size_t)stream, config, err) >= 0;
 }
 
 static bool
 add_script(int stream, const struct slam_step_config *steps, size_t count)
 {
-    return slam_engine_add_script(engine, (size_t)stream, 1, steps, count, err,
-                                  sizeof(err)) >= 0;
+    return slam_engine_add_script(engine, (size_t)stream, 1, steps, count, err) >= 0;
 }
 
 static bool
@@ -157,7 +155,7 @@ add(const struct slam_stream_settings *config)
 {
     static const struct slam_step_config step = {0};
     struct slam_operation_config search = search_config();
-    int stream = slam_engine_add_stream(engine, config, err, sizeof(err));
+    int stream = slam_engine_add_stream(engine, config, err);
 
     return stream >= 0 && add_operation(stream, &search) &&
            add_script(stream, &step, 1);
@@ -168,9 +166,8 @@ prepare_and_start(void)
 {
     struct slam_conn_error error;
 
-    return slam_engine_prepare(engine, &error, err, sizeof(err)) == SLAM_OK &&
-           slam_engine_start(engine, slam_clock_mono_ns() + 20 * MS, err,
-                             sizeof(err)) == SLAM_OK;
+    return slam_engine_prepare(engine, &error, err) == SLAM_OK &&
+           slam_engine_start(engine, slam_clock_mono_ns() + 20 * MS, err) == SLAM_OK;
 }
 
 /* Reads every snapshot to the final one. */
@@ -181,8 +178,7 @@ collect(struct totals *t)
 
     memset(t, 0, sizeof(*t));
     for (uint64_t i = 0; s == NULL || !s->final; i++) {
-        if (slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err, sizeof(err)) !=
-            1)
+        if (slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err) != 1)
             return false;
         t->intervals++;
         for (size_t j = 0; j < 2 * s->op_count; j++) {
@@ -306,8 +302,7 @@ test_stop_ends_a_run_early_with_balanced_books(void)
     CHECK(create_engine(60));
     CHECK(add(&open));
     CHECK(prepare_and_start());
-    CHECK_EQ(slam_engine_snapshot(engine, 0, ANSWER_TIMEOUT_NS, &s, err, sizeof(err)),
-             1);
+    CHECK_EQ(slam_engine_snapshot(engine, 0, ANSWER_TIMEOUT_NS, &s, err), 1);
     uint64_t sent = 0, dropped = 0, completed = 0, scheduled = 0;
     for (uint64_t i = 0;; i++) {
         /* a worker that is late closes the first interval in the measure phase */
@@ -322,9 +317,7 @@ test_stop_ends_a_run_early_with_balanced_books(void)
         CHECK(i < 5);
         if (i == 0)
             slam_engine_stop(engine);
-        CHECK_EQ(slam_engine_snapshot(engine, i + 1, ANSWER_TIMEOUT_NS, &s, err,
-                                      sizeof(err)),
-                 1);
+        CHECK_EQ(slam_engine_snapshot(engine, i + 1, ANSWER_TIMEOUT_NS, &s, err), 1);
     }
     CHECK_EQ(scheduled, sent + dropped);
     CHECK_EQ(sent, completed); /* the grace is longer than the delay */
@@ -381,7 +374,7 @@ test_closed_port_fails_prepare_with_uri_and_stage(void)
     responder = NULL;
     CHECK(create_engine(1));
     CHECK(add(&closed));
-    CHECK_EQ(slam_engine_prepare(engine, &error, err, sizeof(err)), SLAM_ECONNECT);
+    CHECK_EQ(slam_engine_prepare(engine, &error, err), SLAM_ECONNECT);
     CHECK_EQ(error.stage, SLAM_STAGE_CONNECT);
     CHECK(strcmp(error.uri, uri) == 0);
     CHECK(error.detail[0] != '\0');
@@ -405,7 +398,7 @@ static const struct slam_value_source variable_0 = {.kind = SLAM_VALUE_VARIABLE,
 static int
 add_stream(struct slam_stream_settings config)
 {
-    return slam_engine_add_stream(engine, &config, err, sizeof(err));
+    return slam_engine_add_stream(engine, &config, err);
 }
 
 static void
@@ -612,9 +605,7 @@ test_stream_of_its_own_time_begins_and_ends_within_the_run(void)
         CHECK(add(&config));
         CHECK(prepare_and_start());
         for (uint64_t i = 0; s == NULL || !s->final; i++) {
-            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err,
-                                          sizeof(err)),
-                     1);
+            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err), 1);
             CHECK(i < 7);
             sent[i] = s->ops[0].sent + s->ops[1].sent;
         }

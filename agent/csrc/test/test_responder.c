@@ -19,7 +19,7 @@
 static const uint8_t search_request[] = {0x30, 0x05, 0x02, 0x01, 0x07, 0x63, 0x00};
 static const uint8_t unbind_request[] = {0x30, 0x05, 0x02, 0x01, 0x08, 0x42, 0x00};
 static struct slam_responder *r;
-static char err[200];
+static char err[SLAM_ERR_LEN];
 
 /* Walks TLVs of [at, end); returns whether their lengths fit, nested ones included. */
 static bool
@@ -192,8 +192,8 @@ test_delays_are_drawn_by_their_weights(void)
 static bool
 start(const struct slam_responder_options *options)
 {
-    return slam_responder_create(options, &r, err, sizeof(err)) == SLAM_OK &&
-           slam_responder_start(r, err, sizeof(err)) == SLAM_OK;
+    return slam_responder_create(options, &r, err) == SLAM_OK &&
+           slam_responder_start(r, err) == SLAM_OK;
 }
 
 static int
@@ -440,11 +440,11 @@ test_options_that_cannot_be_are_refused_with_the_reason(void)
     struct slam_responder_options path = {.socket_path = "/nonexistent/slam.sock"};
     struct slam_responder_options empty = {.socket_path = ""};
 
-    CHECK_EQ(slam_responder_create(&weights, &r, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_responder_create(&weights, &r, err), SLAM_EINVAL);
     CHECK(strstr(err, "weights") != NULL);
-    CHECK_EQ(slam_responder_create(&path, &r, err, sizeof(err)), SLAM_ESYS);
+    CHECK_EQ(slam_responder_create(&path, &r, err), SLAM_ESYS);
     CHECK(strstr(err, "No such file") != NULL);
-    CHECK_EQ(slam_responder_create(&empty, &r, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_responder_create(&empty, &r, err), SLAM_EINVAL);
 }
 
 int
