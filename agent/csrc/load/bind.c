@@ -27,7 +27,7 @@ static bool
 set_credentials(struct slam_session *session, const struct slam_session_spec *spec,
                 const uint8_t *bytes, size_t len)
 {
-    struct slam_variable *v = &session->variables[spec->credentials];
+    struct slam_variable *v = &session->variables[spec->sasl.credentials];
 
     if (len > sizeof(v->text))
         return false;
@@ -49,14 +49,15 @@ slam_bind_begin(struct slam_slot *slot, struct slam_session *session,
     size_t out_len = 0;
     int rc;
 
-    if (spec->password != SLAM_NO_VARIABLE)
-        password = &session->variables[spec->password];
+    if (spec->sasl.password != SLAM_NO_VARIABLE)
+        password = &session->variables[spec->sasl.password];
     slam_sasl_destroy(session->sasl);
     session->sasl = NULL;
     rc = slam_sasl_create(
-        spec->mechanism, slot->conn->flow->stream->hosts[slot->conn->request.uri_index],
-        c_text(session, spec->authcid, authcid), password ? password->text : NULL,
-        password ? password->len : 0, c_text(session, spec->authzid, authzid),
+        spec->sasl.mechanism,
+        slot->conn->flow->stream->hosts[slot->conn->request.uri_index],
+        c_text(session, spec->sasl.authcid, authcid), password ? password->text : NULL,
+        password ? password->len : 0, c_text(session, spec->sasl.authzid, authzid),
         slot->conn->request.config->bind.realm, &session->sasl, err);
     if (rc == 0)
         rc = slam_sasl_step(session->sasl, NULL, 0, &out, &out_len);
@@ -72,7 +73,7 @@ slam_bind_continue(struct slam_slot *slot, const struct slam_stream_op *op,
     size_t out_len = 0;
     struct slam_bytes in;
 
-    if (!op->spec->mechanism || (code != 0 && code != SASL_BIND_IN_PROGRESS))
+    if (!op->spec->sasl.mechanism || (code != 0 && code != SASL_BIND_IN_PROGRESS))
         return false;
     if (!slam_content_credentials(message->at, message->len, &in)) {
         session->sasl_failed = true;

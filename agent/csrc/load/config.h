@@ -13,6 +13,72 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum slam_action {
+    SLAM_ACTION_REQUEST, /* a response follows */
+    SLAM_ACTION_UNBIND,  /* none does: the connection ends */
+    SLAM_ACTION_ABANDON  /* none does: the session's request before it is given up */
+};
+
+struct slam_let_config {
+    uint32_t variable;
+    struct slam_template_config text;
+};
+
+struct slam_capture_config {
+    uint32_t variable;
+    const uint8_t *attribute;
+    size_t attribute_len;
+};
+
+#define SLAM_NO_VARIABLE UINT32_MAX
+
+/* A SASL bind of several steps: the mechanism, NULL for none, and variables. */
+struct slam_sasl_variables {
+    const char *mechanism;
+    uint32_t authcid;
+    uint32_t password;
+    uint32_t authzid;
+    uint32_t credentials;
+};
+
+/* What only some operations need. Variables are SLAM_NO_VARIABLE where not used. */
+struct slam_session_spec {
+    const struct slam_let_config *lets; /* drawn before the request is encoded */
+    size_t let_count;
+    const struct slam_capture_config *captures; /* attribute_len 0: the entry's DN */
+    size_t capture_count;
+    uint32_t cookie_variable; /* of a paged search's cookie (RFC 2696) */
+    bool awaits; /* the session goes on when the response is there; else when sent */
+    struct slam_sasl_variables sasl;
+    uint32_t ledger;      /* of entries that this run added: ledger.h */
+    uint32_t ledger_put;  /* variable with the DN that a success makes */
+    uint32_t ledger_take; /* variable that gets a DN taken out */
+    enum slam_ledger_order ledger_order;
+};
+
+struct slam_operation_config {
+    const char *name;
+    uint8_t response_tag; /* of the final response, an enum slam_pdu_tag; 0: none */
+    uint8_t action;       /* an enum slam_action */
+    struct slam_template_config template;
+    const int *success_codes;
+    size_t success_count;
+    const int *expected_codes;
+    size_t expected_count;
+    struct slam_session_spec session;
+};
+
+struct slam_step_config {
+    uint32_t operation;
+    uint64_t pause_ns;
+};
+
+struct slam_script_config {
+    uint32_t weight;
+    const struct slam_step_config *steps;
+    size_t step_count;
+};
+
 /* This agent's part of a stream. */
 struct slam_stream_settings {
     const char *name;
@@ -42,62 +108,11 @@ struct slam_stream_settings {
     uint32_t ledgers;
     const char *ledger_folder; /* where their files go; NULL where there are none */
     const char *trace; /* file of the requests (trace.h); NULL: scripts make them */
-};
 
-enum slam_action {
-    SLAM_ACTION_REQUEST, /* a response follows */
-    SLAM_ACTION_UNBIND,  /* none does: the connection ends */
-    SLAM_ACTION_ABANDON  /* none does: the session's request before it is given up */
-};
-
-struct slam_let_config {
-    uint32_t variable;
-    struct slam_template_config text;
-};
-
-struct slam_capture_config {
-    uint32_t variable;
-    const uint8_t *attribute;
-    size_t attribute_len;
-};
-
-#define SLAM_NO_VARIABLE UINT32_MAX
-
-/* A SASL bind of several steps: the mechanism, NULL for none, and variables. */
-struct slam_sasl_variables {
-    const char *mechanism;
-    uint32_t authcid;
-    uint32_t password;
-    uint32_t authzid;
-    uint32_t credentials;
-};
-
-/* Variables are SLAM_NO_VARIABLE where they are not used. */
-struct slam_operation_config {
-    const char *name;
-    uint8_t response_tag; /* 0: there is no response */
-    uint8_t action;       /* an enum slam_action */
-    bool awaits;
-    struct slam_template_config template;
-    const int *success_codes;
-    size_t success_count;
-    const int *expected_codes;
-    size_t expected_count;
-    const struct slam_let_config *lets;
-    size_t let_count;
-    const struct slam_capture_config *captures;
-    size_t capture_count;
-    uint32_t cookie_variable; /* of a paged search's cookie (RFC 2696) */
-    struct slam_sasl_variables sasl;
-    uint32_t ledger;
-    uint32_t ledger_put;
-    uint32_t ledger_take;
-    enum slam_ledger_order ledger_order;
-};
-
-struct slam_step_config {
-    uint32_t operation;
-    uint64_t pause_ns;
+    const struct slam_operation_config *operations;
+    size_t operation_count;
+    const struct slam_script_config *scripts; /* a session runs one, drawn by weight */
+    size_t script_count;
 };
 
 #endif

@@ -103,46 +103,12 @@ slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings 
     if (!streams)
         return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
     e->streams = streams;
-    rc = slam_stream_init(&streams[e->stream_count], c, err);
+    rc = slam_stream_init(&streams[e->stream_count], c, e->feeds, err);
     if (rc != SLAM_OK) {
         slam_stream_destroy(&streams[e->stream_count]);
         return rc;
     }
     return (int)e->stream_count++;
-}
-
-static int
-add_fault(const struct slam_engine *e, size_t stream, char *err)
-{
-    if (e->state != NEW)
-        return slam_fail(err, SLAM_ESTATE, "operations are added before prepare");
-    if (stream >= e->stream_count)
-        return slam_fail(err, SLAM_EINVAL, "no such stream");
-    return SLAM_OK;
-}
-
-int
-slam_engine_add_operation(struct slam_engine *e, size_t stream,
-                          const struct slam_operation_config *config, char *err)
-{
-    int rc = add_fault(e, stream, err);
-
-    if (rc == SLAM_OK)
-        rc = slam_stream_add_operation(&e->streams[stream], config, e->feeds, err);
-    return rc < 0 ? rc : (int)e->streams[stream].op_count - 1;
-}
-
-int
-slam_engine_add_script(struct slam_engine *e, size_t stream, uint32_t weight,
-                       const struct slam_step_config *steps, size_t step_count,
-                       char *err)
-{
-    int rc = add_fault(e, stream, err);
-
-    if (rc == SLAM_OK)
-        rc =
-            slam_stream_add_script(&e->streams[stream], weight, steps, step_count, err);
-    return rc < 0 ? rc : (int)e->streams[stream].script_count - 1;
 }
 
 static int
@@ -182,9 +148,9 @@ check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
     int rc = SLAM_OK;
 
     for (size_t i = 0; rc == SLAM_OK && i < s->op_count; i++)
-        if (s->ops[i].spec && s->ops[i].spec->mechanism)
+        if (s->ops[i].spec && s->ops[i].spec->sasl.mechanism)
             rc = slam_connection_settings_check_mechanism(
-                &s->settings.connection, s->ops[i].spec->mechanism, error);
+                &s->settings.connection, s->ops[i].spec->sasl.mechanism, error);
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's C interface: one engine carries one agent's part of one run.
  *
- *     create, add streams and operations, prepare, start, snapshot…, destroy
+ *     create, add streams, prepare, start, snapshot…, destroy
  *
  * All calls come from one control thread, but for slam_engine_stop, which any thread
  * may call between start and destroy. Times are ns; "after T0" ones count from the
@@ -46,16 +46,6 @@ void slam_engine_destroy(struct slam_engine *engine);
 /* Returns the stream's index (0, 1, …) or a negative slam_err. */
 int slam_engine_add_stream(struct slam_engine *engine,
                            const struct slam_stream_settings *settings, char *err);
-
-/* Returns the operation's index within its stream or a negative slam_err. */
-int slam_engine_add_operation(struct slam_engine *engine, size_t stream,
-                              const struct slam_operation_config *config, char *err);
-
-/* Adds what clients of a stream do, one of its scripts at a time, drawn by weight.
- * Returns the script's index within its stream or a negative slam_err. */
-int slam_engine_add_script(struct slam_engine *engine, size_t stream, uint32_t weight,
-                           const struct slam_step_config *steps, size_t step_count,
-                           char *err);
 
 /* Sets all connections up. Blocks. Returns 0, or SLAM_ECONNECT with *error filled, or
  * another slam_err with the reason in err. */

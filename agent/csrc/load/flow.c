@@ -85,7 +85,7 @@ number_states(const struct slam_stream *stream, size_t *first_state)
 
         first_state[i] = count;
         for (size_t j = 0; spec && j < spec->let_count; j++)
-            count += slam_template_source_count(spec->lets[j].text);
+            count += slam_template_source_count(stream->ops[i].lets[j]);
         count += slam_template_source_count(stream->ops[i].template);
     }
     return count;

@@ -89,11 +89,11 @@ slam_session_next_ns(const struct slam_flow *flow)
 struct slam_partition_cursor *
 slam_session_states(const struct slam_flow *flow, uint32_t op)
 {
-    const struct slam_session_spec *spec = flow->stream->ops[op].spec;
+    const struct slam_stream_op *o = &flow->stream->ops[op];
     struct slam_partition_cursor *states = flow->value_states + flow->first_state[op];
 
-    for (size_t i = 0; spec && i < spec->let_count; i++)
-        states += slam_template_source_count(spec->lets[i].text);
+    for (size_t i = 0; o->spec && i < o->spec->let_count; i++)
+        states += slam_template_source_count(o->lets[i]);
     return states;
 }
 
@@ -148,8 +148,8 @@ reset(struct slam_session *session, const struct slam_session_spec *spec)
     session->entry_seen = session->sasl_failed = false;
     session->has_taken = session->has_intended = false;
     /* the first page has no cookie, whatever another script left in the variable */
-    if (spec->cookie != SLAM_NO_VARIABLE)
-        session->variables[spec->cookie].len = 0;
+    if (spec->cookie_variable != SLAM_NO_VARIABLE)
+        session->variables[spec->cookie_variable].len = 0;
 }
 
 enum slam_prepared
@@ -179,15 +179,15 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
         reset(session, spec);
     }
     for (size_t i = 0; i < spec->let_count; i++) {
-        const struct slam_let *let = &spec->lets[i];
-        struct slam_variable *v = &session->variables[let->variable];
+        const struct slam_template *text = flow->stream->ops[slot->op].lets[i];
+        struct slam_variable *v = &session->variables[spec->lets[i].variable];
 
         /* its length was checked against the variable's when it was compiled */
-        v->len = (uint32_t)slam_template_text(let->text, *states, draw, v->text);
-        *states += slam_template_source_count(let->text);
+        v->len = (uint32_t)slam_template_text(text, *states, draw, v->text);
+        *states += slam_template_source_count(text);
     }
     if ((spec->ledger_put != SLAM_NO_VARIABLE && !intend_entry(flow, session, spec)) ||
-        (spec->mechanism && !slam_bind_begin(slot, session, spec)))
+        (spec->sasl.mechanism && !slam_bind_begin(slot, session, spec)))
         return SLAM_PREPARED_FAILED;
     return SLAM_PREPARED;
 }
@@ -253,7 +253,7 @@ static enum slam_outcome
 turn_page(struct slam_session *session, const struct slam_session_spec *spec,
           enum slam_outcome outcome, const struct slam_bytes *message)
 {
-    struct slam_variable *v = &session->variables[spec->cookie];
+    struct slam_variable *v = &session->variables[spec->cookie_variable];
     struct slam_bytes cookie = {0};
 
     v->len = 0;
@@ -287,7 +287,7 @@ slam_session_answered(struct slam_slot *slot, const struct slam_stream_op *op,
         outcome = SLAM_FAILED;
         slam_flow_op_record(flow, slot->op, slot->measured)->captures_missing++;
     }
-    if (spec->cookie != SLAM_NO_VARIABLE)
+    if (spec->cookie_variable != SLAM_NO_VARIABLE)
         outcome = turn_page(session, spec, outcome, message);
     if (session->has_taken || session->has_intended)
         settle_ledger(flow, session, op, code);

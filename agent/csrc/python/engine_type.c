@@ -94,35 +94,18 @@ engine_close(PyObject *self_object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* The stream's index, or a negative slam_err. */
-static int
-add_stream(struct slam_engine *engine, const struct slam_py_stream *stream, char *err)
-{
-    int index = slam_engine_add_stream(engine, &stream->settings, err);
-    int rc = index;
-
-    for (size_t i = 0; rc >= 0 && i < stream->operation_count; i++)
-        rc = slam_engine_add_operation(engine, (size_t)index, &stream->operations[i],
-                                       err);
-    for (size_t i = 0; rc >= 0 && i < stream->script_count; i++)
-        rc = slam_engine_add_script(engine, (size_t)index, stream->scripts[i].weight,
-                                    stream->scripts[i].steps,
-                                    stream->scripts[i].step_count, err);
-    return rc < 0 ? rc : index;
-}
-
 static PyObject *
 engine_add_stream(PyObject *self_object, PyObject *plan)
 {
     struct engine_object *self = (struct engine_object *)self_object;
-    struct slam_py_stream stream = {0};
+    struct slam_stream_settings stream = {0};
     char err[SLAM_ERR_LEN];
     int rc;
 
     if (!is_open(self) ||
         slam_py_read(slam_py_stream_rows, plan, &stream, self->keep) != 0)
         return NULL;
-    rc = add_stream(self->engine, &stream, err);
+    rc = slam_engine_add_stream(self->engine, &stream, err);
     return rc < 0 ? slam_py_raise(rc, err) : PyLong_FromLong(rc);
 }
 

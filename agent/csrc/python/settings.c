@@ -76,6 +76,9 @@ static const char *const orders[] = {"fifo", "lifo", "random", NULL};
 
 #define OPERATION(kind, member, ...)                                                   \
     SLAM_PY_ROW(struct slam_operation_config, kind, member, __VA_ARGS__)
+#define SESSION(kind, member, ...)                                                     \
+    SLAM_PY_NAMED_ROW(struct slam_operation_config, #member, kind, session.member,     \
+                      __VA_ARGS__)
 
 static const struct slam_py_row operation_rows[] = {
     OPERATION(TEXT, name),
@@ -85,18 +88,18 @@ static const struct slam_py_row operation_rows[] = {
               LENGTH(struct slam_operation_config, success_count)),
     OPERATION(ARRAY, expected_codes, .rows = code_row,
               LENGTH(struct slam_operation_config, expected_count)),
-    OPERATION(ARRAY, lets, .rows = let_row,
-              LENGTH(struct slam_operation_config, let_count)),
-    OPERATION(ARRAY, captures, .rows = capture_row,
-              LENGTH(struct slam_operation_config, capture_count)),
-    OPERATION(VARIABLE, cookie_variable),
+    SESSION(ARRAY, lets, .rows = let_row,
+            LENGTH(struct slam_operation_config, session.let_count)),
+    SESSION(ARRAY, captures, .rows = capture_row,
+            LENGTH(struct slam_operation_config, session.capture_count)),
+    SESSION(VARIABLE, cookie_variable),
     OPERATION(CHOICE, action, .choices = actions),
-    OPERATION(BOOL, awaits),
-    OPERATION(STRUCT, sasl, .rows = sasl_rows),
-    OPERATION(UNSIGNED, ledger),
-    OPERATION(VARIABLE, ledger_put),
-    OPERATION(VARIABLE, ledger_take),
-    OPERATION(CHOICE, ledger_order, .choices = orders),
+    SESSION(BOOL, awaits),
+    SESSION(STRUCT, sasl, .rows = sasl_rows),
+    SESSION(UNSIGNED, ledger),
+    SESSION(VARIABLE, ledger_put),
+    SESSION(VARIABLE, ledger_take),
+    SESSION(CHOICE, ledger_order, .choices = orders),
     END};
 static const struct slam_py_row operation_row[] = {
     SLAM_PY_ELEMENT(struct slam_operation_config, STRUCT, .rows = operation_rows)};
@@ -108,12 +111,12 @@ static const struct slam_py_row step_row[] = {
     SLAM_PY_ELEMENT(struct slam_step_config, STRUCT, .rows = step_rows)};
 
 static const struct slam_py_row script_rows[] = {
-    SLAM_PY_ROW(struct slam_py_script, UNSIGNED, weight),
-    SLAM_PY_ROW(struct slam_py_script, ARRAY, steps, .rows = step_row,
-                LENGTH(struct slam_py_script, step_count)),
+    SLAM_PY_ROW(struct slam_script_config, UNSIGNED, weight),
+    SLAM_PY_ROW(struct slam_script_config, ARRAY, steps, .rows = step_row,
+                LENGTH(struct slam_script_config, step_count)),
     END};
 static const struct slam_py_row script_row[] = {
-    SLAM_PY_ELEMENT(struct slam_py_script, STRUCT, .rows = script_rows)};
+    SLAM_PY_ELEMENT(struct slam_script_config, STRUCT, .rows = script_rows)};
 
 /* -- connections -- */
 
@@ -161,14 +164,14 @@ static const char *const processes[] = {"constant", "poisson", "uniform", NULL};
 
 #define STREAM(kind, member, ...) NAMED_STREAM(#member, kind, member, __VA_ARGS__)
 #define NAMED_STREAM(name, kind, member, ...)                                          \
-    SLAM_PY_NAMED_ROW(struct slam_py_stream, name, kind, settings.member, __VA_ARGS__)
+    SLAM_PY_NAMED_ROW(struct slam_stream_settings, name, kind, member, __VA_ARGS__)
 
 const struct slam_py_row slam_py_stream_rows[] = {
     STREAM(TEXT, name),
     NAMED_STREAM("uris", ARRAY, connection.uris, .rows = text_row,
-                 LENGTH(struct slam_py_stream, settings.connection.uri_count)),
+                 LENGTH(struct slam_stream_settings, connection.uri_count)),
     NAMED_STREAM("addresses", ARRAY, connection.addresses, .rows = text_row,
-                 LENGTH(struct slam_py_stream, settings.connection.address_count)),
+                 LENGTH(struct slam_stream_settings, connection.address_count)),
     STREAM(STRUCT, connection, .rows = connection_rows),
     STREAM(UNSIGNED, request_timeout_ns),
     NAMED_STREAM("model", CHOICE, open, .choices = load_models),
@@ -179,7 +182,7 @@ const struct slam_py_row slam_py_stream_rows[] = {
     STREAM(UNSIGNED, in_flight),
     STREAM(UNSIGNED, think_time_ns),
     NAMED_STREAM("profile", ARRAY, segments, .rows = segment_row,
-                 LENGTH(struct slam_py_stream, settings.segment_count)),
+                 LENGTH(struct slam_stream_settings, segment_count)),
     STREAM(CHOICE, arrivals, .choices = processes),
     STREAM(UNSIGNED, max_backlog),
     STREAM(UNSIGNED, total_operations),
@@ -189,8 +192,8 @@ const struct slam_py_row slam_py_stream_rows[] = {
     STREAM(UNSIGNED, ledgers),
     STREAM(TEXT, ledger_folder),
     STREAM(TEXT, trace),
-    SLAM_PY_ROW(struct slam_py_stream, ARRAY, operations, .rows = operation_row,
-                LENGTH(struct slam_py_stream, operation_count)),
-    SLAM_PY_ROW(struct slam_py_stream, ARRAY, scripts, .rows = script_row,
-                LENGTH(struct slam_py_stream, script_count)),
+    STREAM(ARRAY, operations, .rows = operation_row,
+           LENGTH(struct slam_stream_settings, operation_count)),
+    STREAM(ARRAY, scripts, .rows = script_row,
+           LENGTH(struct slam_stream_settings, script_count)),
     END};

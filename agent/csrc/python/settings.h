@@ -7,24 +7,9 @@
 #include "load/engine.h"
 #include "python/reader.h"
 
-struct slam_py_script {
-    uint32_t weight;
-    const struct slam_step_config *steps;
-    size_t step_count;
-};
-
-/* A stream with what it sends. */
-struct slam_py_stream {
-    struct slam_stream_settings settings;
-    const struct slam_operation_config *operations;
-    size_t operation_count;
-    const struct slam_py_script *scripts;
-    size_t script_count;
-};
-
-extern const struct slam_py_row slam_py_run_rows[];      /* struct slam_engine_config */
-extern const struct slam_py_row slam_py_stream_rows[];   /* struct slam_py_stream */
-extern const struct slam_py_row slam_py_value_row[];     /* an element of an array */
+extern const struct slam_py_row slam_py_run_rows[];    /* struct slam_engine_config */
+extern const struct slam_py_row slam_py_stream_rows[]; /* struct slam_stream_settings */
+extern const struct slam_py_row slam_py_value_row[];   /* an element of an array */
 extern const struct slam_py_row slam_py_template_rows[]; /* slam_template_config */
 
 #endif

@@ -200,7 +200,7 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     static char *names[] = {"", "", "", "", NULL};
     struct recorder_object *self = (struct recorder_object *)self_object;
     struct slam_engine_config config = {0};
-    struct slam_py_stream stream = {0};
+    struct slam_stream_settings stream = {0};
     PyObject *run, *plan, *keep;
     unsigned int number, ops;
     char err[SLAM_ERR_LEN] = "a stream without connections";
@@ -219,9 +219,9 @@ recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
              ? -1
              : 0;
     if (rc == 0) {
-        rc = fault_of(&stream.settings, ops, err);
+        rc = fault_of(&stream, ops, err);
         if (rc == SLAM_OK)
-            rc = create(&self->shared, &config, &stream.settings, number, ops, err);
+            rc = create(&self->shared, &config, &stream, number, ops, err);
         if (rc != SLAM_OK)
             slam_py_raise(rc, err);
     }
