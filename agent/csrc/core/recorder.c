@@ -137,6 +137,20 @@ slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *fro
                                  &from->histograms[outcome][metric]);
 }
 
+struct slam_histogram *
+slam_op_record_outcome(struct slam_op_record *op, enum slam_outcome outcome,
+                       uint64_t intended_ns, uint64_t sent_ns, uint64_t until_ns)
+{
+    uint64_t *const counters[SLAM_OUTCOMES] = {
+        &op->succeeded, &op->failed, &op->expected, &op->timed_out, &op->unresolved};
+    struct slam_histogram *h = op->histograms[outcome];
+
+    ++*counters[outcome];
+    slam_histogram_record(&h[SLAM_RESPONSE_TIME], slam_since_ns(until_ns, intended_ns));
+    slam_histogram_record(&h[SLAM_SERVICE_TIME], slam_since_ns(until_ns, sent_ns));
+    return h;
+}
+
 bool
 slam_op_record_is_empty(const struct slam_op_record *op)
 {

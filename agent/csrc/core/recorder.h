@@ -92,6 +92,13 @@ void slam_op_record_clear(struct slam_op_record *op);
 /* Adds every counter and histogram of `from` to `to`. */
 void slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from);
 
+/* Counts a request's outcome, and its times up to the response or until it was given
+ * up. Returns the histograms of the outcome. */
+struct slam_histogram *slam_op_record_outcome(struct slam_op_record *op,
+                                              enum slam_outcome outcome,
+                                              uint64_t intended_ns, uint64_t sent_ns,
+                                              uint64_t until_ns);
+
 /* Whether every counter is zero. */
 bool slam_op_record_is_empty(const struct slam_op_record *op);
 

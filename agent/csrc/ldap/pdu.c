@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ldap/pdu.h"
 
+#include "core/ber.h"
 #include "core/slam_err.h"
 
 #include <string.h>
-
-#define TAG_SEQUENCE 0x30u
-#define TAG_INTEGER 0x02u
-#define TAG_ENUMERATED 0x0au
 
 enum { HEAD_INVALID = -1, HEAD_SHORT = 0, HEAD_OK = 1 };
 
@@ -18,32 +15,15 @@ struct cursor {
     size_t pos;
 };
 
-/* Reads tag and length (X.690 8.1.3, definite forms of at most four octets, as RFC 4511
- * section 5.1 demands). */
 static int
 read_header(struct cursor *c, uint8_t *tag, size_t *content_len)
 {
-    size_t pos = c->pos;
-    size_t octets;
-    size_t value = 0;
+    int bytes =
+        slam_ber_read_header(c->data + c->pos, c->len - c->pos, tag, content_len);
 
-    if (c->len - pos < 2)
-        return HEAD_SHORT;
-    *tag = c->data[pos++];
-    if (c->data[pos] < 0x80u) {
-        *content_len = c->data[pos++];
-        c->pos = pos;
-        return HEAD_OK;
-    }
-    octets = c->data[pos++] & 0x7fu;
-    if (octets == 0 || octets > 4)
-        return HEAD_INVALID;
-    if (c->len - pos < octets)
-        return HEAD_SHORT;
-    for (size_t i = 0; i < octets; i++)
-        value = (value << 8) | c->data[pos++];
-    *content_len = value;
-    c->pos = pos;
+    if (bytes <= 0)
+        return bytes < 0 ? HEAD_INVALID : HEAD_SHORT;
+    c->pos += (size_t)bytes;
     return HEAD_OK;
 }
 
@@ -75,19 +55,10 @@ read_integer(struct cursor *c, uint8_t expected_tag, size_t limit, int32_t *valu
 static int
 has_result_code(uint8_t tag)
 {
-    switch (tag) {
-    case SLAM_PDU_BIND_RESPONSE:
-    case SLAM_PDU_SEARCH_DONE:
-    case SLAM_PDU_MODIFY_RESPONSE:
-    case SLAM_PDU_ADD_RESPONSE:
-    case SLAM_PDU_DELETE_RESPONSE:
-    case SLAM_PDU_MODIFY_DN_RESPONSE:
-    case SLAM_PDU_COMPARE_RESPONSE:
-    case SLAM_PDU_EXTENDED_RESPONSE:
-        return 1;
-    default:
-        return 0;
-    }
+    return tag == SLAM_PDU_BIND_RESPONSE || tag == SLAM_PDU_SEARCH_DONE ||
+           tag == SLAM_PDU_MODIFY_RESPONSE || tag == SLAM_PDU_ADD_RESPONSE ||
+           tag == SLAM_PDU_DELETE_RESPONSE || tag == SLAM_PDU_MODIFY_DN_RESPONSE ||
+           tag == SLAM_PDU_COMPARE_RESPONSE || tag == SLAM_PDU_EXTENDED_RESPONSE;
 }
 
 static int
@@ -109,7 +80,7 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     size_t op_end;
     int rc;
 
-    if (len > 0 && data[0] != TAG_SEQUENCE) {
+    if (len > 0 && data[0] != SLAM_BER_SEQUENCE) {
         *reason = "not an LDAPMessage: no SEQUENCE";
         return HEAD_INVALID;
     }
@@ -126,7 +97,7 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     *reason = "a malformed messageID";
     if (content < 3)
         return HEAD_INVALID;
-    rc = read_integer(&c, TAG_INTEGER, end, &pdu->message_id);
+    rc = read_integer(&c, SLAM_BER_INTEGER, end, &pdu->message_id);
     if (rc != HEAD_OK)
         return rc;
     *reason = "a malformed operation";
@@ -149,7 +120,7 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
         *reason = "a malformed result code";
         if (content < 3)
             return HEAD_INVALID;
-        return read_integer(&c, TAG_ENUMERATED, op_end, &pdu->result_code);
+        return read_integer(&c, SLAM_BER_ENUMERATED, op_end, &pdu->result_code);
     }
     return HEAD_OK;
 }

@@ -39,19 +39,10 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
 
     if (op->spec)
         outcome = slam_session_answered(slot, op, code, outcome, content);
-    h = record->histograms[outcome];
     record->completed++;
-    if (outcome == SLAM_SUCCEEDED)
-        record->succeeded++;
-    else if (outcome == SLAM_EXPECTED)
-        record->expected++;
-    else
-        record->failed++;
     record->result_codes[counted]++;
-    slam_histogram_record(&h[SLAM_RESPONSE_TIME],
-                          slam_since_ns(received, slot->intended_ns));
-    slam_histogram_record(&h[SLAM_SERVICE_TIME],
-                          slam_since_ns(received, slot->sent_ns));
+    h = slam_op_record_outcome(record, outcome, slot->intended_ns, slot->sent_ns,
+                               received);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
     slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
     if (flow->model->has_backlog)

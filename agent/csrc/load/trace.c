@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/trace.h"
 
+#include "core/ber.h"
 #include "core/slam_err.h"
 
 #include <errno.h>
@@ -17,11 +18,8 @@
 #error "traces are mapped as they are: little-endian"
 #endif
 
-#define TAG_SEQUENCE 0x30u
-#define TAG_INTEGER 0x02u
-
-/* A request of 1 MiB at most, as templates make (SLAM_OP_MAX_PDU); before its body come
- * the SEQUENCE's header and the messageID, 5 and 6 bytes at their longest. */
+/* A request of 1 MiB at most, as templates make (SLAM_TEMPLATE_PDU_MAX); before its
+ * body come the SEQUENCE's header and the messageID, 5 and 6 bytes at their longest. */
 #define BODY_MAX (1u << 20)
 #define ENVELOPE_MAX 11u
 
@@ -230,38 +228,15 @@ slam_trace_following(const struct slam_trace *trace, uint64_t offset)
     return end < trace->len ? end : 0;
 }
 
-/* Writes a length in its shortest form; returns its end. */
-static uint8_t *
-put_length(uint8_t *at, size_t length)
-{
-    uint8_t octets = 1;
-
-    if (length >= 0x80) {
-        while (length >> (8 * octets) != 0)
-            octets++;
-        *at++ = (uint8_t)(0x80 | octets);
-    }
-    while (octets-- > 0)
-        *at++ = (uint8_t)(length >> (8 * octets));
-    return at;
-}
-
 size_t
 slam_trace_encode(const struct slam_trace_record *record, int32_t message_id,
                   uint8_t *out)
 {
-    const uint32_t id = (uint32_t)message_id;
-    uint8_t *at = out;
-    uint8_t octets = 1;
+    const size_t id_len = slam_ber_integer_len((uint32_t)message_id);
+    uint8_t *at =
+        slam_ber_put_header(out, SLAM_BER_SEQUENCE, 2 + id_len + record->length);
 
-    while (id >> (8 * octets - 1) != 0) /* the first bit is the sign: it is positive */
-        octets++;
-    *at++ = TAG_SEQUENCE;
-    at = put_length(at, 2u + octets + record->length);
-    *at++ = TAG_INTEGER;
-    *at++ = octets;
-    while (octets-- > 0)
-        *at++ = (uint8_t)(id >> (8 * octets));
+    at = slam_ber_put_message_id(at, message_id);
     memcpy(at, record + 1, record->length);
     return (size_t)(at + record->length - out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the types of ldapslam.agent._engine share: its state, its types, exceptions and
- * results. Python.h (stable ABI) is included in this folder only. The GIL is released
- * around every call that blocks; the engine's threads never see a Python object. */
+/* What the types of ldapslam.agent._engine have in common. Python.h (stable ABI) is
+ * included in this folder only. The GIL is released around every call that blocks; the
+ * engine's threads never see a Python object. */
 #ifndef SLAM_PYTHON_OBJECTS_H
 #define SLAM_PYTHON_OBJECTS_H
 
@@ -23,11 +23,31 @@ extern PyType_Spec slam_py_ldif_spec;
 extern PyType_Spec slam_py_responder_spec;
 extern PyType_Spec slam_py_text_spec;
 
-/* The state of the module that the object's type belongs to. */
-struct slam_py_state *slam_py_state_of(PyObject *self);
+/* Every object begins with this. */
+struct slam_py_object {
+    PyObject_HEAD void *handle; /* NULL: not initialised, or closed */
+    int calls; /* under way without the GIL; changed with the GIL held */
+};
 
-/* Sets the exception of a negative slam_err with this text. Returns NULL. */
-PyObject *slam_py_raise(int rc, const char *err);
+#define SLAM_PY_TYPE(name_, type, slots_)                                              \
+    {.name = "ldapslam.agent._engine." name_,                                          \
+     .basicsize = sizeof(type),                                                        \
+     .flags = Py_TPFLAGS_DEFAULT,                                                      \
+     .slots = slots_}
+
+/* The object's handle, or NULL with an exception. */
+void *slam_py_handle(PyObject *self);
+/* Returns 0 where the object has no handle yet, else -1 with an exception. */
+int slam_py_check_new(PyObject *self);
+/* Returns 0 where no call is under way, else -1 with an exception. */
+int slam_py_check_idle(PyObject *self);
+/* The last step of a dealloc. */
+void slam_py_free(PyObject *self);
+
+/* Returns 0, or for a negative slam_err -1 with the exception of this text. */
+int slam_py_status(int rc, const char *err);
+/* The same as None or NULL. */
+PyObject *slam_py_result(int rc, const char *err);
 
 /* Sets d[key] = value and drops the reference to value, which may be NULL with an
  * exception set. Returns 0, or -1 with an exception set. */

@@ -12,7 +12,6 @@
  * the next call that looks: in between nothing is taken out of it, so it is as full,
  * and drops as many, as if it had been kept all the time. */
 #include "core/clock.h"
-#include "core/slam_err.h"
 #include "load/engine.h"
 #include "load/pacer.h"
 #include "python/objects.h"
@@ -74,10 +73,6 @@ struct shared {
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
     uint32_t under_way;
-};
-
-struct recorder_object {
-    PyObject_HEAD struct shared *shared;
 };
 
 static void *
@@ -198,48 +193,41 @@ static int
 recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"", "", "", "", NULL};
-    struct recorder_object *self = (struct recorder_object *)self_object;
+    struct slam_py_object *self = (struct slam_py_object *)self_object;
     struct slam_engine_config config = {0};
+    struct shared *shared = NULL;
     struct slam_stream_settings stream = {0};
     PyObject *run, *plan, *keep;
     unsigned int number, ops;
     char err[SLAM_ERR_LEN] = "a stream without connections";
-    int rc;
+    int rc = -1;
 
-    if (self->shared) {
-        PyErr_SetString(PyExc_RuntimeError, "the recorder is initialised");
+    if (slam_py_check_new(self_object) != 0)
         return -1;
-    }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOII", names, &run, &plan, &number,
                                      &ops))
         return -1;
     keep = PyList_New(0);
-    rc = !keep || slam_py_read(slam_py_run_rows, run, &config, keep) ||
-                 slam_py_read(slam_py_stream_rows, plan, &stream, keep)
-             ? -1
-             : 0;
-    if (rc == 0) {
+    if (keep && slam_py_read(slam_py_run_rows, run, &config, keep) == 0 &&
+        slam_py_read(slam_py_stream_rows, plan, &stream, keep) == 0) {
         rc = fault_of(&stream, ops, err);
         if (rc == SLAM_OK)
-            rc = create(&self->shared, &config, &stream, number, ops, err);
-        if (rc != SLAM_OK)
-            slam_py_raise(rc, err);
+            rc = create(&shared, &config, &stream, number, ops, err);
+        self->handle = shared;
+        rc = slam_py_status(rc, err);
     }
     Py_XDECREF(keep);
-    return rc == 0 ? 0 : -1;
+    return rc;
 }
 
 static void
 recorder_dealloc(PyObject *self)
 {
-    struct shared *s = ((struct recorder_object *)self)->shared;
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc free_self = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    struct shared *s = ((struct slam_py_object *)self)->handle;
 
     if (s)
         munmap(s, s->bytes);
-    free_self(self);
-    Py_DECREF(type);
+    slam_py_free(self);
 }
 
 /* What the recorder shares; NULL with an exception set where __init__ failed or the
@@ -247,16 +235,12 @@ recorder_dealloc(PyObject *self)
 static struct shared *
 parsed(PyObject *self, PyObject *args, const char *format, ...)
 {
-    struct shared *s = ((struct recorder_object *)self)->shared;
+    struct shared *s = slam_py_handle(self);
     va_list places;
     int rc;
 
-    if (!s) {
-        PyErr_SetString(PyExc_RuntimeError, "the recorder is not initialised");
-        return NULL;
-    }
     va_start(places, format);
-    rc = PyArg_VaParse(args, format, places);
+    rc = s && PyArg_VaParse(args, format, places);
     va_end(places);
     return rc ? s : NULL;
 }
@@ -280,13 +264,6 @@ static void
 release(struct shared *s)
 {
     pthread_mutex_unlock(&s->lock);
-}
-
-static uint64_t
-since(uint64_t ns, uint64_t earlier_ns)
-{
-    /* below zero: two readings of the clock in the wrong order */
-    return ns > earlier_ns ? ns - earlier_ns : 0;
 }
 
 static bool
@@ -454,15 +431,6 @@ recorder_update(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static void
-count_outcome(struct slam_op_record *op, enum slam_outcome outcome)
-{
-    uint64_t *const counters[SLAM_OUTCOMES] = {
-        &op->succeeded, &op->failed, &op->expected, &op->timed_out, &op->unresolved};
-
-    ++*counters[outcome];
-}
-
 /* As the engine does in load/response.c. */
 static void
 finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
@@ -470,25 +438,25 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
 {
     struct slam_op_record *op = op_record(s, r->op, r->measured);
     struct slam_stream_record *stream = s->active->stream;
-    struct slam_histogram *h = op->histograms[outcome];
+    struct slam_histogram *h =
+        slam_op_record_outcome(op, outcome, r->intended_ns, r->sent_ns, received_ns);
     uint64_t could_send_ns =
         r->slot_free_ns > r->intended_ns ? r->slot_free_ns : r->intended_ns;
     bool answered = outcome <= SLAM_EXPECTED;
 
-    count_outcome(op, outcome);
     op->requests += r->requests;
     op->entries += r->entries;
     op->references += r->references;
-    slam_histogram_record(&h[SLAM_RESPONSE_TIME], since(received_ns, r->intended_ns));
-    slam_histogram_record(&h[SLAM_SERVICE_TIME], since(received_ns, r->sent_ns));
     if (!r->observed)
-        slam_histogram_record(&h[SLAM_SEND_LAG], since(r->sent_ns, could_send_ns));
+        slam_histogram_record(&h[SLAM_SEND_LAG],
+                              slam_since_ns(r->sent_ns, could_send_ns));
     if (answered) {
         op->completed++;
         op->result_codes[code >= 0 && code < (int)SLAM_RESULT_CODES
                              ? code
                              : (int)SLAM_RESULT_CODES]++;
-        slam_histogram_record(&h[SLAM_RECEIVE_LAG], since(done_ns, received_ns));
+        slam_histogram_record(&h[SLAM_RECEIVE_LAG],
+                              slam_since_ns(done_ns, received_ns));
         if (done_ns > stream->last_done_ns)
             stream->last_done_ns = done_ns;
     }
@@ -626,7 +594,7 @@ exchange(struct shared *s, bool final)
         give_all_up(s, now_ns);
     stream->in_flight = s->under_way;
     stream->backlog = s->backlog_len;
-    stream->last_done_ns = since(stream->last_done_ns, s->t0_ns);
+    stream->last_done_ns = slam_since_ns(stream->last_done_ns, s->t0_ns);
     s->active = next;
     release(s);
     return now_ns;
@@ -673,8 +641,5 @@ static PyType_Slot recorder_slots[] = {{Py_tp_init, recorder_init},
                                        {Py_tp_methods, recorder_methods},
                                        {0, NULL}};
 
-PyType_Spec slam_py_shared_recorder_spec = {.name =
-                                                "ldapslam.agent._engine.SharedRecorder",
-                                            .basicsize = sizeof(struct recorder_object),
-                                            .flags = Py_TPFLAGS_DEFAULT,
-                                            .slots = recorder_slots};
+PyType_Spec slam_py_shared_recorder_spec =
+    SLAM_PY_TYPE("SharedRecorder", struct slam_py_object, recorder_slots);

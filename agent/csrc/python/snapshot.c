@@ -102,11 +102,10 @@ PyObject *
 slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s,
                  uint64_t index)
 {
-    PyObject *d = PyDict_New();
     PyObject *ops = PyList_New(0);
     PyObject *streams = PyList_New(0);
     PyObject *workers = PyList_New(0);
-    int rc = d && ops && streams && workers ? 0 : -1;
+    int rc = ops && streams && workers ? 0 : -1;
 
     for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
         size_t stream, operation;
@@ -118,21 +117,17 @@ slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s
         rc = slam_py_append(streams, slam_py_stream_dict(&s->streams[i], i));
     for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
         rc = slam_py_append(workers, worker_dict(&s->workers[i]));
-    if (rc == 0 && (slam_py_put_u64(d, "index", index) ||
-                    slam_py_put_u64(d, "start_ns", s->start_ns) ||
-                    slam_py_put_u64(d, "end_ns", s->end_ns) ||
-                    slam_py_put(d, "final", PyBool_FromLong(s->final)) ||
-                    slam_py_put_u64(d, "clock_step_ns", s->clock_step_ns) ||
-                    PyDict_SetItemString(d, "operations", ops) ||
-                    PyDict_SetItemString(d, "streams", streams) ||
-                    PyDict_SetItemString(d, "workers", workers)))
-        rc = -1;
+    if (rc == 0)
+        return Py_BuildValue("{sKsKsKsNsKsNsNsN}", "index", (unsigned long long)index,
+                             "start_ns", (unsigned long long)s->start_ns, "end_ns",
+                             (unsigned long long)s->end_ns, "final",
+                             PyBool_FromLong(s->final), "clock_step_ns",
+                             (unsigned long long)s->clock_step_ns, "operations", ops,
+                             "streams", streams, "workers", workers);
     Py_XDECREF(ops);
     Py_XDECREF(streams);
     Py_XDECREF(workers);
-    if (rc != 0)
-        Py_CLEAR(d);
-    return d;
+    return NULL;
 }
 
 /* Sets module.name to the tuple of these texts. Returns 0, or -1 with an exception. */

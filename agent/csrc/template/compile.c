@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles programs. Everything that running relies on is checked here: operands,
  * nesting, and the most bytes that each text may have. */
+#include "core/ber.h"
 #include "core/slam_err.h"
 #include "template/program.h"
 #include "template/text.h"
@@ -479,8 +480,8 @@ compile_end(struct compilation *c, struct instruction *end)
         fault = close_loop(c, in, &level);
         break;
     case SLAM_CODE_TLV:
-        in->header = slam_program_header_len(level.likely);
-        fault = extend_likely(c, slam_program_header_len(level.len) + level.len,
+        in->header = slam_ber_header_len(level.likely);
+        fault = extend_likely(c, slam_ber_header_len(level.len) + level.len,
                               in->header + level.likely, false);
         break;
     case SLAM_CODE_BASE64:
@@ -618,7 +619,7 @@ slam_program_compile(struct slam_program *p, const struct program_context *conte
     if (*fault)
         return SLAM_EINVAL;
     p->max_len = c.levels[0].len;
-    p->header = slam_program_header_len(c.levels[0].likely);
+    p->header = slam_ber_header_len(c.levels[0].likely);
     p->instructions = shrunk(p->instructions, p->count * sizeof(*p->instructions));
     p->literals = shrunk(p->literals, c.literals_len);
     p->loops = shrunk(p->loops, p->loop_count * sizeof(*p->loops));

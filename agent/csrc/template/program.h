@@ -83,13 +83,6 @@ struct program_context {
     size_t *max_room; /* of each output's lines: is raised */
 };
 
-/* Bytes of a TLV's tag and length (X.690 8.1.3, the fewest). */
-static inline uint8_t
-slam_program_header_len(size_t len)
-{
-    return len < 0x80 ? 2 : len < 0x100 ? 3 : len < 0x10000 ? 4 : 5;
-}
-
 /* Returns 0, or a negative slam_err with *fault and the byte of the program that it is
  * at; release the program either way. */
 int slam_program_compile(struct slam_program *p, const struct program_context *context,

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs programs, straight into the buffer of a request or of an entry's lines. */
+#include "core/ber.h"
 #include "core/slam_err.h"
 #include "template/program.h"
 #include "template/text.h"
 
 #include <string.h>
-
-#define TAG_SEQUENCE 0x30u
-#define TAG_INTEGER 0x02u
 
 /* The text of a value that is referred to. */
 struct kept_text {
@@ -29,26 +27,13 @@ struct run {
 
 /* -- BER -- */
 
-/* Writes a length (X.690 8.1.3, fewest bytes) in `bytes` bytes. */
-static void
-put_length(uint8_t *at, size_t len, size_t bytes)
-{
-    if (bytes == 1) {
-        at[0] = (uint8_t)len;
-        return;
-    }
-    at[0] = (uint8_t)(0x80u | (bytes - 1));
-    for (; bytes > 1; len >>= 8)
-        at[--bytes] = (uint8_t)len;
-}
-
 /* Writes the header of the TLV that begins at `begin`, before its content, which ends
  * at `at`; header bytes were kept free for it. Returns the TLV's end. */
 static uint8_t *
 close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
 {
     const size_t len = (size_t)(at - begin) - header;
-    const size_t needed = slam_program_header_len(len);
+    const size_t needed = slam_ber_header_len(len);
 
     if (header != needed) {
         memmove(begin + needed, begin + header, len);
@@ -57,8 +42,7 @@ close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
                 r->kept[i].text = r->kept[i].text - header + needed;
         }
     }
-    put_length(begin + 1, len, needed - 1);
-    return begin + needed + len;
+    return slam_ber_put_header(begin, *begin, len) + len;
 }
 
 /* -- LDIF -- */
@@ -348,18 +332,9 @@ slam_template_encode(const struct slam_template *t,
 {
     struct machine m = {.draw = draw, .states = states};
     const size_t header = t->program.header;
-    const uint32_t id = (uint32_t)message_id;
-    uint8_t *at = out + header;
-    uint8_t bytes = 1;
+    uint8_t *at = slam_ber_put_message_id(out + header, message_id);
 
-    /* the fewest bytes, the first below 0x80 */
-    while (id >> (8 * bytes - 1) != 0)
-        bytes++;
-    *out = TAG_SEQUENCE;
-    *at++ = TAG_INTEGER;
-    *at++ = bytes;
-    for (uint8_t i = bytes; i-- > 0;)
-        *at++ = (uint8_t)(id >> (8 * i));
+    *out = SLAM_BER_SEQUENCE;
     at = slam_program_run(&m, &t->program, true, at);
     return (size_t)(close_tlv(NULL, out, header, at) - out);
 }

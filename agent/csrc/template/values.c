@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "template/values.h"
 
+#include "core/ber.h"
 #include "core/clock.h"
 #include "core/slam_err.h"
 #include "template/text.h"
@@ -319,20 +320,6 @@ emit_variable(const struct slam_value_source *src, const struct slam_variable *v
                     at);
 }
 
-/* The fewest octets of a non-negative INTEGER (X.690 8.3). */
-static size_t
-emit_message_id(int32_t message_id, char *out)
-{
-    uint32_t id = (uint32_t)message_id;
-    size_t len = 1;
-
-    while (len < 4 && id >> (8 * len - 1) != 0)
-        len++;
-    for (size_t i = 0; i < len; i++)
-        out[i] = (char)(uint8_t)(id >> (8 * (len - 1 - i)));
-    return len;
-}
-
 static size_t
 emit_choice(const struct slam_value_source *src, struct slam_rng *rng, char *out)
 {
@@ -394,7 +381,9 @@ slam_value_emit(const struct slam_value_source *src,
     case SLAM_VALUE_PARENT:
         return emit_parent(src, &draw->variables[src->lo], out);
     case SLAM_VALUE_MESSAGE_ID:
-        return emit_message_id(draw->message_id_of_previous, out);
+        return (size_t)(slam_ber_put_integer((uint8_t *)out,
+                                             (uint32_t)draw->message_id_of_previous) -
+                        (uint8_t *)out);
     case SLAM_VALUE_LIST:
         return emit_choice(src, rng, out);
     case SLAM_VALUE_REF:
