@@ -62,13 +62,13 @@ slam_ber_put_header(uint8_t *at, uint8_t tag, size_t length)
     return at + bytes;
 }
 
-/* Content octets of a non-negative INTEGER, the fewest: the first bit is the sign. */
+/* Content octets of a value below 2^31, the fewest: the first bit is the sign. */
 static inline uint8_t
 slam_ber_integer_len(uint32_t value)
 {
     uint8_t octets = 1;
 
-    while (octets < 4 && value >> (8 * octets - 1) != 0)
+    while (value >> (8 * octets - 1) != 0)
         octets++;
     return octets;
 }
@@ -86,9 +86,11 @@ slam_ber_put_integer(uint8_t *at, uint32_t value)
 static inline uint8_t *
 slam_ber_put_message_id(uint8_t *at, int32_t message_id)
 {
-    *at++ = SLAM_BER_INTEGER;
-    *at++ = slam_ber_integer_len((uint32_t)message_id);
-    return slam_ber_put_integer(at, (uint32_t)message_id);
+    uint8_t *end = slam_ber_put_integer(at + 2, (uint32_t)message_id);
+
+    at[0] = SLAM_BER_INTEGER;
+    at[1] = (uint8_t)(end - at - 2);
+    return end;
 }
 
 #endif

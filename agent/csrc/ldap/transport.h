@@ -45,8 +45,9 @@ struct slam_bind_settings {
 struct slam_connection_settings {
     const char *const *uris;
     size_t uri_count;
-    /* Of each URI, where to connect (slam_dial's), "" where libldap resolves its name;
-     * none: so for all. TLS and SASL know the host by its name either way. */
+    /* Of each URI, where to connect, numeric: "ADDRESS/PORT" with spaces between them;
+     * "" where libldap resolves its name; none: so for all. TLS and SASL know the host
+     * by its name either way. */
     const char *const *addresses;
     size_t address_count; /* uri_count or 0 */
     struct slam_tls_settings tls;

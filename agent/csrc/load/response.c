@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/response.h"
 
-#include "load/bind.h"
 #include "load/connection.h"
 #include "load/model.h"
 #include "load/request.h"
-#include "load/script.h"
 #include "load/session.h"
 
 #include <string.h>
@@ -50,7 +48,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
     slam_flow_stream_record(flow)->last_done_ns = done_ns;
     slam_slot_answered(slot);
-    slam_script_advance(slot, op, outcome, received, done_ns);
+    slam_request_advance(slot, op, outcome, received, done_ns);
 }
 
 /* The late response of a request that was counted as timed out. */
@@ -126,7 +124,8 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         return false;
     if (slot->state == SLAM_SLOT_TIMED_OUT)
         complete_late(slot, done_ns);
-    else if (op->spec && slam_bind_continue(slot, op, pdu->result_code, content))
+    else if (op->spec &&
+             slam_session_continue_bind(slot, op, pdu->result_code, content))
         slam_request_send_again(slot);
     else
         complete(slot, op, pdu->result_code, content, done_ns);

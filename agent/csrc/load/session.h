@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session keeps from request to request: the variables it draws and captures,
- * the entry it took out of a ledger, its place in the lists of pauses. script.c moves
+ * the entry it took out of a ledger, its place in the lists of pauses. request.c moves
  * it from step to step. A plain operation without a session spec never comes here.
  *
  * Worker thread only. Times are CLOCK_MONOTONIC in ns. */
@@ -29,6 +29,11 @@ struct slam_partition_cursor *slam_session_states(const struct slam_flow *flow,
 /* The first entries of a search: captures. */
 void slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
                         const struct slam_bytes *message);
+
+/* A bind response of a SASL bind that is itself the load. True when the exchange is not
+ * over, and another request is to be sent. */
+bool slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *op,
+                                int32_t code, const struct slam_bytes *message);
 
 /* The final response is there: settles captures, cookie, ledger. Returns the outcome,
  * which is a failure also where a later step lacks what it needs. */

@@ -2,17 +2,13 @@
 #include "load/trace.h"
 
 #include "core/ber.h"
+#include "core/file.h"
 #include "core/slam_err.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "traces are mapped as they are: little-endian"
@@ -33,8 +29,8 @@ struct header {
 static const char magic[8] = "SLT1";
 
 struct slam_trace {
-    const uint8_t *at;
-    uint64_t len;
+    void *at;
+    size_t len;
     uint64_t *first_of; /* [connections] */
     size_t max_pdu;
 };
@@ -122,8 +118,7 @@ static int
 check_file(struct slam_trace *trace, uint32_t connections, uint32_t operations,
            char *err)
 {
-    struct check check = {.header = (const struct header *)(const void *)trace->at,
-                          .operations = operations};
+    struct check check = {.header = trace->at, .operations = operations};
     int status;
 
     if (trace->len < sizeof(struct header) ||
@@ -142,28 +137,6 @@ check_file(struct slam_trace *trace, uint32_t connections, uint32_t operations,
     return status;
 }
 
-static int
-map(struct slam_trace *trace, const char *path, char *err)
-{
-    struct stat facts;
-    void *at = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool sized = fd >= 0 && fstat(fd, &facts) == 0 && facts.st_size > 0;
-
-    if (sized)
-        at = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) {
-        snprintf(err, SLAM_ERR_LEN, "trace: %s: %s", path,
-                 fd < 0 || sized ? strerror(errno) : "it is empty");
-    } else {
-        trace->at = at;
-        trace->len = (uint64_t)facts.st_size;
-    }
-    if (fd >= 0)
-        close(fd);
-    return at == MAP_FAILED ? SLAM_ESYS : SLAM_OK;
-}
-
 int
 slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
                 struct slam_trace **trace, char *err)
@@ -173,7 +146,7 @@ slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
 
     if (!opened)
         return SLAM_ENOMEM;
-    status = map(opened, path, err);
+    status = slam_file_map(path, &opened->at, &opened->len, err);
     if (status == SLAM_OK)
         status = check_file(opened, connections, operations, err);
     if (status == SLAM_OK)
@@ -189,7 +162,7 @@ slam_trace_close(struct slam_trace *trace)
     if (!trace)
         return;
     if (trace->at)
-        munmap((void *)(uintptr_t)trace->at, trace->len);
+        munmap(trace->at, trace->len);
     free(trace->first_of);
     free(trace);
 }
@@ -205,7 +178,8 @@ slam_trace_at(const struct slam_trace *trace, uint64_t offset)
 {
     if (offset == 0)
         return NULL;
-    return (const struct slam_trace_record *)(const void *)(trace->at + offset);
+    return (const struct slam_trace_record *)(const void *)((const uint8_t *)trace->at +
+                                                            offset);
 }
 
 uint64_t

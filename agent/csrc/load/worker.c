@@ -7,7 +7,6 @@
 #include "load/model.h"
 #include "load/request.h"
 #include "load/response.h"
-#include "load/script.h"
 #include "load/session.h"
 
 #include <errno.h>
@@ -278,7 +277,7 @@ run_flows(struct slam_worker *worker, uint64_t now_ns, uint64_t run_end_ns)
 
         slam_conn_expire(flow, now_ns);
         drain_ready(worker);
-        slam_script_run(flow, now_ns);
+        slam_request_run_paused(flow, now_ns);
         drain_ready(worker);
         run_flow(flow, now_ns, run_end_ns);
         drain_ready(worker);

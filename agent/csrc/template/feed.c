@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "template/feed.h"
 
+#include "core/file.h"
 #include "core/slam_err.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct open_feed {
     struct slam_feed feed; /* first: users hold its address */
@@ -116,41 +112,6 @@ slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
     return SLAM_OK;
 }
 
-/* Maps the file of file->path. */
-static int
-map(struct open_feed *file, char *err)
-{
-    struct stat status;
-    int fd = -1;
-    int rc = SLAM_ESYS;
-
-    fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0)
-        goto out;
-    if (S_ISREG(status.st_mode) && status.st_size > 0) {
-        void *mapping;
-
-        file->len = (size_t)status.st_size;
-        mapping = mmap(NULL, file->len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-        if (mapping == MAP_FAILED)
-            goto out;
-        file->mapping = mapping;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        snprintf(err, SLAM_ERR_LEN, "'%s' is not a file", file->path);
-        rc = SLAM_EINVAL;
-    } else {
-        rc = SLAM_OK;
-    }
-out:
-    if (rc == SLAM_ESYS)
-        snprintf(err, SLAM_ERR_LEN, "cannot read '%s': %s", file->path,
-                 strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
 int
 slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
                 const struct slam_feed **feed, char *err)
@@ -174,7 +135,7 @@ slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
         free(file);
         return SLAM_ENOMEM;
     }
-    rc = map(file, err);
+    rc = slam_file_map(file->path, &file->mapping, &file->len, err);
     if (rc == SLAM_OK)
         rc = slam_feed_index(&file->feed, file->mapping, file->len, file->path, err);
     if (rc != SLAM_OK) {
