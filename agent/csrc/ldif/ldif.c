@@ -10,13 +10,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define BLOCK_ENTRIES 256u
+#define POLL_MS 100
 
 struct worker {
     struct slam_ldif *ldif;
@@ -83,11 +88,57 @@ give_turn(struct slam_ldif *l)
     pthread_mutex_unlock(&l->lock);
 }
 
+static bool
+may_stall(int fd)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 &&
+           (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || isatty(fd) == 1);
+}
+
+/* Whether a write of PIPE_BUF bytes would not wait; false: is_stopping. */
+static bool
+await_room(int fd, const _Atomic bool *is_stopping)
+{
+    struct pollfd waited = {.fd = fd, .events = POLLOUT};
+
+    while (!atomic_load(is_stopping))
+        if (poll(&waited, 1, POLL_MS) > 0)
+            return true;
+    return false;
+}
+
+/* Writes all bytes, or those before *is_stopping while a reader lets it wait. Returns
+ * 0, LDIF_STOPPED or a negative errno. */
+static int
+write_all(int fd, const uint8_t *bytes, size_t len, const _Atomic bool *is_stopping)
+{
+    const bool is_waited_for = may_stall(fd);
+    size_t done = 0;
+
+    while (done < len) {
+        size_t count = len - done;
+        ssize_t written;
+
+        if (is_waited_for && !await_room(fd, is_stopping))
+            return LDIF_STOPPED;
+        if (is_waited_for && count > PIPE_BUF)
+            count = PIPE_BUF;
+        written = write(fd, bytes + done, count);
+        if (written >= 0)
+            done += (size_t)written;
+        else if (errno != EINTR && !(errno == EAGAIN && is_waited_for))
+            return -errno;
+    }
+    return 0;
+}
+
 /* Writes a buffer, whose turn it is, and empties it. */
 static int
 write_buffer(struct slam_ldif *l, struct program_output *buffer, uint32_t output)
 {
-    int rc = ldif_write(l->fds[output], buffer->bytes, buffer->len, &l->is_stopping);
+    int rc = write_all(l->fds[output], buffer->bytes, buffer->len, &l->is_stopping);
 
     if (rc < 0)
         fail(l, SLAM_ESYS, "cannot write", -rc);

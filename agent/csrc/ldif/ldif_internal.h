@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled population, shared by ldif.c (the tree, the threads), ldif_render.c (which
- * runs programs) and ldif_output.c (which writes) alone. */
+/* A compiled population, shared by ldif.c (the tree, the threads) and ldif_render.c
+ * (which runs programs) alone. */
 #ifndef SLAM_LDIF_INTERNAL_H
 #define SLAM_LDIF_INTERNAL_H
 
 #include "ldif/ldif.h"
 #include "template/program.h"
-
-#include <stdatomic.h>
 
 #define LDIF_STOPPED 1 /* what ends a rendering whose result nobody wants */
 
@@ -77,10 +75,5 @@ void ldif_renderer_release(struct ldif_renderer *renderer);
 /* Renders the entries from `first` to `end`, exclusively, to the buffers. Returns 0 or
  * what flush returned. */
 int ldif_render(struct ldif_renderer *renderer, uint64_t first, uint64_t end);
-
-/* Writes all bytes, or those before *is_stopping while a reader lets it wait. Returns
- * 0, LDIF_STOPPED or a negative errno. */
-int ldif_write(int fd, const uint8_t *bytes, size_t len,
-               const _Atomic bool *is_stopping);
 
 #endif

@@ -221,39 +221,6 @@ slam_flow_pick(struct slam_flow *flow)
     }
 }
 
-bool
-slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
-{
-    const struct slam_timeline *t = flow->worker->config.timeline;
-
-    return intended_ns >= t->t0_ns + t->measure_start_ns &&
-           intended_ns < t->t0_ns + t->measure_end_ns;
-}
-
-struct slam_op_record *
-slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
-{
-    return slam_recorder_op(&flow->worker->recorder, flow->stream->first_op + op,
-                            measured);
-}
-
-struct slam_op_record *
-slam_flow_script_record(const struct slam_flow *flow, uint32_t script,
-                        uint64_t intended_ns)
-{
-    const struct slam_stream *stream = flow->stream;
-
-    return slam_flow_op_record(flow,
-                               stream->steps[stream->scripts[script].first_step].op,
-                               slam_flow_measures(flow, intended_ns));
-}
-
-struct slam_stream_record *
-slam_flow_stream_record(const struct slam_flow *flow)
-{
-    return &flow->worker->recorder.active->streams[flow->stream_index];
-}
-
 void
 slam_flow_tally_down(struct slam_flow *flow, uint64_t now_ns)
 {

@@ -239,15 +239,40 @@ slam_flow_session(const struct slam_flow *flow, const struct slam_slot *slot)
 }
 
 /* Whether a request intended then belongs to the measure phase. */
-bool slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns);
+static inline bool
+slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
+{
+    const struct slam_timeline *t = flow->worker->config.timeline;
+
+    return intended_ns >= t->t0_ns + t->measure_start_ns &&
+           intended_ns < t->t0_ns + t->measure_end_ns;
+}
 
 /* Records of the worker's open interval: of one operation; of a script's first one, for
  * a session intended then; and of the stream. */
-struct slam_op_record *slam_flow_op_record(const struct slam_flow *flow, uint32_t op,
-                                           bool measured);
-struct slam_op_record *slam_flow_script_record(const struct slam_flow *flow,
-                                               uint32_t script, uint64_t intended_ns);
-struct slam_stream_record *slam_flow_stream_record(const struct slam_flow *flow);
+static inline struct slam_op_record *
+slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
+{
+    return slam_recorder_op(&flow->worker->recorder, flow->stream->first_op + op,
+                            measured);
+}
+
+static inline struct slam_op_record *
+slam_flow_script_record(const struct slam_flow *flow, uint32_t script,
+                        uint64_t intended_ns)
+{
+    const struct slam_stream *stream = flow->stream;
+
+    return slam_flow_op_record(flow,
+                               stream->steps[stream->scripts[script].first_step].op,
+                               slam_flow_measures(flow, intended_ns));
+}
+
+static inline struct slam_stream_record *
+slam_flow_stream_record(const struct slam_flow *flow)
+{
+    return &flow->worker->recorder.active->streams[flow->stream_index];
+}
 
 /* Brings the record's down_ns up to date. */
 void slam_flow_tally_down(struct slam_flow *flow, uint64_t now_ns);

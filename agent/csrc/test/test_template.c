@@ -168,7 +168,7 @@ test_bad_programs_are_refused_with_the_reason(void)
         {"", 0, "has 1 to"},
         {"\x00", 1, "byte 0: unknown instruction"},
         {"\x14", 1, "unknown instruction"},
-        {"\x05", 1, "millionths"},
+        {"\x05", 1, "operand is missing"},
         {"\x05\x41\x42\x0f\x00\x04", 6, "millionths"}, /* 1000001 */
         {"\x05\x00\x00\x00\x00", 5, "a part is not ended"},
         {"\x04", 1, "byte 0: nothing is open"},
