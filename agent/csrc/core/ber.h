@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lengths and integers of BER (X.690 8.1.3 and 8.3), as LDAP uses them: the definite
- * form, at most four octets (RFC 4511 section 5.1). */
+/* Lengths and integers of BER (X.690 8.1.3, 8.3) as LDAP has them: definite, at most
+ * four octets (RFC 4511 5.1). */
 #ifndef SLAM_BER_H
 #define SLAM_BER_H
 
@@ -16,8 +16,8 @@ enum {
     SLAM_BER_SET = 0x31
 };
 
-/* Reads the tag and the length of a TLV. Returns the bytes that they take, 0 where they
- * are not all there, -1 where LDAP does not allow the length. */
+/* Reads a TLV's tag and length. Returns the bytes they take; 0: more are needed; -1:
+ * LDAP does not allow the length. */
 static inline int
 slam_ber_read_header(const uint8_t *at, size_t available, uint8_t *tag, size_t *length)
 {

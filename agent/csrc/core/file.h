@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are mapped whole and read only. They must not be truncated while they are
- * in use (SIGBUS). */
+/* Files that are mapped whole and read only. Truncating one meanwhile is a SIGBUS. */
 #ifndef SLAM_FILE_H
 #define SLAM_FILE_H
 
@@ -14,8 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Maps a file; *at is NULL where it is empty, and after a failure. The caller unmaps.
- * Returns 0, or a negative slam_err with the reason in err. */
+/* *at is NULL for an empty file, and after a failure. The caller unmaps. */
 static inline int
 slam_file_map(const char *path, void **at, size_t *len, char *err)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who takes which member of a sequence that the whole fleet goes through once:
- * arrivals, sequential values, lines of files.
+/* How the fleet shares a sequence that it goes through once: arrivals, sequential
+ * values, lines of files.
  *
- * The run's C connections are numbered, and connection c is dealt the numbers
- * x = c, c + C, c + 2 C, …, so that the deal is the same however the connections lie on
- * agents and workers, and no x is taken twice or by nobody. A partition is what one
- * worker's connections are dealt together; it takes its x in ascending order. */
+ * The run's C connections are numbered, and connection c gets x = c, c + C, c + 2 C, …,
+ * whatever agents and workers carry it. A partition is what one worker's connections
+ * get together; it takes its x in ascending order. */
 #ifndef SLAM_PARTITION_H
 #define SLAM_PARTITION_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one worker counted in one interval. A recorder has two such records: the worker
- * writes one, the control thread reads the other. The worker closes an interval by
- * itself, at the first turn of its loop after the boundary, and only when the control
- * thread has released the other record: it never waits and loses nothing; an interval
- * whose predecessor was not read in time is longer, and says so by its end. */
+/* The counts of one worker in one interval, in two records: the worker writes one, the
+ * control thread reads the other. The worker closes an interval at the first turn of
+ * its loop after the boundary, once the control thread has released the other record.
+ * It never waits: an interval whose predecessor was read late is longer, and its end
+ * says so. */
 #ifndef SLAM_RECORDER_H
 #define SLAM_RECORDER_H
 
@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Each list below is the only one in C. SLAM_..._COUNTERS(X) stands for X(name) for
- * each name, which is that of the field in proto/common.proto. */
+/* The only lists of these names in C. X(name): the field's name in
+ * proto/common.proto. */
 #define SLAM_OPERATION_COUNTERS(X)                                                     \
     X(scheduled) /* = sent + dropped + substituted */                                  \
     X(sent)      /* = completed + timed_out + unresolved + abandoned */                \
@@ -151,13 +151,13 @@ slam_recorder_op(struct slam_recorder *recorder, size_t op, bool measured)
     return &recorder->active->ops[2 * op + (measured ? 1u : 0u)];
 }
 
-/* Worker: closes the active interval at now_ns and opens the next. Returns false, and
- * changes nothing, while the control thread still holds the other record. */
+/* Worker: closes the active interval and opens the next. False, without a change: the
+ * control thread still holds the other record. */
 bool slam_recorder_close(struct slam_recorder *recorder, uint64_t now_ns, bool final);
 
-/* Control: waits until interval `index` is closed, until the deadline (CLOCK_MONOTONIC)
- * at most. Returns its record, which stays valid until slam_recorder_release; NULL on
- * time-out or, with *finished, when the worker ended before it. */
+/* Control: waits for interval `index`, until the deadline (CLOCK_MONOTONIC). Returns
+ * its record, valid until slam_recorder_release; NULL on time-out or, with *finished,
+ * when the worker ended before it. */
 const struct slam_interval_record *slam_recorder_wait(struct slam_recorder *recorder,
                                                       uint64_t index,
                                                       uint64_t deadline_ns,

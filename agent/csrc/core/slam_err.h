@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error numbers of the engine: functions return 0 or one of these, negative. A function
- * with a parameter `err` writes the reason there: SLAM_ERR_LEN bytes of the caller's.
- */
+/* Error numbers. A function that returns int returns 0 or one of these, negative; where
+ * it has a parameter `err`, it writes the reason there: SLAM_ERR_LEN bytes of the
+ * caller's. */
 #ifndef SLAM_ERR_H
 #define SLAM_ERR_H
 

@@ -12,8 +12,7 @@
 
 static const char PAGED_RESULTS[] = "1.2.840.113556.1.4.319";
 
-/* Takes the next TLV off the front of *rest ; one that is cut off only where `cut`
- * allows it. */
+/* Takes the next TLV off *rest; where `cut` is set, one that is cut off too. */
 static bool
 take_up_to(struct slam_bytes *rest, uint8_t *tag, struct slam_bytes *content, bool cut)
 {

@@ -27,8 +27,8 @@ read_header(struct cursor *c, uint8_t *tag, size_t *content_len)
     return HEAD_OK;
 }
 
-/* Reads a non-negative INTEGER or ENUMERATED of one to four octets; its end must not
- * pass `limit`. */
+/* Reads a non-negative INTEGER or ENUMERATED of up to four octets that ends by
+ * `limit`. */
 static int
 read_integer(struct cursor *c, uint8_t expected_tag, size_t limit, int32_t *value)
 {

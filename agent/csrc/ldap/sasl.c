@@ -21,8 +21,8 @@ struct slam_sasl {
     bool begun;
 };
 
-/* What sasl_callback_t holds, whatever the function's type; the cast goes by way of
- * void (*)(void), as compilers want a cast that is meant. */
+/* sasl_callback_t holds functions of any type; the cast through void (*)(void) tells
+ * the compiler that it is meant. */
 #define CALLBACK(function) ((int (*)(void))(void (*)(void))(function))
 
 /* -- libsasl's questions -- */

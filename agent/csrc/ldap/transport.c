@@ -57,13 +57,10 @@ struct slam_transport {
 
 /* -- deadlines -- */
 
-/* Ends a connection that is not set up in time. libldap waits for a TLS handshake
- * without a limit (2.5 with GnuTLS even without sleeping); a shutdown of the socket
- * from another thread is what gets it back.
- *
- * A thread for each deadline under way: milliseconds of a handshake make its cost
- * small, and nothing is shared. The socket is held by a descriptor of its own, so that
- * no other file can ever be meant. */
+/* Ends a connection that is not set up in time: libldap waits for a TLS handshake
+ * without a limit (2.5 with GnuTLS even without sleeping), and only a shutdown of the
+ * socket from another thread ends that. The thread lives as long as the handshake. It
+ * holds the socket by a descriptor of its own, which no other file can take. */
 struct deadline {
     pthread_t thread;
     int fd;
@@ -103,7 +100,7 @@ watch(void *argument)
     return NULL;
 }
 
-/* Ends a deadline, if one is under way. True when it had passed: the socket was shut
+/* Ends the deadline, if it is under way. True: it had passed, the socket is shut
  * down. */
 static bool
 deadline_end(struct deadline *deadline)
@@ -121,8 +118,7 @@ deadline_end(struct deadline *deadline)
     return deadline->passed;
 }
 
-/* From now on the socket has that long. Without memory or descriptors for a deadline
- * there is none. */
+/* Begins a deadline of the socket; without memory or descriptors there is none. */
 static void
 deadline_begin(struct deadline *deadline, int fd, uint64_t timeout_ns)
 {
@@ -199,10 +195,10 @@ dial_one(char *address, uint64_t timeout_ns)
     return -1;
 }
 
-/* Connects to the first of the addresses that accepts; each gets timeout_ns. They are
- * numeric, "ADDRESS/PORT" with spaces between them: no name is looked up, so that
- * nothing but what was checked can be reached. Returns a blocking socket, or -1 with
- * errno of the last address tried (EINVAL: it is none). */
+/* Connects to the first address that accepts; each gets timeout_ns. They are numeric,
+ * "ADDRESS/PORT" with spaces between them: only what was checked can be reached.
+ * Returns a blocking socket, or -1 with errno of the last address (EINVAL: it is
+ * none). */
 static int
 dial(const char *addresses, uint64_t timeout_ns)
 {
@@ -396,8 +392,7 @@ sockbuf_of(LDAP *ld)
     return ldap_get_option(ld, LDAP_OPT_SOCKBUF, &sb) == LDAP_OPT_SUCCESS ? sb : NULL;
 }
 
-/* Has libldap refuse what is too long for a set-up's response. Returns an LDAP result
- * code. */
+/* Limits the length of set-up's responses. Returns an LDAP result code. */
 static int
 limit_responses(LDAP *ld)
 {
@@ -409,8 +404,7 @@ limit_responses(LDAP *ld)
                : LDAP_LOCAL_ERROR;
 }
 
-/* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top.
- * Returns an LDAP result code. */
+/* Puts our provider and tap into libldap's Sockbuf. Returns an LDAP result code. */
 static int
 take_over(struct slam_transport *transport)
 {
@@ -450,9 +444,8 @@ take_over(struct slam_transport *transport)
     return LDAP_SUCCESS;
 }
 
-/* libldap counts the users of a TLS context: LDAP_OPT_X_TLS_CTX adds one when it is
- * read, and only this function of its own takes one away. Every release has had it, no
- * header has. Without it a context would stay until the process ends. */
+/* libldap counts the users of a TLS context: LDAP_OPT_X_TLS_CTX adds one, and only this
+ * function, which no header declares, removes one. Without it contexts would stay. */
 void ldap_pvt_tls_ctx_free(void *context) __attribute__((weak));
 
 /* What libldap says with GnuTLS when it refuses a certificate itself. */
@@ -659,9 +652,8 @@ slam_connection_settings_release(struct slam_connection_settings *config)
 
 /* -- one connection -- */
 
-/* libldap calls it between the socket's connection and TLS. It connects by itself
- * again, without TLS, when a connection is lost between two steps: that one is refused.
- */
+/* libldap calls it after the socket is connected, before TLS. After a loss between two
+ * steps it would connect again, without TLS: that is refused. */
 static int
 on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
            struct ldap_conncb *callback)
@@ -687,8 +679,8 @@ on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
     (void)ld, (void)sb, (void)callback;
 }
 
-/* PLAIN is for the job to choose, as a simple bind is. No security layer: whoever wants
- * encryption says TLS, and what libsasl's layers cost is not the directory's doing. */
+/* The job chooses the mechanism, also PLAIN. No security layer: TLS is for
+ * encryption. */
 #define SECURITY_PROPERTIES "none,maxssf=0"
 
 static int
@@ -720,8 +712,8 @@ set_options(struct slam_transport *transport,
     return rc;
 }
 
-/* Waits for the response until the deadline. Returns an LDAP result code: success means
- * that *response is there, not what it says. */
+/* Waits for the response until the deadline. Returns an LDAP result code: success: it
+ * is there. */
 static int
 await(LDAP *ld, int message_id, uint64_t deadline_ns, LDAPMessage **response)
 {
@@ -763,8 +755,8 @@ bind_simple(LDAP *ld, const struct slam_connection_settings *config,
     return rc == LDAP_SUCCESS ? code : rc;
 }
 
-/* libsasl's questions. What the job does not say is answered by the question's own
- * default, else by nothing. */
+/* Answers libsasl's questions: by the job, else by the question's default, else
+ * empty. */
 static int
 answer_sasl(LDAP *ld, unsigned int flags, void *defaults, void *questions)
 {
@@ -830,8 +822,7 @@ bind_connection(LDAP *ld, const struct slam_connection_settings *config,
     return bind_simple(ld, config, deadline_ns, binds);
 }
 
-/* Makes transport->ld over a socket of ours; the host that TLS and SASL know is the
- * URI's. Returns an LDAP result code. */
+/* Makes transport->ld over a socket of ours. Returns an LDAP result code. */
 static int
 attach(struct slam_transport *transport, const struct slam_connection_settings *config,
        size_t uri_index)

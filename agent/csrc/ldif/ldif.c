@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of a population, and the threads that write it: each takes the next block of
- * entries, renders it, and waits for its turn to write it. An entry longer than the
- * buffers is written piece by piece, by the thread whose turn it then is. */
+/* The tree of a population, and its writers: each thread takes the next block of
+ * entries, renders it, and writes it when it is its turn. An entry longer than the
+ * buffers is written in pieces, in its thread's turn. */
 #include "ldif/ldif.h"
 
 #include "core/clock.h"
@@ -109,8 +109,7 @@ await_room(int fd, const _Atomic bool *is_stopping)
     return false;
 }
 
-/* Writes all bytes, or those before *is_stopping while a reader lets it wait. Returns
- * 0, LDIF_STOPPED or a negative errno. */
+/* Writes all bytes, or those before *is_stopping. Returns 0, LDIF_STOPPED or -errno. */
 static int
 write_all(int fd, const uint8_t *bytes, size_t len, const _Atomic bool *is_stopping)
 {
@@ -244,8 +243,7 @@ copy_nodes(struct ldif_tree *tree, const struct slam_ldif_config *config, char *
     return SLAM_OK;
 }
 
-/* Numbers the entries below one parent, child after child. Returns how many there are,
- * or 0 where they are more than 2^62. */
+/* Numbers the entries below one parent. Returns their number; 0: more than 2^62. */
 static uint64_t
 number_children(struct ldif_tree *tree, const uint32_t *children, uint32_t count)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled population, shared by ldif.c (the tree, the threads) and ldif_render.c
- * (which runs programs) alone. */
+/* A compiled population, for ldif.c and ldif_render.c alone. */
 #ifndef SLAM_LDIF_INTERNAL_H
 #define SLAM_LDIF_INTERNAL_H
 
@@ -59,21 +58,18 @@ struct ldif_renderer {
     struct program_output outputs[SLAM_LDIF_OUTPUTS_MAX];
 };
 
-/* Compiles the program of tree->nodes[index], whose ancestors are compiled. Returns as
- * slam_ldif_create. */
+/* Compiles the program of tree->nodes[index], after those of its ancestors. */
 int ldif_compile(struct ldif_tree *tree, uint32_t index, const uint8_t *program,
                  size_t program_len, char *err);
 
 /* Whether all texts of a prepared source are printable ASCII. */
 bool ldif_source_is_plain(const struct slam_value_source *source);
 
-/* Buffers and frames for a tree. Returns 0 or SLAM_ENOMEM; to be released either way.
- */
+/* Allocates buffers and frames; to be released either way. */
 int ldif_renderer_init(struct ldif_renderer *renderer, const struct ldif_tree *tree);
 void ldif_renderer_release(struct ldif_renderer *renderer);
 
-/* Renders the entries from `first` to `end`, exclusively, to the buffers. Returns 0 or
- * what flush returned. */
+/* Renders entries [first, end) to the buffers. Returns 0 or what flush returned. */
 int ldif_render(struct ldif_renderer *renderer, uint64_t first, uint64_t end);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The closed loop: each connection is a client, which begins its next session when the
- * one before is over and its think time has passed. The states of a client are in
- * connection_state.h. */
+/* The closed loop: a connection is a client, which begins its next session when the one
+ * before is over and its think time has passed (states: connection_state.h). */
 #include "core/slam_err.h"
 #include "load/connection.h"
 #include "load/model.h"

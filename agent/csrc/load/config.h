@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine is told of a stream: its settings, its operations, its scripts. What
- * they point to is the caller's and stays until slam_engine_destroy. Times are ns. */
+/* A stream's settings, operations and scripts. What they point to is the caller's and
+ * stays until slam_engine_destroy. Times are ns. */
 #ifndef SLAM_CONFIG_H
 #define SLAM_CONFIG_H
 

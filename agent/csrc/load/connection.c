@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* Wait before a new attempt: doubled from the first to the second, from attempt to
- * attempt. A directory that restarts is not met by all clients in a tight loop. */
+/* Wait before a new attempt, doubled from attempt to attempt. */
 #define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
 #define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
 

@@ -12,8 +12,8 @@
 
 #define MAX_STREAMS 1024u
 
-/* How far ahead an early end is set: longer than a worker takes from reading the clock
- * to reading the end. */
+/* How far ahead an early end is set: longer than a worker's two reads of clock and
+ * end. */
 #define STOP_AHEAD_NS UINT64_C(10000000)
 
 enum engine_state { NEW, PREPARED, RUNNING, DONE };
@@ -248,10 +248,9 @@ clear_merged(struct slam_engine *e)
                                          .final = true};
 }
 
-/* The time in which the worker had something to do. What is outside of epoll_wait is
- * not all of it: the kernel may work, or have the thread wait for a CPU, within. What
- * was on a CPU or ready for one is not all of it either: a hypervisor's share of the
- * CPU is in neither. */
+/* The time in which the worker had something to do: the greater of two lower bounds.
+ * Time outside of epoll_wait lacks what the kernel does within; time on a CPU or ready
+ * for one lacks what a hypervisor takes. */
 static uint64_t
 busy_ns(const struct slam_interval_record *r, uint64_t wall_ns)
 {

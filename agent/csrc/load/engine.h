@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's C interface: one engine carries one agent's part of one run.
  *
- *     create, add streams, prepare, start, snapshot…, destroy
- *
- * All calls come from one control thread, but for slam_engine_stop, which any thread
- * may call between start and destroy. Times are ns; "after T0" ones count from the
- * start that slam_engine_start names. What settings point to is the caller's and stays
- * until slam_engine_destroy. */
+ * Calls: create, add streams, prepare, start, snapshot…, destroy; all from one control
+ * thread, but slam_engine_stop from any between start and destroy. Times are ns, "after
+ * T0" from the start that slam_engine_start names. */
 #ifndef SLAM_ENGINE_H
 #define SLAM_ENGINE_H
 
@@ -47,8 +44,7 @@ void slam_engine_destroy(struct slam_engine *engine);
 int slam_engine_add_stream(struct slam_engine *engine,
                            const struct slam_stream_settings *settings, char *err);
 
-/* Sets all connections up. Blocks. Returns 0, or SLAM_ECONNECT with *error filled, or
- * another slam_err with the reason in err. */
+/* Sets all connections up. Blocks. SLAM_ECONNECT fills *error instead of err. */
 int slam_engine_prepare(struct slam_engine *engine, struct slam_conn_error *error,
                         char *err);
 
@@ -86,9 +82,9 @@ struct slam_snapshot {
     size_t worker_count;
 };
 
-/* Waits until every worker closed interval `index`, at most timeout_ns. Indexes must be
- * read in order, each once. Returns 1 and *snapshot (valid until the next call), 0 on
- * time-out, or a negative slam_err. */
+/* Waits until every worker closed interval `index`, at most timeout_ns. Indexes are
+ * read in order, each once. Returns 1 and *snapshot (valid until the next call), 0:
+ * time-out. */
 int slam_engine_snapshot(struct slam_engine *engine, uint64_t index,
                          uint64_t timeout_ns, const struct slam_snapshot **snapshot,
                          char *err);

@@ -11,8 +11,8 @@
 
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
-/* Zeroed memory for a table that is walked at random: on cache lines, and on huge pages
- * where it is large, because a miss of the TLB costs as much as one of the cache. */
+/* Zeroed memory for a table that is accessed at random: on cache lines, and on huge
+ * pages where it is large: a TLB miss costs as much as a cache miss. */
 static void *
 alloc_table(size_t count, size_t size)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data of a worker's thread: its part of each stream (a flow), the flow's
- * connections, their slots and sessions. Allocated once, by the control thread; from
- * the thread's start on, all of it but the atomics belongs to the worker's thread.
- * Times are CLOCK_MONOTONIC in ns.
+/* The data of a worker's thread: its part of each stream (a flow), with connections,
+ * slots and sessions. The control thread allocates it; once the thread runs, all but
+ * the atomics is the thread's. Times are CLOCK_MONOTONIC in ns, also in what includes
+ * this.
  *
- * A connection about which a load model has to decide (a slot is free, it is up, it may
- * no longer be used) stands in the worker's ready list. What happens within a request
- * only adds to the list; the worker empties it between two reads. */
+ * A connection stands in the worker's ready list when a slot is free, when it is up, or
+ * when it can no longer be used. Requests only add to the list; the worker empties it
+ * between two reads and tells the load model. */
 #ifndef SLAM_FLOW_H
 #define SLAM_FLOW_H
 
@@ -23,8 +23,7 @@
 
 #define SLAM_RX_BYTES 65536u
 
-/* What a connection is watched for. Edges: with levels, epoll looks at each socket
- * again after each turn, and of 10,000 sockets none is in the cache. */
+/* Edges: with levels, epoll visits each socket again after each turn. */
 #define SLAM_EPOLL_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 /* How much of a response is read for its content; what is as long may be cut off. */
@@ -81,8 +80,7 @@ struct slam_pause_list {
 };
 
 struct slam_conn {
-    /* the connector's while the state is CONNECTING, REPLACING or BACKOFF; has to be
-     * the first member */
+    /* first: the connector's in the states CONNECTING, REPLACING and BACKOFF */
     _Alignas(SLAM_CACHE_LINE) struct slam_connect_request request;
     struct slam_flow *flow;
     struct slam_pdu_parser parser;
@@ -150,8 +148,7 @@ struct slam_flow {
     struct slam_slot *newest;
 };
 
-/* The run's time line, CLOCK_MONOTONIC where absolute. Written before the workers
- * start, read only afterwards, but for stop_ns. */
+/* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
 struct slam_timeline {
     uint64_t t0_ns;
     const uint64_t *boundaries_ns; /* interval ends after T0, ascending */
@@ -161,7 +158,7 @@ struct slam_timeline {
     uint64_t ramp_up_ns;
     uint64_t grace_ns; /* for what is in flight at the end */
     /* Early end, UINT64_MAX: none. A worker reads the clock first and this second; the
-     * writer sets a time that has not come: so all workers close the same intervals. */
+     * writer sets a time ahead: so all workers close the same intervals. */
     _Atomic uint64_t stop_ns;
     atomic_bool abort; /* leave at once, without drain */
     /* Workers that have something to do before stop_ns; 0: the run may end. */
@@ -213,8 +210,8 @@ struct slam_worker {
     _Atomic uint64_t start_error_ns; /* after T0; UINT64_MAX: it has not begun */
 };
 
-/* Gives the worker its part of the stream, but for the load model's. Returns 0 or a
- * negative slam_err with the reason in err; the flow can be destroyed either way. */
+/* Makes the worker's part of a stream, but for the load model's. The flow can be
+ * destroyed either way. */
 int slam_flow_init(struct slam_flow *flow, struct slam_worker *worker,
                    size_t stream_index, char *err);
 

@@ -65,8 +65,7 @@ struct slam_pacer {
     uint64_t left; /* arrivals of this partition that are still to come */
 };
 
-/* Checks a profile and fills in what it accumulates to. Returns 0, or SLAM_EINVAL with
- * the reason in err. */
+/* Checks a profile and computes what it accumulates to. */
 int slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count,
                               char *err);
 
@@ -74,17 +73,16 @@ int slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count,
 double slam_rate_profile_arrivals(const struct slam_rate_segment *segments,
                                   size_t count, uint64_t t_ns);
 
-/* segments: prepared, at least one; they outlive the pacer. limit: arrivals of the
- * whole run, 0: no limit; each partition gets its part of it exactly. rng is used by
- * Poisson and uniform arrivals only. Returns 0, or SLAM_EINVAL for a partition without
+/* segments: prepared; they outlive the pacer. limit: arrivals of the whole run, of
+ * which each partition gets its part exactly; 0: none. SLAM_EINVAL: a partition without
  * connections. */
 int slam_pacer_init(struct slam_pacer *pacer, const struct slam_rate_segment *segments,
                     size_t segment_count, enum slam_arrivals arrivals,
                     const struct slam_partition *partition, uint64_t limit,
                     struct slam_rng *rng);
 
-/* Time of the next arrival, in ns after T0; advances to the one after. Never decreases.
- * SLAM_PACER_NONE, then and ever after, when there is no further arrival. */
+/* The next arrival, in ns after T0, never before the last one; SLAM_PACER_NONE: there
+ * is none any more. */
 uint64_t slam_pacer_next(struct slam_pacer *pacer, struct slam_rng *rng);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replays: the requests of a trace (trace.h), each on its own connection and in the
- * trace's order; in_flight is 1. Where the stream is open, each is due at its record's
- * time and waits for its connection; where it is closed, a connection sends its next
- * one when it is free. */
+ * trace's order. In an open stream each is due at its record's time; in a closed one a
+ * connection sends the next when it is free. */
 #include "core/slam_err.h"
 #include "load/connection.h"
 #include "load/model.h"

@@ -62,8 +62,7 @@ prepare(struct slam_slot *slot, struct slam_draw *draw,
     enum slam_prepared prepared = slam_session_prepare(slot, draw, states);
 
     if (prepared == SLAM_PREPARED_FAILED) {
-        /* not for ever again at once: the connection's loss has a wait before the next
-         */
+        /* not again at once: a new connection comes after a wait */
         slot->state = SLAM_SLOT_BLOCKED;
         slam_conn_break(slot->conn);
     }
@@ -122,8 +121,8 @@ send_request(struct slam_slot *slot)
     len = conn->record ? slam_trace_encode(conn->record, slot->message_id, worker->pdu)
                        : slam_template_encode(op->template, states, &draw,
                                               slot->message_id, worker->pdu);
-    /* sent: just before the kernel is offered the first byte. What a full socket delays
-     * after that is the network's and the directory's time. */
+    /* just before the kernel is offered the first byte: what a full socket delays is
+     * the network's and the directory's time */
     slot->sent_ns = slam_clock_mono_ns();
     slam_slot_sent(slot);
     transmit(conn, worker->pdu, len);

@@ -15,8 +15,7 @@
 void slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns,
                         uint64_t slot_free_ns);
 
-/* After the final response: begins the next step, at once or after its pause, or ends
- * the session and frees its slot. */
+/* After the final response: begins the next step, or ends the session. */
 void slam_request_advance(struct slam_slot *slot, const struct slam_stream_op *op,
                           enum slam_outcome outcome, uint64_t received_ns,
                           uint64_t done_ns);

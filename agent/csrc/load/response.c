@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Kernel stamp on CLOCK_MONOTONIC; done_ns where there is none, or where a step of the
- * wall clock since the last reading makes it impossible. */
+ * wall clock makes it impossible. */
 static uint64_t
 received_ns(const struct slam_slot *slot, uint64_t done_ns)
 {
@@ -76,8 +76,8 @@ count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
         record->unexpected_messages++;
 }
 
-/* One message from the directory; content is NULL where the stream does not read it.
- * Returns false when the connection must be given up. */
+/* Handles a message; content is NULL where the stream does not read it. False: the
+ * connection must be given up. */
 static bool
 message(struct slam_conn *conn, const struct slam_pdu *pdu,
         const struct slam_bytes *content, uint64_t done_ns)
@@ -132,8 +132,8 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
     return true;
 }
 
-/* Keeps what a stream reads of a response that comes in several reads. Returns the
- * message once it has passed: whole, or the first SLAM_KEEP_BYTES of it. */
+/* Keeps the parts of a response that comes in several reads. Returns the message once
+ * it has passed, up to SLAM_KEEP_BYTES of it. */
 static struct slam_bytes
 keep(struct slam_conn *conn, const uint8_t *from, size_t len, bool complete_now)
 {

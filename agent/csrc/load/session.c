@@ -180,8 +180,7 @@ slam_session_states(const struct slam_flow *flow, uint32_t op)
     return states;
 }
 
-/* There is no entry left to take: the session adds one instead; a session that has
- * begun already ends. */
+/* The ledger is empty: a new session adds an entry instead; one under way ends. */
 static bool
 substitute(struct slam_slot *slot, const struct slam_session_spec *spec)
 {
@@ -243,8 +242,7 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
     const struct slam_session_spec *spec = flow->stream->ops[slot->op].spec;
     struct slam_session *session = slam_flow_session(flow, slot);
 
-    /* RFC 2696: but for the cookie, the next page's request is the one before; what was
-     * drawn and captured for the first page stays */
+    /* RFC 2696: the next page's request is the same but for the cookie */
     if (session->has_more) {
         *states = slam_session_states(flow, slot->op);
         return SLAM_PREPARED;
@@ -310,9 +308,8 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
 {
     struct slam_ledger *ledger = flow->ledgers[op->spec->ledger];
     bool done = code == 0; /* a success that the job does not expect is one here */
-    /* A directory may say so of an entry that is there, and of one it has renamed
-     * (389-DS 2.3.1 does, when another write replaces the parent): both DNs stay in
-     * doubt. */
+    /* A directory may say so of an entry that exists or was renamed (389-DS 2.3.1, when
+     * another write replaces the parent): both DNs stay in doubt. */
     bool in_doubt = session->has_taken && code == NO_SUCH_OBJECT;
 
     if (session->has_intended && done)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream is: one kind of load against one role's servers. Read only once the
- * engine is prepared, shared by all workers.
+/* One kind of load against one role's servers; shared by all workers, read only once
+ * the engine is prepared.
  *
- * What a client does is a script: steps that run one after the other on one connection,
- * each an operation of the stream. One run of a script is a session; a plain operation
- * is a script of one step. A session begins at an arrival (open) or when its client is
- * free (closed). */
+ * A script is a sequence of steps on one connection, each an operation of the stream;
+ * one run of it is a session. A plain operation is a script of one step. */
 #ifndef SLAM_STREAM_H
 #define SLAM_STREAM_H
 
@@ -59,17 +57,15 @@ struct slam_stream {
     size_t max_pdu;       /* largest request, in bytes */
 };
 
-/* The script that a session runs in place of one that finds a ledger empty: it adds to
- * the ledger before it takes out of any. NULL: there is none. */
+/* The script that replaces one that finds a ledger empty: it adds to the ledger before
+ * it takes from any. NULL: there is none. */
 const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
                                               uint32_t ledger);
 
-/* Checks the stream as a whole and opens its trace, if it has one. Returns 0, or a
- * negative slam_err with the reason in err. */
+/* Checks the stream as a whole and opens its trace, if it has one. */
 int slam_stream_prepare(struct slam_stream *stream, char *err);
 
-/* Makes a stream of its settings. Returns 0, or a negative slam_err with the reason in
- * err; slam_stream_destroy may be called either way. */
+/* Makes a stream of its settings; slam_stream_destroy may be called either way. */
 int slam_stream_init(struct slam_stream *stream,
                      const struct slam_stream_settings *settings,
                      struct slam_feeds *feeds, char *err);

@@ -14,8 +14,7 @@
 #error "traces are mapped as they are: little-endian"
 #endif
 
-/* A request of 1 MiB at most, as templates make (SLAM_TEMPLATE_PDU_MAX); before its
- * body come the SEQUENCE's header and the messageID, 5 and 6 bytes at their longest. */
+/* A request of 1 MiB, as templates make (SLAM_TEMPLATE_PDU_MAX), less its envelope. */
 #define BODY_MAX (1u << 20)
 #define ENVELOPE_MAX 11u
 

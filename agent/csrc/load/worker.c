@@ -27,8 +27,8 @@
 /* How soon to try again when control has not read the interval before. */
 #define CLOSE_RETRY_NS UINT64_C(1000000)
 
-/* How long before T0 a closed worker takes real-time priority, its connections set up;
- * with more of them their first requests would keep it too long. */
+/* How long before T0 a closed worker takes real-time priority; with more connections
+ * than this its first requests would keep it too long. */
 #define START_PRIORITY_NS UINT64_C(20000000)
 #define START_PRIORITY_CONNECTIONS 256
 
@@ -94,8 +94,7 @@ end_flow(struct slam_flow *flow)
         flow->sessions_left = 0;
 }
 
-/* When no session of the flow begins any more, by the stream's own end; UINT64_MAX: at
- * the run's. */
+/* When the stream's sessions end before the run; UINT64_MAX: they do not. */
 static uint64_t
 stream_end_ns(const struct slam_flow *flow)
 {
@@ -175,9 +174,9 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
     return slam_earlier_ns(deadline, *pace_ns);
 }
 
-/* The timer is armed anew only when it would ring too late. On a virtual machine each
- * arming costs a visit to the hypervisor, ten times the rest of the wait: a time-out of
- * epoll_wait would pay for it at every message. A ring too early is one idle turn. */
+/* Arms the timer only when it would ring too late: on a virtual machine each arming is
+ * a visit to the hypervisor, ten times the rest of the wait (a time-out of epoll_wait
+ * would arm it at every message). Ringing too early costs one idle turn. */
 static void
 arm_timer(struct slam_worker *worker, uint64_t deadline_ns)
 {
@@ -236,8 +235,8 @@ handle_event(struct slam_worker *worker, const struct epoll_event *event)
     }
 }
 
-/* Waits for messages until the deadline and handles them. Where the thread may spin,
- * the last stretch before a paced send is polled instead of slept. */
+/* Waits for messages until the deadline and handles them. A thread that may spin polls
+ * the last stretch before a paced send. */
 static void
 wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_ns,
                 uint64_t pace_ns)
@@ -302,9 +301,9 @@ tell_when_finished(struct slam_worker *worker)
 }
 
 /* Until T0: takes connections, sends nothing, measures nothing. Workers of other agents
- * on this host begin at the same instant, and a closed loop leaves its core to another
- * only when the scheduler says so, a millisecond later: closed workers too have
- * real-time priority until their first requests are sent. */
+ * on this host begin at the same instant, and the scheduler moves a closed loop off its
+ * core a millisecond late: closed workers too have real-time priority for their first
+ * requests. */
 static void
 wait_for_start(struct slam_worker *worker)
 {

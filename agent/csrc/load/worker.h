@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One engine thread: an epoll loop over its connections, the load models of its streams
- * and its recorder. The same loop serves open and closed streams; a worker carries
- * streams of one kind only, so that real-time pacing never meets a busy closed loop. */
+/* One engine thread: an epoll loop over connections, load models and recorder. A worker
+ * carries open or closed streams, not both: pacing never meets a busy closed loop. */
 #ifndef SLAM_WORKER_H
 #define SLAM_WORKER_H
 

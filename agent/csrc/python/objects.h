@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the types of ldapslam.agent._engine have in common. Python.h (stable ABI) is
- * included in this folder only. The GIL is released around every call that blocks; the
- * engine's threads never see a Python object. */
+ * included in this folder only. Calls that block release the GIL. */
 #ifndef SLAM_PYTHON_OBJECTS_H
 #define SLAM_PYTHON_OBJECTS_H
 
@@ -49,8 +48,8 @@ int slam_py_status(int rc, const char *err);
 /* The same as None or NULL. */
 PyObject *slam_py_result(int rc, const char *err);
 
-/* Sets d[key] = value and drops the reference to value, which may be NULL with an
- * exception set. Returns 0, or -1 with an exception set. */
+/* Sets d[key] = value and drops the reference to value. Returns 0, or -1 with an
+ * exception set, also where value is NULL. */
 int slam_py_put(PyObject *d, const char *key, PyObject *value);
 int slam_py_put_u64(PyObject *d, const char *key, uint64_t value);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of what the engine reads of a plan (jobs/plan.py, jobs/scripts.py). A
- * row's name is that of the plan's attribute and, but for a few, of the member. */
+/* The tables of the plan (jobs/plan.py, jobs/scripts.py). A row's name is the
+ * attribute's and mostly the member's. */
 #ifndef SLAM_PYTHON_SETTINGS_H
 #define SLAM_PYTHON_SETTINGS_H
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SharedRecorder: the recorder and the arrivals of one stream whose clients are
- * processes (`type: python`), in memory that their parent maps before it forks them.
- *
- * Each call holds a lock for about a microsecond; the kernel takes the lock back from a
- * process that dies. The parent closes an interval by exchanging two records, so a
- * client that computes, hangs or died keeps nobody's interval open. Times are
+/* SharedRecorder: recorder and arrivals of one stream whose clients are processes
+ * (`type: python`), in memory that their parent maps before it forks them. Times are
  * CLOCK_MONOTONIC in ns.
  *
- * A client that is free takes the next arrival, also one that is not due yet, and waits
- * for it. Arrivals that come due while no client is free are put into the backlog by
- * the next call that looks: in between nothing is taken out of it, so it is as full,
- * and drops as many, as if it had been kept all the time. */
+ * Each call holds a lock for about a microsecond; the kernel takes it back from a
+ * process that dies. The parent closes an interval by exchanging two records: no client
+ * can keep it open.
+ *
+ * A client that is free takes the next arrival, due or not, and waits for it. The next
+ * call puts what came due meanwhile into the backlog; nothing was taken out of it in
+ * between, so it is as full, and drops as many, as if it had been kept all the time. */
 #include "core/clock.h"
 #include "load/engine.h"
 #include "load/pacer.h"
@@ -230,8 +229,7 @@ recorder_dealloc(PyObject *self)
     slam_py_free(self);
 }
 
-/* What the recorder shares; NULL with an exception set where __init__ failed or the
- * arguments do not have the format. */
+/* What the recorder shares; NULL with an exception: no __init__, or wrong arguments. */
 static struct shared *
 parsed(PyObject *self, PyObject *args, const char *format, ...)
 {
@@ -251,8 +249,8 @@ out_of_range(const char *what)
     return PyErr_Format(PyExc_ValueError, "no such %s", what);
 }
 
-/* A process that died under the lock may leave one request half counted. The lock stays
- * usable for the others; the host fails the run. */
+/* A process that died under the lock may leave one request half counted; the host fails
+ * the run. */
 static void
 hold(struct shared *s)
 {
@@ -577,8 +575,8 @@ give_all_up(struct shared *s, uint64_t now_ns)
             finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);
 }
 
-/* Ends the interval at the time that it returns; its record is the inactive one until
- * the next interval ends. */
+/* Ends the interval and returns when; its record is inactive until the next one
+ * ends. */
 static uint64_t
 exchange(struct shared *s, bool final)
 {

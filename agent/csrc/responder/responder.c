@@ -169,8 +169,8 @@ publish_samples(struct slam_responder *r)
     atomic_store_explicit(&r->published, r->record_len, memory_order_release);
 }
 
-/* Keeps what the socket did not take, and asks to hear when it takes more. Until then
- * nothing is read from the client. */
+/* Keeps what the socket did not take; until it does, nothing is read from the
+ * client. */
 static bool
 keep_unsent(struct slam_responder *r, struct client *c, const uint8_t *bytes,
             size_t len)
@@ -225,8 +225,7 @@ send_unsent(struct slam_responder *r, struct client *c)
     return watch(r, c, EPOLL_CTL_MOD, EPOLLIN);
 }
 
-/* Appends the answer. stamp_ns is the request's, CLOCK_REALTIME. Returns false when the
- * client is to be closed. */
+/* Appends the response; stamp_ns is CLOCK_REALTIME. False: close the client. */
 static bool
 put_answer(struct slam_responder *r, struct client *c, enum slam_canned_kind kind,
            int32_t message_id, uint64_t stamp_ns)
@@ -272,8 +271,7 @@ handle_request(struct slam_responder *r, struct client *c,
     return true;
 }
 
-/* Handles the complete requests of [bytes, bytes + len). Returns the bytes used, or -1
- * when the client is to be closed. */
+/* Handles the complete requests. Returns the bytes used; -1: close the client. */
 static ssize_t
 handle_requests(struct slam_responder *r, struct client *c, const uint8_t *bytes,
                 size_t len, uint64_t stamp_ns)
@@ -313,8 +311,7 @@ receive_stamp_ns(struct msghdr *msg)
     return slam_clock_read_ns(CLOCK_REALTIME);
 }
 
-/* One read and the answers to what it brought. Returns false when the client is to be
- * closed. */
+/* One read and the responses to it. False: close the client. */
 static bool
 serve(struct slam_responder *r, struct client *c)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiles programs. Everything that running relies on is checked here: operands,
- * nesting, and the most bytes that each text may have. */
+/* Compiles programs, and checks all that running relies on: operands, nesting, and the
+ * most bytes of each text. */
 #include "core/ber.h"
 #include "core/slam_err.h"
 #include "template/program.h"

@@ -27,8 +27,8 @@ struct run {
 
 /* -- BER -- */
 
-/* Writes the header of the TLV that begins at `begin`, before its content, which ends
- * at `at`; header bytes were kept free for it. Returns the TLV's end. */
+/* Writes the header of the TLV [begin, at), for which `header` bytes were kept free.
+ * Returns the TLV's end. */
 static uint8_t *
 close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
 {
@@ -152,8 +152,7 @@ holds(const struct run *r, const struct instruction *in)
     return len == in->len && memcmp(text, r->program->literals + in->offset, len) == 0;
 }
 
-/* Goes over a part that is absent: references to its values are empty. Returns its last
- * instruction. */
+/* Skips a part that is absent: references to its values are empty. Returns its end. */
 static const struct instruction *
 skip(struct run *r, const struct instruction *in)
 {

@@ -155,8 +155,7 @@ slam_text_put_number(uint64_t n, uint32_t width, uint8_t *at)
     return at + zeros + count;
 }
 
-/* Writes len bytes in base64. They lie in the same buffer, far enough behind `at` that
- * nothing is overwritten before it is read. */
+/* Writes len bytes in base64, which lie far enough behind `at` in the same buffer. */
 static uint8_t *
 put_base64(uint8_t *at, const uint8_t *from, size_t len)
 {

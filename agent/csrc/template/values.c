@@ -203,9 +203,8 @@ emit_uuid(struct slam_rng *rng, char *out)
     return at;
 }
 
-/* The civil date of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
- * Years are taken to begin in March, so that the leap day is the last; an era is 400
- * years, 146097 days. */
+/* The civil date of a day after 1970-01-01 (proleptic Gregorian). Years begin in March,
+ * so that the leap day is the last; an era is 400 years, 146097 days. */
 static void
 civil_date(int64_t day, uint64_t *year, uint64_t *month, uint64_t *day_of_month)
 {
@@ -289,8 +288,7 @@ emit_timestamp(const struct slam_value_source *src, struct slam_rng *rng, char *
     }
 }
 
-/* What follows the first comma that no backslash escapes; nothing, where there is none:
- * the parent of a name of one RDN is the root. */
+/* What follows the first comma without a backslash; empty: the parent is the root. */
 static size_t
 emit_parent(const struct slam_value_source *src, const struct slam_variable *variable,
             char *out)

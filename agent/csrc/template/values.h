@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Value sources: the values of a request template. A prepared source is shared and read
- * only; its state belongs to one worker.
+/* Value sources of templates. A prepared source is shared and read only.
  *
  * Sequences, lines in turn and unique numbers are dealt by connection (partition.h): a
- * worker takes its x one after the other, whatever operation draws, and the value is
- * member number x mod members. So the fleet emits each member once a round, whatever
- * workers its agents have. */
+ * worker takes its x one after the other, and the value is member x mod members. So the
+ * fleet emits each member once a round. */
 #ifndef SLAM_VALUES_H
 #define SLAM_VALUES_H
 
@@ -16,8 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the comments, member k is lo + step * k, or lo - step * k where lo > hi (sequences
- * only); numbers have at least `width` digits. */
+/* Member k is lo + step * k, or lo - step * k where lo > hi (sequences only). */
 enum slam_value_kind {
     SLAM_VALUE_UNIFORM = 0,  /* a member, each as likely */
     SLAM_VALUE_SEQUENCE = 1, /* the members in turn */
@@ -99,15 +96,14 @@ struct slam_choice {
     uint32_t len;
 };
 
-/* Checks a source's figures, copies its data and computes what draws need. Returns 0,
- * or a negative slam_err with the reason in err; then nothing is to be released.
- * Control thread only. */
+/* Checks a source, copies its data and computes what draws need; after a failure there
+ * is nothing to release. Control thread only. */
 int slam_value_source_prepare(struct slam_value_source *src, struct slam_feeds *feeds,
                               char *err);
 void slam_value_source_release(struct slam_value_source *src);
 
-/* Writes the next value's text (no terminator) to out, which holds src->max_len bytes.
- * Returns its length. Not for SLAM_VALUE_REF: templates know the texts before. */
+/* Writes the next value to out (src->max_len bytes, no terminator). Returns its length.
+ * Not for SLAM_VALUE_REF: templates have the texts before. */
 size_t slam_value_emit(const struct slam_value_source *src,
                        struct slam_partition_cursor *cursor,
                        const struct slam_draw *draw, char *out);
