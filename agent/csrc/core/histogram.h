@@ -21,9 +21,6 @@ struct slam_histogram {
     uint32_t counts[SLAM_HISTOGRAM_BUCKETS];
 };
 
-/* Makes h empty, whatever its memory holds. */
-void slam_histogram_clear(struct slam_histogram *h);
-
 /* Empties a valid histogram or zeroed memory. Writes only to what was used: an unused
  * histogram on zeroed pages takes no memory. */
 void slam_histogram_reset(struct slam_histogram *h);

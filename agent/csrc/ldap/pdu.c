@@ -70,8 +70,7 @@ is_response(uint8_t tag)
 
 /* Parses the head of a message. HEAD_SHORT: more bytes are needed to tell. */
 static int
-parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pdu *pdu,
-           const char **reason)
+parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pdu *pdu)
 {
     struct cursor c = {.data = data, .len = len, .pos = 0};
     uint8_t tag = 0;
@@ -81,26 +80,21 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     int rc;
 
     if (len > 0 && data[0] != SLAM_BER_SEQUENCE) {
-        *reason = "not an LDAPMessage: no SEQUENCE";
         return HEAD_INVALID;
     }
     rc = read_header(&c, &tag, &content);
     if (rc != HEAD_OK) {
-        *reason = "a length that LDAP does not allow";
         return rc;
     }
     if (content > max_pdu_bytes || c.pos + content > max_pdu_bytes) {
-        *reason = "a message longer than the limit";
         return HEAD_INVALID;
     }
     end = c.pos + content;
-    *reason = "a malformed messageID";
     if (content < 3)
         return HEAD_INVALID;
     rc = read_integer(&c, SLAM_BER_INTEGER, end, &pdu->message_id);
     if (rc != HEAD_OK)
         return rc;
-    *reason = "a malformed operation";
     if (end - c.pos < 2)
         return HEAD_INVALID; /* no header fits, however many bytes follow */
     rc = read_header(&c, &tag, &content);
@@ -109,7 +103,6 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     if (c.pos > end || end - c.pos < content)
         return HEAD_INVALID;
     if (!is_response(tag)) {
-        *reason = "an operation that is not a response";
         return HEAD_INVALID;
     }
     op_end = c.pos + content;
@@ -117,7 +110,6 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     pdu->len = end;
     pdu->result_code = -1;
     if (has_result_code(tag)) {
-        *reason = "a malformed result code";
         if (content < 3)
             return HEAD_INVALID;
         return read_integer(&c, SLAM_BER_ENUMERATED, op_end, &pdu->result_code);
@@ -151,7 +143,7 @@ pass_body(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
 
 int
 slam_pdu_next(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
-              struct slam_pdu *pdu, const char **reason)
+              struct slam_pdu *pdu)
 {
     const uint8_t *head = *data;
     size_t head_len = *len;
@@ -171,12 +163,11 @@ slam_pdu_next(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
         head = parser->head;
         head_len = kept + n;
     }
-    rc = parse_head(head, head_len, parser->max_pdu_bytes, &parser->pdu, reason);
+    rc = parse_head(head, head_len, parser->max_pdu_bytes, &parser->pdu);
     if (rc == HEAD_INVALID)
         return SLAM_EINVAL;
     if (rc == HEAD_SHORT) {
         if (head_len >= SLAM_PDU_HEAD_MAX) {
-            *reason = "a head longer than any LDAPMessage has";
             return SLAM_EINVAL;
         }
         if (kept == 0)

@@ -49,6 +49,6 @@ void slam_pdu_parser_init(struct slam_pdu_parser *parser, size_t max_pdu_bytes);
  * max_pdu_bytes; *reason is a constant text, and the parser needs
  * slam_pdu_parser_init. */
 int slam_pdu_next(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
-                  struct slam_pdu *pdu, const char **reason);
+                  struct slam_pdu *pdu);
 
 #endif

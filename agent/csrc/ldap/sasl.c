@@ -160,12 +160,6 @@ slam_sasl_step(struct slam_sasl *sasl, const uint8_t *in, size_t in_len,
     return rc == SASL_OK ? SLAM_OK : SLAM_ECONNECT;
 }
 
-const char *
-slam_sasl_error(const struct slam_sasl *sasl)
-{
-    return sasl_errdetail(sasl->conn);
-}
-
 void
 slam_sasl_destroy(struct slam_sasl *sasl)
 {

@@ -32,9 +32,6 @@ int slam_sasl_create(const char *mechanism, const char *host, const char *authci
 int slam_sasl_step(struct slam_sasl *sasl, const uint8_t *in, size_t in_len,
                    const uint8_t **out, size_t *out_len);
 
-/* Why a step failed; valid until the next call. */
-const char *slam_sasl_error(const struct slam_sasl *sasl);
-
 /* NULL is allowed. */
 void slam_sasl_destroy(struct slam_sasl *sasl);
 

@@ -381,9 +381,8 @@ slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
     if (rc != SLAM_OK)
         return rc;
     l = calloc(1, sizeof(*l));
-    if (!l) {
+    if (!l)
         return slam_fail(err, SLAM_ENOMEM, "no memory for a population");
-    }
     pthread_mutex_init(&l->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -456,9 +455,8 @@ slam_ldif_start(struct slam_ldif *l, char *err)
 {
     int error = 0;
 
-    if (l->started > 0) {
+    if (l->started > 0)
         return slam_fail(err, SLAM_ESTATE, "the population is being written");
-    }
     pthread_mutex_lock(&l->lock);
     while (l->started < l->thread_count && error == 0) {
         struct worker *w = &l->workers[l->started];

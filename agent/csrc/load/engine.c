@@ -73,7 +73,7 @@ slam_engine_destroy(struct slam_engine *e)
         return;
     atomic_store(&e->timeline.abort, true);
     for (size_t i = 0; i < e->worker_count; i++) {
-        slam_worker_wake(e->workers[i]);
+        slam_inbox_wake(&e->workers[i]->inbox);
         slam_worker_join(e->workers[i]);
     }
     slam_connector_destroy(e->connector);
@@ -228,7 +228,7 @@ slam_engine_stop(struct slam_engine *e)
     atomic_compare_exchange_strong(&e->timeline.stop_ns, &unset,
                                    slam_clock_mono_ns() + STOP_AHEAD_NS);
     for (size_t i = 0; i < e->worker_count; i++)
-        slam_worker_wake(e->workers[i]);
+        slam_inbox_wake(&e->workers[i]->inbox);
 }
 
 /* -- snapshots -- */

@@ -156,13 +156,12 @@ static bool
 messages(struct slam_conn *conn, const uint8_t *data, size_t len, uint64_t done_ns)
 {
     bool reads_content = conn->flow->stream->reads_content;
-    const char *reason;
     struct slam_pdu pdu;
 
     for (;;) {
         const uint8_t *from = data;
         struct slam_bytes content = {0};
-        int rc = slam_pdu_next(&conn->parser, &data, &len, &pdu, &reason);
+        int rc = slam_pdu_next(&conn->parser, &data, &len, &pdu);
 
         if (rc < 0)
             return false;

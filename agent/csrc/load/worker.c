@@ -541,12 +541,6 @@ slam_worker_start(struct slam_worker *worker)
 }
 
 void
-slam_worker_wake(struct slam_worker *worker)
-{
-    slam_inbox_wake(&worker->inbox);
-}
-
-void
 slam_worker_join(struct slam_worker *worker)
 {
     if (worker->started)

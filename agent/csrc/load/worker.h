@@ -16,7 +16,6 @@ void slam_worker_destroy(struct slam_worker *worker);
 void slam_worker_connect(struct slam_worker *worker);
 
 int slam_worker_start(struct slam_worker *worker);
-void slam_worker_wake(struct slam_worker *worker);
 void slam_worker_join(struct slam_worker *worker);
 
 size_t slam_worker_connections(const struct slam_worker *worker);

@@ -304,12 +304,11 @@ admit(struct shared *s, uint64_t now_ns)
 {
     uint64_t due_ns;
 
-    while (next_arrival(s, now_ns, &due_ns)) {
+    while (next_arrival(s, now_ns, &due_ns))
         if (s->backlog_len == s->backlog_cap)
             drop(s, due_ns);
         else
             s->backlog[(s->backlog_head + s->backlog_len++) % s->backlog_cap] = due_ns;
-    }
 }
 
 static uint64_t

@@ -230,9 +230,8 @@ static bool
 put_answer(struct slam_responder *r, struct client *c, enum slam_canned_kind kind,
            int32_t message_id, uint64_t stamp_ns)
 {
-    if (OUTPUT_BYTES - r->output_len < SLAM_CANNED_ANSWER_MAX && !send_output(r, c)) {
+    if (OUTPUT_BYTES - r->output_len < SLAM_CANNED_ANSWER_MAX && !send_output(r, c))
         return false;
-    }
     r->output_len += slam_canned_answer(kind, message_id, r->output + r->output_len);
     if (slam_canned_is_load(kind) && r->record_capacity > 0) {
         if (r->record_len == r->record_capacity) {

@@ -37,10 +37,9 @@ close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
 
     if (header != needed) {
         memmove(begin + needed, begin + header, len);
-        for (uint32_t i = 0; r && i < r->program->kept_count; i++) {
+        for (uint32_t i = 0; r && i < r->program->kept_count; i++)
             if (r->kept[i].len > 0 && r->kept[i].text > begin)
                 r->kept[i].text = r->kept[i].text - header + needed;
-        }
     }
     return slam_ber_put_header(begin, *begin, len) + len;
 }
@@ -57,10 +56,9 @@ is_safe(const uint8_t *text, size_t len, bool is_plain)
         return false;
     if (is_plain)
         return true;
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i++)
         if (text[i] == '\0' || text[i] == '\n' || text[i] == '\r' || text[i] > 0x7f)
             return false;
-    }
     return true;
 }
 
@@ -122,10 +120,19 @@ put_placed(struct machine *m, const struct slam_program *p,
     /* of a partition that is dealt every number */
     struct slam_partition_cursor cursor = {.round = m->numbers[in->variant]};
 
-    at += slam_value_emit(&p->sources[in->index], &cursor, m->draw, (char *)at);
+    at = slam_value_put(&p->sources[in->index], &cursor, m->draw, at);
     if (in->variant == SLAM_PLACE_LAST && m->names_round > 0)
         at = slam_text_put_number(m->names_round, 0, at);
     return at;
+}
+
+/* Keeps the text of a value that is referred to. */
+static inline void
+keep(struct run *r, const struct instruction *in, uint8_t *begin, const uint8_t *end)
+{
+    if (in->kept > 0)
+        r->kept[in->kept - 1] =
+            (struct kept_text){.text = begin, .len = (uint32_t)(end - begin)};
 }
 
 static uint8_t *
@@ -158,10 +165,9 @@ skip(struct run *r, const struct instruction *in)
 {
     const struct instruction *last = r->program->instructions + in->peer;
 
-    for (; r->program->kept_count > 0 && in <= last; in++) {
+    for (; r->program->kept_count > 0 && in <= last; in++)
         if (in->kept > 0)
             r->kept[in->kept - 1].len = 0;
-    }
     return last;
 }
 
@@ -201,7 +207,7 @@ uint8_t *
 slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
                  uint8_t *at)
 {
-    uint8_t *begins[SLAM_TEMPLATE_DEPTH_MAX];
+    uint8_t *begins[SLAM_TEMPLATE_DEPTH_MAX], *begin;
     size_t depth = 0;
     const struct instruction *in = p->instructions;
     const struct instruction *end = in + (is_whole ? p->count : p->body);
@@ -217,17 +223,12 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             memcpy(at, p->literals + in->offset, in->len);
             at += in->len;
             break;
-        case SLAM_CODE_VALUE: {
-            const size_t len = slam_value_emit(&p->sources[in->index],
-                                               m->states ? &m->states[in->index] : NULL,
-                                               m->draw, (char *)at);
-
-            if (in->kept > 0)
-                r.kept[in->kept - 1] =
-                    (struct kept_text){.text = at, .len = (uint32_t)len};
-            at += len;
+        case SLAM_CODE_VALUE:
+            begin = at;
+            at = slam_value_put(&p->sources[in->index],
+                                m->states ? &m->states[in->index] : NULL, m->draw, at);
+            keep(&r, in, begin, at);
             break;
-        }
         case SLAM_CODE_REPEAT: {
             const struct kept_text *kept = &r.kept[in->index];
             const uint32_t len = slam_text_cut(kept->text, kept->len, in->len);
@@ -242,14 +243,12 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             begins[depth++] = at;
             at += in->header;
             break;
-        case SLAM_CODE_END_OF(SLAM_CODE_TLV): {
-            uint8_t *begin = begins[--depth];
-
+        case SLAM_CODE_END_OF(SLAM_CODE_TLV):
+            begin = begins[--depth];
             at = (size_t)(at - begin) - in->header < in->len
                      ? begin
                      : close_tlv(&r, begin, in->header, at);
             break;
-        }
         case SLAM_CODE_CHANCE:
             if (slam_rng_below(m->draw->rng, 1000000) >= in->len)
                 in = skip(&r, in);
@@ -259,15 +258,11 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             if (!holds(&r, in))
                 in = skip(&r, in);
             break;
-        case SLAM_CODE_PLACED: {
-            uint8_t *begin = at;
-
+        case SLAM_CODE_PLACED:
+            begin = at;
             at = put_placed(m, p, in, at);
-            if (in->kept > 0)
-                r.kept[in->kept - 1] =
-                    (struct kept_text){.text = begin, .len = (uint32_t)(at - begin)};
+            keep(&r, in, begin, at);
             break;
-        }
         case SLAM_CODE_SLOT:
             at = put_slot(m->frame - in->level, in, at);
             break;
@@ -308,12 +303,10 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
         case SLAM_CODE_BASE64:
             begins[depth++] = at;
             break;
-        case SLAM_CODE_END_OF(SLAM_CODE_BASE64): {
-            uint8_t *begin = begins[--depth];
-
+        case SLAM_CODE_END_OF(SLAM_CODE_BASE64):
+            begin = begins[--depth];
             at = slam_text_encode_in_place(begin, (size_t)(at - begin), 0);
             break;
-        }
         default: /* FIELD */
             slam_rng_seed(m->draw->rng, m->key, in->len);
             break;

@@ -6,10 +6,9 @@
 bool
 slam_text_is_plain(const uint8_t *bytes, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i++)
         if (bytes[i] < 0x20 || bytes[i] > 0x7e)
             return false;
-    }
     return true;
 }
 
@@ -122,10 +121,9 @@ slam_text_put(enum slam_text_form form, const uint8_t *text, uint32_t len,
     if (form == SLAM_FORM_DN_VALUE)
         return put_dn_value(text, len, at);
     memcpy(at, text, len);
-    for (uint32_t i = 0; form == SLAM_FORM_UNDERSCORES && i < len; i++) {
+    for (uint32_t i = 0; form == SLAM_FORM_UNDERSCORES && i < len; i++)
         if (at[i] == ',')
             at[i] = '_';
-    }
     return at + len;
 }
 

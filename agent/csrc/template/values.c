@@ -30,20 +30,13 @@ magnitude(int64_t value)
     return value < 0 ? UINT64_C(0) - (uint64_t)value : (uint64_t)value;
 }
 
-static size_t
-emit_digits(uint64_t n, uint32_t width, char *out)
-{
-    return (size_t)(slam_text_put_number(n, width, (uint8_t *)out) - (uint8_t *)out);
-}
-
 /* The sign is not a digit. */
-static size_t
-emit_number(int64_t value, uint32_t width, char *out)
+static uint8_t *
+put_number(int64_t value, uint32_t width, uint8_t *at)
 {
-    if (value >= 0)
-        return emit_digits((uint64_t)value, width, out);
-    *out = '-';
-    return 1 + emit_digits(magnitude(value), width, out + 1);
+    if (value < 0)
+        *at++ = '-';
+    return slam_text_put_number(magnitude(value), width, at);
 }
 
 static size_t
@@ -161,44 +154,48 @@ draw_hot(const struct slam_value_source *src, struct slam_rng *rng)
     return hot + slam_rng_below(rng, src->members - hot);
 }
 
-static size_t
-emit_line(const struct slam_value_source *src, uint64_t line, char *out)
+static uint8_t *
+put_bytes(const uint8_t *bytes, size_t len, uint8_t *at)
+{
+    memcpy(at, bytes, len);
+    return at + len;
+}
+
+static uint8_t *
+put_line(const struct slam_value_source *src, uint64_t line, uint8_t *at)
 {
     size_t len;
     const uint8_t *text = slam_feed_line(src->feed, line, &len);
 
-    memcpy(out, text, len);
-    return len;
+    return put_bytes(text, len, at);
 }
 
-static size_t
-emit_string(const struct slam_value_source *src, struct slam_rng *rng, char *out)
+static uint8_t *
+put_string(const struct slam_value_source *src, struct slam_rng *rng, uint8_t *at)
 {
     size_t len = (size_t)src->lo;
-    uint8_t *characters = (uint8_t *)out;
 
     if (src->hi > src->lo)
         len += (size_t)slam_rng_below(rng, (uint64_t)(src->hi - src->lo) + 1);
-    slam_rng_bytes_below(rng, (uint32_t)src->data_len, characters, len);
-    for (size_t i = 0; i < len; i++)
-        characters[i] = src->data[characters[i]];
-    return len;
+    slam_rng_bytes_below(rng, (uint32_t)src->data_len, at, len);
+    for (uint8_t *end = at + len; at < end; at++)
+        *at = src->data[*at];
+    return at;
 }
 
-static size_t
-emit_uuid(struct slam_rng *rng, char *out)
+static uint8_t *
+put_uuid(struct slam_rng *rng, uint8_t *at)
 {
     static const char hex[] = "0123456789abcdef";
     uint64_t bits[2] = {slam_rng_next(rng), slam_rng_next(rng)};
-    size_t at = 0;
 
     /* RFC 9562 5.4: version 4 in bits 48 to 51, variant 10 in bits 64 and 65 */
     bits[0] = (bits[0] & ~UINT64_C(0xf000)) | UINT64_C(0x4000);
     bits[1] = (bits[1] & ~(UINT64_C(3) << 62)) | UINT64_C(2) << 62;
     for (unsigned int i = 0; i < 32; i++) {
         if (i == 8 || i == 12 || i == 16 || i == 20)
-            out[at++] = '-';
-        out[at++] = hex[bits[i / 16] >> (60 - i % 16 * 4) & 0xf];
+            *at++ = '-';
+        *at++ = (uint8_t)hex[bits[i / 16] >> (60 - i % 16 * 4) & 0xf];
     }
     return at;
 }
@@ -221,53 +218,41 @@ civil_date(int64_t day, uint64_t *year, uint64_t *month, uint64_t *day_of_month)
     *year = era * 400 + year_of_era + (*month <= 2);
 }
 
-static size_t
-emit_date(int64_t ms, const uint8_t *format, size_t format_len, char *out)
+static uint8_t *
+put_date(int64_t ms, const uint8_t *format, size_t format_len, uint8_t *at)
 {
+    static const char letters[] = "YmdHMSL";
     const int64_t ms_per_day = 86400000;
     int64_t day = ms / ms_per_day - (ms % ms_per_day < 0);
     uint64_t of_day = (uint64_t)(ms - day * ms_per_day);
-    uint64_t year, month, day_of_month;
-    char *at = out;
+    uint64_t fields[] = {0,
+                         0,
+                         0,
+                         of_day / 3600000,
+                         of_day / 60000 % 60,
+                         of_day / 1000 % 60,
+                         of_day % 1000};
 
-    civil_date(day, &year, &month, &day_of_month);
+    civil_date(day, &fields[0], &fields[1], &fields[2]);
     for (size_t i = 0; i < format_len; i++) {
-        if (format[i] != '%' || i + 1 == format_len) {
-            *at++ = (char)format[i];
-            continue;
-        }
-        switch (format[++i]) {
-        case 'Y':
-            at += emit_digits(year, 4, at);
-            break;
-        case 'm':
-            at += emit_digits(month, 2, at);
-            break;
-        case 'd':
-            at += emit_digits(day_of_month, 2, at);
-            break;
-        case 'H':
-            at += emit_digits(of_day / 3600000, 2, at);
-            break;
-        case 'M':
-            at += emit_digits(of_day / 60000 % 60, 2, at);
-            break;
-        case 'S':
-            at += emit_digits(of_day / 1000 % 60, 2, at);
-            break;
-        case 'L':
-            at += emit_digits(of_day % 1000, 3, at);
-            break;
-        default:
-            *at++ = (char)format[i];
-            break;
-        }
+        const char *letter = NULL;
+
+        if (format[i] == '%' && i + 1 < format_len)
+            letter = memchr(letters, format[++i], sizeof(letters) - 1);
+        if (letter)
+            at = slam_text_put_number(fields[letter - letters],
+                                      *letter == 'Y'   ? 4
+                                      : *letter == 'L' ? 3
+                                                       : 2,
+                                      at);
+        else
+            *at++ = format[i];
     }
-    return (size_t)(at - out);
+    return at;
 }
 
-static size_t
-emit_timestamp(const struct slam_value_source *src, struct slam_rng *rng, char *out)
+static uint8_t *
+put_timestamp(const struct slam_value_source *src, struct slam_rng *rng, uint8_t *at)
 {
     static const uint8_t generalized[] = "%Y%m%d%H%M%S.%LZ";
     int64_t ms;
@@ -278,48 +263,36 @@ emit_timestamp(const struct slam_value_source *src, struct slam_rng *rng, char *
         ms = src->lo + (int64_t)slam_rng_below(rng, (uint64_t)(src->hi - src->lo) + 1);
     switch (src->step) {
     case SLAM_TIMESTAMP_MILLISECONDS:
-        return emit_number(ms, 0, out);
+        return put_number(ms, 0, at);
     case SLAM_TIMESTAMP_SECONDS:
-        return emit_number(ms / 1000 - (ms % 1000 < 0), 0, out);
+        return put_number(ms / 1000 - (ms % 1000 < 0), 0, at);
     case SLAM_TIMESTAMP_TEXT:
-        return emit_date(ms, src->data, src->data_len, out);
+        return put_date(ms, src->data, src->data_len, at);
     default:
-        return emit_date(ms, generalized, sizeof(generalized) - 1, out);
+        return put_date(ms, generalized, sizeof(generalized) - 1, at);
     }
 }
 
 /* What follows the first comma without a backslash; empty: the parent is the root. */
-static size_t
-emit_parent(const struct slam_value_source *src, const struct slam_variable *variable,
-            char *out)
+static uint8_t *
+put_parent(const struct slam_value_source *src, const struct slam_variable *variable,
+           uint8_t *at)
 {
     const uint8_t *text = variable->text;
-    uint32_t at = 0, len;
+    uint32_t i = 0;
 
-    while (at < variable->len && text[at] != ',')
-        at += text[at] == '\\' ? 2 : 1;
-    for (at++; at < variable->len && text[at] == ' ';)
-        at++;
-    if (at >= variable->len)
-        return 0;
-    len = slam_text_cut(text + at, variable->len - at, (uint32_t)src->hi);
-    memcpy(out, text + at, len);
-    return len;
+    while (i < variable->len && text[i] != ',')
+        i += text[i] == '\\' ? 2 : 1;
+    for (i++; i < variable->len && text[i] == ' ';)
+        i++;
+    if (i >= variable->len)
+        return at;
+    return put_bytes(text + i,
+                     slam_text_cut(text + i, variable->len - i, (uint32_t)src->hi), at);
 }
 
-static size_t
-emit_variable(const struct slam_value_source *src, const struct slam_variable *variable,
-              char *out)
-{
-    uint8_t *at = (uint8_t *)out;
-
-    return (size_t)(slam_text_put((enum slam_text_form)src->width, variable->text,
-                                  variable->len, (uint32_t)src->hi, at) -
-                    at);
-}
-
-static size_t
-emit_choice(const struct slam_value_source *src, struct slam_rng *rng, char *out)
+static uint8_t *
+put_choice(const struct slam_value_source *src, struct slam_rng *rng, uint8_t *at)
 {
     const struct slam_choice *choices = src->prepared.choices;
     uint64_t drawn = slam_rng_below(rng, choices[src->members - 1].end);
@@ -333,61 +306,61 @@ emit_choice(const struct slam_value_source *src, struct slam_rng *rng, char *out
         else
             low = middle + 1;
     }
-    memcpy(out, src->data + choices[low].offset, choices[low].len);
-    return choices[low].len;
+    return put_bytes(src->data + choices[low].offset, choices[low].len, at);
 }
 
-size_t
-slam_value_emit(const struct slam_value_source *src,
-                struct slam_partition_cursor *cursor, const struct slam_draw *draw,
-                char *out)
+uint8_t *
+slam_value_put(const struct slam_value_source *src,
+               struct slam_partition_cursor *cursor, const struct slam_draw *draw,
+               uint8_t *at)
 {
     struct slam_rng *rng = draw->rng;
+    const struct slam_variable *variable;
 
     switch (src->kind) {
     case SLAM_VALUE_UNIFORM:
-        return emit_number(member(src, slam_rng_below(rng, src->members)), src->width,
-                           out);
+        return put_number(member(src, slam_rng_below(rng, src->members)), src->width,
+                          at);
     case SLAM_VALUE_SEQUENCE:
-        return emit_number(
+        return put_number(
             member(src, slam_partition_next(draw->partition, cursor) % src->members),
-            src->width, out);
+            src->width, at);
     case SLAM_VALUE_STRING:
-        return emit_string(src, rng, out);
+        return put_string(src, rng, at);
     case SLAM_VALUE_ZIPF:
-        return emit_number(member(src, draw_zipf(src, rng)), src->width, out);
+        return put_number(member(src, draw_zipf(src, rng)), src->width, at);
     case SLAM_VALUE_GAUSS:
-        return emit_number(member(src, draw_gauss(src, rng)), src->width, out);
+        return put_number(member(src, draw_gauss(src, rng)), src->width, at);
     case SLAM_VALUE_HOT:
-        return emit_number(member(src, draw_hot(src, rng)), src->width, out);
+        return put_number(member(src, draw_hot(src, rng)), src->width, at);
     case SLAM_VALUE_FILE_RANDOM:
-        return emit_line(src, slam_rng_below(rng, src->members), out);
+        return put_line(src, slam_rng_below(rng, src->members), at);
     case SLAM_VALUE_FILE_SEQUENCE:
-        return emit_line(
-            src, slam_partition_next(draw->partition, cursor) % src->members, out);
+        return put_line(
+            src, slam_partition_next(draw->partition, cursor) % src->members, at);
     case SLAM_VALUE_TIMESTAMP:
-        return emit_timestamp(src, rng, out);
+        return put_timestamp(src, rng, at);
     case SLAM_VALUE_UUID:
-        return emit_uuid(rng, out);
+        return put_uuid(rng, at);
     case SLAM_VALUE_UNIQUE:
-        return emit_digits((uint64_t)src->lo +
-                               (uint64_t)src->step *
-                                   slam_partition_next(draw->partition, cursor),
-                           src->width, out);
+        return slam_text_put_number(
+            (uint64_t)src->lo +
+                (uint64_t)src->step * slam_partition_next(draw->partition, cursor),
+            src->width, at);
     case SLAM_VALUE_VARIABLE:
-        return emit_variable(src, &draw->variables[src->lo], out);
+        variable = &draw->variables[src->lo];
+        return slam_text_put((enum slam_text_form)src->width, variable->text,
+                             variable->len, (uint32_t)src->hi, at);
     case SLAM_VALUE_PARENT:
-        return emit_parent(src, &draw->variables[src->lo], out);
+        return put_parent(src, &draw->variables[src->lo], at);
     case SLAM_VALUE_MESSAGE_ID:
-        return (size_t)(slam_ber_put_integer((uint8_t *)out,
-                                             (uint32_t)draw->message_id_of_previous) -
-                        (uint8_t *)out);
+        return slam_ber_put_integer(at, (uint32_t)draw->message_id_of_previous);
     case SLAM_VALUE_LIST:
-        return emit_choice(src, rng, out);
+        return put_choice(src, rng, at);
     case SLAM_VALUE_REF:
         break;
     }
-    return 0;
+    return at;
 }
 
 /* -- before the first draw -- */
@@ -541,9 +514,8 @@ prepare_list(struct slam_value_source *src, char *err)
         return slam_fail(err, SLAM_EINVAL, "a list has at most %u bytes, got %zu",
                          LIST_MAX, src->data_len);
     choices = calloc(src->data_len / 8 + 1, sizeof(*choices));
-    if (!choices) {
+    if (!choices)
         return slam_fail(err, SLAM_ENOMEM, "no memory for a list");
-    }
     while (src->data_len - at >= 8) {
         uint32_t len = read_u32(src->data + at + 4);
 

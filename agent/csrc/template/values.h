@@ -102,10 +102,10 @@ int slam_value_source_prepare(struct slam_value_source *src, struct slam_feeds *
                               char *err);
 void slam_value_source_release(struct slam_value_source *src);
 
-/* Writes the next value to out (src->max_len bytes, no terminator). Returns its length.
+/* Writes the next value to `at` (src->max_len bytes, no terminator). Returns its end.
  * Not for SLAM_VALUE_REF: templates have the texts before. */
-size_t slam_value_emit(const struct slam_value_source *src,
-                       struct slam_partition_cursor *cursor,
-                       const struct slam_draw *draw, char *out);
+uint8_t *slam_value_put(const struct slam_value_source *src,
+                        struct slam_partition_cursor *cursor,
+                        const struct slam_draw *draw, uint8_t *at);
 
 #endif

@@ -50,7 +50,6 @@ test_answers_are_well_formed_for_every_message_id(void)
             struct slam_pdu_parser parser;
             struct slam_pdu pdu;
             const uint8_t *at = answer;
-            const char *reason;
 
             if (!slam_canned_has_answer((enum slam_canned_kind)kind))
                 continue;
@@ -60,11 +59,11 @@ test_answers_are_well_formed_for_every_message_id(void)
             CHECK(is_well_formed(answer, answer + len));
             slam_pdu_parser_init(&parser, sizeof(answer));
             if (kind == SLAM_CANNED_SEARCH) {
-                CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu, &reason), 1);
+                CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu), 1);
                 CHECK_EQ(pdu.message_id, ids[i]);
                 CHECK_EQ(pdu.tag, SLAM_PDU_SEARCH_ENTRY);
             }
-            CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu, &reason), 1);
+            CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu), 1);
             CHECK_EQ(pdu.message_id, ids[i]);
             CHECK_EQ(pdu.result_code, kind == SLAM_CANNED_COMPARE     ? 6
                                       : kind == SLAM_CANNED_START_TLS ? 2
@@ -217,7 +216,6 @@ read_answers(int fd, int expected)
 {
     struct slam_pdu_parser parser;
     struct slam_pdu pdu;
-    const char *reason;
     uint8_t bytes[65536];
     int answers = 0;
     ssize_t got;
@@ -227,7 +225,7 @@ read_answers(int fd, int expected)
         const uint8_t *at = bytes;
         size_t len = (size_t)got;
 
-        while (slam_pdu_next(&parser, &at, &len, &pdu, &reason) == 1)
+        while (slam_pdu_next(&parser, &at, &len, &pdu) == 1)
             answers += pdu.result_code >= 0;
     }
     return answers;

@@ -87,13 +87,13 @@ test_longest_variable_fits_also_escaped(void)
     static struct slam_variable variable;
     const struct slam_draw draw = {.variables = &variable};
     struct slam_value_source src = {.kind = SLAM_VALUE_VARIABLE, .width = 1};
-    static char out[3 * SLAM_VARIABLE_MAX];
+    static uint8_t out[3 * SLAM_VARIABLE_MAX];
 
     CHECK_EQ(slam_value_source_prepare(&src, NULL, err), SLAM_OK);
     memset(variable.text, 0, SLAM_VARIABLE_MAX);
     variable.len = SLAM_VARIABLE_MAX;
     CHECK_EQ(src.max_len, sizeof(out));
-    CHECK_EQ(slam_value_emit(&src, NULL, &draw, out), sizeof(out));
+    CHECK_EQ(slam_value_put(&src, NULL, &draw, out) - out, sizeof(out));
 }
 
 int

@@ -48,7 +48,8 @@ static const char *
 next(const struct slam_value_source *src, struct slam_partition_cursor *state)
 {
     static char text[SLAM_VALUE_MAX_LEN + 1];
-    size_t len = slam_value_emit(src, state, &draw, text);
+    size_t len =
+        (size_t)(slam_value_put(src, state, &draw, (uint8_t *)text) - (uint8_t *)text);
 
     text[len] = '\0';
     return len <= src->max_len ? text : "longer than promised";
@@ -340,6 +341,7 @@ test_variable_is_escaped_for_a_dn_where_it_says_so(void)
         {"\0", 1, "\\00"},
         {"", 0, ""},
     };
+    uint8_t out[64];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct slam_value_source src = prepared(
@@ -348,7 +350,7 @@ test_variable_is_escaped_for_a_dn_where_it_says_so(void)
         set_variable(cases[i].text, cases[i].len);
         CHECK(strcmp(next(&src, NULL), cases[i].escaped) == 0);
         src.width = 0;
-        CHECK_EQ(slam_value_emit(&src, NULL, &draw, (char[64]){0}), cases[i].len);
+        CHECK_EQ(slam_value_put(&src, NULL, &draw, out) - out, cases[i].len);
     }
 }
 
@@ -415,11 +417,11 @@ test_message_id_is_the_content_of_a_positive_integer(void)
                  {INT32_MAX, 4, {127, 255, 255, 255}}};
     struct slam_value_source src =
         prepared((struct slam_value_source){.kind = SLAM_VALUE_MESSAGE_ID});
-    char out[4];
+    uint8_t out[4];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         draw.message_id_of_previous = cases[i].id;
-        CHECK_EQ(slam_value_emit(&src, NULL, &draw, out), cases[i].len);
+        CHECK_EQ(slam_value_put(&src, NULL, &draw, out) - out, cases[i].len);
         CHECK(memcmp(out, cases[i].octets, cases[i].len) == 0);
     }
 }
