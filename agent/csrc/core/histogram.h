@@ -33,7 +33,6 @@ void slam_histogram_record(struct slam_histogram *h, uint64_t value_ns);
 /* Adds src to dst. A bucket holds up to 2^32 - 1 values: an interval of a fleet. */
 void slam_histogram_merge(struct slam_histogram *dst, const struct slam_histogram *src);
 
-/* Bytes that slam_histogram_pack needs for h, exactly. */
 size_t slam_histogram_packed_size(const struct slam_histogram *h);
 
 /* Writes slam_histogram_packed_size(h) bytes, little-endian: "SLH1", u32 n, u64 total,

@@ -4,7 +4,6 @@
 #include "core/clock.h"
 #include "core/slam_err.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -86,10 +86,8 @@ struct slam_op_record {
     struct slam_histogram histograms[SLAM_OUTCOMES][SLAM_METRICS];
 };
 
-/* Clears a record that is zeroed memory or was valid. */
 void slam_op_record_clear(struct slam_op_record *op);
 
-/* Adds every counter and histogram of `from` to `to`. */
 void slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from);
 
 /* Counts a request's outcome, and its times up to the response or until it was given
@@ -99,7 +97,6 @@ struct slam_histogram *slam_op_record_outcome(struct slam_op_record *op,
                                               uint64_t intended_ns, uint64_t sent_ns,
                                               uint64_t until_ns);
 
-/* Whether every counter is zero. */
 bool slam_op_record_is_empty(const struct slam_op_record *op);
 
 struct slam_stream_record {
@@ -140,7 +137,6 @@ struct slam_recorder {
     bool finished;     /* protected by lock: no interval follows */
 };
 
-/* Allocates both records. Returns 0 or SLAM_ENOMEM. */
 int slam_recorder_init(struct slam_recorder *recorder, size_t op_count,
                        size_t stream_count);
 void slam_recorder_destroy(struct slam_recorder *recorder);
@@ -163,7 +159,6 @@ const struct slam_interval_record *slam_recorder_wait(struct slam_recorder *reco
                                                       uint64_t deadline_ns,
                                                       bool *finished);
 
-/* Control: hands the record of interval `index` back, cleared. */
 void slam_recorder_release(struct slam_recorder *recorder, uint64_t index);
 
 #endif

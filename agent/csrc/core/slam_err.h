@@ -6,7 +6,6 @@
 #define SLAM_ERR_H
 
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #define SLAM_ERR_LEN 512

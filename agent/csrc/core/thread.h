@@ -26,8 +26,7 @@ void slam_thread_raise(struct slam_thread *thread);
 void slam_thread_lower(struct slam_thread *thread);
 void slam_thread_close(struct slam_thread *thread);
 
-/* CPU time used, and time spent runnable but not running; since the thread's start. */
-uint64_t slam_thread_cpu_ns(void);
+/* Time spent runnable but not running, since the thread's start. */
 uint64_t slam_thread_run_queue_ns(const struct slam_thread *thread);
 
 /* Keeps a real-time thread within its CPU budget; call it at every turn of a loop. A

@@ -84,7 +84,6 @@ deliver(struct slam_connect_request *request)
     slam_inbox_wake(inbox);
 }
 
-/* An element of the connector's heap. */
 struct queued {
     uint64_t due_ns;
     struct slam_connect_request *request;

@@ -11,10 +11,8 @@
 #include "ldap/transport.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 
-/* What slam_connector_create is best given where there are that many connections. */
 #define SLAM_CONNECTOR_THREADS 512u
 
 /* Where finished requests are delivered; one per worker. */

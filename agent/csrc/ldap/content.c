@@ -37,7 +37,6 @@ take(struct slam_bytes *rest, uint8_t *tag, struct slam_bytes *content)
     return take_up_to(rest, tag, content, false);
 }
 
-/* The next TLV, which must have this tag. */
 static bool
 take_tag(struct slam_bytes *rest, uint8_t expected, struct slam_bytes *content)
 {

@@ -8,7 +8,6 @@
 
 enum { HEAD_INVALID = -1, HEAD_SHORT = 0, HEAD_OK = 1 };
 
-/* The bytes that may be looked at, and where we are in them. */
 struct cursor {
     const uint8_t *data;
     size_t len;

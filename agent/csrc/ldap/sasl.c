@@ -25,8 +25,6 @@ struct slam_sasl {
  * the compiler that it is meant. */
 #define CALLBACK(function) ((int (*)(void))(void (*)(void))(function))
 
-/* -- libsasl's questions -- */
-
 static int
 give_name(void *context, int id, const char **result, unsigned int *len)
 {
@@ -59,8 +57,6 @@ give_realm(void *context, int id, const char **offered, const char **result)
         *result = offered && *offered ? *offered : "";
     return SASL_OK;
 }
-
-/* -- life -- */
 
 static void
 erase_password(struct slam_sasl *sasl)
@@ -99,7 +95,7 @@ copy_texts(struct slam_sasl *sasl, const char *mechanism, const char *authcid,
 int
 slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
                  const uint8_t *password, size_t password_len, const char *authzid,
-                 const char *realm, struct slam_sasl **out, char *err)
+                 const char *realm, struct slam_sasl **out)
 {
     /* as for the set-up: no security layer, and any mechanism that the job names */
     const sasl_security_properties_t properties = {0};
@@ -108,7 +104,6 @@ slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
 
     if (!sasl ||
         !copy_texts(sasl, mechanism, authcid, authzid, realm, password, password_len)) {
-        snprintf(err, SLAM_ERR_LEN, "no memory for a SASL bind");
         slam_sasl_destroy(sasl);
         return SLAM_ENOMEM;
     }
@@ -126,7 +121,6 @@ slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
     if (rc == SASL_OK)
         rc = sasl_setprop(sasl->conn, SASL_AUTH_EXTERNAL, "transport");
     if (rc != SASL_OK) {
-        snprintf(err, SLAM_ERR_LEN, "libsasl: %s", sasl_errstring(rc, NULL, NULL));
         slam_sasl_destroy(sasl);
         return SLAM_EINVAL;
     }

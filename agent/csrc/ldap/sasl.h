@@ -19,7 +19,7 @@ struct slam_sasl; /* one bind; one thread at a time */
  * slam_transport_init comes before. Any thread. */
 int slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
                      const uint8_t *password, size_t password_len, const char *authzid,
-                     const char *realm, struct slam_sasl **sasl, char *err);
+                     const char *realm, struct slam_sasl **sasl);
 
 /* One step. `in` is NULL in the first, else the serverSaslCreds of the last response
  * (NULL: none). *out is valid until the next call; NULL: the request has no

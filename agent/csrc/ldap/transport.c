@@ -55,8 +55,6 @@ struct slam_transport {
 /* A peer that sends faster than we read must leave the other connections their turn. */
 #define READS_PER_TURN 16u
 
-/* -- deadlines -- */
-
 /* Ends a connection that is not set up in time: libldap waits for a TLS handshake
  * without a limit (2.5 with GnuTLS even without sleeping), and only a shutdown of the
  * socket from another thread ends that. The thread lives as long as the handshake. It
@@ -138,8 +136,6 @@ deadline_begin(struct deadline *deadline, int fd, uint64_t timeout_ns)
         close(deadline->fd);
 }
 
-/* -- addresses that were resolved and checked -- */
-
 /* An IPv6 address with its zone, a slash and a port. */
 #define MAX_ADDRESS 128
 
@@ -218,8 +214,6 @@ dial(const char *addresses, uint64_t timeout_ns)
     }
     return fd;
 }
-
-/* -- provider: the socket -- */
 
 static int
 layer_setup(Sockbuf_IO_Desc *sbiod, void *arg)
@@ -351,8 +345,6 @@ provider_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
 static Sockbuf_IO provider_io = {layer_setup,   layer_remove,   layer_ctrl,
                                  provider_read, provider_write, provider_close};
 
-/* -- tap: above everything libldap put on the socket -- */
-
 static ber_slen_t
 tap_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
 {
@@ -378,12 +370,9 @@ tap_setup(Sockbuf_IO_Desc *sbiod, void *arg)
 static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
                             tap_read,  tap_write,    tap_close};
 
-/* -- hand-over -- */
-
 /* What a set-up is answered is small; libldap allocates any length that is claimed. */
 #define SETUP_RESPONSE_BYTES ((ber_len_t)1 << 20)
 
-/* NULL: libldap has none. */
 static Sockbuf *
 sockbuf_of(LDAP *ld)
 {
@@ -490,26 +479,12 @@ fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
     return SLAM_ECONNECT;
 }
 
-/* -- what a stream's connections share -- */
-
 void
 slam_transport_init(void)
 {
     int version;
 
     ldap_get_option(NULL, LDAP_OPT_PROTOCOL_VERSION, &version);
-}
-
-static bool
-is_readable(const char *what, const char *path, struct slam_conn_error *error)
-{
-    if (!path || access(path, R_OK) == 0)
-        return true;
-    error->stage = SLAM_STAGE_TLS;
-    error->code = LDAP_PARAM_ERROR;
-    snprintf(error->detail, sizeof(error->detail), "the %s '%s' cannot be read: %s",
-             what, path, strerror(errno));
-    return false;
 }
 
 /* A context of our own inherits no certificates from libldap's configuration. */
@@ -540,7 +515,6 @@ struct option {
     const void *value;
 };
 
-/* Returns an LDAP result code. */
 static int
 set_all(LDAP *ld, const struct option *options, size_t count)
 {
@@ -574,16 +548,27 @@ make_context(struct slam_connection_settings *config, LDAP *ld)
 static int
 prepare_tls(struct slam_connection_settings *config, struct slam_conn_error *error)
 {
+    const struct {
+        const char *name;
+        const char *path;
+    } files[] = {{"ca_file", config->tls.ca_file},
+                 {"cert_file", config->tls.cert_file},
+                 {"key_file", config->tls.key_file}};
     LDAP *ld = NULL;
     int rc;
 
     if (!config->tls.ca_file && !config->tls.cert_file && !config->tls.key_file &&
         config->tls.verify)
         return SLAM_OK; /* libldap's default, which is one for the process */
-    if (!is_readable("ca_file", config->tls.ca_file, error) ||
-        !is_readable("cert_file", config->tls.cert_file, error) ||
-        !is_readable("key_file", config->tls.key_file, error))
-        return SLAM_ECONNECT;
+    error->stage = SLAM_STAGE_TLS;
+    error->code = LDAP_PARAM_ERROR;
+    for (size_t i = 0; i < 3; i++)
+        if (files[i].path && access(files[i].path, R_OK) != 0) {
+            snprintf(error->detail, sizeof(error->detail),
+                     "the %s '%s' cannot be read: %s", files[i].name, files[i].path,
+                     strerror(errno));
+            return SLAM_ECONNECT;
+        }
     rc = ldap_initialize(&ld, NULL);
     if (rc == LDAP_SUCCESS)
         rc = make_context(config, ld);
@@ -591,8 +576,6 @@ prepare_tls(struct slam_connection_settings *config, struct slam_conn_error *err
         ldap_destroy(ld);
     if (rc == LDAP_SUCCESS)
         return SLAM_OK;
-    error->stage = SLAM_STAGE_TLS;
-    error->code = LDAP_PARAM_ERROR;
     snprintf(error->detail, sizeof(error->detail),
              "the TLS library cannot use ca_file, cert_file or key_file: are they PEM, "
              "and do certificate and key belong together?");
@@ -649,8 +632,6 @@ slam_connection_settings_release(struct slam_connection_settings *config)
         ldap_pvt_tls_ctx_free(config->tls_context);
     config->tls_context = NULL;
 }
-
-/* -- one connection -- */
 
 /* libldap calls it after the socket is connected, before TLS. After a loss between two
  * steps it would connect again, without TLS: that is refused. */
@@ -943,8 +924,6 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     return SLAM_OK;
 }
 
-/* -- carrying -- */
-
 int
 slam_transport_fd(const struct slam_transport *transport)
 {
@@ -1026,8 +1005,6 @@ slam_transport_write(struct slam_transport *transport, const uint8_t *buf, size_
     return -1;
 }
 
-/* -- end -- */
-
 void
 slam_transport_close(struct slam_transport *transport)
 {
@@ -1044,8 +1021,6 @@ slam_transport_close(struct slam_transport *transport)
     }
     free(transport->ahead);
 }
-
-/* -- facts -- */
 
 size_t
 slam_transport_size(void)

@@ -16,7 +16,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the processor fetches from memory at once. */
 #define SLAM_CACHE_LINE 64u
 
 /* How a stream's connections are made. The texts are the caller's. */
@@ -62,7 +61,6 @@ enum slam_conn_stage {
     SLAM_STAGE_HANDOVER
 };
 
-/* Why a connection could not be set up. */
 struct slam_conn_error {
     enum slam_conn_stage stage;
     int code; /* LDAP result code, or libldap's negative API code */
@@ -70,7 +68,6 @@ struct slam_conn_error {
     char detail[512];
 };
 
-/* What a set-up took and sent. */
 struct slam_transport_setup {
     uint64_t connect_ns; /* resolve the name, connect the socket */
     uint64_t tls_ns;     /* the handshake, and StartTLS's exchange before it; 0: none */
@@ -118,7 +115,6 @@ void slam_transport_close(struct slam_transport *transport);
 
 int slam_transport_fd(const struct slam_transport *transport);
 
-/* True where the kernel stamps what this connection receives. */
 bool slam_transport_has_stamps(const struct slam_transport *transport);
 
 /* Call it when epoll says that the socket is readable, before slam_transport_read;
@@ -141,7 +137,6 @@ uint64_t slam_transport_stamp_ns(const struct slam_transport *transport);
 ssize_t slam_transport_write(struct slam_transport *transport, const uint8_t *buf,
                              size_t len);
 
-/* What libldap is, and the TLS library that it carries. */
 void slam_transport_library(char *version, size_t version_len, char *tls,
                             size_t tls_len);
 

@@ -33,7 +33,7 @@ struct worker {
 struct slam_ldif {
     struct ldif_tree tree;
     int fds[SLAM_LDIF_OUTPUTS_MAX];
-    struct slam_feeds *feeds;
+    struct slam_feeds feeds;
     uint64_t blocks;
     struct worker *workers;
     uint32_t thread_count;
@@ -50,8 +50,6 @@ struct slam_ldif {
     int rc;                 /* protected by lock: what went wrong first */
     char err[SLAM_ERR_LEN]; /* protected by lock */
 };
-
-/* -- writing -- */
 
 static void
 fail(struct slam_ldif *l, int rc, const char *what, int error)
@@ -192,8 +190,6 @@ worker_main(void *context)
     pthread_mutex_unlock(&l->lock);
     return NULL;
 }
-
-/* -- the tree -- */
 
 /* Takes over the nodes' figures, and whose parent is whose; programs come later. */
 static int
@@ -361,7 +357,7 @@ build(struct slam_ldif *l, const struct slam_ldif_config *config, char *err)
     if (rc == SLAM_OK)
         rc = number_entries(tree, err);
     if (rc == SLAM_OK)
-        rc = prepare_sources(tree, config, l->feeds, err);
+        rc = prepare_sources(tree, config, &l->feeds, err);
     if (rc == SLAM_OK)
         rc = prepare_names(tree, config->seed, err);
     for (uint32_t i = 0; i < tree->node_count && rc == SLAM_OK; i++)
@@ -397,7 +393,7 @@ slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
     l->workers = calloc(config->threads, sizeof(*l->workers));
     l->thread_count = config->threads;
     if (!l->tree.nodes || !l->tree.children || !l->tree.sources ||
-        !l->tree.source_is_plain || !l->workers || slam_feeds_create(&l->feeds) != 0)
+        !l->tree.source_is_plain || !l->workers)
         rc = SLAM_ENOMEM;
     if (rc == SLAM_OK)
         rc = build(l, config, err);
@@ -432,7 +428,7 @@ slam_ldif_destroy(struct slam_ldif *l)
         slam_program_release(&l->tree.nodes[i].program);
     for (uint32_t i = 0; i < l->tree.source_count; i++)
         slam_value_source_release(&l->tree.sources[i]);
-    slam_feeds_destroy(l->feeds);
+    slam_feeds_close(&l->feeds);
     free(l->workers);
     free(l->tree.source_is_plain);
     free(l->tree.sources);

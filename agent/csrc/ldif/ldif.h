@@ -55,13 +55,10 @@ struct slam_ldif_progress {
 int slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
                      char *err);
 
-/* Stops what is under way. NULL is allowed. */
 void slam_ldif_destroy(struct slam_ldif *ldif);
 
-/* Entries of the whole population. */
 uint64_t slam_ldif_entries(const struct slam_ldif *ldif);
 
-/* Starts the threads; once. */
 int slam_ldif_start(struct slam_ldif *ldif, char *err);
 
 /* Waits for at most timeout_ns. *is_done: all threads have ended, and the result is 0
@@ -73,7 +70,6 @@ int slam_ldif_wait(struct slam_ldif *ldif, uint64_t timeout_ns, bool *is_done,
  * socket or a terminal anywhere. Any thread. */
 void slam_ldif_stop(struct slam_ldif *ldif);
 
-/* Any thread. */
 struct slam_ldif_progress slam_ldif_progress(struct slam_ldif *ldif);
 
 #endif

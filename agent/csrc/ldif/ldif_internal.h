@@ -38,7 +38,6 @@ struct ldif_tree {
     size_t max_room[SLAM_LDIF_OUTPUTS_MAX]; /* of a line */
 };
 
-/* Where an entry is. */
 struct ldif_position {
     uint32_t node;    /* UINT32_MAX: none */
     uint64_t ordinal; /* among those of its node */
@@ -46,7 +45,6 @@ struct ldif_position {
     uint64_t position;
 };
 
-/* What one thread renders with. */
 struct ldif_renderer {
     const struct ldif_tree *tree;
     struct slam_rng rng;

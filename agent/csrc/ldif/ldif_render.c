@@ -11,8 +11,6 @@
 /* A buffer is flushed when a line might not fit; some hundred entries do. */
 #define BUFFER_LEN (256u << 10)
 
-/* -- programs -- */
-
 bool
 ldif_source_is_plain(const struct slam_value_source *source)
 {
@@ -110,8 +108,6 @@ run_entry(struct ldif_renderer *r, uint32_t depth, bool is_whole)
     slam_program_run(m, &node->program, is_whole, NULL);
     return m->rc;
 }
-
-/* -- the tree -- */
 
 /* The last one of the nodes whose entries begin at or before `rest`. */
 static uint32_t

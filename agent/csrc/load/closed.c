@@ -49,7 +49,6 @@ due_ns(const struct slam_flow *flow)
     return load->head ? slam_earlier_ns(next_ns, load->head->due_ns) : next_ns;
 }
 
-/* A client that is ready begins a session, when its connection is up. */
 static void
 begin_session(struct slam_conn *conn, uint64_t intended_ns)
 {

@@ -79,7 +79,6 @@ struct slam_script_config {
     size_t step_count;
 };
 
-/* This agent's part of a stream. */
 struct slam_stream_settings {
     const char *name;
     struct slam_connection_settings connection;

@@ -6,11 +6,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* Wait before a new attempt, doubled from attempt to attempt. */
 #define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
 #define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
-
-/* -- states -- */
 
 void
 slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
@@ -40,8 +37,6 @@ slam_conn_move_client(struct slam_conn *conn, enum slam_client_event event)
         abort();
     conn->client = (uint8_t)to;
 }
-
-/* -- slots -- */
 
 void
 slam_conn_make_ready(struct slam_conn *conn)
@@ -108,8 +103,6 @@ count_dropped(const struct slam_slot *slot)
     slam_flow_op_record(slot->conn->flow, slot->op, slot->measured)->dropped++;
 }
 
-/* -- set-up -- */
-
 static uint64_t
 backoff_ns(struct slam_conn *conn)
 {
@@ -120,7 +113,6 @@ backoff_ns(struct slam_conn *conn)
     return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
 }
 
-/* From BACKOFF. */
 static void
 reconnect(struct slam_conn *conn, uint64_t now_ns)
 {
@@ -191,8 +183,6 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
 }
-
-/* -- loss and replacement -- */
 
 void
 slam_conn_break(struct slam_conn *conn)
@@ -318,8 +308,6 @@ slam_conn_next_ready(struct slam_worker *worker)
         replace(conn, conn->done_ns);
     return conn;
 }
-
-/* -- time-outs and the end -- */
 
 void
 slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)

@@ -15,7 +15,6 @@
 void slam_conn_move(struct slam_conn *conn, enum slam_conn_event event);
 void slam_conn_move_client(struct slam_conn *conn, enum slam_client_event event);
 
-/* Whether requests and responses can pass. */
 static inline bool
 slam_conn_is_open(const struct slam_conn *conn)
 {

@@ -5,10 +5,7 @@
 #include "core/slam_err.h"
 #include "load/worker.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MAX_STREAMS 1024u
 
@@ -22,7 +19,7 @@ struct slam_engine {
     enum engine_state state;
     struct slam_engine_config config;
     struct slam_timeline timeline;
-    struct slam_feeds *feeds;
+    struct slam_feeds feeds;
     struct slam_stream *streams;
     size_t stream_count;
     size_t op_count;
@@ -49,10 +46,8 @@ slam_engine_create(const struct slam_engine_config *config, struct slam_engine *
         if (config->boundaries_ns[i] <= (i ? config->boundaries_ns[i - 1] : 0))
             return slam_fail(err, SLAM_EINVAL, "interval ends must ascend from T0");
     e = calloc(1, sizeof(*e));
-    if (!e || slam_feeds_create(&e->feeds) != SLAM_OK) {
-        free(e);
+    if (!e)
         return slam_fail(err, SLAM_ENOMEM, "no memory for the engine");
-    }
     e->config = *config;
     e->timeline = (struct slam_timeline){.boundaries_ns = config->boundaries_ns,
                                          .boundary_count = config->boundary_count,
@@ -82,7 +77,7 @@ slam_engine_destroy(struct slam_engine *e)
     for (size_t i = 0; i < e->stream_count; i++)
         slam_stream_destroy(&e->streams[i]);
     free(e->streams);
-    slam_feeds_destroy(e->feeds);
+    slam_feeds_close(&e->feeds);
     free(e->merged_ops);
     free(e->merged_streams);
     free(e);
@@ -103,7 +98,7 @@ slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings 
     if (!streams)
         return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
     e->streams = streams;
-    rc = slam_stream_init(&streams[e->stream_count], c, e->feeds, err);
+    rc = slam_stream_init(&streams[e->stream_count], c, &e->feeds, err);
     if (rc != SLAM_OK) {
         slam_stream_destroy(&streams[e->stream_count]);
         return rc;
@@ -141,7 +136,6 @@ create_workers(struct slam_engine *e, bool open, char *err)
     return SLAM_OK;
 }
 
-/* Of binds that are load. */
 static int
 check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
 {
@@ -230,8 +224,6 @@ slam_engine_stop(struct slam_engine *e)
     for (size_t i = 0; i < e->worker_count; i++)
         slam_inbox_wake(&e->workers[i]->inbox);
 }
-
-/* -- snapshots -- */
 
 static void
 clear_merged(struct slam_engine *e)

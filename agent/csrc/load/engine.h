@@ -33,7 +33,6 @@ struct slam_engine_config {
     size_t max_pdu_bytes;
 };
 
-/* Returns 0 and *engine, or a negative slam_err with the reason in err. */
 int slam_engine_create(const struct slam_engine_config *config,
                        struct slam_engine **engine, char *err);
 
@@ -68,7 +67,6 @@ struct slam_worker_figures {
     SLAM_WORKER_COUNTERS(SLAM_MEMBER)
 };
 
-/* One interval of all workers, merged. */
 struct slam_snapshot {
     uint64_t start_ns; /* after T0 */
     uint64_t end_ns;

@@ -29,7 +29,6 @@ alloc_table(size_t count, size_t size)
     return memset(table, 0, bytes);
 }
 
-/* Memory of the flow's sessions. */
 static int
 init_sessions(struct slam_flow *flow, size_t slots)
 {

@@ -113,7 +113,6 @@ struct slam_conn {
 
 struct slam_load_model;
 
-/* One worker's part of one stream. */
 struct slam_flow {
     struct slam_worker *worker;
     const struct slam_stream *stream;
@@ -215,7 +214,6 @@ struct slam_worker {
 int slam_flow_init(struct slam_flow *flow, struct slam_worker *worker,
                    size_t stream_index, char *err);
 
-/* Closes the flow's connections and frees its memory. */
 void slam_flow_destroy(struct slam_flow *flow);
 
 /* The index-th of `count` equal parts of the total, the first ones one larger. */
@@ -225,7 +223,6 @@ slam_flow_part(uint64_t total, uint32_t index, uint32_t count)
     return (uint32_t)(total / count + (index < total % count ? 1 : 0));
 }
 
-/* Draws the script of the flow's next session. */
 uint32_t slam_flow_pick(struct slam_flow *flow);
 
 /* The session of a slot; NULL where the stream needs none. */
@@ -235,7 +232,6 @@ slam_flow_session(const struct slam_flow *flow, const struct slam_slot *slot)
     return flow->sessions ? &flow->sessions[slot - flow->slots] : NULL;
 }
 
-/* Whether a request intended then belongs to the measure phase. */
 static inline bool
 slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
 {

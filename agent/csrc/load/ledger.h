@@ -51,14 +51,12 @@ struct slam_ledger;
 
 /* Creates the file, which must not exist: an old ledger is the clean-up's. */
 int slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err);
-/* The file stays. NULL is allowed. */
 void slam_ledger_close(struct slam_ledger *ledger);
 
 /* Records a DN that is about to be added. Returns its id; SLAM_LEDGER_NONE: no room, or
  * len is 0 or above SLAM_LEDGER_DN_MAX, and the add must not be sent. */
 uint64_t slam_ledger_intend(struct slam_ledger *ledger, const uint8_t *dn, size_t len);
 
-/* The add's outcome. */
 void slam_ledger_added(struct slam_ledger *ledger, uint64_t id);
 void slam_ledger_failed(struct slam_ledger *ledger, uint64_t id);
 
@@ -72,7 +70,6 @@ bool slam_ledger_take(struct slam_ledger *ledger, enum slam_ledger_order order,
 void slam_ledger_put_back(struct slam_ledger *ledger, uint64_t id);
 void slam_ledger_gone(struct slam_ledger *ledger, uint64_t id);
 
-/* Entries that slam_ledger_take may give. */
 uint64_t slam_ledger_available(const struct slam_ledger *ledger);
 
 #endif

@@ -113,7 +113,6 @@ take_available(struct open_load *load)
     return NULL;
 }
 
-/* False: no slot is available. */
 static bool
 begin_session(struct slam_flow *flow, const struct arrival *arrival)
 {

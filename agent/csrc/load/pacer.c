@@ -4,13 +4,10 @@
 #include "core/slam_err.h"
 
 #include <float.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 #define TWO_PI 6.283185307179586476925286766559
 
-/* Arrivals of a segment by t ns after its start. */
 static double
 segment_arrivals(const struct slam_rate_segment *s, double t)
 {

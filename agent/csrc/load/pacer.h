@@ -69,7 +69,6 @@ struct slam_pacer {
 int slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count,
                               char *err);
 
-/* N(t), for tests and reports. */
 double slam_rate_profile_arrivals(const struct slam_rate_segment *segments,
                                   size_t count, uint64_t t_ns);
 

@@ -31,7 +31,6 @@ draw_of(const struct slam_slot *slot)
                               .message_id_of_previous = slot->message_id};
 }
 
-/* Hands a request to the socket. */
 static void
 transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 {
@@ -69,7 +68,6 @@ prepare(struct slam_slot *slot, struct slam_draw *draw,
     return prepared == SLAM_PREPARED;
 }
 
-/* An unbind request was sent: nothing follows on this connection. */
 static void
 unbound(struct slam_slot *slot)
 {
@@ -208,8 +206,6 @@ slam_request_flush(struct slam_conn *conn)
     slam_conn_make_ready(conn);
 }
 
-/* -- the steps of a session -- */
-
 void
 slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns,
                    uint64_t slot_free_ns)
@@ -236,7 +232,6 @@ end(struct slam_slot *slot, uint64_t received_ns, uint64_t done_ns)
     slam_conn_free_slot(slot, received_ns, done_ns);
 }
 
-/* Sends the step that the slot stands at; it was scheduled for this time. */
 static void
 send_step(struct slam_slot *slot, uint64_t intended_ns)
 {

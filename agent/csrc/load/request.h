@@ -20,13 +20,11 @@ void slam_request_advance(struct slam_slot *slot, const struct slam_stream_op *o
                           enum slam_outcome outcome, uint64_t received_ns,
                           uint64_t done_ns);
 
-/* Sends what is due after a pause. */
 void slam_request_run_paused(struct slam_flow *flow, uint64_t now_ns);
 
 /* Sends the next request of a bind of several steps. */
 void slam_request_send_again(struct slam_slot *slot);
 
-/* The socket has room: sends what waits for it. */
 void slam_request_flush(struct slam_conn *conn);
 
 #endif

@@ -62,7 +62,6 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
     slam_conn_free_slot(slot, done_ns, done_ns);
 }
 
-/* A message that belongs to no request in flight. */
 static void
 count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
 {

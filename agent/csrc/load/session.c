@@ -2,14 +2,11 @@
 #include "load/session.h"
 
 #include "core/clock.h"
-#include "core/slam_err.h"
 
 #include <string.h>
 
 #define SASL_BIND_IN_PROGRESS 14
 #define NO_SUCH_OBJECT 32
-
-/* -- pauses -- */
 
 /* The last list is of sessions that end in the next turn. */
 static struct slam_pause_list *
@@ -85,8 +82,6 @@ slam_session_next_ns(const struct slam_flow *flow)
     return next_ns;
 }
 
-/* -- SASL binds of several steps: one operation, one request for each step -- */
-
 /* A variable as a C string, for libsasl; NULL where there is none. */
 static const char *
 c_text(const struct slam_session *session, uint32_t variable, char *text)
@@ -101,7 +96,6 @@ c_text(const struct slam_session *session, uint32_t variable, char *text)
     return text;
 }
 
-/* What a bind's next request carries. */
 static bool
 set_credentials(struct slam_session *session, const struct slam_session_spec *spec,
                 const uint8_t *bytes, size_t len)
@@ -123,7 +117,6 @@ begin_bind(struct slam_slot *slot, struct slam_session *session,
     char authcid[SLAM_VARIABLE_MAX + 1];
     char authzid[SLAM_VARIABLE_MAX + 1];
     const struct slam_variable *password = NULL;
-    char err[SLAM_ERR_LEN];
     const uint8_t *out = NULL;
     size_t out_len = 0;
     int rc;
@@ -137,7 +130,7 @@ begin_bind(struct slam_slot *slot, struct slam_session *session,
         slot->conn->flow->stream->hosts[slot->conn->request.uri_index],
         c_text(session, spec->sasl.authcid, authcid), password ? password->text : NULL,
         password ? password->len : 0, c_text(session, spec->sasl.authzid, authzid),
-        slot->conn->request.config->bind.realm, &session->sasl, err);
+        slot->conn->request.config->bind.realm, &session->sasl);
     if (rc == 0)
         rc = slam_sasl_step(session->sasl, NULL, 0, &out, &out_len);
     return rc >= 0 && set_credentials(session, spec, out, out_len);
@@ -166,8 +159,6 @@ slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *
         session->sasl_failed = true;
     return code != 0 && !session->sasl_failed;
 }
-
-/* -- before a request -- */
 
 struct slam_partition_cursor *
 slam_session_states(const struct slam_flow *flow, uint32_t op)
@@ -222,7 +213,6 @@ intend_entry(struct slam_flow *flow, struct slam_session *session,
     return session->has_intended;
 }
 
-/* Forgets the request before. */
 static void
 reset(struct slam_session *session, const struct slam_session_spec *spec)
 {
@@ -272,8 +262,6 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
         return SLAM_PREPARED_FAILED;
     return SLAM_PREPARED;
 }
-
-/* -- responses -- */
 
 void
 slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
@@ -373,8 +361,6 @@ slam_session_answered(struct slam_slot *slot, const struct slam_stream_op *op,
         settle_ledger(flow, session, op, code);
     return outcome;
 }
-
-/* -- end -- */
 
 void
 slam_session_end(struct slam_slot *slot)

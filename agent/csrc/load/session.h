@@ -24,7 +24,6 @@ enum slam_prepared slam_session_prepare(struct slam_slot *slot, struct slam_draw
 struct slam_partition_cursor *slam_session_states(const struct slam_flow *flow,
                                                   uint32_t op);
 
-/* The first entries of a search: captures. */
 void slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
                         const struct slam_bytes *message);
 
@@ -48,7 +47,6 @@ void slam_session_resume(struct slam_flow *flow, struct slam_session *session);
 /* A request that has no response was sent: the session ends in the next turn. */
 void slam_session_no_response(struct slam_slot *slot, uint64_t sent_ns);
 
-/* When the next pause ends; UINT64_MAX: never. */
 uint64_t slam_session_next_ns(const struct slam_flow *flow);
 
 /* The session is over, however it ended; the slot is the caller's. */

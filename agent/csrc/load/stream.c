@@ -4,7 +4,6 @@
 #include "core/slam_err.h"
 #include "ldap/pdu.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,49 +14,46 @@
 #define MAX_IN_FLIGHT 65536u
 #define MAX_STEPS 65535u
 
-/* -- a stream -- */
-
 static const char *
 fault_of(const struct slam_stream_settings *c)
 {
     const struct slam_connection_settings *connection = &c->connection;
     const struct slam_bind_settings *bind = &connection->bind;
+    const struct {
+        bool is_wrong;
+        const char *fault;
+    } checks[] = {
+        {connection->uri_count < 1, "a stream needs at least one URI"},
+        {connection->address_count > 0 &&
+             connection->address_count != connection->uri_count,
+         "addresses must be as many as uris"},
+        {c->connections < 1, "a stream needs at least one connection"},
+        {c->first_connection + (uint64_t)(c->connections - 1) * c->connection_stride >=
+             c->total_connections,
+         "connection numbers must be less than total_connections"},
+        {c->connections > 1 && c->connection_stride < 1,
+         "connection_stride must be above zero"},
+        {c->in_flight < 1 || c->in_flight > MAX_IN_FLIGHT,
+         "in_flight must be 1 to 65536"},
+        {!c->open && c->in_flight != 1,
+         "a closed stream has one request in flight per client"},
+        {c->trace && c->in_flight != 1,
+         "a trace has one request in flight on a connection"},
+        {c->open && c->segment_count < 1 && !c->trace,
+         "an open stream needs a rate profile"},
+        {c->open && c->max_backlog > UINT32_MAX, "max_backlog must be below 2^32"},
+        {connection->connect_timeout_ns < 1 || c->request_timeout_ns < 1,
+         "time-outs must be above zero"},
+        {bind->dn && !bind->mechanism && !bind->password, "a bind DN needs a password"},
+        {c->variables > MAX_VARIABLES, "a session has at most 256 variables"},
+        {c->ledgers > MAX_LEDGERS, "a stream has at most 64 ledgers"},
+        {c->ledgers > 0 && !c->ledger_folder, "ledgers need a folder"},
+        {c->operation_count > MAX_OPERATIONS, "too many operations in a stream"}};
     size_t steps = 0;
 
-    if (connection->uri_count < 1)
-        return "a stream needs at least one URI";
-    if (connection->address_count > 0 &&
-        connection->address_count != connection->uri_count)
-        return "addresses must be as many as uris";
-    if (c->connections < 1)
-        return "a stream needs at least one connection";
-    if (c->first_connection + (uint64_t)(c->connections - 1) * c->connection_stride >=
-        c->total_connections)
-        return "connection numbers must be less than total_connections";
-    if (c->connections > 1 && c->connection_stride < 1)
-        return "connection_stride must be above zero";
-    if (c->in_flight < 1 || c->in_flight > MAX_IN_FLIGHT)
-        return "in_flight must be 1 to 65536";
-    if (!c->open && c->in_flight != 1)
-        return "a closed stream has one request in flight per client";
-    if (c->trace && c->in_flight != 1)
-        return "a trace has one request in flight on a connection";
-    if (c->open && c->segment_count < 1 && !c->trace)
-        return "an open stream needs a rate profile";
-    if (c->open && c->max_backlog > UINT32_MAX)
-        return "max_backlog must be below 2^32";
-    if (connection->connect_timeout_ns < 1 || c->request_timeout_ns < 1)
-        return "time-outs must be above zero";
-    if (bind->dn && !bind->mechanism && !bind->password)
-        return "a bind DN needs a password";
-    if (c->variables > MAX_VARIABLES)
-        return "a session has at most 256 variables";
-    if (c->ledgers > MAX_LEDGERS)
-        return "a stream has at most 64 ledgers";
-    if (c->ledgers > 0 && !c->ledger_folder)
-        return "ledgers need a folder";
-    if (c->operation_count > MAX_OPERATIONS)
-        return "too many operations in a stream";
+    for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)
+        if (checks[i].is_wrong)
+            return checks[i].fault;
     for (size_t i = 0; i < c->script_count; i++) {
         if (c->scripts[i].step_count < 1 ||
             c->scripts[i].step_count > MAX_STEPS - steps)
@@ -67,7 +63,6 @@ fault_of(const struct slam_stream_settings *c)
     return NULL;
 }
 
-/* The host of a URI that libldap takes; "localhost" for a local socket. */
 static char *
 host_of(const char *uri)
 {
@@ -100,7 +95,6 @@ set_hosts(struct slam_stream *s)
     return s->hosts ? SLAM_OK : SLAM_ENOMEM;
 }
 
-/* The pacers' own copy of the profile: they prepare it. */
 static int
 set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *err)
 {
@@ -142,8 +136,6 @@ slam_stream_destroy(struct slam_stream *s)
     free(s->scripts);
     free((void *)s->settings.segments);
 }
-
-/* -- its operations -- */
 
 static bool
 is_variable(const struct slam_stream *s, uint32_t variable)
@@ -267,8 +259,6 @@ add_operation(struct slam_stream *s, const struct slam_operation_config *c,
         s->reads_content = true;
     return SLAM_OK;
 }
-
-/* -- its scripts -- */
 
 static const char *
 script_fault(const struct slam_stream *s, const struct slam_script_config *script)

@@ -5,8 +5,6 @@
 #include "core/file.h"
 #include "core/slam_err.h"
 
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +41,6 @@ end_of(uint64_t offset, const struct slam_trace_record *record)
     return offset + sizeof(*record) + (((uint64_t)record->length + 7) & ~UINT64_C(7));
 }
 
-/* Says what is wrong with the record at an offset. */
 static int
 fail(char *err, uint64_t offset, const char *what)
 {

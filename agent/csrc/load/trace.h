@@ -36,7 +36,6 @@ struct slam_trace_record {
 
 struct slam_trace; /* read only after slam_trace_open; shared by workers */
 
-/* Maps and checks a file for this agent's part of a stream. */
 int slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
                     struct slam_trace **trace, char *err);
 void slam_trace_close(struct slam_trace *trace);

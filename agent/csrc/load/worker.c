@@ -20,19 +20,15 @@
 
 #define EPOLL_EVENTS 256
 
-/* How many connections ahead memory is asked for. */
 #define PREFETCH_FAR 6
 #define PREFETCH_NEAR 3
 
-/* How soon to try again when control has not read the interval before. */
 #define CLOSE_RETRY_NS UINT64_C(1000000)
 
 /* How long before T0 a closed worker takes real-time priority; with more connections
  * than this its first requests would keep it too long. */
 #define START_PRIORITY_NS UINT64_C(20000000)
 #define START_PRIORITY_CONNECTIONS 256
-
-/* -- clocks and intervals -- */
 
 static uint64_t
 end_ns(const struct slam_timeline *t)
@@ -47,7 +43,7 @@ static bool
 close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
 {
     struct slam_interval_record *record = worker->recorder.active;
-    uint64_t cpu_ns = slam_thread_cpu_ns();
+    uint64_t cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     uint64_t run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
     uint64_t step_ns = slam_thread_update_offset(&worker->realtime_offset_ns);
 
@@ -68,8 +64,6 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     worker->run_queue_ns = run_queue_ns;
     return true;
 }
-
-/* -- load models -- */
 
 static const struct slam_load_model *
 model_of(const struct slam_stream *stream)
@@ -132,8 +126,6 @@ begin_drain(struct slam_worker *worker)
     for (size_t i = 0; i < worker->flow_count; i++)
         end_flow(&worker->flows[i]);
 }
-
-/* -- the loop -- */
 
 static void
 take_deliveries(struct slam_worker *worker)
@@ -334,7 +326,7 @@ wait_for_start(struct slam_worker *worker)
         worker->flows[i].down_at_ns = t->t0_ns;
         record->streams[worker->flows[i].stream_index].down_ns = 0;
     }
-    worker->cpu_ns = slam_thread_cpu_ns();
+    worker->cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     worker->run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
 }
 
@@ -405,8 +397,6 @@ worker_main(void *arg)
     slam_thread_close(&worker->thread);
     return NULL;
 }
-
-/* -- life -- */
 
 static int
 add_flow(struct slam_worker *worker, size_t stream_index, char *err)

@@ -6,7 +6,6 @@
 
 #include "load/flow.h"
 
-/* Allocates the worker with its part of every stream of its kind. */
 int slam_worker_create(const struct slam_worker_config *config,
                        struct slam_worker **worker, char *err);
 /* The thread must have ended or never been started. */

@@ -22,7 +22,6 @@ extern PyType_Spec slam_py_ldif_spec;
 extern PyType_Spec slam_py_responder_spec;
 extern PyType_Spec slam_py_text_spec;
 
-/* Every object begins with this. */
 struct slam_py_object {
     PyObject_HEAD void *handle; /* NULL: not initialised, or closed */
     int calls; /* under way without the GIL; changed with the GIL held */
@@ -40,7 +39,6 @@ void *slam_py_handle(PyObject *self);
 int slam_py_check_new(PyObject *self);
 /* Returns 0 where no call is under way, else -1 with an exception. */
 int slam_py_check_idle(PyObject *self);
-/* The last step of a dealloc. */
 void slam_py_free(PyObject *self);
 
 /* Returns 0, or for a negative slam_err -1 with the exception of this text. */
@@ -56,7 +54,6 @@ int slam_py_put_u64(PyObject *d, const char *key, uint64_t value);
 /* Appends item and drops the reference to it, as slam_py_put. */
 int slam_py_append(PyObject *list, PyObject *item);
 
-/* The packed histogram as bytes. */
 PyObject *slam_py_pack_histogram(const struct slam_histogram *h);
 
 #endif

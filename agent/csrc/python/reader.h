@@ -42,7 +42,6 @@ struct slam_py_row {
      .offset = offsetof(type, member),                                                 \
      .size = sizeof(((type *)0)->member),                                              \
      __VA_ARGS__}
-/* An element of an array. */
 #define SLAM_PY_ELEMENT(type, kind_, ...)                                              \
     {.name = "", .kind = SLAM_PY_##kind_, .size = sizeof(type), __VA_ARGS__}
 
@@ -51,7 +50,6 @@ struct slam_py_row {
 int slam_py_read(const struct slam_py_row *rows, PyObject *object, void *to,
                  PyObject *keep);
 
-/* The same for a sequence of elements. */
 int slam_py_read_array(const struct slam_py_row *element, PyObject *sequence,
                        const void **to, size_t *length, PyObject *keep);
 

@@ -18,8 +18,6 @@ static const struct slam_py_row text_row[] = {SLAM_PY_ELEMENT(const char *, TEXT
 static const struct slam_py_row code_row[] = {SLAM_PY_ELEMENT(int, SIGNED)};
 static const struct slam_py_row time_row[] = {SLAM_PY_ELEMENT(uint64_t, UNSIGNED)};
 
-/* -- the run -- */
-
 #define ROWS_OF struct slam_engine_config
 const struct slam_py_row slam_py_run_rows[] = {
     ROW(UNSIGNED, seed),
@@ -29,8 +27,6 @@ const struct slam_py_row slam_py_run_rows[] = {
     ROW(UNSIGNED, ramp_up_ns),
     ROW(UNSIGNED, grace_ns),
     END};
-
-/* -- requests -- */
 
 #undef ROWS_OF
 #define ROWS_OF struct slam_value_source
@@ -102,8 +98,6 @@ static const struct slam_py_row script_rows[] = {
             OF_STRUCTS(struct slam_step_config, step_rows)),
     END};
 
-/* -- connections -- */
-
 #undef ROWS_OF
 #define ROWS_OF struct slam_tls_settings
 static const struct slam_py_row tls_rows[] = {
@@ -131,8 +125,6 @@ static const struct slam_py_row connection_rows[] = {
     ROW(UNSIGNED, reconnect_ns),
     ROW(UNSIGNED, connect_spacing_ns),
     END};
-
-/* -- the stream -- */
 
 #undef ROWS_OF
 #define ROWS_OF struct slam_rate_segment

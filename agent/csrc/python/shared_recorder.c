@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -158,7 +157,6 @@ fault_of(const struct slam_stream_settings *stream, uint32_t ops, char *err)
     return SLAM_OK;
 }
 
-/* Returns 0, or a negative slam_err with the reason in err. */
 static int
 create(struct shared **out, const struct slam_engine_config *run,
        const struct slam_stream_settings *stream, uint32_t number, uint32_t ops,
@@ -277,8 +275,6 @@ op_record(const struct shared *s, uint32_t op, bool measured)
     return &s->active->ops[2 * op + (measured ? 1u : 0u)];
 }
 
-/* -- arrivals -- */
-
 /* The next arrival, if it is due by limit_ns and before the load is over. */
 static bool
 next_arrival(struct shared *s, uint64_t limit_ns, uint64_t *due_ns)
@@ -340,8 +336,6 @@ recorder_take(PyObject *self, PyObject *args)
     release(s);
     return found ? PyLong_FromUnsignedLongLong(due_ns) : Py_NewRef(Py_None);
 }
-
-/* -- requests and observations -- */
 
 static struct request *
 new_request(struct shared *s)
@@ -491,8 +485,6 @@ recorder_end(PyObject *self, PyObject *args)
     return PyBool_FromLong(r != NULL);
 }
 
-/* -- the stream -- */
-
 static PyObject *
 recorder_count(PyObject *self, PyObject *args)
 {
@@ -560,8 +552,6 @@ recorder_end_ns(PyObject *self, PyObject *args)
     release(s);
     return PyLong_FromUnsignedLongLong(end_ns);
 }
-
-/* -- intervals -- */
 
 static void
 give_all_up(struct shared *s, uint64_t now_ns)

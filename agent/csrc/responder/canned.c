@@ -111,7 +111,6 @@ slam_canned_parse(const uint8_t *bytes, size_t len, struct slam_canned_request *
     return -1;
 }
 
-/* Writes an LDAPMessage; returns its end. */
 static uint8_t *
 put_message(uint8_t *at, int32_t message_id, const uint8_t *op, size_t op_len)
 {

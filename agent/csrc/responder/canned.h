@@ -35,7 +35,6 @@ struct slam_canned_request {
 /* RFC 4511's name of the operation, in lower case; StartTLS has its own. */
 const char *slam_canned_name(enum slam_canned_kind kind);
 
-/* Whether requests of this kind are answered at all. */
 bool slam_canned_has_answer(enum slam_canned_kind kind);
 
 /* Whether this kind can be load: all that is answered, but StartTLS. */

@@ -45,7 +45,6 @@ uint64_t slam_delays_draw(struct slam_delays *delays);
 /* Returns false when too many answers wait or there is no memory. */
 bool slam_delays_push(struct slam_delays *delays, const struct slam_waiting *waiting);
 
-/* Takes the earliest answer, if it is due at now_ns. */
 bool slam_delays_pop_due(struct slam_delays *delays, uint64_t now_ns,
                          struct slam_waiting *waiting);
 

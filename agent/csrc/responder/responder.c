@@ -69,8 +69,6 @@ struct slam_responder {
     atomic_size_t published; /* release by thread, acquire by owner */
 };
 
-/* -- the thread -- */
-
 static void
 count(_Atomic uint64_t *counter)
 {
@@ -246,7 +244,6 @@ put_answer(struct slam_responder *r, struct client *c, enum slam_canned_kind kin
     return true;
 }
 
-/* Returns false when the client is to be closed. */
 static bool
 handle_request(struct slam_responder *r, struct client *c,
                const struct slam_canned_request *request, uint64_t stamp_ns)
@@ -419,8 +416,6 @@ run(void *arg)
     }
     return NULL;
 }
-
-/* -- the owner -- */
 
 static int
 listen_on(struct slam_responder *r, const struct slam_responder_options *options,

@@ -40,14 +40,12 @@ struct slam_responder_counts {
     uint64_t requests[SLAM_CANNED_KINDS];
 };
 
-/* Listens. The options are copied. */
 int slam_responder_create(const struct slam_responder_options *options,
                           struct slam_responder **responder, char *err);
 
 /* Stops, if need be, closes everything, removes the Unix socket. NULL is allowed. */
 void slam_responder_destroy(struct slam_responder *responder);
 
-/* Starts the thread. Returns 0 or a negative slam_err. */
 int slam_responder_start(struct slam_responder *responder, char *err);
 
 /* Ends the thread; connections stay open, unanswered, until slam_responder_destroy. */
@@ -57,7 +55,7 @@ void slam_responder_stop(struct slam_responder *responder);
 void slam_responder_pause(struct slam_responder *responder);
 void slam_responder_resume(struct slam_responder *responder);
 
-/* The TCP port; 0 for a Unix socket. */
+/* 0 for a Unix socket. */
 uint16_t slam_responder_port(const struct slam_responder *responder);
 
 void slam_responder_counts(const struct slam_responder *responder,

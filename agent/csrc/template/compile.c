@@ -18,7 +18,6 @@
 
 _Static_assert(SLAM_TEMPLATE_PDU_MAX < (1u << 24), "lengths are written in 3 bytes");
 
-/* Reads the program; every length is checked before it is used. */
 struct reader {
     const uint8_t *at;
     const uint8_t *end;
@@ -114,7 +113,6 @@ compile_literal(struct compilation *c, struct instruction *in, const uint64_t *o
     return extend(c, in->len, c->is_entry && slam_text_is_plain(text, in->len));
 }
 
-/* The text of an earlier value once more. */
 static const char *
 compile_reference(struct compilation *c, struct instruction *in, int64_t value,
                   int64_t limit)
@@ -323,22 +321,6 @@ compile_number(struct compilation *c, struct instruction *in, const uint64_t *op
 }
 
 static const char *
-compile_field(struct compilation *c, struct instruction *in, const uint64_t *operands)
-{
-    (void)c;
-    in->len = (uint32_t)operands[0];
-    return NULL;
-}
-
-static const char *
-compile_base64(struct compilation *c, struct instruction *in, const uint64_t *operands)
-{
-    (void)c, (void)in, (void)operands;
-    return NULL;
-}
-
-/* What ends with END. */
-static const char *
 open_part(struct compilation *c, bool begins_text)
 {
     const struct level *outer = &c->levels[c->depth];
@@ -355,7 +337,6 @@ open_part(struct compilation *c, bool begins_text)
     return NULL;
 }
 
-/* Room for a slot's text, once it is known how long that may be. */
 static const char *
 close_fill(struct compilation *c, const struct instruction *in,
            const struct level *text)
@@ -386,7 +367,6 @@ close_line(struct compilation *c, struct instruction *in, const struct level *te
         *max_room = in->room;
 }
 
-/* The text of all turns of a loop. */
 static const char *
 close_loop(struct compilation *c, const struct instruction *in,
            const struct level *level)
@@ -473,7 +453,7 @@ static const struct {
     [SLAM_CODE_PLACED] = {{2, 1}, IN_TEXT | OF_ENTRIES, compile_value},
     [SLAM_CODE_SLOT] = {{1, 2, 4, 1}, IN_TEXT | OF_ENTRIES, compile_slot},
     [SLAM_CODE_NUMBER] = {{0}, IN_TEXT, compile_number},
-    [SLAM_CODE_BASE64] = {{0}, IN_TEXT | OPENS, compile_base64},
+    [SLAM_CODE_BASE64] = {{0}, IN_TEXT | OPENS, NULL},
     [SLAM_CODE_IF] = {{2, 1}, OPENS, compile_condition},
     [SLAM_CODE_EQUAL] = {{2, 4}, OPENS, compile_condition},
     [SLAM_CODE_LOOP] = {{8, 8}, OPENS, compile_loop},
@@ -481,10 +461,9 @@ static const struct {
     [SLAM_CODE_FILL] = {{2}, OF_ENTRIES | OPENS | BEGINS_TEXT, compile_fill},
     [SLAM_CODE_LINE] = {{2}, OF_ENTRIES | OPENS | BEGINS_TEXT, compile_line},
     [SLAM_CODE_OUTPUT] = {{1}, OF_ENTRIES | OPENS | BEGINS_TEXT, compile_line},
-    [SLAM_CODE_FIELD] = {{4}, OF_ENTRIES, compile_field},
+    [SLAM_CODE_FIELD] = {{4}, OF_ENTRIES, NULL},
     [SLAM_CODE_BODY] = {{0}, OF_ENTRIES, compile_body}};
 
-/* Compiles one instruction. Returns NULL, or what is wrong with it. */
 static const char *
 compile_instruction(struct compilation *c)
 {
@@ -512,7 +491,9 @@ compile_instruction(struct compilation *c)
             return "an operand is missing";
     if (rules & OPENS)
         fault = open_part(c, (rules & BEGINS_TEXT) != 0);
-    if (!fault)
+    if (code == SLAM_CODE_FIELD)
+        in->len = (uint32_t)operands[0];
+    if (!fault && codes[code].compile)
         fault = codes[code].compile(c, in, operands);
     if (code != SLAM_CODE_BODY && (code != SLAM_CODE_LITERAL || in->len > 0))
         p->count++;

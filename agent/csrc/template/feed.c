@@ -17,17 +17,6 @@ struct open_feed {
     struct open_feed *next;
 };
 
-struct slam_feeds {
-    struct open_feed *first;
-};
-
-int
-slam_feeds_create(struct slam_feeds **feeds)
-{
-    *feeds = calloc(1, sizeof(**feeds));
-    return *feeds ? SLAM_OK : SLAM_ENOMEM;
-}
-
 static void
 open_feed_destroy(struct open_feed *file)
 {
@@ -39,20 +28,16 @@ open_feed_destroy(struct open_feed *file)
 }
 
 void
-slam_feeds_destroy(struct slam_feeds *feeds)
+slam_feeds_close(struct slam_feeds *feeds)
 {
-    if (!feeds)
-        return;
     while (feeds->first) {
         struct open_feed *file = feeds->first;
 
         feeds->first = file->next;
         open_feed_destroy(file);
     }
-    free(feeds);
 }
 
-/* The number of lines of [at, end). */
 static size_t
 count_lines(const uint8_t *at, const uint8_t *end)
 {

@@ -18,13 +18,14 @@ struct slam_feed {
     uint32_t longest; /* bytes of the longest line */
 };
 
-struct slam_feeds; /* control thread only; its feeds are read by all workers */
+/* Files that are open: none at first. Control thread only; all workers read the feeds.
+ */
+struct slam_feeds {
+    struct open_feed *first;
+};
 
-/* Returns 0 or SLAM_ENOMEM. */
-int slam_feeds_create(struct slam_feeds **feeds);
-
-/* Also ends the life of every feed that was opened. NULL is allowed. */
-void slam_feeds_destroy(struct slam_feeds *feeds);
+/* Ends the life of every feed that was opened. */
+void slam_feeds_close(struct slam_feeds *feeds);
 
 /* The feed of a path (not terminated), opened at its first use. Fails where the file
  * cannot be read, is empty or longer than 4 GiB, or has a line of more than

@@ -69,7 +69,6 @@ struct slam_program {
     const struct slam_value_source *sources;
 };
 
-/* What a program is compiled in. */
 struct program_context {
     const struct slam_value_source *sources; /* prepared; they outlive the program */
     size_t source_count;
@@ -95,14 +94,12 @@ struct slam_template {
     size_t source_count;
 };
 
-/* An entry's slots. */
 struct program_frame {
     const struct slam_program *program;
     uint8_t *texts;
     uint32_t *lens;
 };
 
-/* Where an output's lines go. */
 struct program_output {
     uint8_t *bytes;
     size_t len;

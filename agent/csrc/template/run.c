@@ -7,25 +7,20 @@
 
 #include <string.h>
 
-/* The text of a value that is referred to. */
 struct kept_text {
     uint8_t *text;
     uint32_t len;
 };
 
-/* One run of a program. */
 struct run {
     struct machine *machine;
     const struct slam_program *program;
     struct kept_text kept[SLAM_TEMPLATE_KEPT_MAX];
-    /* The loop: */
     uint64_t turn;
     uint64_t turns;
     uint64_t number;
     struct slam_shuffle shuffle; /* of PICK */
 };
-
-/* -- BER -- */
 
 /* Writes the header of the TLV [begin, at), for which `header` bytes were kept free.
  * Returns the TLV's end. */
@@ -44,8 +39,6 @@ close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
     return slam_ber_put_header(begin, *begin, len) + len;
 }
 
-/* -- LDIF -- */
-
 /* A SAFE-STRING of RFC 2849, and no blank at its end, which readers may strip. */
 static bool
 is_safe(const uint8_t *text, size_t len, bool is_plain)
@@ -62,7 +55,6 @@ is_safe(const uint8_t *text, size_t len, bool is_plain)
     return true;
 }
 
-/* Where a line begins; NULL if the flush that makes room for it failed. */
 static uint8_t *
 open_line(struct machine *m, const struct slam_program *p, const struct instruction *in)
 {
@@ -111,8 +103,6 @@ close_output(struct machine *m, const struct instruction *in, uint8_t *at)
     output->len = (size_t)(at - output->bytes);
 }
 
-/* -- text -- */
-
 static uint8_t *
 put_placed(struct machine *m, const struct slam_program *p,
            const struct instruction *in, uint8_t *at)
@@ -143,7 +133,6 @@ put_slot(const struct program_frame *frame, const struct instruction *in, uint8_
                          frame->lens[in->index], in->len, at);
 }
 
-/* Whether what IF or EQUAL says is so. */
 static bool
 holds(const struct run *r, const struct instruction *in)
 {
@@ -189,7 +178,6 @@ begin_loop(struct run *r, const struct instruction *in)
     return r->turns > 0;
 }
 
-/* The next turn of a loop. Returns false if there is none. */
 static bool
 next_turn(struct run *r, const struct instruction *in)
 {
@@ -314,8 +302,6 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
     }
     return at;
 }
-
-/* -- templates -- */
 
 size_t
 slam_template_encode(const struct slam_template *t,

@@ -29,7 +29,6 @@ slam_text_cut(const uint8_t *text, uint32_t len, uint32_t limit)
     return len;
 }
 
-/* Where character number `count` of a text in UTF-8 begins; at most len. */
 static size_t
 character_at(const uint8_t *text, size_t len, size_t count)
 {
@@ -78,7 +77,6 @@ put_dn_value(const uint8_t *text, uint32_t len, uint8_t *at)
     return at;
 }
 
-/* Part of a text as an assertion value (RFC 4515 section 3). */
 static uint8_t *
 put_filter(const uint8_t *text, size_t len, size_t limit, enum slam_text_form form,
            uint8_t *at)

@@ -363,8 +363,6 @@ slam_value_put(const struct slam_value_source *src,
     return at;
 }
 
-/* -- before the first draw -- */
-
 static int
 prepare_numbers(struct slam_value_source *src, char *err)
 {

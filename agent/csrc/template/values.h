@@ -89,7 +89,6 @@ struct slam_value_source {
     } prepared;
 };
 
-/* One entry of a list. */
 struct slam_choice {
     uint64_t end;    /* sum of the weights up to and including this one */
     uint32_t offset; /* of its text in data */

@@ -32,7 +32,7 @@ static struct slam_variable variables[VARIABLES];
 static struct slam_rate_segment segments[SEGMENTS_MAX];
 static size_t segment_count;
 static struct slam_rng rng;
-static struct slam_feeds *feeds;
+static struct slam_feeds feeds;
 static struct slam_template *op;
 static char err[SLAM_ERR_LEN];
 
@@ -121,7 +121,7 @@ read_op(void)
                                            .program_len = len,
                                            .sources = sources,
                                            .source_count = count};
-    slam_template_create(&config, feeds, &op, err);
+    slam_template_create(&config, &feeds, &op, err);
     for (size_t i = 0; i < count; i++)
         free((void *)(uintptr_t)sources[i].data);
     free(program);
@@ -215,8 +215,6 @@ main(void)
 {
     char command[16];
 
-    if (slam_feeds_create(&feeds) != 0)
-        return 1;
     slam_rng_seed(&rng, 1, 0);
     while (scanf("%15s", command) == 1) {
         if (strcmp(command, "op") == 0) {
@@ -253,6 +251,6 @@ main(void)
         fflush(stdout);
     }
     slam_template_destroy(op);
-    slam_feeds_destroy(feeds);
+    slam_feeds_close(&feeds);
     return 0;
 }
