@@ -140,11 +140,15 @@ struct slam_histogram *
 slam_op_record_outcome(struct slam_op_record *op, enum slam_outcome outcome,
                        uint64_t intended_ns, uint64_t sent_ns, uint64_t until_ns)
 {
-    uint64_t *const counters[SLAM_OUTCOMES] = {
-        &op->succeeded, &op->failed, &op->expected, &op->timed_out, &op->unresolved};
+    static const size_t counters[SLAM_OUTCOMES] = {
+        [SLAM_SUCCEEDED] = offsetof(struct slam_op_record, succeeded),
+        [SLAM_FAILED] = offsetof(struct slam_op_record, failed),
+        [SLAM_EXPECTED] = offsetof(struct slam_op_record, expected),
+        [SLAM_TIMED_OUT] = offsetof(struct slam_op_record, timed_out),
+        [SLAM_UNRESOLVED] = offsetof(struct slam_op_record, unresolved)};
     struct slam_histogram *h = op->histograms[outcome];
 
-    ++*counters[outcome];
+    ++*(uint64_t *)((char *)op + counters[outcome]);
     slam_histogram_record(&h[SLAM_RESPONSE_TIME], slam_since_ns(until_ns, intended_ns));
     slam_histogram_record(&h[SLAM_SERVICE_TIME], slam_since_ns(until_ns, sent_ns));
     return h;

@@ -38,7 +38,7 @@ void slam_thread_watch(struct slam_thread *thread, uint64_t now_ns);
 /* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, modulo 2^64, from the closest of five
  * bracketed readings. */
 uint64_t slam_thread_realtime_offset_ns(void);
-/* Reads that anew; returns how far CLOCK_REALTIME was stepped: 0, or over 1 ms. */
+/* Reads it again; returns how far CLOCK_REALTIME was stepped: 0, or over 1 ms. */
 uint64_t slam_thread_update_offset(uint64_t *offset_ns);
 
 #endif

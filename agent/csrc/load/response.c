@@ -63,7 +63,7 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
 }
 
 static void
-count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
+count_unsolicited(const struct slam_conn *conn, const struct slam_pdu *pdu)
 {
     struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
     uint32_t generation = (uint32_t)pdu->message_id >> conn->flow->slot_bits;
@@ -96,7 +96,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
     if (!slot ||
         (slot->state != SLAM_SLOT_SENT && slot->state != SLAM_SLOT_TIMED_OUT) ||
         slot->message_id != pdu->message_id) {
-        count_unasked(conn, pdu);
+        count_unsolicited(conn, pdu);
         return true;
     }
     op = &flow->stream->ops[slot->op];

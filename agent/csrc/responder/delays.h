@@ -42,9 +42,6 @@ void slam_delays_destroy(struct slam_delays *delays);
 
 uint64_t slam_delays_draw(struct slam_delays *delays);
 
-/* Returns false when too many answers wait or there is no memory. */
-bool slam_delays_push(struct slam_delays *delays, const struct slam_waiting *waiting);
-
 bool slam_delays_pop_due(struct slam_delays *delays, uint64_t now_ns,
                          struct slam_waiting *waiting);
 

@@ -261,7 +261,7 @@ handle_request(struct slam_responder *r, struct client *c,
                                    .client = c,
                                    .kind = kind,
                                    .message_id = request->message_id};
-    if (!slam_delays_push(&r->delays, &waiting))
+    if (!slam_heap_push(&r->delays.waiting, &waiting))
         return false;
     c->waiting++;
     return true;

@@ -48,7 +48,8 @@ void slam_responder_destroy(struct slam_responder *responder);
 
 int slam_responder_start(struct slam_responder *responder, char *err);
 
-/* Ends the thread; connections stay open, unanswered, until slam_responder_destroy. */
+/* Ends the thread; connections stay open, without responses, until
+ * slam_responder_destroy. */
 void slam_responder_stop(struct slam_responder *responder);
 
 /* A paused responder neither reads nor writes, from its thread's next turn on. */

@@ -160,7 +160,7 @@ test_waiting_answers_leave_in_the_order_of_their_times(void)
     slam_rng_seed(&rng, 1, 1);
     for (int i = 0; i < 5000; i++) {
         waiting.due_ns = slam_rng_below(&rng, 1000);
-        CHECK(slam_delays_push(&delays, &waiting));
+        CHECK(slam_heap_push(&delays.waiting, &waiting));
     }
     CHECK(!slam_delays_pop_due(&delays, 0, &waiting) || waiting.due_ns == 0);
     for (size_t left = delays.waiting.len; left > 0; left--) {

@@ -84,7 +84,7 @@ test_lengths_take_the_fewest_bytes(void)
 }
 
 static void
-test_values_are_drawn_in_order_and_fill_the_holes(void)
+test_values_are_drawn_in_order_and_fill_the_program(void)
 {
     /* compare-like nest: 6e { 04 "uid=user.N" 30 { 04 N' 04 N'' } } */
     struct slam_value_source src = {
@@ -256,7 +256,7 @@ main(void)
     RUN(test_unbind_request_is_byte_exact);
     RUN(test_message_id_takes_the_fewest_bytes_of_a_positive_integer);
     RUN(test_lengths_take_the_fewest_bytes);
-    RUN(test_values_are_drawn_in_order_and_fill_the_holes);
+    RUN(test_values_are_drawn_in_order_and_fill_the_program);
     RUN(test_longest_values_fit_the_promised_size);
     RUN(test_bad_programs_are_refused_with_the_reason);
     RUN(test_program_beyond_a_bound_is_refused);
