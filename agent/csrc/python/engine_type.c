@@ -73,13 +73,16 @@ engine_close(PyObject *self, PyObject *Py_UNUSED(unused))
 static PyObject *
 engine_add_stream(PyObject *self, PyObject *plan)
 {
-    struct slam_engine *engine = slam_py_handle(self);
     struct slam_stream_settings stream = {0};
+    struct slam_engine *engine;
     char err[SLAM_ERR_LEN];
     int rc;
 
-    if (!engine || slam_py_read(slam_py_stream_rows, plan, &stream,
-                                ((struct engine_object *)self)->keep) != 0)
+    if (!slam_py_handle(self) || slam_py_read(slam_py_stream_rows, plan, &stream,
+                                              ((struct engine_object *)self)->keep))
+        return NULL;
+    engine = slam_py_handle(self); /* the plan's attributes may run any code */
+    if (!engine)
         return NULL;
     rc = slam_engine_add_stream(engine, &stream, err);
     return rc < 0 ? slam_py_result(rc, err) : PyLong_FromLong(rc);
@@ -133,11 +136,11 @@ engine_prepare(PyObject *self, PyObject *Py_UNUSED(unused))
 static PyObject *
 engine_start(PyObject *self, PyObject *arg)
 {
-    struct slam_engine *engine = slam_py_handle(self);
-    unsigned long long t0_ns = engine ? PyLong_AsUnsignedLongLong(arg) : 0;
+    unsigned long long t0_ns = PyLong_AsUnsignedLongLong(arg);
+    struct slam_engine *engine = PyErr_Occurred() ? NULL : slam_py_handle(self);
     char err[SLAM_ERR_LEN];
 
-    if (PyErr_Occurred())
+    if (!engine)
         return NULL;
     return slam_py_result(slam_engine_start(engine, t0_ns, err), err);
 }
@@ -156,15 +159,15 @@ engine_stop(PyObject *self, PyObject *Py_UNUSED(unused))
 static PyObject *
 engine_snapshot(PyObject *self, PyObject *args)
 {
-    struct slam_engine *engine = slam_py_handle(self);
+    struct slam_engine *engine;
     const struct slam_snapshot *snapshot = NULL;
     unsigned long long index, timeout_ns;
     char err[SLAM_ERR_LEN];
     PyObject *result;
     int rc;
 
-    if (!engine || !PyArg_ParseTuple(args, "KK", &index, &timeout_ns) ||
-        slam_py_check_idle(self) != 0)
+    if (!PyArg_ParseTuple(args, "KK", &index, &timeout_ns) ||
+        slam_py_check_idle(self) != 0 || !(engine = slam_py_handle(self)))
         return NULL;
     ((struct slam_py_object *)self)->calls++;
     Py_BEGIN_ALLOW_THREADS rc =

@@ -76,13 +76,13 @@ ldif_start(PyObject *self, PyObject *Py_UNUSED(unused))
 static PyObject *
 ldif_wait(PyObject *self, PyObject *arg)
 {
-    struct slam_ldif *ldif = slam_py_handle(self);
-    unsigned long long timeout_ns = ldif ? PyLong_AsUnsignedLongLong(arg) : 0;
+    unsigned long long timeout_ns = PyLong_AsUnsignedLongLong(arg);
+    struct slam_ldif *ldif = PyErr_Occurred() ? NULL : slam_py_handle(self);
     bool is_done = false;
     char err[SLAM_ERR_LEN];
     int rc;
 
-    if (PyErr_Occurred())
+    if (!ldif)
         return NULL;
     ((struct slam_py_object *)self)->calls++;
     Py_BEGIN_ALLOW_THREADS rc = slam_ldif_wait(ldif, timeout_ns, &is_done, err);
