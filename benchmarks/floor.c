@@ -88,7 +88,7 @@ read_request(const char *hex)
 #ifdef FLOOR_TLS
 
 static void
-open_channel(struct connection *c)
+open_transport(struct connection *c)
 {
     static gnutls_certificate_credentials_t credentials;
     int rc;
@@ -126,7 +126,7 @@ receive_bytes(const struct connection *c, uint8_t *bytes, size_t len)
 #else
 
 static void
-open_channel(struct connection *c)
+open_transport(struct connection *c)
 {
     (void)c;
 }
@@ -224,7 +224,7 @@ main(int argc, char **argv)
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &connections[i]};
 
         connections[i].fd = connect_to(argv[1]);
-        open_channel(&connections[i]);
+        open_transport(&connections[i]);
         if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, connections[i].fd, &event) < 0)
             fail("epoll_ctl");
     }

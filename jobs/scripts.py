@@ -34,7 +34,7 @@ NO_VARIABLE = -1
 
 @dataclass(frozen=True)
 class OperationPlan:
-    """One operation of a stream, as the engine's add_operation takes it. Variables are
+    """One operation of a stream, as the engine takes it. Variables are
     those of a session of the script that it is a step of (scope.py)."""
 
     name: str

@@ -102,7 +102,7 @@ def paged_search(cookie: int) -> dict[str, Any]:
     return paged
 
 
-def unanswered(
+def without_response(
     action: str, program: bytes, values: Sequence[Source] = ()
 ) -> dict[str, Any]:
     return {
@@ -121,7 +121,7 @@ def with_ledgers(uri: str, folder: Path, count: int, **changes: Any) -> dict[str
 # -- connections -----------------------------------------------------------------------
 
 
-def test_worn_connection_whose_last_request_times_out_is_replaced() -> None:
+def test_connection_at_its_limit_whose_last_request_times_out_is_replaced() -> None:
     def first_is_never_answered(peer: Peer, request: Request) -> bool:
         return peer.requests == 1 or answer(peer, request)
 
@@ -192,7 +192,7 @@ def test_pause_is_before_a_paged_search_and_not_before_each_page() -> None:
 
 
 def test_abandon_draws_what_its_controls_have() -> None:
-    abandon = unanswered("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)])
+    abandon = without_response("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)])
     abandon["program"] += nested(
         0xA0,
         nested(
@@ -337,8 +337,8 @@ def test_no_session_is_lost_for_ever_or_counted_twice(
     operations = [
         search(),
         search(awaits=False),
-        unanswered("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)]),
-        unanswered("unbind", literal(b"\x42\x00")),
+        without_response("abandon", nested(0x50, value(0)), [source(_MESSAGE_ID)]),
+        without_response("unbind", literal(b"\x42\x00")),
         add(ledger_put=0),
         delete(ledger_take=0, ledger_order="random"),
         sasl_bind(1),

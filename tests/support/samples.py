@@ -20,7 +20,6 @@ _SOURCES = (
     "template/run",
     "template/text",
     "template/values",
-    "template/value_source",
     "template/feed",
     "load/pacer",
     "core/rng",

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's clock: CLOCK_MONOTONIC in ns. Nothing else in the engine reads a clock.
- */
+/* The engine's only clock: CLOCK_MONOTONIC in ns. */
 #ifndef SLAM_CLOCK_H
 #define SLAM_CLOCK_H
 

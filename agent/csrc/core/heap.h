@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A binary heap of what is due, the earliest first. Its elements are structures of one
- * size that begin with a uint64_t due_ns; they are copied in and out. Pure but for its
- * memory. */
+/* A binary heap of what is due, the earliest first. Elements are structures of one size
+ * that begin with a uint64_t due_ns; they are copied in and out. */
 #ifndef SLAM_HEAP_H
 #define SLAM_HEAP_H
 

@@ -7,13 +7,6 @@
 #define PACKED_HEADER_BYTES 48u
 #define PACKED_BUCKET_BYTES 6u
 
-void
-slam_histogram_clear(struct slam_histogram *h)
-{
-    memset(h, 0, sizeof(*h));
-    h->min_ns = UINT64_MAX;
-}
-
 /* HdrHistogram's counts index: values below 2048 us have a bucket each; above, each
  * power of two is divided into 1024 buckets. With b = floor(log2(v)) - 10,
  * index = 1024 * b + (v >> b); `| 1023` makes b 0 for small values, 0 among them. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log-linear histogram of durations in the layout of HdrHistogram: unit 1 us, three
- * significant digits, 1 us to 1 h. Values above are counted in `overflow`, never
- * clipped. Minimum, maximum and sum are kept in ns, exactly. Not thread-safe. */
+/* Log-linear histogram of durations in HdrHistogram's layout: unit 1 us, three
+ * significant digits, 1 us to 1 h. Higher values are counted in `overflow`. Minimum,
+ * maximum and sum are exact, in ns. Not thread-safe. */
 #ifndef SLAM_HISTOGRAM_H
 #define SLAM_HISTOGRAM_H
 
@@ -21,11 +21,8 @@ struct slam_histogram {
     uint32_t counts[SLAM_HISTOGRAM_BUCKETS];
 };
 
-/* Makes h empty, whatever its memory holds. */
-void slam_histogram_clear(struct slam_histogram *h);
-
-/* Makes a valid histogram, or zeroed memory, empty, touching only what was used: an
- * unused histogram on zeroed pages stays out of memory. */
+/* Empties a valid histogram or zeroed memory. Writes only to what was used: an unused
+ * histogram on zeroed pages takes no memory. */
 void slam_histogram_reset(struct slam_histogram *h);
 
 /* Index of the bucket of a value; value_us at most SLAM_HISTOGRAM_MAX_US. */
@@ -33,16 +30,13 @@ uint32_t slam_histogram_index(uint64_t value_us);
 
 void slam_histogram_record(struct slam_histogram *h, uint64_t value_ns);
 
-/* Adds every bucket and counter of src to dst. A bucket holds up to 2^32 - 1 values:
- * an interval of one fleet, not a run of a month. */
+/* Adds src to dst. A bucket holds up to 2^32 - 1 values: an interval of a fleet. */
 void slam_histogram_merge(struct slam_histogram *dst, const struct slam_histogram *src);
 
-/* Bytes that slam_histogram_pack needs for h, exactly. */
 size_t slam_histogram_packed_size(const struct slam_histogram *h);
 
-/* Packs h, little-endian: "SLH1", u32 n, u64 total, overflow, min_ns, max_ns, sum_ns,
- * n * u16 bucket index (ascending), n * u32 count. buf must hold
- * slam_histogram_packed_size(h) bytes. Returns the bytes written. */
+/* Writes slam_histogram_packed_size(h) bytes, little-endian: "SLH1", u32 n, u64 total,
+ * overflow, min_ns, max_ns, sum_ns, n * u16 bucket index (ascending), n * u32 count. */
 size_t slam_histogram_pack(const struct slam_histogram *h, uint8_t *buf);
 
 #endif

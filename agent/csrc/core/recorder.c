@@ -4,7 +4,6 @@
 #include "core/clock.h"
 #include "core/slam_err.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,6 +134,24 @@ slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *fro
         for (size_t metric = 0; metric < SLAM_METRICS; metric++)
             slam_histogram_merge(&to->histograms[outcome][metric],
                                  &from->histograms[outcome][metric]);
+}
+
+struct slam_histogram *
+slam_op_record_outcome(struct slam_op_record *op, enum slam_outcome outcome,
+                       uint64_t intended_ns, uint64_t sent_ns, uint64_t until_ns)
+{
+    static const size_t counters[SLAM_OUTCOMES] = {
+        [SLAM_SUCCEEDED] = offsetof(struct slam_op_record, succeeded),
+        [SLAM_FAILED] = offsetof(struct slam_op_record, failed),
+        [SLAM_EXPECTED] = offsetof(struct slam_op_record, expected),
+        [SLAM_TIMED_OUT] = offsetof(struct slam_op_record, timed_out),
+        [SLAM_UNRESOLVED] = offsetof(struct slam_op_record, unresolved)};
+    struct slam_histogram *h = op->histograms[outcome];
+
+    ++*(uint64_t *)((char *)op + counters[outcome]);
+    slam_histogram_record(&h[SLAM_RESPONSE_TIME], slam_since_ns(until_ns, intended_ns));
+    slam_histogram_record(&h[SLAM_SERVICE_TIME], slam_since_ns(until_ns, sent_ns));
+    return h;
 }
 
 bool

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one worker counted in one interval. A recorder has two such records: the worker
- * writes one, the control thread reads the other. The worker closes an interval by
- * itself, at the first turn of its loop after the boundary, and only when the control
- * thread has released the other record: it never waits and loses nothing; an interval
- * whose predecessor was not read in time is longer, and says so by its end. */
+/* The counts of one worker in one interval, in two records: the worker writes one, the
+ * control thread reads the other. The worker closes an interval at the first turn of
+ * its loop after the boundary, once the control thread has released the other record.
+ * It never waits: an interval whose predecessor was read late is longer, and its end
+ * says so. */
 #ifndef SLAM_RECORDER_H
 #define SLAM_RECORDER_H
 
@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Each list below is the only one in C. SLAM_..._COUNTERS(X) stands for X(name) for
- * each name, which is that of the field in proto/common.proto. */
+/* The only lists of these names in C. X(name): the field's name in
+ * proto/common.proto. */
 #define SLAM_OPERATION_COUNTERS(X)                                                     \
     X(scheduled) /* = sent + dropped + substituted */                                  \
     X(sent)      /* = completed + timed_out + unresolved + abandoned */                \
@@ -86,13 +86,17 @@ struct slam_op_record {
     struct slam_histogram histograms[SLAM_OUTCOMES][SLAM_METRICS];
 };
 
-/* Clears a record that is zeroed memory or was valid. */
 void slam_op_record_clear(struct slam_op_record *op);
 
-/* Adds every counter and histogram of `from` to `to`. */
 void slam_op_record_merge(struct slam_op_record *to, const struct slam_op_record *from);
 
-/* Whether every counter is zero. */
+/* Counts a request's outcome, and its times up to the response or until it was given
+ * up. Returns the histograms of the outcome. */
+struct slam_histogram *slam_op_record_outcome(struct slam_op_record *op,
+                                              enum slam_outcome outcome,
+                                              uint64_t intended_ns, uint64_t sent_ns,
+                                              uint64_t until_ns);
+
 bool slam_op_record_is_empty(const struct slam_op_record *op);
 
 struct slam_stream_record {
@@ -133,7 +137,6 @@ struct slam_recorder {
     bool finished;     /* protected by lock: no interval follows */
 };
 
-/* Allocates both records. Returns 0 or SLAM_ENOMEM. */
 int slam_recorder_init(struct slam_recorder *recorder, size_t op_count,
                        size_t stream_count);
 void slam_recorder_destroy(struct slam_recorder *recorder);
@@ -144,19 +147,18 @@ slam_recorder_op(struct slam_recorder *recorder, size_t op, bool measured)
     return &recorder->active->ops[2 * op + (measured ? 1u : 0u)];
 }
 
-/* Worker: closes the active interval at now_ns and opens the next. Returns false, and
- * changes nothing, while the control thread still holds the other record. */
+/* Worker: closes the active interval and opens the next. False, without a change: the
+ * control thread still holds the other record. */
 bool slam_recorder_close(struct slam_recorder *recorder, uint64_t now_ns, bool final);
 
-/* Control: waits until interval `index` is closed, until the deadline (CLOCK_MONOTONIC)
- * at most. Returns its record, which stays valid until slam_recorder_release; NULL on
- * time-out or, with *finished, when the worker ended before it. */
+/* Control: waits for interval `index`, until the deadline (CLOCK_MONOTONIC). Returns
+ * its record, valid until slam_recorder_release; NULL on time-out or, with *finished,
+ * when the worker ended before it. */
 const struct slam_interval_record *slam_recorder_wait(struct slam_recorder *recorder,
                                                       uint64_t index,
                                                       uint64_t deadline_ns,
                                                       bool *finished);
 
-/* Control: hands the record of interval `index` back, cleared. */
 void slam_recorder_release(struct slam_recorder *recorder, uint64_t index);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeded random numbers, one generator per worker and stream: xoshiro256** (Blackman
- * and Vigna), seeded through splitmix64. Not thread-safe: each generator has one owner.
- */
+/* Seeded random numbers: xoshiro256** (Blackman and Vigna), seeded through splitmix64.
+ * Each generator belongs to one thread. */
 #ifndef SLAM_RNG_H
 #define SLAM_RNG_H
 
@@ -20,8 +19,8 @@ uint64_t slam_rng_next(struct slam_rng *rng);
 /* Uniform in [0, bound), without bias (Lemire's rejection); bound 0 means 2^64. */
 uint64_t slam_rng_below(struct slam_rng *rng, uint64_t bound);
 
-/* Fills out with count numbers, each uniform in [0, bound), 1 <= bound <= 256: several
- * from one draw where they fit. */
+/* Fills out with numbers uniform in [0, bound), 1 <= bound <= 256, several of a
+ * draw. */
 void slam_rng_bytes_below(struct slam_rng *rng, uint32_t bound, uint8_t *out,
                           size_t count);
 

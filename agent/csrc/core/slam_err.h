@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error numbers of the engine: functions return 0 or one of these, negative. */
+/* Error numbers. A function that returns int returns 0 or one of these, negative; where
+ * it has a parameter `err`, it writes the reason there: SLAM_ERR_LEN bytes of the
+ * caller's. */
 #ifndef SLAM_ERR_H
 #define SLAM_ERR_H
 
-#include <stddef.h>
+#include <stdarg.h>
 #include <stdio.h>
+
+#define SLAM_ERR_LEN 512
 
 enum slam_err {
     SLAM_OK = 0,
@@ -16,10 +20,14 @@ enum slam_err {
 };
 
 /* Writes the reason into err. Returns rc. */
-static inline int
-slam_fail(char *err, size_t err_len, int rc, const char *reason)
+__attribute__((format(printf, 3, 4))) static inline int
+slam_fail(char *err, int rc, const char *format, ...)
 {
-    snprintf(err, err_len, "%s", reason);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(err, SLAM_ERR_LEN, format, args);
+    va_end(args);
     return rc;
 }
 

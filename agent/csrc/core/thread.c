@@ -69,12 +69,6 @@ slam_thread_close(struct slam_thread *thread)
 }
 
 uint64_t
-slam_thread_cpu_ns(void)
-{
-    return slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-}
-
-uint64_t
 slam_thread_run_queue_ns(const struct slam_thread *thread)
 {
     char text[96];
@@ -100,7 +94,7 @@ slam_thread_watch(struct slam_thread *thread, uint64_t now_ns)
 
     if (!thread->realtime || now_ns < thread->window_start_ns + BUDGET_WINDOW_NS)
         return;
-    cpu_ns = slam_thread_cpu_ns();
+    cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     share = (double)(cpu_ns - thread->window_cpu_ns) /
             (double)(now_ns - thread->window_start_ns);
     if (share > BUDGET_SHARE && !thread->spins) {

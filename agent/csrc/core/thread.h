@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker's thread is given by the kernel: CPU time, the wait for a CPU,
- * real-time priority; and how the kernel's stamps relate to the engine's clock. All
- * calls from the thread itself. */
+/* What the kernel gives a worker's thread: CPU time, waits for a CPU, real-time
+ * priority; and its receive stamps' offset to the engine's clock. Called by the thread
+ * itself. */
 #ifndef SLAM_THREAD_H
 #define SLAM_THREAD_H
 
@@ -26,20 +26,19 @@ void slam_thread_raise(struct slam_thread *thread);
 void slam_thread_lower(struct slam_thread *thread);
 void slam_thread_close(struct slam_thread *thread);
 
-/* CPU time used, and time spent runnable but not running; since the thread's start. */
-uint64_t slam_thread_cpu_ns(void);
+/* Time spent runnable but not running, since the thread's start. */
 uint64_t slam_thread_run_queue_ns(const struct slam_thread *thread);
 
-/* Keeps a real-time thread within its CPU budget; cheap, for every turn of a loop. A
- * real-time thread that hardly sleeps starves what shares its core, the directory under
- * test perhaps, until the kernel takes the core away for tens of milliseconds. Above
- * the limit it stops spinning, and still above, it gives SCHED_FIFO back, for good. */
+/* Keeps a real-time thread within its CPU budget; call it at every turn of a loop. A
+ * real-time thread that hardly sleeps starves the processes on its core, and the kernel
+ * stops it for tens of milliseconds. Above the limit it stops spinning, then gives
+ * SCHED_FIFO back for good. */
 void slam_thread_watch(struct slam_thread *thread, uint64_t now_ns);
 
 /* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, modulo 2^64, from the closest of five
  * bracketed readings. */
 uint64_t slam_thread_realtime_offset_ns(void);
-/* Reads that anew; returns how far CLOCK_REALTIME was stepped: 0, or over 1 ms. */
+/* Reads it again; returns how far CLOCK_REALTIME was stepped: 0, or over 1 ms. */
 uint64_t slam_thread_update_offset(uint64_t *offset_ns);
 
 #endif

@@ -13,11 +13,9 @@
 /* libldap, the TLS library and the resolver take less. */
 #define STACK_BYTES (512u << 10)
 
-/* Set-ups at once before the run, when all connections are made together: less than the
- * queue of a listening directory holds (389-DS: 128), or some would be dropped there
- * and tried again by the kernel a second later. Connections without TLS and bind are
- * made before the directory takes them from that queue: a stream's spacing is for
- * those. */
+/* Set-ups at once before the run. The queue of a listening directory is longer (389-DS:
+ * 128); what it dropped would be tried again by the kernel a second later. Connections
+ * without TLS and bind wait in that queue: a stream's spacing is for those. */
 #define FIRST_AT_ONCE 64u
 
 struct slam_connector {
@@ -86,7 +84,6 @@ deliver(struct slam_connect_request *request)
     slam_inbox_wake(inbox);
 }
 
-/* An element of the connector's heap. */
 struct queued {
     uint64_t due_ns;
     struct slam_connect_request *request;

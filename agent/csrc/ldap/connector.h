@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that set connections up, so that no worker ever blocks in libldap. A request
- * is owned by the connector from slam_connector_submit until it stands in its inbox.
+/* Threads that set connections up, so that no worker blocks in libldap. A request
+ * belongs to the connector from slam_connector_submit until it stands in its inbox.
  *
- * A set-up blocks its thread for round trips, and for as long as a server takes to
- * check a password; one that does not answer, for the time-out. So that no server waits
- * for another, and connection churn for nobody, there may be as many threads as
- * connections, up to SLAM_CONNECTOR_THREADS. They are started when they are needed. */
+ * A set-up blocks its thread for round trips, a password check or the time-out. So that
+ * no server waits for another, there are up to SLAM_CONNECTOR_THREADS threads, started
+ * when they are needed. */
 #ifndef SLAM_CONNECTOR_H
 #define SLAM_CONNECTOR_H
 
 #include "ldap/transport.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 
-/* What slam_connector_create is best given where there are that many connections. */
 #define SLAM_CONNECTOR_THREADS 512u
 
 /* Where finished requests are delivered; one per worker. */
@@ -46,23 +43,20 @@ struct slam_connect_request {
 
 struct slam_connector;
 
-/* Starts the first of at most `threads` threads (at least 1) for at most max_requests
- * requests. Returns 0 or a slam_err. */
+/* Starts the first of at most `threads` threads for at most max_requests requests. */
 int slam_connector_create(size_t threads, size_t max_requests,
                           struct slam_connector **connector);
 
-/* Stops the threads, after the attempt each is in; requests still queued stay where
- * they are, unconnected. */
+/* Stops the threads after their current attempts; queued requests stay unconnected. */
 void slam_connector_destroy(struct slam_connector *connector);
 
-/* Queues a request; its old transport, if any, is closed without waiting for due_ns (0:
- * now). Requests that are due are served in the order of their due_ns. Any thread;
- * never blocks for long. */
+/* Queues a request; closes its old transport, if any, without waiting for due_ns (0:
+ * now). Requests are served in the order of due_ns. Any thread. */
 void slam_connector_submit(struct slam_connector *connector,
                            struct slam_connect_request *request, uint64_t due_ns);
 
-/* Waits until nothing is queued or under way, or the first attempt failed: then the
- * rest of the queue is given up. Returns 0 or SLAM_ECONNECT with the first failure. */
+/* Waits until nothing is queued or under way, or an attempt has failed: then it gives
+ * the queue up and returns SLAM_ECONNECT with that failure. */
 int slam_connector_wait(struct slam_connector *connector,
                         struct slam_conn_error *error);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session takes out of a response (RFC 4511): the DN or a value of an entry, the
- * cookie of a paged search, the credentials of a bind. A long one may be cut off at its
- * end: what stands before the cut is found. Called for streams
- * that need it only; pdu.h splits messages without looking at their content.
+/* What a session reads from a response (RFC 4511): an entry's DN or value, a page's
+ * cookie, a bind's credentials. In a response that is cut off, what stands before the
+ * cut is found.
  *
- * Pure. Everything read here is hostile: each length is checked against the one around
- * it. What is found points into the message. */
+ * Pure. The input is hostile: each length is checked against the one around it. What is
+ * found points into the message. */
 #ifndef SLAM_CONTENT_H
 #define SLAM_CONTENT_H
 
@@ -21,18 +20,16 @@ struct slam_bytes {
 /* objectName of a SearchResultEntry. False where the message is not a sound one. */
 bool slam_content_dn(const uint8_t *message, size_t len, struct slam_bytes *dn);
 
-/* First value of an attribute of a SearchResultEntry; the description is compared
- * without regard to case. False where there is none. */
+/* First value of an attribute of a SearchResultEntry; the case is ignored. */
 bool slam_content_attribute(const uint8_t *message, size_t len,
                             const uint8_t *description, size_t description_len,
                             struct slam_bytes *value);
 
-/* Cookie of the paged results control (RFC 2696) of any response. False where the
- * response has no such control; an empty cookie ends the search. */
+/* Cookie of the paged results control (RFC 2696) of a response; empty: the last
+ * page. */
 bool slam_content_cookie(const uint8_t *message, size_t len, struct slam_bytes *cookie);
 
-/* serverSaslCreds of a BindResponse; empty where there are none. False where the
- * message is not a sound one. */
+/* serverSaslCreds of a BindResponse; empty: none. False: the message is malformed. */
 bool slam_content_credentials(const uint8_t *message, size_t len,
                               struct slam_bytes *credentials);
 

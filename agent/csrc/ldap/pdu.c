@@ -1,54 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ldap/pdu.h"
 
+#include "core/ber.h"
 #include "core/slam_err.h"
 
 #include <string.h>
 
-#define TAG_SEQUENCE 0x30u
-#define TAG_INTEGER 0x02u
-#define TAG_ENUMERATED 0x0au
-
 enum { HEAD_INVALID = -1, HEAD_SHORT = 0, HEAD_OK = 1 };
 
-/* The bytes that may be looked at, and where we are in them. */
 struct cursor {
     const uint8_t *data;
     size_t len;
     size_t pos;
 };
 
-/* Reads tag and length (X.690 8.1.3, definite forms of at most four octets, as RFC 4511
- * section 5.1 demands). */
 static int
 read_header(struct cursor *c, uint8_t *tag, size_t *content_len)
 {
-    size_t pos = c->pos;
-    size_t octets;
-    size_t value = 0;
+    int bytes =
+        slam_ber_read_header(c->data + c->pos, c->len - c->pos, tag, content_len);
 
-    if (c->len - pos < 2)
-        return HEAD_SHORT;
-    *tag = c->data[pos++];
-    if (c->data[pos] < 0x80u) {
-        *content_len = c->data[pos++];
-        c->pos = pos;
-        return HEAD_OK;
-    }
-    octets = c->data[pos++] & 0x7fu;
-    if (octets == 0 || octets > 4)
-        return HEAD_INVALID;
-    if (c->len - pos < octets)
-        return HEAD_SHORT;
-    for (size_t i = 0; i < octets; i++)
-        value = (value << 8) | c->data[pos++];
-    *content_len = value;
-    c->pos = pos;
+    if (bytes <= 0)
+        return bytes < 0 ? HEAD_INVALID : HEAD_SHORT;
+    c->pos += (size_t)bytes;
     return HEAD_OK;
 }
 
-/* Reads a non-negative INTEGER or ENUMERATED of one to four octets; its end must not
- * pass `limit`. */
+/* Reads a non-negative INTEGER or ENUMERATED of up to four octets that ends by
+ * `limit`. */
 static int
 read_integer(struct cursor *c, uint8_t expected_tag, size_t limit, int32_t *value)
 {
@@ -75,19 +54,10 @@ read_integer(struct cursor *c, uint8_t expected_tag, size_t limit, int32_t *valu
 static int
 has_result_code(uint8_t tag)
 {
-    switch (tag) {
-    case SLAM_PDU_BIND_RESPONSE:
-    case SLAM_PDU_SEARCH_DONE:
-    case SLAM_PDU_MODIFY_RESPONSE:
-    case SLAM_PDU_ADD_RESPONSE:
-    case SLAM_PDU_DELETE_RESPONSE:
-    case SLAM_PDU_MODIFY_DN_RESPONSE:
-    case SLAM_PDU_COMPARE_RESPONSE:
-    case SLAM_PDU_EXTENDED_RESPONSE:
-        return 1;
-    default:
-        return 0;
-    }
+    return tag == SLAM_PDU_BIND_RESPONSE || tag == SLAM_PDU_SEARCH_DONE ||
+           tag == SLAM_PDU_MODIFY_RESPONSE || tag == SLAM_PDU_ADD_RESPONSE ||
+           tag == SLAM_PDU_DELETE_RESPONSE || tag == SLAM_PDU_MODIFY_DN_RESPONSE ||
+           tag == SLAM_PDU_COMPARE_RESPONSE || tag == SLAM_PDU_EXTENDED_RESPONSE;
 }
 
 static int
@@ -99,8 +69,7 @@ is_response(uint8_t tag)
 
 /* Parses the head of a message. HEAD_SHORT: more bytes are needed to tell. */
 static int
-parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pdu *pdu,
-           const char **reason)
+parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pdu *pdu)
 {
     struct cursor c = {.data = data, .len = len, .pos = 0};
     uint8_t tag = 0;
@@ -109,27 +78,22 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     size_t op_end;
     int rc;
 
-    if (len > 0 && data[0] != TAG_SEQUENCE) {
-        *reason = "not an LDAPMessage: no SEQUENCE";
+    if (len > 0 && data[0] != SLAM_BER_SEQUENCE) {
         return HEAD_INVALID;
     }
     rc = read_header(&c, &tag, &content);
     if (rc != HEAD_OK) {
-        *reason = "a length that LDAP does not allow";
         return rc;
     }
     if (content > max_pdu_bytes || c.pos + content > max_pdu_bytes) {
-        *reason = "a message longer than the limit";
         return HEAD_INVALID;
     }
     end = c.pos + content;
-    *reason = "a malformed messageID";
     if (content < 3)
         return HEAD_INVALID;
-    rc = read_integer(&c, TAG_INTEGER, end, &pdu->message_id);
+    rc = read_integer(&c, SLAM_BER_INTEGER, end, &pdu->message_id);
     if (rc != HEAD_OK)
         return rc;
-    *reason = "a malformed operation";
     if (end - c.pos < 2)
         return HEAD_INVALID; /* no header fits, however many bytes follow */
     rc = read_header(&c, &tag, &content);
@@ -138,7 +102,6 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     if (c.pos > end || end - c.pos < content)
         return HEAD_INVALID;
     if (!is_response(tag)) {
-        *reason = "an operation that is not a response";
         return HEAD_INVALID;
     }
     op_end = c.pos + content;
@@ -146,10 +109,9 @@ parse_head(const uint8_t *data, size_t len, size_t max_pdu_bytes, struct slam_pd
     pdu->len = end;
     pdu->result_code = -1;
     if (has_result_code(tag)) {
-        *reason = "a malformed result code";
         if (content < 3)
             return HEAD_INVALID;
-        return read_integer(&c, TAG_ENUMERATED, op_end, &pdu->result_code);
+        return read_integer(&c, SLAM_BER_ENUMERATED, op_end, &pdu->result_code);
     }
     return HEAD_OK;
 }
@@ -180,7 +142,7 @@ pass_body(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
 
 int
 slam_pdu_next(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
-              struct slam_pdu *pdu, const char **reason)
+              struct slam_pdu *pdu)
 {
     const uint8_t *head = *data;
     size_t head_len = *len;
@@ -200,12 +162,11 @@ slam_pdu_next(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
         head = parser->head;
         head_len = kept + n;
     }
-    rc = parse_head(head, head_len, parser->max_pdu_bytes, &parser->pdu, reason);
+    rc = parse_head(head, head_len, parser->max_pdu_bytes, &parser->pdu);
     if (rc == HEAD_INVALID)
         return SLAM_EINVAL;
     if (rc == HEAD_SHORT) {
         if (head_len >= SLAM_PDU_HEAD_MAX) {
-            *reason = "a head longer than any LDAPMessage has";
             return SLAM_EINVAL;
         }
         if (kept == 0)

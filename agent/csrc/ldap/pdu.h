@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits what a directory sends into LDAPMessages (RFC 4511, section 4.1.1) without
- * keeping them: a message's head (envelope, messageID, operation, result code) is at
- * most SLAM_PDU_HEAD_MAX bytes, the rest is skipped as it passes. Everything that is
- * read here is hostile: each length is checked against the one around it.
- *
- * Pure: no I/O, no clock, no allocation. One parser per connection, one thread. */
+/* Splits a directory's bytes into LDAPMessages (RFC 4511 4.1.1) without keeping them:
+ * the head (envelope, messageID, operation, result code) has at most SLAM_PDU_HEAD_MAX
+ * bytes, the rest is skipped. The input is hostile: each length is checked against the
+ * one around it. Pure; one parser per connection. */
 #ifndef SLAM_PDU_H
 #define SLAM_PDU_H
 
@@ -45,13 +43,12 @@ struct slam_pdu_parser {
 
 void slam_pdu_parser_init(struct slam_pdu_parser *parser, size_t max_pdu_bytes);
 
-/* Consumes bytes from *data (advancing *data and *len) up to the end of the next
- * message. Returns 1 and the message in *pdu when its last byte has passed, 0 when all
- * bytes are consumed and the message is not complete, a negative slam_err when the
- * bytes cannot be an LDAPMessage that a client may receive or one longer than
- * max_pdu_bytes; *reason is then a constant text, and the parser must not be fed again
- * before slam_pdu_parser_init. */
+/* Consumes bytes up to the end of the next message, advancing *data and *len. Returns 1
+ * and *pdu when the message's last byte has passed, 0 when all bytes are consumed
+ * before. A negative slam_err: this is no message for a client, or longer than
+ * max_pdu_bytes; *reason is a constant text, and the parser needs
+ * slam_pdu_parser_init. */
 int slam_pdu_next(struct slam_pdu_parser *parser, const uint8_t **data, size_t *len,
-                  struct slam_pdu *pdu, const char **reason);
+                  struct slam_pdu *pdu);
 
 #endif

@@ -21,11 +21,9 @@ struct slam_sasl {
     bool begun;
 };
 
-/* What sasl_callback_t holds, whatever the function's type; the cast goes by way of
- * void (*)(void), as compilers want a cast that is meant. */
+/* sasl_callback_t holds functions of any type; the cast through void (*)(void) tells
+ * the compiler that it is meant. */
 #define CALLBACK(function) ((int (*)(void))(void (*)(void))(function))
-
-/* -- libsasl's questions -- */
 
 static int
 give_name(void *context, int id, const char **result, unsigned int *len)
@@ -59,8 +57,6 @@ give_realm(void *context, int id, const char **offered, const char **result)
         *result = offered && *offered ? *offered : "";
     return SASL_OK;
 }
-
-/* -- life -- */
 
 static void
 erase_password(struct slam_sasl *sasl)
@@ -99,7 +95,7 @@ copy_texts(struct slam_sasl *sasl, const char *mechanism, const char *authcid,
 int
 slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
                  const uint8_t *password, size_t password_len, const char *authzid,
-                 const char *realm, struct slam_sasl **out, char *err, size_t err_len)
+                 const char *realm, struct slam_sasl **out)
 {
     /* as for the set-up: no security layer, and any mechanism that the job names */
     const sasl_security_properties_t properties = {0};
@@ -108,7 +104,6 @@ slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
 
     if (!sasl ||
         !copy_texts(sasl, mechanism, authcid, authzid, realm, password, password_len)) {
-        snprintf(err, err_len, "no memory for a SASL bind");
         slam_sasl_destroy(sasl);
         return SLAM_ENOMEM;
     }
@@ -126,7 +121,6 @@ slam_sasl_create(const char *mechanism, const char *host, const char *authcid,
     if (rc == SASL_OK)
         rc = sasl_setprop(sasl->conn, SASL_AUTH_EXTERNAL, "transport");
     if (rc != SASL_OK) {
-        snprintf(err, err_len, "libsasl: %s", sasl_errstring(rc, NULL, NULL));
         slam_sasl_destroy(sasl);
         return SLAM_EINVAL;
     }
@@ -158,12 +152,6 @@ slam_sasl_step(struct slam_sasl *sasl, const uint8_t *in, size_t in_len,
         return 1;
     erase_password(sasl);
     return rc == SASL_OK ? SLAM_OK : SLAM_ECONNECT;
-}
-
-const char *
-slam_sasl_error(const struct slam_sasl *sasl)
-{
-    return sasl_errdetail(sasl->conn);
 }
 
 void

@@ -3,22 +3,24 @@
 
 #include "core/clock.h"
 #include "core/slam_err.h"
-#include "ldap/deadline.h"
-#include "ldap/dial.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <ldap.h>
 #include <linux/errqueue.h>
 #include <linux/net_tstamp.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openldap.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sasl/sasl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,8 +41,8 @@ struct slam_transport {
     uint64_t ahead_taken; /* bytes, ever */
     LDAP *ld;
     ldap_conncb on_connect;
-    uint64_t connected_ns; /* when the socket was, CLOCK_MONOTONIC; 0: not yet */
-    struct slam_deadline *handshake; /* during set-up with TLS, else NULL */
+    uint64_t connected_ns;      /* when the socket was, CLOCK_MONOTONIC; 0: not yet */
+    struct deadline *handshake; /* during set-up with TLS, else NULL */
     uint64_t handshake_limit_ns;
 };
 
@@ -53,7 +55,165 @@ struct slam_transport {
 /* A peer that sends faster than we read must leave the other connections their turn. */
 #define READS_PER_TURN 16u
 
-/* -- provider: the socket -- */
+/* Ends a connection that is not set up in time: libldap waits for a TLS handshake
+ * without a limit (2.5 with GnuTLS even without sleeping), and only a shutdown of the
+ * socket from another thread ends that. The thread lives as long as the handshake. It
+ * holds the socket by a descriptor of its own, which no other file can take. */
+struct deadline {
+    pthread_t thread;
+    int fd;
+    int cancel_fd;
+    uint64_t timeout_ns;
+    bool under_way; /* owner only */
+    bool passed;    /* written by the thread, read after its end */
+};
+
+/* Waits for the descriptor. Returns 0, ETIMEDOUT or another errno. */
+static int
+wait_for(int fd, short events, uint64_t deadline_ns)
+{
+    struct pollfd waiting = {.fd = fd, .events = events};
+
+    for (;;) {
+        struct timespec left =
+            slam_clock_timespec(slam_since_ns(deadline_ns, slam_clock_mono_ns()));
+        int ready = ppoll(&waiting, 1, &left, NULL);
+
+        if (ready < 0 && errno == EINTR)
+            continue;
+        return ready > 0 ? 0 : ready == 0 ? ETIMEDOUT : errno;
+    }
+}
+
+static void *
+watch(void *argument)
+{
+    struct deadline *deadline = argument;
+
+    if (wait_for(deadline->cancel_fd, POLLIN,
+                 slam_clock_mono_ns() + deadline->timeout_ns) == ETIMEDOUT) {
+        deadline->passed = true;
+        shutdown(deadline->fd, SHUT_RDWR);
+    }
+    return NULL;
+}
+
+/* Ends the deadline, if it is under way. True: it had passed, the socket is shut
+ * down. */
+static bool
+deadline_end(struct deadline *deadline)
+{
+    uint64_t one = 1;
+
+    if (!deadline->under_way)
+        return false;
+    if (write(deadline->cancel_fd, &one, sizeof(one)) != sizeof(one))
+        pthread_cancel(deadline->thread); /* cannot be: the counter is at zero */
+    pthread_join(deadline->thread, NULL);
+    close(deadline->cancel_fd);
+    close(deadline->fd);
+    deadline->under_way = false;
+    return deadline->passed;
+}
+
+/* Begins a deadline of the socket; without memory or descriptors there is none. */
+static void
+deadline_begin(struct deadline *deadline, int fd, uint64_t timeout_ns)
+{
+    deadline_end(deadline);
+    deadline->passed = false;
+    deadline->timeout_ns = timeout_ns;
+    deadline->cancel_fd = eventfd(0, EFD_CLOEXEC);
+    deadline->fd = dup(fd);
+    if (deadline->cancel_fd >= 0 && deadline->fd >= 0 &&
+        pthread_create(&deadline->thread, NULL, watch, deadline) == 0) {
+        deadline->under_way = true;
+        return;
+    }
+    if (deadline->cancel_fd >= 0)
+        close(deadline->cancel_fd);
+    if (deadline->fd >= 0)
+        close(deadline->fd);
+}
+
+/* An IPv6 address with its zone, a slash and a port. */
+#define MAX_ADDRESS 128
+
+/* As libldap prepares its sockets. Returns 0 or an errno. */
+static int
+connect_socket(int fd, const struct addrinfo *to, uint64_t timeout_ns)
+{
+    const int on = 1;
+    uint64_t deadline_ns = slam_clock_mono_ns() + timeout_ns;
+    int fault;
+    socklen_t len = sizeof(fault);
+
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(fd, to->ai_addr, to->ai_addrlen) != 0) {
+        if (errno != EINPROGRESS)
+            return errno;
+        fault = wait_for(fd, POLLOUT, deadline_ns);
+        if (fault == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &fault, &len) != 0)
+            fault = errno;
+        if (fault != 0)
+            return fault;
+    }
+    /* the steps of libldap that follow wait in it */
+    return fcntl(fd, F_SETFL, 0) == 0 ? 0 : errno;
+}
+
+/* `address` is "ADDRESS/PORT". Returns a socket, or -1 with errno. */
+static int
+dial_one(char *address, uint64_t timeout_ns)
+{
+    const struct addrinfo numeric = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                     .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char *port = strrchr(address, '/');
+    int fault = EINVAL;
+    int fd;
+
+    if (port)
+        *port++ = '\0';
+    if (!port || getaddrinfo(address, port, &numeric, &found) != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    fault = fd < 0 ? errno : connect_socket(fd, found, timeout_ns);
+    freeaddrinfo(found);
+    if (fault == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    errno = fault;
+    return -1;
+}
+
+/* Connects to the first address that accepts; each gets timeout_ns. They are numeric,
+ * "ADDRESS/PORT" with spaces between them: only what was checked can be reached.
+ * Returns a blocking socket, or -1 with errno of the last address (EINVAL: it is
+ * none). */
+static int
+dial(const char *addresses, uint64_t timeout_ns)
+{
+    int fd = -1;
+
+    errno = EINVAL;
+    while (fd < 0 && *addresses) {
+        size_t len = strcspn(addresses, " ");
+        char address[MAX_ADDRESS];
+
+        if (len > 0 && len < sizeof(address)) {
+            memcpy(address, addresses, len);
+            address[len] = '\0';
+            fd = dial_one(address, timeout_ns);
+        }
+        addresses += len + (addresses[len] == ' ');
+    }
+    return fd;
+}
 
 static int
 layer_setup(Sockbuf_IO_Desc *sbiod, void *arg)
@@ -185,8 +345,6 @@ provider_write(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
 static Sockbuf_IO provider_io = {layer_setup,   layer_remove,   layer_ctrl,
                                  provider_read, provider_write, provider_close};
 
-/* -- tap: above everything libldap put on the socket -- */
-
 static ber_slen_t
 tap_read(Sockbuf_IO_Desc *sbiod, void *buf, ber_len_t len)
 {
@@ -212,43 +370,44 @@ tap_setup(Sockbuf_IO_Desc *sbiod, void *arg)
 static Sockbuf_IO tap_io = {tap_setup, layer_remove, layer_ctrl,
                             tap_read,  tap_write,    tap_close};
 
-/* -- hand-over -- */
-
 /* What a set-up is answered is small; libldap allocates any length that is claimed. */
 #define SETUP_RESPONSE_BYTES ((ber_len_t)1 << 20)
 
-/* Has libldap refuse what is too long for a set-up's response. Returns an LDAP result
- * code. */
-static int
-limit_responses(struct slam_transport *transport)
+static Sockbuf *
+sockbuf_of(LDAP *ld)
 {
-    ber_len_t most = SETUP_RESPONSE_BYTES;
     Sockbuf *sb = NULL;
 
-    if (ldap_get_option(transport->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS ||
-        !sb || ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) < 0)
-        return LDAP_LOCAL_ERROR;
-    return LDAP_SUCCESS;
+    return ldap_get_option(ld, LDAP_OPT_SOCKBUF, &sb) == LDAP_OPT_SUCCESS ? sb : NULL;
 }
 
-/* Takes the connection's Sockbuf over: our provider for libldap's, our tap on top.
- * Returns an LDAP result code. */
+/* Limits the length of set-up's responses. Returns an LDAP result code. */
+static int
+limit_responses(LDAP *ld)
+{
+    ber_len_t most = SETUP_RESPONSE_BYTES;
+    Sockbuf *sb = sockbuf_of(ld);
+
+    return sb && ber_sockbuf_ctrl(sb, LBER_SB_OPT_SET_MAX_INCOMING, &most) >= 0
+               ? LDAP_SUCCESS
+               : LDAP_LOCAL_ERROR;
+}
+
+/* Puts our provider and tap into libldap's Sockbuf. Returns an LDAP result code. */
 static int
 take_over(struct slam_transport *transport)
 {
     const int on = 1;
     const unsigned int stamping =
         SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
-    Sockbuf *sb = NULL;
+    Sockbuf *sb = sockbuf_of(transport->ld);
     struct sockaddr_storage address;
     socklen_t address_len = sizeof(address);
     int flags;
     bool tls = ldap_tls_inplace(transport->ld) == 1;
 
-    if (ldap_get_option(transport->ld, LDAP_OPT_SOCKBUF, &sb) != LDAP_OPT_SUCCESS ||
-        !sb ||
-        ldap_get_option(transport->ld, LDAP_OPT_DESC, &transport->fd) !=
-            LDAP_OPT_SUCCESS)
+    if (!sb || ldap_get_option(transport->ld, LDAP_OPT_DESC, &transport->fd) !=
+                   LDAP_OPT_SUCCESS)
         return LDAP_LOCAL_ERROR;
     ber_sockbuf_remove_io(sb, &ber_sockbuf_io_tcp, LBER_SBIOD_LEVEL_PROVIDER);
     ber_sockbuf_remove_io(sb, &ber_sockbuf_io_fd, LBER_SBIOD_LEVEL_PROVIDER);
@@ -274,9 +433,8 @@ take_over(struct slam_transport *transport)
     return LDAP_SUCCESS;
 }
 
-/* libldap counts the users of a TLS context: LDAP_OPT_X_TLS_CTX adds one when it is
- * read, and only this function of its own takes one away. Every release has had it, no
- * header has. Without it a context would stay until the process ends. */
+/* libldap counts the users of a TLS context: LDAP_OPT_X_TLS_CTX adds one, and only this
+ * function, which no header declares, removes one. Without it contexts would stay. */
 void ldap_pvt_tls_ctx_free(void *context) __attribute__((weak));
 
 /* What libldap says with GnuTLS when it refuses a certificate itself. */
@@ -302,6 +460,7 @@ fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
 {
     char *diagnostic = NULL;
     int saved_errno = errno;
+    const char *why = NULL;
 
     error->stage = stage;
     error->code = code;
@@ -309,21 +468,16 @@ fail(struct slam_conn_error *error, LDAP *ld, const char *uri,
     if (ld)
         ldap_get_option(ld, LDAP_OPT_DIAGNOSTIC_MESSAGE, &diagnostic);
     if (diagnostic && strcmp(diagnostic, UNTRUSTED) == 0)
-        snprintf(error->detail, sizeof(error->detail),
-                 "%s (the server's certificate is not trusted)", ldap_err2string(code));
+        why = "the server's certificate is not trusted";
     else if (diagnostic && *diagnostic)
-        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
-                 diagnostic);
+        why = diagnostic;
     else if (stage == SLAM_STAGE_CONNECT && code == LDAP_SERVER_DOWN && saved_errno)
-        snprintf(error->detail, sizeof(error->detail), "%s (%s)", ldap_err2string(code),
-                 strerror(saved_errno));
-    else
-        snprintf(error->detail, sizeof(error->detail), "%s", ldap_err2string(code));
+        why = strerror(saved_errno);
+    snprintf(error->detail, sizeof(error->detail), "%s%s%s%s", ldap_err2string(code),
+             why ? " (" : "", why ? why : "", why ? ")" : "");
     ldap_memfree(diagnostic);
     return SLAM_ECONNECT;
 }
-
-/* -- what a stream's connections share -- */
 
 void
 slam_transport_init(void)
@@ -331,18 +485,6 @@ slam_transport_init(void)
     int version;
 
     ldap_get_option(NULL, LDAP_OPT_PROTOCOL_VERSION, &version);
-}
-
-static bool
-is_readable(const char *what, const char *path, struct slam_conn_error *error)
-{
-    if (!path || access(path, R_OK) == 0)
-        return true;
-    error->stage = SLAM_STAGE_TLS;
-    error->code = LDAP_PARAM_ERROR;
-    snprintf(error->detail, sizeof(error->detail), "the %s '%s' cannot be read: %s",
-             what, path, strerror(errno));
-    return false;
 }
 
 /* A context of our own inherits no certificates from libldap's configuration. */
@@ -368,23 +510,36 @@ demand_of(const struct slam_connection_settings *config)
     return config->tls.verify ? LDAP_OPT_X_TLS_DEMAND : LDAP_OPT_X_TLS_NEVER;
 }
 
+struct option {
+    int name;
+    const void *value;
+};
+
+static int
+set_all(LDAP *ld, const struct option *options, size_t count)
+{
+    int rc = LDAP_SUCCESS;
+
+    for (size_t i = 0; i < count && rc == LDAP_SUCCESS; i++)
+        rc = ldap_set_option(ld, options[i].name, options[i].value);
+    return rc;
+}
+
 static int
 make_context(struct slam_connection_settings *config, LDAP *ld)
 {
-    int demand = demand_of(config);
-    int of_a_client = 0;
-    int rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
+    const int demand = demand_of(config);
+    const int of_a_client = 0;
+    const struct option options[] = {{LDAP_OPT_X_TLS_REQUIRE_CERT, &demand},
+                                     {LDAP_OPT_X_TLS_CACERTFILE, config->tls.ca_file},
+                                     {LDAP_OPT_X_TLS_CERTFILE, config->tls.cert_file},
+                                     {LDAP_OPT_X_TLS_KEYFILE, config->tls.key_file},
+                                     {LDAP_OPT_X_TLS_NEWCTX, &of_a_client}};
+    int rc = config->tls.ca_file ? LDAP_SUCCESS : inherit_authorities(ld);
 
-    if (rc == LDAP_OPT_SUCCESS)
-        rc = config->tls.ca_file
-                 ? ldap_set_option(ld, LDAP_OPT_X_TLS_CACERTFILE, config->tls.ca_file)
-                 : inherit_authorities(ld);
-    if (rc == LDAP_OPT_SUCCESS && config->tls.cert_file)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CERTFILE, config->tls.cert_file);
-    if (rc == LDAP_OPT_SUCCESS && config->tls.key_file)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_KEYFILE, config->tls.key_file);
-    if (rc == LDAP_OPT_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_NEWCTX, &of_a_client);
+    for (size_t i = 0; i < 5 && rc == LDAP_SUCCESS; i++)
+        if (options[i].value)
+            rc = set_all(ld, &options[i], 1);
     if (rc == LDAP_OPT_SUCCESS)
         rc = ldap_get_option(ld, LDAP_OPT_X_TLS_CTX, &config->tls_context);
     return rc;
@@ -393,16 +548,27 @@ make_context(struct slam_connection_settings *config, LDAP *ld)
 static int
 prepare_tls(struct slam_connection_settings *config, struct slam_conn_error *error)
 {
+    const struct {
+        const char *name;
+        const char *path;
+    } files[] = {{"ca_file", config->tls.ca_file},
+                 {"cert_file", config->tls.cert_file},
+                 {"key_file", config->tls.key_file}};
     LDAP *ld = NULL;
     int rc;
 
     if (!config->tls.ca_file && !config->tls.cert_file && !config->tls.key_file &&
         config->tls.verify)
         return SLAM_OK; /* libldap's default, which is one for the process */
-    if (!is_readable("ca_file", config->tls.ca_file, error) ||
-        !is_readable("cert_file", config->tls.cert_file, error) ||
-        !is_readable("key_file", config->tls.key_file, error))
-        return SLAM_ECONNECT;
+    error->stage = SLAM_STAGE_TLS;
+    error->code = LDAP_PARAM_ERROR;
+    for (size_t i = 0; i < 3; i++)
+        if (files[i].path && access(files[i].path, R_OK) != 0) {
+            snprintf(error->detail, sizeof(error->detail),
+                     "the %s '%s' cannot be read: %s", files[i].name, files[i].path,
+                     strerror(errno));
+            return SLAM_ECONNECT;
+        }
     rc = ldap_initialize(&ld, NULL);
     if (rc == LDAP_SUCCESS)
         rc = make_context(config, ld);
@@ -410,8 +576,6 @@ prepare_tls(struct slam_connection_settings *config, struct slam_conn_error *err
         ldap_destroy(ld);
     if (rc == LDAP_SUCCESS)
         return SLAM_OK;
-    error->stage = SLAM_STAGE_TLS;
-    error->code = LDAP_PARAM_ERROR;
     snprintf(error->detail, sizeof(error->detail),
              "the TLS library cannot use ca_file, cert_file or key_file: are they PEM, "
              "and do certificate and key belong together?");
@@ -469,11 +633,8 @@ slam_connection_settings_release(struct slam_connection_settings *config)
     config->tls_context = NULL;
 }
 
-/* -- one connection -- */
-
-/* libldap calls it between the socket's connection and TLS. It connects by itself
- * again, without TLS, when a connection is lost between two steps: that one is refused.
- */
+/* libldap calls it after the socket is connected, before TLS. After a loss between two
+ * steps it would connect again, without TLS: that is refused. */
 static int
 on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
            struct ldap_conncb *callback)
@@ -488,7 +649,7 @@ on_connect(LDAP *ld, Sockbuf *sb, LDAPURLDesc *url, struct sockaddr *address,
         int fd = -1;
 
         ber_sockbuf_ctrl(sb, LBER_SB_OPT_GET_FD, &fd);
-        slam_deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
+        deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
     }
     return 0;
 }
@@ -499,8 +660,8 @@ on_close(LDAP *ld, Sockbuf *sb, struct ldap_conncb *callback)
     (void)ld, (void)sb, (void)callback;
 }
 
-/* PLAIN is for the job to choose, as a simple bind is. No security layer: whoever wants
- * encryption says TLS, and what libsasl's layers cost is not the directory's doing. */
+/* The job chooses the mechanism, also PLAIN. No security layer: TLS is for
+ * encryption. */
 #define SECURITY_PROPERTIES "none,maxssf=0"
 
 static int
@@ -508,36 +669,32 @@ set_options(struct slam_transport *transport,
             const struct slam_connection_settings *config)
 {
     LDAP *ld = transport->ld;
-    struct timeval limit = time_limit(config->connect_timeout_ns);
-    int version = LDAP_VERSION3;
-    int demand = demand_of(config);
+    const struct timeval limit = time_limit(config->connect_timeout_ns);
+    const int version = LDAP_VERSION3;
+    const int demand = demand_of(config);
+    const struct option options[] = {{LDAP_OPT_PROTOCOL_VERSION, &version},
+                                     {LDAP_OPT_NETWORK_TIMEOUT, &limit},
+                                     {LDAP_OPT_TIMEOUT, &limit},
+                                     {LDAP_OPT_REFERRALS, LDAP_OPT_OFF},
+                                     {LDAP_OPT_CONNECT_CB, &transport->on_connect},
+                                     {LDAP_OPT_X_TLS_REQUIRE_CERT, &demand}};
+    /* the server's name is the URI's, not what its address resolves to */
+    static const struct option of_sasl[] = {
+        {LDAP_OPT_X_SASL_NOCANON, LDAP_OPT_ON},
+        {LDAP_OPT_X_SASL_SECPROPS, SECURITY_PROPERTIES}};
     int rc;
 
     transport->on_connect = (ldap_conncb){on_connect, on_close, transport};
-    rc = ldap_set_option(ld, LDAP_OPT_PROTOCOL_VERSION, &version);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_NETWORK_TIMEOUT, &limit);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_TIMEOUT, &limit);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_REFERRALS, LDAP_OPT_OFF);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_CONNECT_CB, &transport->on_connect);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_set_option(ld, LDAP_OPT_X_TLS_REQUIRE_CERT, &demand);
+    rc = set_all(ld, options, 6);
     if (rc == LDAP_SUCCESS && config->tls_context)
         rc = ldap_set_option(ld, LDAP_OPT_X_TLS_CTX, config->tls_context);
-    if (rc == LDAP_SUCCESS && config->bind.mechanism) {
-        /* the server's name is the URI's, not what its address resolves to */
-        rc = ldap_set_option(ld, LDAP_OPT_X_SASL_NOCANON, LDAP_OPT_ON);
-        if (rc == LDAP_SUCCESS)
-            rc = ldap_set_option(ld, LDAP_OPT_X_SASL_SECPROPS, SECURITY_PROPERTIES);
-    }
+    if (rc == LDAP_SUCCESS && config->bind.mechanism)
+        rc = set_all(ld, of_sasl, 2);
     return rc;
 }
 
-/* Waits for the response until the deadline. Returns an LDAP result code: success means
- * that *response is there, not what it says. */
+/* Waits for the response until the deadline. Returns an LDAP result code: success: it
+ * is there. */
 static int
 await(LDAP *ld, int message_id, uint64_t deadline_ns, LDAPMessage **response)
 {
@@ -579,8 +736,8 @@ bind_simple(LDAP *ld, const struct slam_connection_settings *config,
     return rc == LDAP_SUCCESS ? code : rc;
 }
 
-/* libsasl's questions. What the job does not say is answered by the question's own
- * default, else by nothing. */
+/* Answers libsasl's questions: by the job, else by the question's default, else
+ * empty. */
 static int
 answer_sasl(LDAP *ld, unsigned int flags, void *defaults, void *questions)
 {
@@ -646,14 +803,13 @@ bind_connection(LDAP *ld, const struct slam_connection_settings *config,
     return bind_simple(ld, config, deadline_ns, binds);
 }
 
-/* Makes transport->ld over a socket of ours; the host that TLS and SASL know is the
- * URI's. Returns an LDAP result code. */
+/* Makes transport->ld over a socket of ours. Returns an LDAP result code. */
 static int
 attach(struct slam_transport *transport, const struct slam_connection_settings *config,
        size_t uri_index)
 {
     int rc;
-    int fd = slam_dial(config->addresses[uri_index], config->connect_timeout_ns);
+    int fd = dial(config->addresses[uri_index], config->connect_timeout_ns);
 
     if (fd < 0)
         return LDAP_SERVER_DOWN;
@@ -664,7 +820,7 @@ attach(struct slam_transport *transport, const struct slam_connection_settings *
         return rc;
     }
     if (transport->handshake)
-        slam_deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
+        deadline_begin(transport->handshake, fd, transport->handshake_limit_ns);
     return set_options(transport, config);
 }
 
@@ -680,15 +836,15 @@ connect_transport(struct slam_transport *transport,
         rc = attach(transport, config, uri_index);
         if (rc == LDAP_SUCCESS && is_ldaps(uri))
             rc = ldap_install_tls(transport->ld);
-        return rc == LDAP_SUCCESS ? limit_responses(transport) : rc;
+    } else {
+        errno = 0;
+        rc = ldap_initialize(&transport->ld, uri);
+        if (rc == LDAP_SUCCESS)
+            rc = set_options(transport, config);
+        if (rc == LDAP_SUCCESS)
+            rc = ldap_connect(transport->ld);
     }
-    errno = 0;
-    rc = ldap_initialize(&transport->ld, uri);
-    if (rc == LDAP_SUCCESS)
-        rc = set_options(transport, config);
-    if (rc == LDAP_SUCCESS)
-        rc = ldap_connect(transport->ld);
-    return rc == LDAP_SUCCESS ? limit_responses(transport) : rc;
+    return rc == LDAP_SUCCESS ? limit_responses(transport->ld) : rc;
 }
 
 /* The steps of a set-up, each timed from the end of the one before. */
@@ -721,7 +877,7 @@ set_up(struct slam_transport *transport, const struct slam_connection_settings *
             return rc;
         now_ns = slam_clock_mono_ns();
     }
-    if (transport->handshake && slam_deadline_end(transport->handshake))
+    if (transport->handshake && deadline_end(transport->handshake))
         return LDAP_TIMEOUT;
     if (ldap_tls_inplace(transport->ld))
         setup->tls_ns = now_ns - before_ns;
@@ -746,7 +902,7 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
 {
     const char *uri = config->uris[uri_index];
     enum slam_conn_stage stage = SLAM_STAGE_CONNECT;
-    struct slam_deadline handshake = {0};
+    struct deadline handshake = {0};
     struct slam_transport *transport = storage;
     int rc;
 
@@ -756,7 +912,7 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     transport->handshake_limit_ns = config->connect_timeout_ns;
     memset(setup, 0, sizeof(*setup));
     rc = set_up(transport, config, uri_index, &stage, setup);
-    if (slam_deadline_end(&handshake) && rc != LDAP_SUCCESS)
+    if (deadline_end(&handshake) && rc != LDAP_SUCCESS)
         rc = LDAP_TIMEOUT;
     transport->handshake = NULL;
     if (rc != LDAP_SUCCESS) {
@@ -767,8 +923,6 @@ slam_transport_open(const struct slam_connection_settings *config, size_t uri_in
     *out = transport;
     return SLAM_OK;
 }
-
-/* -- carrying -- */
 
 int
 slam_transport_fd(const struct slam_transport *transport)
@@ -851,8 +1005,6 @@ slam_transport_write(struct slam_transport *transport, const uint8_t *buf, size_
     return -1;
 }
 
-/* -- end -- */
-
 void
 slam_transport_close(struct slam_transport *transport)
 {
@@ -869,8 +1021,6 @@ slam_transport_close(struct slam_transport *transport)
     }
     free(transport->ahead);
 }
-
-/* -- facts -- */
 
 size_t
 slam_transport_size(void)

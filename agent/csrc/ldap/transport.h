@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One LDAP connection: set up by libldap (connect, TLS, bind; blocking, in a connector
- * thread), then carried by its Sockbuf without libldap (non-blocking, in a worker).
+ * thread), then carried by its Sockbuf without libldap (non-blocking, in a worker). It
+ * belongs to one thread at a time.
  *
- * Two Sockbuf_IO layers of our own take the place of libldap's: `provider` reads the
- * socket with recvmsg and keeps the kernel's receive stamp; `tap`, above TLS, gives the
- * engine raw reads and writes of the plain text. Nothing of ldap.h shows here. A
- * connection belongs to one thread at a time.
+ * Two Sockbuf_IO layers replace libldap's: `provider` reads the socket with recvmsg and
+ * keeps the kernel's receive stamp; `tap`, above TLS, reads and writes the plain text.
  *
- * Every TLS handshake is a full one. libldap hands a session out for resumption only
- * where it is built on OpenSSL (LDAP_OPT_X_TLS_SSL_CTX is an SSL * there, and a private
- * structure with GnuTLS); a load whose handshakes depend on how a distribution built
- * libldap could not be compared. */
+ * Every TLS handshake is a full one: libldap can resume sessions only with OpenSSL, and
+ * loads must not differ by how a distribution built it. */
 #ifndef SLAM_TRANSPORT_H
 #define SLAM_TRANSPORT_H
 
@@ -19,11 +16,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the processor fetches from memory at once. */
 #define SLAM_CACHE_LINE 64u
 
-/* How a stream's connections are made. Read only once connections exist. The texts are
- * the caller's and stay until the last connection is closed. */
+/* How a stream's connections are made. The texts are the caller's. */
 struct slam_tls_settings {
     bool start_tls;
     bool verify;           /* the server's certificate */
@@ -45,8 +40,8 @@ struct slam_bind_settings {
 struct slam_connection_settings {
     const char *const *uris;
     size_t uri_count;
-    /* Of each URI, where to connect (slam_dial's), "" where libldap resolves its name;
-     * none: so for all. TLS and SASL know the host by its name either way. */
+    /* For each URI the addresses to connect to, "ADDRESS/PORT" with spaces between
+     * them; "", or no addresses at all: libldap resolves the name. */
     const char *const *addresses;
     size_t address_count; /* uri_count or 0 */
     struct slam_tls_settings tls;
@@ -66,7 +61,6 @@ enum slam_conn_stage {
     SLAM_STAGE_HANDOVER
 };
 
-/* Why a connection could not be set up. */
 struct slam_conn_error {
     enum slam_conn_stage stage;
     int code; /* LDAP result code, or libldap's negative API code */
@@ -74,7 +68,6 @@ struct slam_conn_error {
     char detail[512];
 };
 
-/* What a set-up took and sent. */
 struct slam_transport_setup {
     uint64_t connect_ns; /* resolve the name, connect the socket */
     uint64_t tls_ns;     /* the handshake, and StartTLS's exchange before it; 0: none */
@@ -86,77 +79,64 @@ struct slam_transport_setup {
 
 struct slam_transport; /* libldap's handle, the Sockbuf and our layers */
 
-/* Has libldap and libsasl set their global state up. They do so at first use, and not
- * safely when several threads come first: to be called before they start. */
+/* Initialises libldap and libsasl; before threads start, which could do so at once. */
 void slam_transport_init(void);
 
-/* Makes what all connections of the config share: one TLS context, so that certificates
- * are read once. After slam_transport_init, before the first slam_transport_open.
- * Returns 0, or SLAM_ECONNECT with *error filled: a file that cannot be used, a SASL
- * mechanism that libsasl does not have. */
+/* Makes the TLS context that all connections share, and checks the SASL mechanism.
+ * After slam_transport_init, before the first slam_transport_open. Returns 0, or
+ * SLAM_ECONNECT with *error. */
 int slam_connection_settings_prepare(struct slam_connection_settings *config,
                                      struct slam_conn_error *error);
 
-/* Whether libsasl has the mechanism on this host. Returns 0, or SLAM_ECONNECT with
- * *error filled: it names those that are there. After slam_transport_init. */
+/* Whether libsasl has the mechanism on this host: 0, or SLAM_ECONNECT with *error. */
 int
 slam_connection_settings_check_mechanism(const struct slam_connection_settings *config,
                                          const char *mechanism,
                                          struct slam_conn_error *error);
 
-/* Gives it back; after the last slam_transport_close. Also for a config never prepared.
- */
+/* After the last slam_transport_close; also for settings that were never prepared. */
 void slam_connection_settings_release(struct slam_connection_settings *config);
 
-/* Bytes of a transport, a multiple of SLAM_CACHE_LINE. Its owner keeps the transports
- * of all connections in one table: scattered over the heap, each would cost a worker a
- * miss of the TLB, which in a virtual machine is a fourth of a request's CPU time. */
+/* Bytes of a transport, a multiple of SLAM_CACHE_LINE. Keep the transports of all
+ * connections in one table: a TLB miss for each is a fourth of a request's CPU time. */
 size_t slam_transport_size(void);
 
-/* Connects, starts TLS, binds and makes the socket non-blocking. Blocks for at most
- * three times connect_timeout_ns. Returns 0 and *transport, which is made in storage
- * (slam_transport_size bytes on a cache line); or SLAM_ECONNECT with *error filled.
- * *setup is filled in both cases: what was sent was sent. Any thread that has SIGPIPE
- * blocked: libldap writes without MSG_NOSIGNAL. */
+/* Connects, starts TLS, binds and makes the socket non-blocking, in at most three times
+ * connect_timeout_ns. Returns 0 and *transport, made in storage (slam_transport_size
+ * bytes on a cache line), or SLAM_ECONNECT with *error; *setup is filled either way.
+ * SIGPIPE must be blocked: libldap writes without MSG_NOSIGNAL. */
 int slam_transport_open(const struct slam_connection_settings *config, size_t uri_index,
                         void *storage, struct slam_transport **transport,
                         struct slam_transport_setup *setup,
                         struct slam_conn_error *error);
 
-/* Closes, without an unbind: that is for whoever counts requests to write. The storage
- * may be used again. NULL is allowed. */
+/* Closes without an unbind. The storage may be used again. NULL is allowed. */
 void slam_transport_close(struct slam_transport *transport);
 
 int slam_transport_fd(const struct slam_transport *transport);
 
-/* True where the kernel stamps what this connection receives. */
 bool slam_transport_has_stamps(const struct slam_transport *transport);
 
-/* To be called when epoll says that the socket is readable, before slam_transport_read;
- * with hung_up, that the peer has sent its last byte or the connection is broken. Epoll
- * may watch edges, which saves it a look at each socket after each turn:
- * slam_transport_read ends for want of bytes, or slam_transport_was_cut tells that some
- * may be left. */
+/* Call it when epoll says that the socket is readable, before slam_transport_read;
+ * hung_up: the peer has sent its last byte, or the connection is broken. Epoll may
+ * watch edges: reads end when the socket is empty, or slam_transport_was_cut is
+ * true. */
 void slam_transport_readable(struct slam_transport *transport, bool hung_up);
 
-/* Whether slam_transport_read returned 0 only so that other connections have their
- * turn. */
+/* Whether reads were ended to give other connections their turn. */
 bool slam_transport_was_cut(const struct slam_transport *transport);
 
-/* Reads plain text. Returns the bytes read; 0 when no more is there now; -1 when the
- * peer closed or the connection broke. */
+/* Reads plain text. Returns its bytes; 0: no more now; -1: closed or broken. */
 ssize_t slam_transport_read(struct slam_transport *transport, uint8_t *buf, size_t len);
 
 /* Kernel stamp of the last byte read from the socket, CLOCK_REALTIME in ns; 0: none. */
 uint64_t slam_transport_stamp_ns(const struct slam_transport *transport);
 
-/* Writes plain text. Returns the bytes taken; 0 when the socket is full (call again
- * with the same bytes when it is writable: TLS demands it); -1 when the connection
- * broke. */
+/* Writes plain text. Returns the bytes taken; 0: the socket is full (call again with
+ * the same bytes when it is writable: TLS demands it); -1: the connection broke. */
 ssize_t slam_transport_write(struct slam_transport *transport, const uint8_t *buf,
                              size_t len);
 
-/* What libldap is, and the TLS library that it carries. */
 void slam_transport_library(char *version, size_t version_len, char *tls,
                             size_t tls_len);
 

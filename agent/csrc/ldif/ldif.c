@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of a population, and the threads that write it: each takes the next block of
- * entries, renders it, and waits for its turn to write it. An entry longer than the
- * buffers is written piece by piece, by the thread whose turn it then is. */
+/* The tree of a population, and its writers: each thread takes the next block of
+ * entries, renders it, and writes it when it is its turn. An entry longer than the
+ * buffers is written in pieces, in its thread's turn. */
 #include "ldif/ldif.h"
 
 #include "core/clock.h"
@@ -10,15 +10,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define BLOCK_ENTRIES 256u
-#define ERR_LEN 300u
+#define POLL_MS 100
 
 struct worker {
     struct slam_ldif *ldif;
@@ -30,7 +33,7 @@ struct worker {
 struct slam_ldif {
     struct ldif_tree tree;
     int fds[SLAM_LDIF_OUTPUTS_MAX];
-    struct slam_feeds *feeds;
+    struct slam_feeds feeds;
     uint64_t blocks;
     struct worker *workers;
     uint32_t thread_count;
@@ -40,15 +43,13 @@ struct slam_ldif {
     _Atomic uint64_t entries;
     _Atomic uint64_t bytes;
     pthread_mutex_t lock;
-    pthread_cond_t turned; /* the turn is another's, or all stop */
-    pthread_cond_t ended;  /* a thread has */
-    uint64_t turn;         /* protected by lock: the block that is to be written */
-    uint32_t running;      /* protected by lock: threads */
-    int rc;                /* protected by lock: what went wrong first */
-    char err[ERR_LEN];     /* protected by lock */
+    pthread_cond_t turned;  /* the turn is another's, or all stop */
+    pthread_cond_t ended;   /* a thread has */
+    uint64_t turn;          /* protected by lock: the block that is to be written */
+    uint32_t running;       /* protected by lock: threads */
+    int rc;                 /* protected by lock: what went wrong first */
+    char err[SLAM_ERR_LEN]; /* protected by lock */
 };
-
-/* -- writing -- */
 
 static void
 fail(struct slam_ldif *l, int rc, const char *what, int error)
@@ -85,11 +86,56 @@ give_turn(struct slam_ldif *l)
     pthread_mutex_unlock(&l->lock);
 }
 
+static bool
+may_stall(int fd)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 &&
+           (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || isatty(fd) == 1);
+}
+
+/* Whether a write of PIPE_BUF bytes would not wait; false: is_stopping. */
+static bool
+await_room(int fd, const _Atomic bool *is_stopping)
+{
+    struct pollfd waited = {.fd = fd, .events = POLLOUT};
+
+    while (!atomic_load(is_stopping))
+        if (poll(&waited, 1, POLL_MS) > 0)
+            return true;
+    return false;
+}
+
+/* Writes all bytes, or those before *is_stopping. Returns 0, LDIF_STOPPED or -errno. */
+static int
+write_all(int fd, const uint8_t *bytes, size_t len, const _Atomic bool *is_stopping)
+{
+    const bool is_waited_for = may_stall(fd);
+    size_t done = 0;
+
+    while (done < len) {
+        size_t count = len - done;
+        ssize_t written;
+
+        if (is_waited_for && !await_room(fd, is_stopping))
+            return LDIF_STOPPED;
+        if (is_waited_for && count > PIPE_BUF)
+            count = PIPE_BUF;
+        written = write(fd, bytes + done, count);
+        if (written >= 0)
+            done += (size_t)written;
+        else if (errno != EINTR && !(errno == EAGAIN && is_waited_for))
+            return -errno;
+    }
+    return 0;
+}
+
 /* Writes a buffer, whose turn it is, and empties it. */
 static int
 write_buffer(struct slam_ldif *l, struct program_output *buffer, uint32_t output)
 {
-    int rc = ldif_write(l->fds[output], buffer->bytes, buffer->len, &l->is_stopping);
+    int rc = write_all(l->fds[output], buffer->bytes, buffer->len, &l->is_stopping);
 
     if (rc < 0)
         fail(l, SLAM_ESYS, "cannot write", -rc);
@@ -145,23 +191,9 @@ worker_main(void *context)
     return NULL;
 }
 
-/* -- the tree -- */
-
-__attribute__((format(printf, 3, 4))) static int
-refuse(char *err, size_t err_len, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(err, err_len, format, args);
-    va_end(args);
-    return SLAM_EINVAL;
-}
-
 /* Takes over the nodes' figures, and whose parent is whose; programs come later. */
 static int
-copy_nodes(struct ldif_tree *tree, const struct slam_ldif_config *config, char *err,
-           size_t err_len)
+copy_nodes(struct ldif_tree *tree, const struct slam_ldif_config *config, char *err)
 {
     uint32_t at;
 
@@ -176,17 +208,18 @@ copy_nodes(struct ldif_tree *tree, const struct slam_ldif_config *config, char *
                                    .seed = from->seed,
                                    .size = 1};
         if (from->count < 1)
-            return refuse(err, err_len, "node %u has no entries", i);
+            return slam_fail(err, SLAM_EINVAL, "node %u has no entries", i);
         if (from->parent == SLAM_LDIF_NO_PARENT) {
             tree->children[tree->root_count++] = i;
             continue;
         }
         if (from->parent >= i)
-            return refuse(err, err_len, "node %u comes before its parent", i);
+            return slam_fail(err, SLAM_EINVAL, "node %u comes before its parent", i);
         node->depth = tree->nodes[from->parent].depth + 1;
         if (node->depth >= SLAM_LDIF_DEPTH_MAX)
-            return refuse(err, err_len, "templates are nested more than %u levels deep",
-                          SLAM_LDIF_DEPTH_MAX);
+            return slam_fail(err, SLAM_EINVAL,
+                             "templates are nested more than %u levels deep",
+                             SLAM_LDIF_DEPTH_MAX);
         tree->nodes[from->parent].child_count++;
     }
     at = tree->root_count;
@@ -206,8 +239,7 @@ copy_nodes(struct ldif_tree *tree, const struct slam_ldif_config *config, char *
     return SLAM_OK;
 }
 
-/* Numbers the entries below one parent, child after child. Returns how many there are,
- * or 0 where they are more than 2^62. */
+/* Numbers the entries below one parent. Returns their number; 0: more than 2^62. */
 static uint64_t
 number_children(struct ldif_tree *tree, const uint32_t *children, uint32_t count)
 {
@@ -227,7 +259,7 @@ number_children(struct ldif_tree *tree, const uint32_t *children, uint32_t count
 }
 
 static int
-number_entries(struct ldif_tree *tree, char *err, size_t err_len)
+number_entries(struct ldif_tree *tree, char *err)
 {
     for (uint32_t i = tree->node_count; i-- > 0;) { /* children before their parents */
         struct ldif_node *node = &tree->nodes[i];
@@ -235,17 +267,17 @@ number_entries(struct ldif_tree *tree, char *err, size_t err_len)
                                          node->child_count);
 
         if (below == 0 && node->child_count > 0)
-            return refuse(err, err_len, "a population has at most 2^62 entries");
+            return slam_fail(err, SLAM_EINVAL, "a population has at most 2^62 entries");
         node->size = below + 1;
     }
     tree->total = number_children(tree, tree->children, tree->root_count);
     if (tree->total == 0)
-        return refuse(err, err_len, "a population has at most 2^62 entries");
+        return slam_fail(err, SLAM_EINVAL, "a population has at most 2^62 entries");
     return SLAM_OK;
 }
 
 static int
-prepare_names(struct ldif_tree *tree, uint64_t seed, char *err, size_t err_len)
+prepare_names(struct ldif_tree *tree, uint64_t seed, char *err)
 {
     struct slam_rng rng;
     uint64_t names;
@@ -255,11 +287,12 @@ prepare_names(struct ldif_tree *tree, uint64_t seed, char *err, size_t err_len)
         return SLAM_OK;
     if (tree->first_names >= tree->source_count ||
         tree->last_names >= tree->source_count)
-        return refuse(err, err_len, "first and last names go together");
+        return slam_fail(err, SLAM_EINVAL, "first and last names go together");
     if (__builtin_mul_overflow(tree->sources[tree->first_names].members,
                                tree->sources[tree->last_names].members, &names) ||
         names == 0 || names > INT64_MAX)
-        return refuse(err, err_len, "the sources of names have no usable members");
+        return slam_fail(err, SLAM_EINVAL,
+                         "the sources of names have no usable members");
     slam_rng_seed(&rng, seed, 0);
     tree->names = slam_shuffle_draw(&rng, names);
     return SLAM_OK;
@@ -267,14 +300,14 @@ prepare_names(struct ldif_tree *tree, uint64_t seed, char *err, size_t err_len)
 
 static int
 prepare_sources(struct ldif_tree *tree, const struct slam_ldif_config *config,
-                struct slam_feeds *feeds, char *err, size_t err_len)
+                struct slam_feeds *feeds, char *err)
 {
     for (; tree->source_count < config->source_count; tree->source_count++) {
         struct slam_value_source *source = &tree->sources[tree->source_count];
         int rc;
 
         *source = config->sources[tree->source_count];
-        rc = slam_value_source_prepare(source, feeds, err, err_len);
+        rc = slam_value_source_prepare(source, feeds, err);
         if (rc != SLAM_OK)
             return rc;
         tree->source_is_plain[tree->source_count] = ldif_source_is_plain(source);
@@ -283,34 +316,35 @@ prepare_sources(struct ldif_tree *tree, const struct slam_ldif_config *config,
             (source->kind == SLAM_VALUE_TIMESTAMP && source->lo == 0 &&
              source->hi == 0)) {
             tree->source_count++;
-            return refuse(err, err_len, "a value source of a request, not of an entry");
+            return slam_fail(err, SLAM_EINVAL,
+                             "a value source of a request, not of an entry");
         }
     }
     return SLAM_OK;
 }
 
 static int
-check_config(const struct slam_ldif_config *config, char *err, size_t err_len)
+check_config(const struct slam_ldif_config *config, char *err)
 {
     if (config->node_count < 1 || config->node_count > SLAM_LDIF_NODES_MAX)
-        return refuse(err, err_len, "a population has 1 to %u nodes, got %zu",
-                      SLAM_LDIF_NODES_MAX, config->node_count);
+        return slam_fail(err, SLAM_EINVAL, "a population has 1 to %u nodes, got %zu",
+                         SLAM_LDIF_NODES_MAX, config->node_count);
     if (config->source_count > SLAM_TEMPLATE_SOURCES_MAX)
-        return refuse(err, err_len,
-                      "a population has at most %u value sources, got %zu",
-                      SLAM_TEMPLATE_SOURCES_MAX, config->source_count);
+        return slam_fail(err, SLAM_EINVAL,
+                         "a population has at most %u value sources, got %zu",
+                         SLAM_TEMPLATE_SOURCES_MAX, config->source_count);
     if (config->output_count < 1 || config->output_count > SLAM_LDIF_OUTPUTS_MAX)
-        return refuse(err, err_len, "a population has 1 to %u outputs, got %zu",
-                      SLAM_LDIF_OUTPUTS_MAX, config->output_count);
+        return slam_fail(err, SLAM_EINVAL, "a population has 1 to %u outputs, got %zu",
+                         SLAM_LDIF_OUTPUTS_MAX, config->output_count);
     if (config->threads < 1 || config->threads > SLAM_LDIF_THREADS_MAX)
-        return refuse(err, err_len, "a population has 1 to %u threads, got %" PRIu32,
-                      SLAM_LDIF_THREADS_MAX, config->threads);
+        return slam_fail(err, SLAM_EINVAL,
+                         "a population has 1 to %u threads, got %" PRIu32,
+                         SLAM_LDIF_THREADS_MAX, config->threads);
     return SLAM_OK;
 }
 
 static int
-build(struct slam_ldif *l, const struct slam_ldif_config *config, char *err,
-      size_t err_len)
+build(struct slam_ldif *l, const struct slam_ldif_config *config, char *err)
 {
     struct ldif_tree *tree = &l->tree;
     int rc;
@@ -319,34 +353,32 @@ build(struct slam_ldif *l, const struct slam_ldif_config *config, char *err,
     tree->output_count = (uint32_t)config->output_count;
     tree->first_names = config->first_names;
     tree->last_names = config->last_names;
-    rc = copy_nodes(tree, config, err, err_len);
+    rc = copy_nodes(tree, config, err);
     if (rc == SLAM_OK)
-        rc = number_entries(tree, err, err_len);
+        rc = number_entries(tree, err);
     if (rc == SLAM_OK)
-        rc = prepare_sources(tree, config, l->feeds, err, err_len);
+        rc = prepare_sources(tree, config, &l->feeds, err);
     if (rc == SLAM_OK)
-        rc = prepare_names(tree, config->seed, err, err_len);
+        rc = prepare_names(tree, config->seed, err);
     for (uint32_t i = 0; i < tree->node_count && rc == SLAM_OK; i++)
         rc = ldif_compile(tree, i, config->nodes[i].program,
-                          config->nodes[i].program_len, err, err_len);
+                          config->nodes[i].program_len, err);
     return rc;
 }
 
 int
 slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
-                 char *err, size_t err_len)
+                 char *err)
 {
     struct slam_ldif *l = NULL;
     pthread_condattr_t attributes;
-    int rc = check_config(config, err, err_len);
+    int rc = check_config(config, err);
 
     if (rc != SLAM_OK)
         return rc;
     l = calloc(1, sizeof(*l));
-    if (!l) {
-        refuse(err, err_len, "no memory for a population");
-        return SLAM_ENOMEM;
-    }
+    if (!l)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a population");
     pthread_mutex_init(&l->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -361,10 +393,10 @@ slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
     l->workers = calloc(config->threads, sizeof(*l->workers));
     l->thread_count = config->threads;
     if (!l->tree.nodes || !l->tree.children || !l->tree.sources ||
-        !l->tree.source_is_plain || !l->workers || slam_feeds_create(&l->feeds) != 0)
+        !l->tree.source_is_plain || !l->workers)
         rc = SLAM_ENOMEM;
     if (rc == SLAM_OK)
-        rc = build(l, config, err, err_len);
+        rc = build(l, config, err);
     for (uint32_t i = 0; i < config->threads && rc == SLAM_OK; i++) {
         l->workers[i].ldif = l;
         rc = ldif_renderer_init(&l->workers[i].renderer, &l->tree);
@@ -372,7 +404,7 @@ slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
         l->workers[i].renderer.machine.context = &l->workers[i];
     }
     if (rc == SLAM_ENOMEM)
-        refuse(err, err_len, "no memory for a population");
+        slam_fail(err, rc, "no memory for a population");
     if (rc != SLAM_OK) {
         slam_ldif_destroy(l);
         return rc;
@@ -396,7 +428,7 @@ slam_ldif_destroy(struct slam_ldif *l)
         slam_program_release(&l->tree.nodes[i].program);
     for (uint32_t i = 0; i < l->tree.source_count; i++)
         slam_value_source_release(&l->tree.sources[i]);
-    slam_feeds_destroy(l->feeds);
+    slam_feeds_close(&l->feeds);
     free(l->workers);
     free(l->tree.source_is_plain);
     free(l->tree.sources);
@@ -415,14 +447,12 @@ slam_ldif_entries(const struct slam_ldif *l)
 }
 
 int
-slam_ldif_start(struct slam_ldif *l, char *err, size_t err_len)
+slam_ldif_start(struct slam_ldif *l, char *err)
 {
     int error = 0;
 
-    if (l->started > 0) {
-        refuse(err, err_len, "the population is being written");
-        return SLAM_ESTATE;
-    }
+    if (l->started > 0)
+        return slam_fail(err, SLAM_ESTATE, "the population is being written");
     pthread_mutex_lock(&l->lock);
     while (l->started < l->thread_count && error == 0) {
         struct worker *w = &l->workers[l->started];
@@ -434,14 +464,12 @@ slam_ldif_start(struct slam_ldif *l, char *err, size_t err_len)
     pthread_mutex_unlock(&l->lock);
     if (error == 0)
         return SLAM_OK;
-    refuse(err, err_len, "cannot start a thread: %s", strerror(error));
     slam_ldif_stop(l);
-    return SLAM_ESYS;
+    return slam_fail(err, SLAM_ESYS, "cannot start a thread: %s", strerror(error));
 }
 
 int
-slam_ldif_wait(struct slam_ldif *l, uint64_t timeout_ns, bool *is_done, char *err,
-               size_t err_len)
+slam_ldif_wait(struct slam_ldif *l, uint64_t timeout_ns, bool *is_done, char *err)
 {
     const struct timespec deadline =
         slam_clock_timespec(slam_clock_mono_ns() + timeout_ns);
@@ -453,7 +481,7 @@ slam_ldif_wait(struct slam_ldif *l, uint64_t timeout_ns, bool *is_done, char *er
     *is_done = l->running == 0;
     rc = *is_done ? l->rc : SLAM_OK;
     if (rc != SLAM_OK)
-        snprintf(err, err_len, "%s", l->err);
+        snprintf(err, SLAM_ERR_LEN, "%s", l->err);
     pthread_mutex_unlock(&l->lock);
     return rc;
 }

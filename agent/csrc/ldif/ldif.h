@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LDIF files (RFC 2849) of whole populations, written by several threads.
  *
- * A population is a tree of nodes: a node is a kind of entry, of which each entry of
- * its parent node has `count` below it. The entries are numbered in the order in which
- * they are written, each one before those below it, so that entry number p is found by
- * division, without those before it. What is drawn for an entry depends on the seed of
- * its node, on its index and on the field alone: the bytes are the same whatever the
- * number of threads.
- *
- * template/template.h has the programs. */
+ * A population is a tree of nodes; each entry of a node's parent has `count` entries of
+ * the node below it. Entries are numbered in the order in which they are written,
+ * parents first, so that entry number p is found by division. What is drawn for an
+ * entry depends on its node's seed, its index and the field: the number of threads
+ * changes no byte. */
 #ifndef SLAM_LDIF_H
 #define SLAM_LDIF_H
 
@@ -54,31 +51,25 @@ struct slam_ldif_progress {
     uint64_t bytes;   /* of the LDIF */
 };
 
-/* Checks and compiles a population; everything but the files of sources and the fds is
- * copied. Control thread only. Returns 0 and *ldif, or a negative slam_err with the
- * reason in err. */
+/* Copies, checks and compiles a population. Control thread only. */
 int slam_ldif_create(const struct slam_ldif_config *config, struct slam_ldif **ldif,
-                     char *err, size_t err_len);
+                     char *err);
 
-/* Stops what is under way. NULL is allowed. */
 void slam_ldif_destroy(struct slam_ldif *ldif);
 
-/* Entries of the whole population. */
 uint64_t slam_ldif_entries(const struct slam_ldif *ldif);
 
-/* Starts the threads; once. */
-int slam_ldif_start(struct slam_ldif *ldif, char *err, size_t err_len);
+int slam_ldif_start(struct slam_ldif *ldif, char *err);
 
-/* Waits for the end, for at most timeout_ns. *is_done says whether all threads have
- * ended; then the result is 0, or what went wrong: SLAM_ESYS for a failed write. */
+/* Waits for at most timeout_ns. *is_done: all threads have ended, and the result is 0
+ * or what went wrong. */
 int slam_ldif_wait(struct slam_ldif *ldif, uint64_t timeout_ns, bool *is_done,
-                   char *err, size_t err_len);
+                   char *err);
 
-/* Has the threads end soon; what was written ends with a whole block of entries, or
- * within a long entry; in a pipe, a socket or a terminal anywhere. Any thread. */
+/* Has the threads end soon, after a whole block or within a long entry; in a pipe, a
+ * socket or a terminal anywhere. Any thread. */
 void slam_ldif_stop(struct slam_ldif *ldif);
 
-/* Any thread. */
 struct slam_ldif_progress slam_ldif_progress(struct slam_ldif *ldif);
 
 #endif

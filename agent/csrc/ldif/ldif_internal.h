@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled population, shared by ldif.c (the tree, the threads), ldif_render.c (which
- * runs programs) and ldif_output.c (which writes) alone. */
+/* A compiled population, for ldif.c and ldif_render.c alone. */
 #ifndef SLAM_LDIF_INTERNAL_H
 #define SLAM_LDIF_INTERNAL_H
 
 #include "ldif/ldif.h"
 #include "template/program.h"
-
-#include <stdatomic.h>
 
 #define LDIF_STOPPED 1 /* what ends a rendering whose result nobody wants */
 
@@ -41,7 +38,6 @@ struct ldif_tree {
     size_t max_room[SLAM_LDIF_OUTPUTS_MAX]; /* of a line */
 };
 
-/* Where an entry is. */
 struct ldif_position {
     uint32_t node;    /* UINT32_MAX: none */
     uint64_t ordinal; /* among those of its node */
@@ -49,7 +45,6 @@ struct ldif_position {
     uint64_t position;
 };
 
-/* What one thread renders with. */
 struct ldif_renderer {
     const struct ldif_tree *tree;
     struct slam_rng rng;
@@ -61,26 +56,18 @@ struct ldif_renderer {
     struct program_output outputs[SLAM_LDIF_OUTPUTS_MAX];
 };
 
-/* Compiles the program of tree->nodes[index], whose ancestors are compiled. Returns as
- * slam_ldif_create. */
+/* Compiles the program of tree->nodes[index], after those of its ancestors. */
 int ldif_compile(struct ldif_tree *tree, uint32_t index, const uint8_t *program,
-                 size_t program_len, char *err, size_t err_len);
+                 size_t program_len, char *err);
 
 /* Whether all texts of a prepared source are printable ASCII. */
 bool ldif_source_is_plain(const struct slam_value_source *source);
 
-/* Buffers and frames for a tree. Returns 0 or SLAM_ENOMEM; to be released either way.
- */
+/* Allocates buffers and frames; to be released either way. */
 int ldif_renderer_init(struct ldif_renderer *renderer, const struct ldif_tree *tree);
 void ldif_renderer_release(struct ldif_renderer *renderer);
 
-/* Renders the entries from `first` to `end`, exclusively, to the buffers. Returns 0 or
- * what flush returned. */
+/* Renders entries [first, end) to the buffers. Returns 0 or what flush returned. */
 int ldif_render(struct ldif_renderer *renderer, uint64_t first, uint64_t end);
-
-/* Writes all bytes, or those before *is_stopping while a reader lets it wait. Returns
- * 0, LDIF_STOPPED or a negative errno. */
-int ldif_write(int fd, const uint8_t *bytes, size_t len,
-               const _Atomic bool *is_stopping);
 
 #endif

@@ -11,8 +11,6 @@
 /* A buffer is flushed when a line might not fit; some hundred entries do. */
 #define BUFFER_LEN (256u << 10)
 
-/* -- programs -- */
-
 bool
 ldif_source_is_plain(const struct slam_value_source *source)
 {
@@ -47,7 +45,7 @@ ldif_source_is_plain(const struct slam_value_source *source)
 
 int
 ldif_compile(struct ldif_tree *tree, uint32_t index, const uint8_t *program,
-             size_t program_len, char *err, size_t err_len)
+             size_t program_len, char *err)
 {
     struct ldif_node *node = &tree->nodes[index];
     const struct slam_program *above[SLAM_LDIF_DEPTH_MAX];
@@ -72,8 +70,8 @@ ldif_compile(struct ldif_tree *tree, uint32_t index, const uint8_t *program,
     rc = slam_program_compile(&node->program, &context, program, program_len, &fault,
                               &offset);
     if (rc != SLAM_OK)
-        snprintf(err, err_len, "bad program of node %u at byte %zu: %s", index, offset,
-                 fault);
+        snprintf(err, SLAM_ERR_LEN, "bad program of node %u at byte %zu: %s", index,
+                 offset, fault);
     return rc;
 }
 
@@ -110,8 +108,6 @@ run_entry(struct ldif_renderer *r, uint32_t depth, bool is_whole)
     slam_program_run(m, &node->program, is_whole, NULL);
     return m->rc;
 }
-
-/* -- the tree -- */
 
 /* The last one of the nodes whose entries begin at or before `rest`. */
 static uint32_t
@@ -194,12 +190,12 @@ ldif_render(struct ldif_renderer *r, uint64_t first, uint64_t end)
 int
 ldif_renderer_init(struct ldif_renderer *r, const struct ldif_tree *tree)
 {
-    static const struct slam_share all = {
+    static const struct slam_partition all = {
         .first = 0, .step = 1, .count = 1, .total = 1};
     uint32_t slots = 0, slots_len = 0, depth = 0;
 
     *r = (struct ldif_renderer){.tree = tree};
-    r->draw = (struct slam_draw){.rng = &r->rng, .share = &all};
+    r->draw = (struct slam_draw){.rng = &r->rng, .partition = &all};
     r->machine = (struct machine){.draw = &r->draw, .outputs = r->outputs};
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const struct slam_program *p = &tree->nodes[i].program;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The closed loop: each connection is a client, which begins its next session when the
- * one before is over and its think time has passed. The states of a client are in
- * connection_state.h. */
+/* The closed loop: a connection is a client, which begins its next session when the one
+ * before is over and its think time has passed (states: connection_state.h). */
 #include "core/slam_err.h"
 #include "load/connection.h"
 #include "load/model.h"
@@ -50,7 +49,6 @@ due_ns(const struct slam_flow *flow)
     return load->head ? slam_earlier_ns(next_ns, load->head->due_ns) : next_ns;
 }
 
-/* A client that is ready begins a session, when its connection is up. */
 static void
 begin_session(struct slam_conn *conn, uint64_t intended_ns)
 {

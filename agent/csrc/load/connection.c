@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* Wait before a new attempt: doubled from the first to the second, from attempt to
- * attempt. A directory that restarts is not met by all clients in a tight loop. */
 #define BACKOFF_FIRST_NS (SLAM_NS_PER_S / 10)
 #define BACKOFF_MAX_NS (5 * SLAM_NS_PER_S)
-
-/* -- states -- */
 
 void
 slam_conn_move(struct slam_conn *conn, enum slam_conn_event event)
@@ -41,8 +37,6 @@ slam_conn_move_client(struct slam_conn *conn, enum slam_client_event event)
         abort();
     conn->client = (uint8_t)to;
 }
-
-/* -- slots -- */
 
 void
 slam_conn_make_ready(struct slam_conn *conn)
@@ -96,16 +90,10 @@ count_no_response(struct slam_slot *slot, enum slam_outcome outcome, uint64_t no
 {
     struct slam_op_record *record =
         slam_flow_op_record(slot->conn->flow, slot->op, slot->measured);
-    struct slam_histogram *h = record->histograms[outcome];
+    struct slam_histogram *h = slam_op_record_outcome(
+        record, outcome, slot->intended_ns, slot->sent_ns, now_ns);
 
     slam_slot_answered(slot);
-    if (outcome == SLAM_TIMED_OUT)
-        record->timed_out++;
-    else
-        record->unresolved++;
-    slam_histogram_record(&h[SLAM_RESPONSE_TIME],
-                          slam_since_ns(now_ns, slot->intended_ns));
-    slam_histogram_record(&h[SLAM_SERVICE_TIME], slam_since_ns(now_ns, slot->sent_ns));
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
 }
 
@@ -114,8 +102,6 @@ count_dropped(const struct slam_slot *slot)
 {
     slam_flow_op_record(slot->conn->flow, slot->op, slot->measured)->dropped++;
 }
-
-/* -- set-up -- */
 
 static uint64_t
 backoff_ns(struct slam_conn *conn)
@@ -127,7 +113,6 @@ backoff_ns(struct slam_conn *conn)
     return wait / 2 + slam_rng_below(&conn->flow->backoff_rng, wait / 2);
 }
 
-/* From BACKOFF. */
 static void
 reconnect(struct slam_conn *conn, uint64_t now_ns)
 {
@@ -198,8 +183,6 @@ slam_conn_connected(struct slam_conn *conn, uint64_t now_ns)
     conn->generation = SLAM_FIRST_GENERATION;
     make_ready_since(conn, now_ns, now_ns);
 }
-
-/* -- loss and replacement -- */
 
 void
 slam_conn_break(struct slam_conn *conn)
@@ -325,8 +308,6 @@ slam_conn_next_ready(struct slam_worker *worker)
         replace(conn, conn->done_ns);
     return conn;
 }
-
-/* -- time-outs and the end -- */
 
 void
 slam_conn_expire(struct slam_flow *flow, uint64_t now_ns)

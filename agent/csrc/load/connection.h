@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection's life within one worker, after the states of connection_state.h: its
- * free slots, its loss, its planned end and successor, time-outs.
- *
- * Worker thread only. Times are CLOCK_MONOTONIC in ns. */
+/* A connection's life, after the states of connection_state.h: its free slots, its
+ * loss, its planned end and successor, time-outs. Worker thread only. */
 #ifndef SLAM_CONNECTION_H
 #define SLAM_CONNECTION_H
 
@@ -12,12 +10,11 @@
 /* Of messageIDs: libldap used small ones while it set the connection up. */
 #define SLAM_FIRST_GENERATION 16u
 
-/* Takes the connection, or its client, from state to state. An event that the state
- * does not allow is a fault of the engine and ends the process. */
+/* Applies an event to the connection or its client. One that the state does not allow
+ * is a fault of the engine and ends the process. */
 void slam_conn_move(struct slam_conn *conn, enum slam_conn_event event);
 void slam_conn_move_client(struct slam_conn *conn, enum slam_client_event event);
 
-/* Whether requests and responses can pass. */
 static inline bool
 slam_conn_is_open(const struct slam_conn *conn)
 {
@@ -43,8 +40,7 @@ slam_send_lag_ns(const struct slam_slot *slot)
                          waited ? slot->slot_free_ns : slot->intended_ns);
 }
 
-/* The slot's request is in flight now, or no longer: the flow's list by time of
- * sending. */
+/* Adds the slot to the flow's requests in flight, by time of sending, or removes it. */
 static inline void
 slam_slot_sent(struct slam_slot *slot)
 {
@@ -83,9 +79,9 @@ void slam_conn_free_slot(struct slam_slot *slot, uint64_t received_ns,
 /* Puts the connection into the ready list: it can be used no more, or again. */
 void slam_conn_make_ready(struct slam_conn *conn);
 
-/* The first of the ready list, taken out of it; NULL: the list is empty. A broken
- * connection is lost first (what was in flight on it stays unresolved; another one is
- * made after a wait), one that has reached its limit is replaced when it is idle. */
+/* Takes the first connection out of the ready list; NULL: none. A broken one is lost
+ * first (its requests in flight are unresolved, a successor is made after a wait); one
+ * that has reached its limit is replaced when it is idle. */
 struct slam_conn *slam_conn_next_ready(struct slam_worker *worker);
 
 /* A read or a write failed, or the connection is of no use any more. */

@@ -5,15 +5,12 @@
 #include "core/slam_err.h"
 #include "load/worker.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MAX_STREAMS 1024u
 
-/* How far ahead an early end is set: longer than a worker takes from reading the clock
- * to reading the end. */
+/* How far ahead an early end is set: longer than a worker's two reads of clock and
+ * end. */
 #define STOP_AHEAD_NS UINT64_C(10000000)
 
 enum engine_state { NEW, PREPARED, RUNNING, DONE };
@@ -22,7 +19,7 @@ struct slam_engine {
     enum engine_state state;
     struct slam_engine_config config;
     struct slam_timeline timeline;
-    struct slam_feeds *feeds;
+    struct slam_feeds feeds;
     struct slam_stream *streams;
     size_t stream_count;
     size_t op_count;
@@ -37,24 +34,20 @@ struct slam_engine {
 
 int
 slam_engine_create(const struct slam_engine_config *config, struct slam_engine **out,
-                   char *err, size_t err_len)
+                   char *err)
 {
     struct slam_engine *e;
 
     if (config->workers < 1 || config->workers > SLAM_MAX_WORKERS)
-        return slam_fail(err, err_len, SLAM_EINVAL, "workers must be 1 to 256");
+        return slam_fail(err, SLAM_EINVAL, "workers must be 1 to 256");
     if (config->boundary_count < 1)
-        return slam_fail(err, err_len, SLAM_EINVAL,
-                         "a run needs at least one interval");
+        return slam_fail(err, SLAM_EINVAL, "a run needs at least one interval");
     for (size_t i = 0; i < config->boundary_count; i++)
         if (config->boundaries_ns[i] <= (i ? config->boundaries_ns[i - 1] : 0))
-            return slam_fail(err, err_len, SLAM_EINVAL,
-                             "interval ends must ascend from T0");
+            return slam_fail(err, SLAM_EINVAL, "interval ends must ascend from T0");
     e = calloc(1, sizeof(*e));
-    if (!e || slam_feeds_create(&e->feeds) != SLAM_OK) {
-        free(e);
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for the engine");
-    }
+    if (!e)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for the engine");
     e->config = *config;
     e->timeline = (struct slam_timeline){.boundaries_ns = config->boundaries_ns,
                                          .boundary_count = config->boundary_count,
@@ -75,7 +68,7 @@ slam_engine_destroy(struct slam_engine *e)
         return;
     atomic_store(&e->timeline.abort, true);
     for (size_t i = 0; i < e->worker_count; i++) {
-        slam_worker_wake(e->workers[i]);
+        slam_inbox_wake(&e->workers[i]->inbox);
         slam_worker_join(e->workers[i]);
     }
     slam_connector_destroy(e->connector);
@@ -84,7 +77,7 @@ slam_engine_destroy(struct slam_engine *e)
     for (size_t i = 0; i < e->stream_count; i++)
         slam_stream_destroy(&e->streams[i]);
     free(e->streams);
-    slam_feeds_destroy(e->feeds);
+    slam_feeds_close(&e->feeds);
     free(e->merged_ops);
     free(e->merged_streams);
     free(e);
@@ -92,20 +85,20 @@ slam_engine_destroy(struct slam_engine *e)
 
 int
 slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings *c,
-                       char *err, size_t err_len)
+                       char *err)
 {
     struct slam_stream *streams;
     int rc;
 
     if (e->state != NEW)
-        return slam_fail(err, err_len, SLAM_ESTATE, "streams are added before prepare");
+        return slam_fail(err, SLAM_ESTATE, "streams are added before prepare");
     if (e->stream_count >= MAX_STREAMS)
-        return slam_fail(err, err_len, SLAM_EINVAL, "too many streams");
+        return slam_fail(err, SLAM_EINVAL, "too many streams");
     streams = realloc(e->streams, (e->stream_count + 1) * sizeof(*streams));
     if (!streams)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
     e->streams = streams;
-    rc = slam_stream_init(&streams[e->stream_count], c, err, err_len);
+    rc = slam_stream_init(&streams[e->stream_count], c, &e->feeds, err);
     if (rc != SLAM_OK) {
         slam_stream_destroy(&streams[e->stream_count]);
         return rc;
@@ -114,44 +107,7 @@ slam_engine_add_stream(struct slam_engine *e, const struct slam_stream_settings 
 }
 
 static int
-add_fault(const struct slam_engine *e, size_t stream, char *err, size_t err_len)
-{
-    if (e->state != NEW)
-        return slam_fail(err, err_len, SLAM_ESTATE,
-                         "operations are added before prepare");
-    if (stream >= e->stream_count)
-        return slam_fail(err, err_len, SLAM_EINVAL, "no such stream");
-    return SLAM_OK;
-}
-
-int
-slam_engine_add_operation(struct slam_engine *e, size_t stream,
-                          const struct slam_operation_config *config, char *err,
-                          size_t err_len)
-{
-    int rc = add_fault(e, stream, err, err_len);
-
-    if (rc == SLAM_OK)
-        rc = slam_stream_add_operation(&e->streams[stream], config, e->feeds, err,
-                                       err_len);
-    return rc < 0 ? rc : (int)e->streams[stream].op_count - 1;
-}
-
-int
-slam_engine_add_script(struct slam_engine *e, size_t stream, uint32_t weight,
-                       const struct slam_step_config *steps, size_t step_count,
-                       char *err, size_t err_len)
-{
-    int rc = add_fault(e, stream, err, err_len);
-
-    if (rc == SLAM_OK)
-        rc = slam_stream_add_script(&e->streams[stream], weight, steps, step_count, err,
-                                    err_len);
-    return rc < 0 ? rc : (int)e->streams[stream].script_count - 1;
-}
-
-static int
-create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
+create_workers(struct slam_engine *e, bool open, char *err)
 {
     struct slam_worker_config config = {.open = open,
                                         .count = e->config.workers,
@@ -171,8 +127,7 @@ create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
             e->streams[i].settings.connections > most)
             most = e->streams[i].settings.connections;
     for (; config.index < config.count && config.index < most; config.index++) {
-        int rc =
-            slam_worker_create(&config, &e->workers[e->worker_count], err, err_len);
+        int rc = slam_worker_create(&config, &e->workers[e->worker_count], err);
 
         if (rc != SLAM_OK)
             return rc;
@@ -181,30 +136,28 @@ create_workers(struct slam_engine *e, bool open, char *err, size_t err_len)
     return SLAM_OK;
 }
 
-/* Of binds that are load. */
 static int
 check_mechanisms(const struct slam_stream *s, struct slam_conn_error *error)
 {
     int rc = SLAM_OK;
 
     for (size_t i = 0; rc == SLAM_OK && i < s->op_count; i++)
-        if (s->ops[i].spec && s->ops[i].spec->mechanism)
+        if (s->ops[i].spec && s->ops[i].spec->sasl.mechanism)
             rc = slam_connection_settings_check_mechanism(
-                &s->settings.connection, s->ops[i].spec->mechanism, error);
+                &s->settings.connection, s->ops[i].spec->sasl.mechanism, error);
     return rc;
 }
 
 int
-slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *err,
-                    size_t err_len)
+slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *err)
 {
     size_t connections = 0;
     int rc;
 
     if (e->state != NEW)
-        return slam_fail(err, err_len, SLAM_ESTATE, "prepare is called once");
+        return slam_fail(err, SLAM_ESTATE, "prepare is called once");
     for (size_t i = 0; i < e->stream_count; i++) {
-        rc = slam_stream_prepare(&e->streams[i], err, err_len);
+        rc = slam_stream_prepare(&e->streams[i], err);
         if (rc != SLAM_OK)
             return rc;
         e->streams[i].first_op = e->op_count;
@@ -212,11 +165,11 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         connections += e->streams[i].settings.connections;
     }
     if (e->op_count == 0)
-        return slam_fail(err, err_len, SLAM_EINVAL, "a run needs at least one stream");
+        return slam_fail(err, SLAM_EINVAL, "a run needs at least one stream");
     e->merged_ops = calloc(2 * e->op_count, sizeof(*e->merged_ops));
     e->merged_streams = calloc(e->stream_count, sizeof(*e->merged_streams));
     if (!e->merged_ops || !e->merged_streams)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for snapshots");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for snapshots");
     slam_transport_init();
     for (size_t i = 0; i < e->stream_count; i++) {
         rc =
@@ -230,11 +183,10 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
         connections < SLAM_CONNECTOR_THREADS ? connections : SLAM_CONNECTOR_THREADS,
         connections, &e->connector);
     if (rc != SLAM_OK)
-        return slam_fail(err, err_len, rc,
-                         "the connector's threads could not be started");
-    rc = create_workers(e, true, err, err_len);
+        return slam_fail(err, rc, "the connector's threads could not be started");
+    rc = create_workers(e, true, err);
     if (rc == SLAM_OK)
-        rc = create_workers(e, false, err, err_len);
+        rc = create_workers(e, false, err);
     if (rc != SLAM_OK)
         return rc;
     for (size_t i = 0; i < e->worker_count; i++)
@@ -246,10 +198,10 @@ slam_engine_prepare(struct slam_engine *e, struct slam_conn_error *error, char *
 }
 
 int
-slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_len)
+slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err)
 {
     if (e->state != PREPARED)
-        return slam_fail(err, err_len, SLAM_ESTATE, "start comes once, after prepare");
+        return slam_fail(err, SLAM_ESTATE, "start comes once, after prepare");
     e->timeline.t0_ns = t0_ns;
     atomic_init(&e->timeline.unfinished, (uint32_t)e->worker_count);
     e->state = RUNNING;
@@ -257,7 +209,7 @@ slam_engine_start(struct slam_engine *e, uint64_t t0_ns, char *err, size_t err_l
         int rc = slam_worker_start(e->workers[i]);
 
         if (rc != SLAM_OK)
-            return slam_fail(err, err_len, rc, "a worker thread could not be started");
+            return slam_fail(err, rc, "a worker thread could not be started");
     }
     return SLAM_OK;
 }
@@ -270,10 +222,8 @@ slam_engine_stop(struct slam_engine *e)
     atomic_compare_exchange_strong(&e->timeline.stop_ns, &unset,
                                    slam_clock_mono_ns() + STOP_AHEAD_NS);
     for (size_t i = 0; i < e->worker_count; i++)
-        slam_worker_wake(e->workers[i]);
+        slam_inbox_wake(&e->workers[i]->inbox);
 }
-
-/* -- snapshots -- */
 
 static void
 clear_merged(struct slam_engine *e)
@@ -290,10 +240,9 @@ clear_merged(struct slam_engine *e)
                                          .final = true};
 }
 
-/* The time in which the worker had something to do. What is outside of epoll_wait is
- * not all of it: the kernel may work, or have the thread wait for a CPU, within. What
- * was on a CPU or ready for one is not all of it either: a hypervisor's share of the
- * CPU is in neither. */
+/* The time in which the worker had something to do: the greater of two lower bounds.
+ * Time outside of epoll_wait lacks what the kernel does within; time on a CPU or ready
+ * for one lacks what a hypervisor takes. */
 static uint64_t
 busy_ns(const struct slam_interval_record *r, uint64_t wall_ns)
 {
@@ -335,18 +284,16 @@ merge_worker(struct slam_engine *e, uint32_t index, bool open,
 
 int
 slam_engine_snapshot(struct slam_engine *e, uint64_t index, uint64_t timeout_ns,
-                     const struct slam_snapshot **out, char *err, size_t err_len)
+                     const struct slam_snapshot **out, char *err)
 {
     uint64_t deadline_ns = slam_clock_mono_ns() + timeout_ns;
     const struct slam_interval_record *records[2 * SLAM_MAX_WORKERS];
     bool final = true;
 
     if (e->state != RUNNING)
-        return slam_fail(err, err_len, SLAM_ESTATE,
-                         "snapshots come between start and final");
+        return slam_fail(err, SLAM_ESTATE, "snapshots come between start and final");
     if (index != e->next_snapshot)
-        return slam_fail(err, err_len, SLAM_EINVAL,
-                         "snapshots are read in order, each once");
+        return slam_fail(err, SLAM_EINVAL, "snapshots are read in order, each once");
     /* all sessions of all streams are over: the run has nothing more to measure */
     if (atomic_load_explicit(&e->timeline.unfinished, memory_order_acquire) == 0)
         slam_engine_stop(e);

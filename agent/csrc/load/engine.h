@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's C interface: one engine carries one agent's part of one run.
  *
- *     create, add streams and operations, prepare, start, snapshot…, destroy
- *
- * All calls come from one control thread, but for slam_engine_stop, which any thread
- * may call between start and destroy. Times are ns; "after T0" ones count from the
- * start that slam_engine_start names. What settings point to is the caller's and stays
- * until slam_engine_destroy. */
+ * Calls: create, add streams, prepare, start, snapshot…, destroy; all from one control
+ * thread, but slam_engine_stop from any between start and destroy. Times are ns, "after
+ * T0" from the start that slam_engine_start names. */
 #ifndef SLAM_ENGINE_H
 #define SLAM_ENGINE_H
 
@@ -36,37 +33,22 @@ struct slam_engine_config {
     size_t max_pdu_bytes;
 };
 
-/* Returns 0 and *engine, or a negative slam_err with the reason in err. */
 int slam_engine_create(const struct slam_engine_config *config,
-                       struct slam_engine **engine, char *err, size_t err_len);
+                       struct slam_engine **engine, char *err);
 
 /* Ends everything at once: threads are joined, connections closed. NULL is allowed. */
 void slam_engine_destroy(struct slam_engine *engine);
 
 /* Returns the stream's index (0, 1, …) or a negative slam_err. */
 int slam_engine_add_stream(struct slam_engine *engine,
-                           const struct slam_stream_settings *settings, char *err,
-                           size_t err_len);
+                           const struct slam_stream_settings *settings, char *err);
 
-/* Returns the operation's index within its stream or a negative slam_err. */
-int slam_engine_add_operation(struct slam_engine *engine, size_t stream,
-                              const struct slam_operation_config *config, char *err,
-                              size_t err_len);
-
-/* Adds what clients of a stream do, one of its scripts at a time, drawn by weight.
- * Returns the script's index within its stream or a negative slam_err. */
-int slam_engine_add_script(struct slam_engine *engine, size_t stream, uint32_t weight,
-                           const struct slam_step_config *steps, size_t step_count,
-                           char *err, size_t err_len);
-
-/* Sets all connections up. Blocks. Returns 0, or SLAM_ECONNECT with *error filled, or
- * another slam_err with the reason in err. */
+/* Sets all connections up. Blocks. SLAM_ECONNECT fills *error instead of err. */
 int slam_engine_prepare(struct slam_engine *engine, struct slam_conn_error *error,
-                        char *err, size_t err_len);
+                        char *err);
 
 /* Starts the workers; they send from t0_ns (CLOCK_MONOTONIC) on. */
-int slam_engine_start(struct slam_engine *engine, uint64_t t0_ns, char *err,
-                      size_t err_len);
+int slam_engine_start(struct slam_engine *engine, uint64_t t0_ns, char *err);
 
 /* No more arrivals from now on; what is in flight has the grace to finish. */
 void slam_engine_stop(struct slam_engine *engine);
@@ -85,7 +67,6 @@ struct slam_worker_figures {
     SLAM_WORKER_COUNTERS(SLAM_MEMBER)
 };
 
-/* One interval of all workers, merged. */
 struct slam_snapshot {
     uint64_t start_ns; /* after T0 */
     uint64_t end_ns;
@@ -99,12 +80,12 @@ struct slam_snapshot {
     size_t worker_count;
 };
 
-/* Waits until every worker closed interval `index`, at most timeout_ns. Indexes must be
- * read in order, each once. Returns 1 and *snapshot (valid until the next call), 0 on
- * time-out, or a negative slam_err. */
+/* Waits until every worker closed interval `index`, at most timeout_ns. Indexes are
+ * read in order, each once. Returns 1 and *snapshot (valid until the next call), 0:
+ * time-out. */
 int slam_engine_snapshot(struct slam_engine *engine, uint64_t index,
                          uint64_t timeout_ns, const struct slam_snapshot **snapshot,
-                         char *err, size_t err_len);
+                         char *err);
 
 /* Stream of the operation at `op` in slam_snapshot.ops, and its index there. */
 void slam_engine_locate(const struct slam_engine *engine, size_t op, size_t *stream,

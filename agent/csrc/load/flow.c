@@ -11,8 +11,8 @@
 
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
-/* Zeroed memory for a table that is walked at random: on cache lines, and on huge pages
- * where it is large, because a miss of the TLB costs as much as one of the cache. */
+/* Zeroed memory for a table that is accessed at random: on cache lines, and on huge
+ * pages where it is large: a TLB miss costs as much as a cache miss. */
 static void *
 alloc_table(size_t count, size_t size)
 {
@@ -29,7 +29,6 @@ alloc_table(size_t count, size_t size)
     return memset(table, 0, bytes);
 }
 
-/* Memory of the flow's sessions. */
 static int
 init_sessions(struct slam_flow *flow, size_t slots)
 {
@@ -53,7 +52,7 @@ init_sessions(struct slam_flow *flow, size_t slots)
 }
 
 static int
-open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err, size_t err_len)
+open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err)
 {
     const struct slam_stream *stream = flow->stream;
 
@@ -64,49 +63,31 @@ open_ledgers(struct slam_flow *flow, uint32_t worker_index, char *err, size_t er
                          worker_index);
         int rc;
 
-        if (n < 0 || (size_t)n >= sizeof(path)) {
-            snprintf(err, err_len, "the ledgers' folder has too long a name");
-            return SLAM_EINVAL;
-        }
-        rc = slam_ledger_open(path, &flow->ledgers[i], err, err_len);
+        if (n < 0 || (size_t)n >= sizeof(path))
+            return slam_fail(err, SLAM_EINVAL,
+                             "the ledgers' folder has too long a name");
+        rc = slam_ledger_open(path, &flow->ledgers[i], err);
         if (rc != SLAM_OK)
             return rc;
     }
     return SLAM_OK;
 }
 
+/* Sets where the value states of each operation begin. Returns their number. */
 static size_t
-value_states(const struct slam_stream_op *op)
+number_states(const struct slam_stream *stream, size_t *first_state)
 {
-    size_t states = slam_template_source_count(op->template);
-
-    for (size_t i = 0; op->spec && i < op->spec->let_count; i++)
-        states += slam_template_source_count(op->spec->lets[i].text);
-    return states;
-}
-
-static struct slam_value_state *
-init_states(const struct slam_template *op, struct slam_value_state *states)
-{
-    for (size_t i = 0; i < slam_template_source_count(op); i++)
-        slam_value_state_init(slam_template_source(op, i), states++);
-    return states;
-}
-
-static void
-init_values(struct slam_flow *flow)
-{
-    const struct slam_stream *stream = flow->stream;
-    struct slam_value_state *states = flow->value_states;
+    size_t count = 0;
 
     for (size_t i = 0; i < stream->op_count; i++) {
         const struct slam_session_spec *spec = stream->ops[i].spec;
 
-        flow->first_state[i] = (size_t)(states - flow->value_states);
+        first_state[i] = count;
         for (size_t j = 0; spec && j < spec->let_count; j++)
-            states = init_states(spec->lets[j].text, states);
-        states = init_states(stream->ops[i].template, states);
+            count += slam_template_source_count(stream->ops[i].lets[j]);
+        count += slam_template_source_count(stream->ops[i].template);
     }
+    return count;
 }
 
 static void
@@ -142,22 +123,21 @@ init_connections(struct slam_flow *flow)
 
 int
 slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream_index,
-               char *err, size_t err_len)
+               char *err)
 {
     const struct slam_worker_config *config = &worker->config;
     const struct slam_stream *stream = &config->streams[stream_index];
     uint64_t sequence;
     size_t slots;
-    size_t states = 0;
     int rc;
 
-    snprintf(err, err_len, "no memory for a stream's connections");
+    snprintf(err, SLAM_ERR_LEN, "no memory for a stream's connections");
     flow->worker = worker;
     flow->stream = stream;
     flow->stream_index = stream_index;
     flow->conn_count =
         slam_flow_part(stream->settings.connections, config->index, config->count);
-    flow->share = (struct slam_share){
+    flow->partition = (struct slam_partition){
         .first = stream->settings.first_connection +
                  (uint64_t)config->index * stream->settings.connection_stride,
         .step = (uint64_t)config->count * stream->settings.connection_stride,
@@ -166,13 +146,15 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->sessions_left =
         stream->settings.total_operations == 0
             ? UINT64_MAX
-            : slam_share_count(&flow->share, stream->settings.total_operations);
+            : slam_partition_count(&flow->partition, stream->settings.total_operations);
     slots = (size_t)flow->conn_count * stream->settings.in_flight;
     while ((UINT32_C(1) << flow->slot_bits) < stream->settings.in_flight)
         flow->slot_bits++;
-    for (size_t op = 0; op < stream->op_count; op++)
-        states += value_states(&stream->ops[op]);
-
+    flow->first_state = calloc(stream->op_count, sizeof(*flow->first_state));
+    if (!flow->first_state)
+        return SLAM_ENOMEM;
+    flow->value_states = calloc(number_states(stream, flow->first_state) + 1,
+                                sizeof(*flow->value_states));
     flow->conns = alloc_table(flow->conn_count, sizeof(*flow->conns));
     flow->slots = alloc_table(slots, sizeof(*flow->slots));
     flow->transports = alloc_table(flow->conn_count, slam_transport_size());
@@ -180,24 +162,20 @@ slam_flow_init(struct slam_flow *flow, struct slam_worker *worker, size_t stream
     flow->kept = stream->reads_content
                      ? malloc((size_t)flow->conn_count * SLAM_KEEP_BYTES)
                      : NULL;
-    flow->value_states = calloc(states ? states : 1, sizeof(*flow->value_states));
-    flow->first_state = calloc(stream->op_count, sizeof(*flow->first_state));
     if (!flow->conns || !flow->slots || !flow->transports || !flow->tx ||
-        (stream->reads_content && !flow->kept) || !flow->value_states ||
-        !flow->first_state)
+        (stream->reads_content && !flow->kept) || !flow->value_states)
         return SLAM_ENOMEM;
     rc = init_sessions(flow, slots);
     if (rc == SLAM_OK)
-        rc = open_ledgers(flow, config->index, err, err_len);
+        rc = open_ledgers(flow, config->index, err);
     if (rc != SLAM_OK)
         return rc;
 
     /* seeded by connection: the same whatever else the run has */
-    sequence = (3 * (uint64_t)stream_index << 32) + flow->share.first;
+    sequence = (3 * (uint64_t)stream_index << 32) + flow->partition.first;
     slam_rng_seed(&flow->values_rng, config->seed, sequence);
     slam_rng_seed(&flow->arrivals_rng, config->seed, sequence + (UINT64_C(1) << 32));
     slam_rng_seed(&flow->backoff_rng, config->seed, sequence + (UINT64_C(2) << 32));
-    init_values(flow);
     init_connections(flow);
     return SLAM_OK;
 }
@@ -240,39 +218,6 @@ slam_flow_pick(struct slam_flow *flow)
             return script;
         draw -= stream->scripts[script].weight;
     }
-}
-
-bool
-slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
-{
-    const struct slam_timeline *t = flow->worker->config.timeline;
-
-    return intended_ns >= t->t0_ns + t->measure_start_ns &&
-           intended_ns < t->t0_ns + t->measure_end_ns;
-}
-
-struct slam_op_record *
-slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
-{
-    return slam_recorder_op(&flow->worker->recorder, flow->stream->first_op + op,
-                            measured);
-}
-
-struct slam_op_record *
-slam_flow_script_record(const struct slam_flow *flow, uint32_t script,
-                        uint64_t intended_ns)
-{
-    const struct slam_stream *stream = flow->stream;
-
-    return slam_flow_op_record(flow,
-                               stream->steps[stream->scripts[script].first_step].op,
-                               slam_flow_measures(flow, intended_ns));
-}
-
-struct slam_stream_record *
-slam_flow_stream_record(const struct slam_flow *flow)
-{
-    return &flow->worker->recorder.active->streams[flow->stream_index];
 }
 
 void

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data of a worker's thread: its part of each stream (a flow), the flow's
- * connections, their slots and sessions. Allocated once, by the control thread; from
- * the thread's start on, all of it but the atomics belongs to the worker's thread.
- * Times are CLOCK_MONOTONIC in ns.
+/* The data of a worker's thread: its part of each stream (a flow), with connections,
+ * slots and sessions. The control thread allocates it; once the thread runs, all but
+ * the atomics is the thread's. Times are CLOCK_MONOTONIC in ns, also in what includes
+ * this.
  *
- * A connection about which a load model has to decide (a slot is free, it is up, it may
- * no longer be used) stands in the worker's ready list. What happens within a request
- * only adds to the list; the worker empties it between two reads. */
+ * A connection stands in the worker's ready list when a slot is free, when it is up, or
+ * when it can no longer be used. Requests only add to the list; the worker empties it
+ * between two reads and tells the load model. */
 #ifndef SLAM_FLOW_H
 #define SLAM_FLOW_H
 
+#include "core/partition.h"
 #include "core/recorder.h"
-#include "core/share.h"
 #include "core/thread.h"
 #include "ldap/connector.h"
 #include "ldap/pdu.h"
@@ -23,8 +23,7 @@
 
 #define SLAM_RX_BYTES 65536u
 
-/* What a connection is watched for. Edges: with levels, epoll looks at each socket
- * again after each turn, and of 10,000 sockets none is in the cache. */
+/* Edges: with levels, epoll visits each socket again after each turn. */
 #define SLAM_EPOLL_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 /* How much of a response is read for its content; what is as long may be cut off. */
@@ -81,8 +80,7 @@ struct slam_pause_list {
 };
 
 struct slam_conn {
-    /* the connector's while the state is CONNECTING, REPLACING or BACKOFF; has to be
-     * the first member */
+    /* first: the connector's in the states CONNECTING, REPLACING and BACKOFF */
     _Alignas(SLAM_CACHE_LINE) struct slam_connect_request request;
     struct slam_flow *flow;
     struct slam_pdu_parser parser;
@@ -115,7 +113,6 @@ struct slam_conn {
 
 struct slam_load_model;
 
-/* One worker's part of one stream. */
 struct slam_flow {
     struct slam_worker *worker;
     const struct slam_stream *stream;
@@ -132,9 +129,9 @@ struct slam_flow {
     struct slam_variable *variables;
     struct slam_pause_list *pauses; /* [pause_count + 1] */
     struct slam_ledger **ledgers;
-    struct slam_share share;               /* of the run's connections */
-    struct slam_value_state *value_states; /* of all operations, in their order */
-    size_t *first_state;                   /* [op_count]: of the lets, then the op */
+    struct slam_partition partition;            /* of the run's connections */
+    struct slam_partition_cursor *value_states; /* of all operations, in their order */
+    size_t *first_state; /* [op_count]: of the lets, then the op */
     struct slam_rng values_rng;
     struct slam_rng arrivals_rng;
     struct slam_rng backoff_rng; /* its own: a lost connection changes no value */
@@ -150,8 +147,7 @@ struct slam_flow {
     struct slam_slot *newest;
 };
 
-/* The run's time line, CLOCK_MONOTONIC where absolute. Written before the workers
- * start, read only afterwards, but for stop_ns. */
+/* The run's time line, CLOCK_MONOTONIC where absolute; but for stop_ns constant. */
 struct slam_timeline {
     uint64_t t0_ns;
     const uint64_t *boundaries_ns; /* interval ends after T0, ascending */
@@ -161,7 +157,7 @@ struct slam_timeline {
     uint64_t ramp_up_ns;
     uint64_t grace_ns; /* for what is in flight at the end */
     /* Early end, UINT64_MAX: none. A worker reads the clock first and this second; the
-     * writer sets a time that has not come: so all workers close the same intervals. */
+     * writer sets a time ahead: so all workers close the same intervals. */
     _Atomic uint64_t stop_ns;
     atomic_bool abort; /* leave at once, without drain */
     /* Workers that have something to do before stop_ns; 0: the run may end. */
@@ -213,12 +209,11 @@ struct slam_worker {
     _Atomic uint64_t start_error_ns; /* after T0; UINT64_MAX: it has not begun */
 };
 
-/* Gives the worker its part of the stream, but for the load model's. Returns 0 or a
- * negative slam_err with the reason in err; the flow can be destroyed either way. */
+/* Makes the worker's part of a stream, but for the load model's. The flow can be
+ * destroyed either way. */
 int slam_flow_init(struct slam_flow *flow, struct slam_worker *worker,
-                   size_t stream_index, char *err, size_t err_len);
+                   size_t stream_index, char *err);
 
-/* Closes the flow's connections and frees its memory. */
 void slam_flow_destroy(struct slam_flow *flow);
 
 /* The index-th of `count` equal parts of the total, the first ones one larger. */
@@ -228,7 +223,6 @@ slam_flow_part(uint64_t total, uint32_t index, uint32_t count)
     return (uint32_t)(total / count + (index < total % count ? 1 : 0));
 }
 
-/* Draws the script of the flow's next session. */
 uint32_t slam_flow_pick(struct slam_flow *flow);
 
 /* The session of a slot; NULL where the stream needs none. */
@@ -238,16 +232,40 @@ slam_flow_session(const struct slam_flow *flow, const struct slam_slot *slot)
     return flow->sessions ? &flow->sessions[slot - flow->slots] : NULL;
 }
 
-/* Whether a request intended then belongs to the measure phase. */
-bool slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns);
+static inline bool
+slam_flow_measures(const struct slam_flow *flow, uint64_t intended_ns)
+{
+    const struct slam_timeline *t = flow->worker->config.timeline;
+
+    return intended_ns >= t->t0_ns + t->measure_start_ns &&
+           intended_ns < t->t0_ns + t->measure_end_ns;
+}
 
 /* Records of the worker's open interval: of one operation; of a script's first one, for
  * a session intended then; and of the stream. */
-struct slam_op_record *slam_flow_op_record(const struct slam_flow *flow, uint32_t op,
-                                           bool measured);
-struct slam_op_record *slam_flow_script_record(const struct slam_flow *flow,
-                                               uint32_t script, uint64_t intended_ns);
-struct slam_stream_record *slam_flow_stream_record(const struct slam_flow *flow);
+static inline struct slam_op_record *
+slam_flow_op_record(const struct slam_flow *flow, uint32_t op, bool measured)
+{
+    return slam_recorder_op(&flow->worker->recorder, flow->stream->first_op + op,
+                            measured);
+}
+
+static inline struct slam_op_record *
+slam_flow_script_record(const struct slam_flow *flow, uint32_t script,
+                        uint64_t intended_ns)
+{
+    const struct slam_stream *stream = flow->stream;
+
+    return slam_flow_op_record(flow,
+                               stream->steps[stream->scripts[script].first_step].op,
+                               slam_flow_measures(flow, intended_ns));
+}
+
+static inline struct slam_stream_record *
+slam_flow_stream_record(const struct slam_flow *flow)
+{
+    return &flow->worker->recorder.active->streams[flow->stream_index];
+}
 
 /* Brings the record's down_ns up to date. */
 void slam_flow_tally_down(struct slam_flow *flow, uint64_t now_ns);

@@ -48,8 +48,8 @@ set_state(struct slam_ledger *l, uint64_t id, enum slam_ledger_state state)
                           memory_order_release);
 }
 
-/* Maps one more segment. Its blocks are allocated first: a full disk is an error here,
- * not a SIGBUS at some write. Returns 0 or an errno. */
+/* Maps one more segment, allocated first: a full disk is an error here, not a SIGBUS at
+ * some write. Returns 0 or an errno. */
 static int
 add_segment(struct slam_ledger *l)
 {
@@ -70,8 +70,8 @@ add_segment(struct slam_ledger *l)
     return 0;
 }
 
-/* The first thing that is done to the file: killed at any time, the process leaves
- * none, an empty one or a ledger. Returns 0 or an errno. */
+/* Killed at any time, the process leaves no file, an empty one or a ledger. Returns 0
+ * or an errno. */
 static int
 write_header(int fd)
 {
@@ -84,16 +84,13 @@ write_header(int fd)
 }
 
 int
-slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
-                 size_t err_len)
+slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err)
 {
     struct slam_ledger *l = calloc(1, sizeof(*l));
     int rc;
 
-    if (!l) {
-        snprintf(err, err_len, "no memory for a ledger");
-        return SLAM_ENOMEM;
-    }
+    if (!l)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a ledger");
     l->ring.capacity = INITIAL_CAPACITY;
     l->ring.ids = malloc(INITIAL_CAPACITY * sizeof(*l->ring.ids));
     l->segments = calloc(SEGMENTS_MAX, sizeof(*l->segments));
@@ -107,7 +104,8 @@ slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
     if (rc == 0)
         rc = add_segment(l);
     if (rc != 0) {
-        snprintf(err, err_len, "cannot create the ledger '%s': %s", path, strerror(rc));
+        snprintf(err, SLAM_ERR_LEN, "cannot create the ledger '%s': %s", path,
+                 strerror(rc));
         slam_ledger_close(l);
         return SLAM_ESYS;
     }
@@ -130,8 +128,7 @@ slam_ledger_close(struct slam_ledger *l)
     free(l);
 }
 
-/* Doubles the ring. The only copying of the ledger: of n entries in all it takes, over
- * a run, less than 16 n bytes. */
+/* Doubles the ring; n entries in all cost less than 16 n bytes of copying. */
 static bool
 ring_grow(struct ring *ring)
 {

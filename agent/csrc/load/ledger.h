@@ -49,34 +49,27 @@ enum slam_ledger_order {
 
 struct slam_ledger;
 
-/* Creates the file, which must not exist: an old ledger is the clean-up's. Returns 0
- * and *ledger, or a negative slam_err with the reason in err. */
-int slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err,
-                     size_t err_len);
-/* The file stays. NULL is allowed. */
+/* Creates the file, which must not exist: an old ledger is the clean-up's. */
+int slam_ledger_open(const char *path, struct slam_ledger **ledger, char *err);
 void slam_ledger_close(struct slam_ledger *ledger);
 
-/* Records a DN that is about to be added. Returns its id, or SLAM_LEDGER_NONE when
- * there is no room on disk or in memory, or len is 0 or above SLAM_LEDGER_DN_MAX: then
- * the add must not be sent. */
+/* Records a DN that is about to be added. Returns its id; SLAM_LEDGER_NONE: no room, or
+ * len is 0 or above SLAM_LEDGER_DN_MAX, and the add must not be sent. */
 uint64_t slam_ledger_intend(struct slam_ledger *ledger, const uint8_t *dn, size_t len);
 
-/* The add's outcome. */
 void slam_ledger_added(struct slam_ledger *ledger, uint64_t id);
 void slam_ledger_failed(struct slam_ledger *ledger, uint64_t id);
 
-/* Takes an entry that was added and is not taken: its DN goes to dn (room for
- * SLAM_LEDGER_DN_MAX bytes), its length to *len. False when there is none. rng is used
- * by SLAM_LEDGER_RANDOM only. */
+/* Takes an entry: its DN goes to dn (SLAM_LEDGER_DN_MAX bytes), its length to *len.
+ * False: there is none. SLAM_LEDGER_RANDOM uses rng. */
 bool slam_ledger_take(struct slam_ledger *ledger, enum slam_ledger_order order,
                       struct slam_rng *rng, uint64_t *id, uint8_t *dn, uint32_t *len);
 
-/* What became of the entry that was taken: it exists still and may be taken again (as
- * the youngest), or it does not exist any more. */
+/* The entry that was taken still exists and may be taken again, as the youngest; or it
+ * does not exist any more. */
 void slam_ledger_put_back(struct slam_ledger *ledger, uint64_t id);
 void slam_ledger_gone(struct slam_ledger *ledger, uint64_t id);
 
-/* Entries that slam_ledger_take may give. */
 uint64_t slam_ledger_available(const struct slam_ledger *ledger);
 
 #endif

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A load model decides when sessions begin and on which connection. Each is one file;
- * the worker chooses by the stream.
- *
- * - open.c: arrivals of a rate profile, kept in a backlog when no slot is available
- * - closed.c: clients, each with a connection of its own, that think between sessions
- * - replay.c: the requests of a trace: at their times (open), or each connection's one
- *   after the other (closed)
- *
- * Worker thread only, but for init. Times are CLOCK_MONOTONIC in ns. */
+/* A load model decides when sessions begin and on which connection: open.c (arrivals of
+ * a rate profile), closed.c (clients that think between sessions), replay.c (a trace,
+ * open or closed). The worker chooses by the stream. Worker thread only, but for
+ * init. */
 #ifndef SLAM_MODEL_H
 #define SLAM_MODEL_H
 
@@ -20,8 +15,7 @@ struct slam_flow;
 struct slam_load_model {
     bool has_backlog; /* sessions wait for a slot, and their wait is measured */
 
-    /* Control thread: makes flow->load, which slam_flow_destroy frees. Returns 0 or
-     * SLAM_ENOMEM. */
+    /* Control thread: makes flow->load, which slam_flow_destroy frees. */
     int (*init)(struct slam_flow *flow);
 
     /* T0 is known: sets when the first sessions begin. */
@@ -33,12 +27,11 @@ struct slam_load_model {
     /* Begins, keeps or drops what is due at now_ns and was to begin before limit_ns. */
     void (*run)(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns);
 
-    /* The connection comes from the ready list: a slot has become free, it is up, or it
-     * is no longer available. */
+    /* From the ready list: a slot is free, the connection is up, or it no longer is. */
     void (*ready)(struct slam_conn *conn);
 
-    /* No session begins any more: counts what waits as dropped. NULL: nothing waits.
-     * `due_ns` and `run` are not called again. */
+    /* No session begins any more, and `due_ns` and `run` are not called again: counts
+     * what waits as dropped. NULL: nothing waits. */
     void (*end)(struct slam_flow *flow);
 };
 

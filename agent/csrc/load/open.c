@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The open loop: sessions begin when the pacer says so, whatever became of those
- * before. An arrival takes the next connection in turn that has an available slot;
- * where there is none it waits in the backlog, with its intended time. */
+/* The open loop: sessions begin when the pacer says so. An arrival takes the next
+ * connection in turn that has an available slot, or waits in the backlog. */
 #include "core/slam_err.h"
 #include "load/connection.h"
 #include "load/model.h"
@@ -47,7 +46,7 @@ init(struct slam_flow *flow)
     load->backlog_cap = cap;
     slam_pacer_init(&load->pacer, stream->settings.segments,
                     stream->settings.segment_count, stream->settings.arrivals,
-                    &flow->share, stream->settings.total_operations,
+                    &flow->partition, stream->settings.total_operations,
                     &flow->arrivals_rng);
     return SLAM_OK;
 }
@@ -75,8 +74,7 @@ due_ns(const struct slam_flow *flow)
     return load->next_ns;
 }
 
-/* Brings the count of available slots in line with the connection, and the connection
- * into the list. */
+/* Updates the count of available slots and the list by the connection's state. */
 static void
 count_available(struct slam_conn *conn, uint64_t now_ns)
 {
@@ -115,7 +113,6 @@ take_available(struct open_load *load)
     return NULL;
 }
 
-/* False: no slot is available. */
 static bool
 begin_session(struct slam_flow *flow, const struct arrival *arrival)
 {
@@ -130,8 +127,7 @@ begin_session(struct slam_flow *flow, const struct arrival *arrival)
     return true;
 }
 
-/* Arrivals that are due, each drawn once and either sent, kept with its intended time,
- * or counted as dropped. */
+/* Sends, keeps or drops the arrivals that are due. */
 static void
 run(struct slam_flow *flow, uint64_t now_ns, uint64_t limit_ns)
 {

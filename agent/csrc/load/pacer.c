@@ -4,13 +4,10 @@
 #include "core/slam_err.h"
 
 #include <float.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 #define TWO_PI 6.283185307179586476925286766559
 
-/* Arrivals of a segment by t ns after its start. */
 static double
 segment_arrivals(const struct slam_rate_segment *s, double t)
 {
@@ -42,16 +39,13 @@ segment_fault(const struct slam_rate_segment *s)
 }
 
 int
-slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count, char *err,
-                          size_t err_len)
+slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count, char *err)
 {
     uint64_t start_ns = 0;
     double arrivals = 0;
 
-    if (count == 0) {
-        snprintf(err, err_len, "a rate profile has at least one segment");
-        return SLAM_EINVAL;
-    }
+    if (count == 0)
+        return slam_fail(err, SLAM_EINVAL, "a rate profile has at least one segment");
     for (size_t i = 0; i < count; i++) {
         struct slam_rate_segment *s = &segments[i];
         const char *fault = segment_fault(s);
@@ -59,10 +53,9 @@ slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count, char
 
         if (!fault && start_ns > SLAM_RATE_FOR_EVER)
             fault = "it begins after 2^62 ns";
-        if (fault) {
-            snprintf(err, err_len, "bad rate profile, segment %zu: %s", i, fault);
-            return SLAM_EINVAL;
-        }
+        if (fault)
+            return slam_fail(err, SLAM_EINVAL, "bad rate profile, segment %zu: %s", i,
+                             fault);
         s->start_ns = start_ns;
         s->first = arrivals;
         arrivals += segment_arrivals(s, (double)s->duration_ns);
@@ -156,26 +149,28 @@ due_ns(struct slam_pacer *p, double x)
     return s->start_ns + (uint64_t)(t + 0.5);
 }
 
-/* The next position of a Poisson share lies Exp(1) further in its own arrivals. */
+/* The next position of a Poisson partition lies Exp(1) further in its own arrivals. */
 static double
 poisson_step(const struct slam_pacer *p, struct slam_rng *rng)
 {
-    return (double)p->share.total / (double)p->share.count * slam_rng_exponential(rng);
+    return (double)p->partition.total / (double)p->partition.count *
+           slam_rng_exponential(rng);
 }
 
 int
 slam_pacer_init(struct slam_pacer *pacer, const struct slam_rate_segment *segments,
                 size_t segment_count, enum slam_arrivals arrivals,
-                const struct slam_share *share, uint64_t limit, struct slam_rng *rng)
+                const struct slam_partition *partition, uint64_t limit,
+                struct slam_rng *rng)
 {
-    if (segment_count == 0 || share->count == 0)
+    if (segment_count == 0 || partition->count == 0)
         return SLAM_EINVAL;
-    *pacer = (struct slam_pacer){.segments = segments,
-                                 .segment_count = segment_count,
-                                 .arrivals = arrivals,
-                                 .share = *share,
-                                 .left = limit == 0 ? UINT64_MAX
-                                                    : slam_share_count(share, limit)};
+    *pacer = (struct slam_pacer){
+        .segments = segments,
+        .segment_count = segment_count,
+        .arrivals = arrivals,
+        .partition = *partition,
+        .left = limit == 0 ? UINT64_MAX : slam_partition_count(partition, limit)};
     if (arrivals == SLAM_ARRIVALS_POISSON)
         pacer->position = poisson_step(pacer, rng);
     return SLAM_OK;
@@ -193,7 +188,7 @@ slam_pacer_next(struct slam_pacer *p, struct slam_rng *rng)
         x = p->position;
         p->position += poisson_step(p, rng);
     } else {
-        x = (double)slam_share_next(&p->share, &p->cursor);
+        x = (double)slam_partition_next(&p->partition, &p->cursor);
         if (p->arrivals == SLAM_ARRIVALS_UNIFORM)
             x += slam_rng_unit(rng);
     }

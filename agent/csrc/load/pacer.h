@@ -11,12 +11,12 @@
  *              N(t) = N0 + a t + b c (1 - cos(2 pi t / c)) / (2 pi)
  *
  * The run's arrivals are one sequence, cut exactly over the workers of all agents that
- * carry the stream (share.h). Arrival x is due
+ * carry the stream (partition.h). Arrival x is due
  *
  *     constant   at N^-1(x)
  *     uniform    at N^-1(x + u), u uniform in [0, 1): one arrival per step of N
- *     poisson    at N^-1(position), where a share's position grows by C / n * Exp(1):
- *                each share is a Poisson process of n / C of the rate, their sum one of
+ *     poisson    at N^-1(position), where a partition's position grows by C / n *
+ * Exp(1): each partition is a Poisson process of n / C of the rate, their sum one of
  *                the whole rate
  *
  * rounded to the nearest ns. N^-1(x) is the first t after which N is above x, so
@@ -25,8 +25,8 @@
 #ifndef SLAM_PACER_H
 #define SLAM_PACER_H
 
+#include "core/partition.h"
 #include "core/rng.h"
-#include "core/share.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -59,32 +59,29 @@ struct slam_pacer {
     size_t segment_count;
     size_t segment; /* of the last arrival */
     enum slam_arrivals arrivals;
-    struct slam_share share;
-    struct slam_share_cursor cursor; /* constant, uniform */
-    double position;                 /* poisson */
-    uint64_t left;                   /* arrivals of this share that are still to come */
+    struct slam_partition partition;
+    struct slam_partition_cursor cursor; /* constant, uniform */
+    double position;                     /* poisson */
+    uint64_t left; /* arrivals of this partition that are still to come */
 };
 
-/* Checks a profile and fills in what it accumulates to. Returns 0, or SLAM_EINVAL with
- * the reason in err. */
+/* Checks a profile and computes what it accumulates to. */
 int slam_rate_profile_prepare(struct slam_rate_segment *segments, size_t count,
-                              char *err, size_t err_len);
+                              char *err);
 
-/* N(t), for tests and reports. */
 double slam_rate_profile_arrivals(const struct slam_rate_segment *segments,
                                   size_t count, uint64_t t_ns);
 
-/* segments: prepared, at least one; they outlive the pacer. limit: arrivals of the
- * whole run, 0: no limit; each share gets its part of it exactly. rng is used by
- * Poisson and uniform arrivals only. Returns 0, or SLAM_EINVAL for a share without
+/* segments: prepared; they outlive the pacer. limit: arrivals of the whole run, of
+ * which each partition gets its part exactly; 0: none. SLAM_EINVAL: a partition without
  * connections. */
 int slam_pacer_init(struct slam_pacer *pacer, const struct slam_rate_segment *segments,
                     size_t segment_count, enum slam_arrivals arrivals,
-                    const struct slam_share *share, uint64_t limit,
+                    const struct slam_partition *partition, uint64_t limit,
                     struct slam_rng *rng);
 
-/* Time of the next arrival, in ns after T0; advances to the one after. Never decreases.
- * SLAM_PACER_NONE, then and ever after, when there is no further arrival. */
+/* The next arrival, in ns after T0, never before the last one; SLAM_PACER_NONE: there
+ * is none any more. */
 uint64_t slam_pacer_next(struct slam_pacer *pacer, struct slam_rng *rng);
 
 #endif

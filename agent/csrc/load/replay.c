@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replays: the requests of a trace (trace.h), each on its own connection and in the
- * trace's order; in_flight is 1. Where the stream is open, each is due at its record's
- * time and waits for its connection; where it is closed, a connection sends its next
- * one when it is free. */
+ * trace's order. In an open stream each is due at its record's time; in a closed one a
+ * connection sends the next when it is free. */
 #include "core/slam_err.h"
 #include "load/connection.h"
 #include "load/model.h"
@@ -10,7 +9,6 @@
 
 #include <stdlib.h>
 
-/* What a connection has before it. */
 struct replayed {
     uint64_t next; /* record to be sent next; 0: none */
     uint64_t due;  /* records that are due and not sent */
@@ -89,8 +87,6 @@ send_next(struct slam_conn *conn, uint64_t at_ns, uint64_t slot_free_ns)
     slam_request_begin(conn, conn->record->operation, at_ns, slot_free_ns);
 }
 
-/* -- open: at the records' times -- */
-
 /* Goes on to the first record from this offset on that is the flow's. */
 static void
 seek(struct slam_flow *flow, uint64_t offset)
@@ -113,7 +109,6 @@ begin_open(struct slam_flow *flow)
     seek(flow, slam_trace_first(flow->stream->trace));
 }
 
-/* One record is due: it is sent, or waits for its connection. */
 static void
 arrive(struct slam_flow *flow, const struct slam_trace_record *record)
 {
@@ -188,8 +183,6 @@ const struct slam_load_model slam_replay_open_model = {.has_backlog = true,
                                                        .run = run_open,
                                                        .ready = ready_open,
                                                        .end = end_open};
-
-/* -- closed: one after the other -- */
 
 static void
 begin_closed(struct slam_flow *flow)

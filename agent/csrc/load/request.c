@@ -26,12 +26,11 @@ draw_of(const struct slam_slot *slot)
     const struct slam_session *session = slam_flow_session(flow, slot);
 
     return (struct slam_draw){.rng = &flow->values_rng,
-                              .share = &flow->share,
+                              .partition = &flow->partition,
                               .variables = session ? session->variables : NULL,
                               .message_id_of_previous = slot->message_id};
 }
 
-/* Hands a request to the socket. */
 static void
 transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
 {
@@ -54,42 +53,21 @@ transmit(struct slam_conn *conn, const uint8_t *pdu, size_t len)
     }
 }
 
-void
-slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns,
-                   uint64_t slot_free_ns)
-{
-    struct slam_flow *flow = conn->flow;
-    const struct slam_stream *stream = flow->stream;
-    struct slam_slot *slot = &conn->slots[conn->free_head];
-
-    conn->free_head = slot->next_free;
-    conn->free_count--;
-    flow->active++;
-    flow->worker->active++;
-    slot->step = (uint16_t)stream->scripts[script].first_step;
-    slot->op = (uint16_t)stream->steps[slot->step].op;
-    slot->intended_ns = intended_ns;
-    slot->slot_free_ns = slot_free_ns;
-    slam_request_send(slot);
-}
-
 /* False: the request is not to be sent. */
 static bool
 prepare(struct slam_slot *slot, struct slam_draw *draw,
-        struct slam_value_state **states)
+        struct slam_partition_cursor **states)
 {
     enum slam_prepared prepared = slam_session_prepare(slot, draw, states);
 
     if (prepared == SLAM_PREPARED_FAILED) {
-        /* not for ever again at once: the connection's loss has a wait before the next
-         */
+        /* not again at once: a new connection comes after a wait */
         slot->state = SLAM_SLOT_BLOCKED;
         slam_conn_break(slot->conn);
     }
     return prepared == SLAM_PREPARED;
 }
 
-/* An unbind request was sent: nothing follows on this connection. */
 static void
 unbound(struct slam_slot *slot)
 {
@@ -112,14 +90,15 @@ pause_before_next(struct slam_slot *slot)
     slam_session_pause(slot, next->pause_list, slot->sent_ns + next->pause_ns);
 }
 
-void
-slam_request_send(struct slam_slot *slot)
+static void
+send_request(struct slam_slot *slot)
 {
     struct slam_conn *conn = slot->conn;
     struct slam_flow *flow = conn->flow;
     struct slam_worker *worker = flow->worker;
     struct slam_draw draw = draw_of(slot);
-    struct slam_value_state *states = flow->value_states + flow->first_state[slot->op];
+    struct slam_partition_cursor *states =
+        flow->value_states + flow->first_state[slot->op];
     const struct slam_stream_op *op = &flow->stream->ops[slot->op];
     struct slam_op_record *record;
     size_t len;
@@ -140,8 +119,8 @@ slam_request_send(struct slam_slot *slot)
     len = conn->record ? slam_trace_encode(conn->record, slot->message_id, worker->pdu)
                        : slam_template_encode(op->template, states, &draw,
                                               slot->message_id, worker->pdu);
-    /* sent: just before the kernel is offered the first byte. What a full socket delays
-     * after that is the network's and the directory's time. */
+    /* just before the kernel is offered the first byte: what a full socket delays is
+     * the network's and the directory's time */
     slot->sent_ns = slam_clock_mono_ns();
     slam_slot_sent(slot);
     transmit(conn, worker->pdu, len);
@@ -184,8 +163,8 @@ slam_request_send_again(struct slam_slot *slot)
     slot->message_id = send_beside(slot, slot->op);
 }
 
-void
-slam_request_abandon(struct slam_slot *slot, uint32_t op)
+static void
+send_abandon(struct slam_slot *slot, uint32_t op)
 {
     struct slam_flow *flow = slot->conn->flow;
     struct slam_op_record *record = slam_flow_op_record(flow, op, slot->measured);
@@ -223,6 +202,131 @@ slam_request_flush(struct slam_conn *conn)
     for (uint32_t i = 0; i < conn->flow->stream->settings.in_flight; i++)
         if (conn->slots[i].state == SLAM_SLOT_BLOCKED && conn->tx_len == 0 &&
             slam_conn_is_open(conn))
-            slam_request_send(&conn->slots[i]);
+            send_request(&conn->slots[i]);
     slam_conn_make_ready(conn);
+}
+
+void
+slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns,
+                   uint64_t slot_free_ns)
+{
+    struct slam_flow *flow = conn->flow;
+    const struct slam_stream *stream = flow->stream;
+    struct slam_slot *slot = &conn->slots[conn->free_head];
+
+    conn->free_head = slot->next_free;
+    conn->free_count--;
+    flow->active++;
+    flow->worker->active++;
+    slot->step = (uint16_t)stream->scripts[script].first_step;
+    slot->op = (uint16_t)stream->steps[slot->step].op;
+    slot->intended_ns = intended_ns;
+    slot->slot_free_ns = slot_free_ns;
+    send_request(slot);
+}
+
+static void
+end(struct slam_slot *slot, uint64_t received_ns, uint64_t done_ns)
+{
+    slam_session_end(slot);
+    slam_conn_free_slot(slot, received_ns, done_ns);
+}
+
+static void
+send_step(struct slam_slot *slot, uint64_t intended_ns)
+{
+    struct slam_flow *flow = slot->conn->flow;
+
+    slot->op = (uint16_t)flow->stream->steps[slot->step].op;
+    slot->intended_ns = intended_ns;
+    slot->slot_free_ns = 0;
+    slam_flow_op_record(flow, slot->op, slam_flow_measures(flow, intended_ns))
+        ->scheduled++;
+    send_request(slot);
+}
+
+/* Begins the step that the slot stands at, after its pause. */
+static void
+enter(struct slam_slot *slot, uint64_t since_ns)
+{
+    const struct slam_step *step = &slot->conn->flow->stream->steps[slot->step];
+
+    if (step->pause_ns == 0) {
+        send_step(slot, since_ns);
+        return;
+    }
+    slot->state = SLAM_SLOT_PAUSED;
+    slam_session_pause(slot, step->pause_list, since_ns + step->pause_ns);
+}
+
+/* The session's request is still in flight: it is given up. */
+static void
+abandon(struct slam_slot *slot)
+{
+    const struct slam_step *step = &slot->conn->flow->stream->steps[slot->step + 1];
+
+    if (slot->conn->tx_len > 0)
+        return; /* no way to tell the directory: its response ends the session */
+    send_abandon(slot, step->op);
+    if (slot->conn->state == SLAM_CONN_BROKEN)
+        return; /* its loss ends the session */
+    slot->step++;
+    if (step->last) {
+        slam_session_no_response(slot, slot->sent_ns);
+    } else {
+        slot->step++;
+        enter(slot, slot->sent_ns);
+    }
+}
+
+static void
+resume(struct slam_session *session)
+{
+    struct slam_slot *slot = session->slot;
+
+    slam_session_resume(slot->conn->flow, session);
+    if (slot->conn->state == SLAM_CONN_BROKEN)
+        return; /* its loss ends the session */
+    if (session->ending)
+        end(slot, session->due_ns, session->due_ns);
+    else if (slot->state == SLAM_SLOT_SENT)
+        abandon(slot);
+    else
+        send_step(slot, session->due_ns);
+}
+
+void
+slam_request_run_paused(struct slam_flow *flow, uint64_t now_ns)
+{
+    for (uint32_t i = 0; flow->pauses && i <= flow->stream->pause_count; i++)
+        while (flow->pauses[i].head && flow->pauses[i].head->due_ns <= now_ns)
+            resume(flow->pauses[i].head);
+}
+
+void
+slam_request_advance(struct slam_slot *slot, const struct slam_stream_op *op,
+                     enum slam_outcome outcome, uint64_t received_ns, uint64_t done_ns)
+{
+    struct slam_flow *flow = slot->conn->flow;
+    const struct slam_step *steps = flow->stream->steps;
+    struct slam_session *session = slam_flow_session(flow, slot);
+
+    if (!session) {
+        end(slot, received_ns, done_ns);
+        return;
+    }
+    slam_session_resume(flow, session);
+    if (outcome != SLAM_FAILED && session->has_more) {
+        send_step(slot, done_ns); /* its pause was before the first page */
+        return;
+    }
+    /* what came before its abandon request was sent needs none */
+    if (op->spec && !op->spec->awaits)
+        slot->step++;
+    if (outcome == SLAM_FAILED || steps[slot->step].last) {
+        end(slot, received_ns, done_ns);
+        return;
+    }
+    slot->step++;
+    enter(slot, done_ns);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending requests: from a slot that is filled when a session begins to the socket, the
- * same for every load model.
+/* A session's requests, from a free slot to the socket, the same for every load model:
  *
- * No function here frees a slot or takes a connection down: a write that fails breaks
- * the connection, and its slots stay as they are until the worker comes to the ready
- * list. Worker thread only. Times are CLOCK_MONOTONIC in ns. */
+ *     begin -> request -> response -> [pause ->] next step ... -> end
+ *
+ * A write that fails breaks the connection, and its slots stay as they are until the
+ * worker comes to the ready list. Worker thread only. Times are CLOCK_MONOTONIC in ns.
+ */
 #ifndef SLAM_REQUEST_H
 #define SLAM_REQUEST_H
 
@@ -14,17 +15,16 @@
 void slam_request_begin(struct slam_conn *conn, uint32_t script, uint64_t intended_ns,
                         uint64_t slot_free_ns);
 
-/* Sends the slot's operation, scheduled for slot->intended_ns, as soon as the socket
- * takes it. */
-void slam_request_send(struct slam_slot *slot);
+/* After the final response: begins the next step, or ends the session. */
+void slam_request_advance(struct slam_slot *slot, const struct slam_stream_op *op,
+                          enum slam_outcome outcome, uint64_t received_ns,
+                          uint64_t done_ns);
+
+void slam_request_run_paused(struct slam_flow *flow, uint64_t now_ns);
 
 /* Sends the next request of a bind of several steps. */
 void slam_request_send_again(struct slam_slot *slot);
 
-/* Gives up the slot's request, which is in flight, by an abandon request. */
-void slam_request_abandon(struct slam_slot *slot, uint32_t op);
-
-/* The socket has room: sends what waits for it. */
 void slam_request_flush(struct slam_conn *conn);
 
 #endif

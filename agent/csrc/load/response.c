@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/response.h"
 
-#include "load/bind.h"
 #include "load/connection.h"
 #include "load/model.h"
 #include "load/request.h"
-#include "load/script.h"
 #include "load/session.h"
 
 #include <string.h>
 
 /* Kernel stamp on CLOCK_MONOTONIC; done_ns where there is none, or where a step of the
- * wall clock since the last reading makes it impossible. */
+ * wall clock makes it impossible. */
 static uint64_t
 received_ns(const struct slam_slot *slot, uint64_t done_ns)
 {
@@ -39,19 +37,10 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
 
     if (op->spec)
         outcome = slam_session_answered(slot, op, code, outcome, content);
-    h = record->histograms[outcome];
     record->completed++;
-    if (outcome == SLAM_SUCCEEDED)
-        record->succeeded++;
-    else if (outcome == SLAM_EXPECTED)
-        record->expected++;
-    else
-        record->failed++;
     record->result_codes[counted]++;
-    slam_histogram_record(&h[SLAM_RESPONSE_TIME],
-                          slam_since_ns(received, slot->intended_ns));
-    slam_histogram_record(&h[SLAM_SERVICE_TIME],
-                          slam_since_ns(received, slot->sent_ns));
+    h = slam_op_record_outcome(record, outcome, slot->intended_ns, slot->sent_ns,
+                               received);
     slam_histogram_record(&h[SLAM_SEND_LAG], slam_send_lag_ns(slot));
     slam_histogram_record(&h[SLAM_RECEIVE_LAG], slam_since_ns(done_ns, received));
     if (flow->model->has_backlog)
@@ -59,7 +48,7 @@ complete(struct slam_slot *slot, const struct slam_stream_op *op, int32_t code,
                               slam_since_ns(slot->slot_free_ns, slot->intended_ns));
     slam_flow_stream_record(flow)->last_done_ns = done_ns;
     slam_slot_answered(slot);
-    slam_script_advance(slot, op, outcome, received, done_ns);
+    slam_request_advance(slot, op, outcome, received, done_ns);
 }
 
 /* The late response of a request that was counted as timed out. */
@@ -73,9 +62,8 @@ complete_late(struct slam_slot *slot, uint64_t done_ns)
     slam_conn_free_slot(slot, done_ns, done_ns);
 }
 
-/* A message that belongs to no request in flight. */
 static void
-count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
+count_unsolicited(const struct slam_conn *conn, const struct slam_pdu *pdu)
 {
     struct slam_stream_record *record = slam_flow_stream_record(conn->flow);
     uint32_t generation = (uint32_t)pdu->message_id >> conn->flow->slot_bits;
@@ -87,8 +75,8 @@ count_unasked(const struct slam_conn *conn, const struct slam_pdu *pdu)
         record->unexpected_messages++;
 }
 
-/* One message from the directory; content is NULL where the stream does not read it.
- * Returns false when the connection must be given up. */
+/* Handles a message; content is NULL where the stream does not read it. False: the
+ * connection must be given up. */
 static bool
 message(struct slam_conn *conn, const struct slam_pdu *pdu,
         const struct slam_bytes *content, uint64_t done_ns)
@@ -108,7 +96,7 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
     if (!slot ||
         (slot->state != SLAM_SLOT_SENT && slot->state != SLAM_SLOT_TIMED_OUT) ||
         slot->message_id != pdu->message_id) {
-        count_unasked(conn, pdu);
+        count_unsolicited(conn, pdu);
         return true;
     }
     op = &flow->stream->ops[slot->op];
@@ -135,15 +123,16 @@ message(struct slam_conn *conn, const struct slam_pdu *pdu,
         return false;
     if (slot->state == SLAM_SLOT_TIMED_OUT)
         complete_late(slot, done_ns);
-    else if (op->spec && slam_bind_continue(slot, op, pdu->result_code, content))
+    else if (op->spec &&
+             slam_session_continue_bind(slot, op, pdu->result_code, content))
         slam_request_send_again(slot);
     else
         complete(slot, op, pdu->result_code, content, done_ns);
     return true;
 }
 
-/* Keeps what a stream reads of a response that comes in several reads. Returns the
- * message once it has passed: whole, or the first SLAM_KEEP_BYTES of it. */
+/* Keeps the parts of a response that comes in several reads. Returns the message once
+ * it has passed, up to SLAM_KEEP_BYTES of it. */
 static struct slam_bytes
 keep(struct slam_conn *conn, const uint8_t *from, size_t len, bool complete_now)
 {
@@ -166,13 +155,12 @@ static bool
 messages(struct slam_conn *conn, const uint8_t *data, size_t len, uint64_t done_ns)
 {
     bool reads_content = conn->flow->stream->reads_content;
-    const char *reason;
     struct slam_pdu pdu;
 
     for (;;) {
         const uint8_t *from = data;
         struct slam_bytes content = {0};
-        int rc = slam_pdu_next(&conn->parser, &data, &len, &pdu, &reason);
+        int rc = slam_pdu_next(&conn->parser, &data, &len, &pdu);
 
         if (rc < 0)
             return false;

@@ -2,13 +2,11 @@
 #include "load/session.h"
 
 #include "core/clock.h"
-#include "load/bind.h"
 
 #include <string.h>
 
+#define SASL_BIND_IN_PROGRESS 14
 #define NO_SUCH_OBJECT 32
-
-/* -- pauses -- */
 
 /* The last list is of sessions that end in the next turn. */
 static struct slam_pause_list *
@@ -84,21 +82,96 @@ slam_session_next_ns(const struct slam_flow *flow)
     return next_ns;
 }
 
-/* -- before a request -- */
+/* A variable as a C string, for libsasl; NULL where there is none. */
+static const char *
+c_text(const struct slam_session *session, uint32_t variable, char *text)
+{
+    const struct slam_variable *v;
 
-struct slam_value_state *
+    if (variable == SLAM_NO_VARIABLE)
+        return NULL;
+    v = &session->variables[variable];
+    memcpy(text, v->text, v->len);
+    text[v->len] = '\0';
+    return text;
+}
+
+static bool
+set_credentials(struct slam_session *session, const struct slam_session_spec *spec,
+                const uint8_t *bytes, size_t len)
+{
+    struct slam_variable *v = &session->variables[spec->sasl.credentials];
+
+    if (len > sizeof(v->text))
+        return false;
+    if (len > 0)
+        memcpy(v->text, bytes, len);
+    v->len = (uint32_t)len;
+    return true;
+}
+
+static bool
+begin_bind(struct slam_slot *slot, struct slam_session *session,
+           const struct slam_session_spec *spec)
+{
+    char authcid[SLAM_VARIABLE_MAX + 1];
+    char authzid[SLAM_VARIABLE_MAX + 1];
+    const struct slam_variable *password = NULL;
+    const uint8_t *out = NULL;
+    size_t out_len = 0;
+    int rc;
+
+    if (spec->sasl.password != SLAM_NO_VARIABLE)
+        password = &session->variables[spec->sasl.password];
+    slam_sasl_destroy(session->sasl);
+    session->sasl = NULL;
+    rc = slam_sasl_create(
+        spec->sasl.mechanism,
+        slot->conn->flow->stream->hosts[slot->conn->request.uri_index],
+        c_text(session, spec->sasl.authcid, authcid), password ? password->text : NULL,
+        password ? password->len : 0, c_text(session, spec->sasl.authzid, authzid),
+        slot->conn->request.config->bind.realm, &session->sasl);
+    if (rc == 0)
+        rc = slam_sasl_step(session->sasl, NULL, 0, &out, &out_len);
+    return rc >= 0 && set_credentials(session, spec, out, out_len);
+}
+
+bool
+slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *op,
+                           int32_t code, const struct slam_bytes *message)
+{
+    struct slam_session *session = slam_flow_session(slot->conn->flow, slot);
+    const uint8_t *out = NULL;
+    size_t out_len = 0;
+    struct slam_bytes in;
+
+    if (!op->spec->sasl.mechanism || (code != 0 && code != SASL_BIND_IN_PROGRESS))
+        return false;
+    if (!slam_content_credentials(message->at, message->len, &in)) {
+        session->sasl_failed = true;
+        return false;
+    }
+    if (code == 0 && in.len == 0)
+        return false;
+    if (slam_sasl_step(session->sasl, in.at, in.len, &out, &out_len) < 0 ||
+        (code == SASL_BIND_IN_PROGRESS &&
+         !set_credentials(session, op->spec, out, out_len)))
+        session->sasl_failed = true;
+    return code != 0 && !session->sasl_failed;
+}
+
+struct slam_partition_cursor *
 slam_session_states(const struct slam_flow *flow, uint32_t op)
 {
-    const struct slam_session_spec *spec = flow->stream->ops[op].spec;
-    struct slam_value_state *states = flow->value_states + flow->first_state[op];
+    const struct slam_stream_op *o = &flow->stream->ops[op];
+    struct slam_partition_cursor *states = flow->value_states + flow->first_state[op];
 
-    for (size_t i = 0; spec && i < spec->let_count; i++)
-        states += slam_template_source_count(spec->lets[i].text);
+    for (size_t i = 0; o->spec && i < o->spec->let_count; i++)
+        states += slam_template_source_count(o->lets[i]);
     return states;
 }
 
-/* There is no entry left to take: the session adds one instead; a session that has
- * begun already ends. */
+/* The ledger is empty: a new session adds an entry instead; one under way ends. */
 static bool
 substitute(struct slam_slot *slot, const struct slam_session_spec *spec)
 {
@@ -140,7 +213,6 @@ intend_entry(struct slam_flow *flow, struct slam_session *session,
     return session->has_intended;
 }
 
-/* Forgets the request before. */
 static void
 reset(struct slam_session *session, const struct slam_session_spec *spec)
 {
@@ -148,20 +220,19 @@ reset(struct slam_session *session, const struct slam_session_spec *spec)
     session->entry_seen = session->sasl_failed = false;
     session->has_taken = session->has_intended = false;
     /* the first page has no cookie, whatever another script left in the variable */
-    if (spec->cookie != SLAM_NO_VARIABLE)
-        session->variables[spec->cookie].len = 0;
+    if (spec->cookie_variable != SLAM_NO_VARIABLE)
+        session->variables[spec->cookie_variable].len = 0;
 }
 
 enum slam_prepared
 slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
-                     struct slam_value_state **states)
+                     struct slam_partition_cursor **states)
 {
     struct slam_flow *flow = slot->conn->flow;
     const struct slam_session_spec *spec = flow->stream->ops[slot->op].spec;
     struct slam_session *session = slam_flow_session(flow, slot);
 
-    /* RFC 2696: but for the cookie, the next page's request is the one before; what was
-     * drawn and captured for the first page stays */
+    /* RFC 2696: the next page's request is the same but for the cookie */
     if (session->has_more) {
         *states = slam_session_states(flow, slot->op);
         return SLAM_PREPARED;
@@ -179,20 +250,18 @@ slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
         reset(session, spec);
     }
     for (size_t i = 0; i < spec->let_count; i++) {
-        const struct slam_let *let = &spec->lets[i];
-        struct slam_variable *v = &session->variables[let->variable];
+        const struct slam_template *text = flow->stream->ops[slot->op].lets[i];
+        struct slam_variable *v = &session->variables[spec->lets[i].variable];
 
         /* its length was checked against the variable's when it was compiled */
-        v->len = (uint32_t)slam_template_text(let->text, *states, draw, v->text);
-        *states += slam_template_source_count(let->text);
+        v->len = (uint32_t)slam_template_text(text, *states, draw, v->text);
+        *states += slam_template_source_count(text);
     }
     if ((spec->ledger_put != SLAM_NO_VARIABLE && !intend_entry(flow, session, spec)) ||
-        (spec->mechanism && !slam_bind_begin(slot, session, spec)))
+        (spec->sasl.mechanism && !begin_bind(slot, session, spec)))
         return SLAM_PREPARED_FAILED;
     return SLAM_PREPARED;
 }
-
-/* -- responses -- */
 
 void
 slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
@@ -227,9 +296,8 @@ settle_ledger(struct slam_flow *flow, struct slam_session *session,
 {
     struct slam_ledger *ledger = flow->ledgers[op->spec->ledger];
     bool done = code == 0; /* a success that the job does not expect is one here */
-    /* A directory may say so of an entry that is there, and of one it has renamed
-     * (389-DS 2.3.1 does, when another write replaces the parent): both DNs stay in
-     * doubt. */
+    /* A directory may say so of an entry that exists or was renamed (389-DS 2.3.1, when
+     * another write replaces the parent): both DNs stay in doubt. */
     bool in_doubt = session->has_taken && code == NO_SUCH_OBJECT;
 
     if (session->has_intended && done)
@@ -253,7 +321,7 @@ static enum slam_outcome
 turn_page(struct slam_session *session, const struct slam_session_spec *spec,
           enum slam_outcome outcome, const struct slam_bytes *message)
 {
-    struct slam_variable *v = &session->variables[spec->cookie];
+    struct slam_variable *v = &session->variables[spec->cookie_variable];
     struct slam_bytes cookie = {0};
 
     v->len = 0;
@@ -287,14 +355,12 @@ slam_session_answered(struct slam_slot *slot, const struct slam_stream_op *op,
         outcome = SLAM_FAILED;
         slam_flow_op_record(flow, slot->op, slot->measured)->captures_missing++;
     }
-    if (spec->cookie != SLAM_NO_VARIABLE)
+    if (spec->cookie_variable != SLAM_NO_VARIABLE)
         outcome = turn_page(session, spec, outcome, message);
     if (session->has_taken || session->has_intended)
         settle_ledger(flow, session, op, code);
     return outcome;
 }
-
-/* -- end -- */
 
 void
 slam_session_end(struct slam_slot *slot)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session keeps from request to request: the variables it draws and captures,
- * the entry it took out of a ledger, its place in the lists of pauses. script.c moves
- * it from step to step. A plain operation without a session spec never comes here.
- *
- * Worker thread only. Times are CLOCK_MONOTONIC in ns. */
+/* What a session keeps from request to request: variables, the entry taken out of a
+ * ledger, its place in a list of pauses. Plain operations never come here. Worker
+ * thread only. */
 #ifndef SLAM_SESSION_H
 #define SLAM_SESSION_H
 
@@ -17,20 +15,24 @@ enum slam_prepared {
 };
 
 /* Before a request is encoded: takes an entry out of the ledger, draws the variables,
- * begins a SASL exchange. Sets *states to the operation's own value states. Where the
- * ledger is empty, another script may take the place of the slot's. */
+ * begins a SASL exchange. Sets *states to the operation's own. Where the ledger is
+ * empty, another script may replace the slot's. */
 enum slam_prepared slam_session_prepare(struct slam_slot *slot, struct slam_draw *draw,
-                                        struct slam_value_state **states);
+                                        struct slam_partition_cursor **states);
 
 /* Value states of an operation, behind those of its variables. */
-struct slam_value_state *slam_session_states(const struct slam_flow *flow, uint32_t op);
+struct slam_partition_cursor *slam_session_states(const struct slam_flow *flow,
+                                                  uint32_t op);
 
-/* The first entries of a search: captures. */
 void slam_session_entry(struct slam_slot *slot, const struct slam_stream_op *op,
                         const struct slam_bytes *message);
 
-/* The final response is there: settles captures, cookie, ledger. Returns the outcome,
- * which is a failure also where a later step lacks what it needs. */
+/* A bind response of a SASL bind that is load. True: another request is to be sent. */
+bool slam_session_continue_bind(struct slam_slot *slot, const struct slam_stream_op *op,
+                                int32_t code, const struct slam_bytes *message);
+
+/* After the final response: settles captures, cookie and ledger. Returns the outcome: a
+ * failure also where a later step lacks something. */
 enum slam_outcome slam_session_answered(struct slam_slot *slot,
                                         const struct slam_stream_op *op, int32_t code,
                                         enum slam_outcome outcome,
@@ -45,7 +47,6 @@ void slam_session_resume(struct slam_flow *flow, struct slam_session *session);
 /* A request that has no response was sent: the session ends in the next turn. */
 void slam_session_no_response(struct slam_slot *slot, uint64_t sent_ns);
 
-/* When the next pause ends; UINT64_MAX: never. */
 uint64_t slam_session_next_ns(const struct slam_flow *flow);
 
 /* The session is over, however it ended; the slot is the caller's. */

@@ -4,7 +4,6 @@
 #include "core/slam_err.h"
 #include "ldap/pdu.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,50 +14,55 @@
 #define MAX_IN_FLIGHT 65536u
 #define MAX_STEPS 65535u
 
-/* -- a stream -- */
-
 static const char *
 fault_of(const struct slam_stream_settings *c)
 {
     const struct slam_connection_settings *connection = &c->connection;
     const struct slam_bind_settings *bind = &connection->bind;
+    const struct {
+        bool is_wrong;
+        const char *fault;
+    } checks[] = {
+        {connection->uri_count < 1, "a stream needs at least one URI"},
+        {connection->address_count > 0 &&
+             connection->address_count != connection->uri_count,
+         "addresses must be as many as uris"},
+        {c->connections < 1, "a stream needs at least one connection"},
+        {c->first_connection + (uint64_t)(c->connections - 1) * c->connection_stride >=
+             c->total_connections,
+         "connection numbers must be less than total_connections"},
+        {c->connections > 1 && c->connection_stride < 1,
+         "connection_stride must be above zero"},
+        {c->in_flight < 1 || c->in_flight > MAX_IN_FLIGHT,
+         "in_flight must be 1 to 65536"},
+        {!c->open && c->in_flight != 1,
+         "a closed stream has one request in flight per client"},
+        {c->trace && c->in_flight != 1,
+         "a trace has one request in flight on a connection"},
+        {c->open && c->segment_count < 1 && !c->trace,
+         "an open stream needs a rate profile"},
+        {c->open && c->max_backlog > UINT32_MAX, "max_backlog must be below 2^32"},
+        {connection->connect_timeout_ns < 1 || c->request_timeout_ns < 1,
+         "time-outs must be above zero"},
+        {bind->dn && !bind->mechanism && !bind->password, "a bind DN needs a password"},
+        {c->variables > MAX_VARIABLES, "a session has at most 256 variables"},
+        {c->ledgers > MAX_LEDGERS, "a stream has at most 64 ledgers"},
+        {c->ledgers > 0 && !c->ledger_folder, "ledgers need a folder"},
+        {c->operation_count > MAX_OPERATIONS, "too many operations in a stream"}};
+    size_t steps = 0;
 
-    if (connection->uri_count < 1)
-        return "a stream needs at least one URI";
-    if (connection->address_count > 0 &&
-        connection->address_count != connection->uri_count)
-        return "addresses must be as many as uris";
-    if (c->connections < 1)
-        return "a stream needs at least one connection";
-    if (c->first_connection + (uint64_t)(c->connections - 1) * c->connection_stride >=
-        c->total_connections)
-        return "connection numbers must be less than total_connections";
-    if (c->connections > 1 && c->connection_stride < 1)
-        return "connection_stride must be above zero";
-    if (c->in_flight < 1 || c->in_flight > MAX_IN_FLIGHT)
-        return "in_flight must be 1 to 65536";
-    if (!c->open && c->in_flight != 1)
-        return "a closed stream has one request in flight per client";
-    if (c->trace && c->in_flight != 1)
-        return "a trace has one request in flight on a connection";
-    if (c->open && c->segment_count < 1 && !c->trace)
-        return "an open stream needs a rate profile";
-    if (c->open && c->max_backlog > UINT32_MAX)
-        return "max_backlog must be below 2^32";
-    if (connection->connect_timeout_ns < 1 || c->request_timeout_ns < 1)
-        return "time-outs must be above zero";
-    if (bind->dn && !bind->mechanism && !bind->password)
-        return "a bind DN needs a password";
-    if (c->variables > MAX_VARIABLES)
-        return "a session has at most 256 variables";
-    if (c->ledgers > MAX_LEDGERS)
-        return "a stream has at most 64 ledgers";
-    if (c->ledgers > 0 && !c->ledger_folder)
-        return "ledgers need a folder";
+    for (size_t i = 0; i < sizeof(checks) / sizeof(*checks); i++)
+        if (checks[i].is_wrong)
+            return checks[i].fault;
+    for (size_t i = 0; i < c->script_count; i++) {
+        if (c->scripts[i].step_count < 1 ||
+            c->scripts[i].step_count > MAX_STEPS - steps)
+            return "a stream has 1 to 65535 steps";
+        steps += c->scripts[i].step_count;
+    }
     return NULL;
 }
 
-/* The host of a URI that libldap takes; "localhost" for a local socket. */
 static char *
 host_of(const char *uri)
 {
@@ -91,10 +95,8 @@ set_hosts(struct slam_stream *s)
     return s->hosts ? SLAM_OK : SLAM_ENOMEM;
 }
 
-/* The pacers' own copy of the profile: they prepare it. */
 static int
-set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *err,
-            size_t err_len)
+set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *err)
 {
     size_t bytes = c->segment_count * sizeof(*c->segments);
     struct slam_rate_segment *segments;
@@ -103,45 +105,20 @@ set_profile(struct slam_stream *s, const struct slam_stream_settings *c, char *e
         return SLAM_OK;
     segments = malloc(bytes);
     if (!segments)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
     memcpy(segments, c->segments, bytes);
     s->settings.segments = segments;
     s->settings.segment_count = c->segment_count;
-    return slam_rate_profile_prepare(segments, c->segment_count, err, err_len);
-}
-
-int
-slam_stream_init(struct slam_stream *s, const struct slam_stream_settings *c, char *err,
-                 size_t err_len)
-{
-    const char *fault = fault_of(c);
-
-    *s = (struct slam_stream){.settings = *c,
-                              .has_sessions = c->variables > 0 || c->ledgers > 0};
-    s->settings.segments = NULL;
-    if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
-    if (set_hosts(s) != SLAM_OK)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a stream");
-    return set_profile(s, c, err, err_len);
-}
-
-static void
-spec_destroy(struct slam_session_spec *spec)
-{
-    if (!spec)
-        return;
-    for (size_t i = 0; i < spec->let_count; i++)
-        slam_template_destroy(spec->lets[i].text);
-    free(spec->lets);
-    free(spec);
+    return slam_rate_profile_prepare(segments, c->segment_count, err);
 }
 
 static void
 op_destroy(struct slam_stream_op *op)
 {
+    for (size_t i = 0; op->lets && i < op->spec->let_count; i++)
+        slam_template_destroy(op->lets[i]);
+    free(op->lets);
     slam_template_destroy(op->template);
-    spec_destroy(op->spec);
 }
 
 void
@@ -160,8 +137,6 @@ slam_stream_destroy(struct slam_stream *s)
     free((void *)s->settings.segments);
 }
 
-/* -- its operations -- */
-
 static bool
 is_variable(const struct slam_stream *s, uint32_t variable)
 {
@@ -169,97 +144,72 @@ is_variable(const struct slam_stream *s, uint32_t variable)
 }
 
 static const char *
-operation_fault(const struct slam_stream *s, const struct slam_operation_config *c)
+spec_fault(const struct slam_stream *s, const struct slam_session_spec *spec)
 {
-    bool uses_ledger =
-        c->ledger_put != SLAM_NO_VARIABLE || c->ledger_take != SLAM_NO_VARIABLE;
-
-    if (s->op_count >= MAX_OPERATIONS)
-        return "too many operations in a stream";
-    if (c->action > SLAM_ACTION_ABANDON)
-        return "there is no such action";
-    if ((c->response_tag == 0) != (c->action != SLAM_ACTION_REQUEST))
-        return "requests have a response tag, unbind and abandon have none";
-    if (c->capture_count > MAX_CAPTURES)
-        return "an operation has at most 32 captures";
-    if (c->capture_count > 0 && c->response_tag != SLAM_PDU_SEARCH_DONE)
-        return "only a search has something to capture";
-    for (size_t i = 0; i < c->let_count; i++)
-        if (c->lets[i].variable >= s->settings.variables)
+    for (size_t i = 0; i < spec->let_count; i++)
+        if (spec->lets[i].variable >= s->settings.variables)
             return "a let names no variable of the stream";
-    for (size_t i = 0; i < c->capture_count; i++)
-        if (c->captures[i].variable >= s->settings.variables)
+    for (size_t i = 0; i < spec->capture_count; i++)
+        if (spec->captures[i].variable >= s->settings.variables)
             return "a capture names no variable of the stream";
-    if (!is_variable(s, c->cookie_variable) || !is_variable(s, c->sasl.authcid) ||
-        !is_variable(s, c->sasl.password) || !is_variable(s, c->sasl.authzid) ||
-        !is_variable(s, c->sasl.credentials) || !is_variable(s, c->ledger_put) ||
-        !is_variable(s, c->ledger_take))
+    if (!is_variable(s, spec->cookie_variable) || !is_variable(s, spec->sasl.authcid) ||
+        !is_variable(s, spec->sasl.password) || !is_variable(s, spec->sasl.authzid) ||
+        !is_variable(s, spec->sasl.credentials) || !is_variable(s, spec->ledger_put) ||
+        !is_variable(s, spec->ledger_take))
         return "an operation names no variable of the stream";
-    if (c->sasl.mechanism && c->sasl.credentials == SLAM_NO_VARIABLE)
+    if (spec->sasl.mechanism && spec->sasl.credentials == SLAM_NO_VARIABLE)
         return "a SASL bind needs a variable for its credentials";
-    if (uses_ledger && c->ledger >= s->settings.ledgers)
+    if ((spec->ledger_put != SLAM_NO_VARIABLE ||
+         spec->ledger_take != SLAM_NO_VARIABLE) &&
+        spec->ledger >= s->settings.ledgers)
         return "there is no such ledger";
     return NULL;
 }
 
-static int
-copy_lets(struct slam_session_spec *spec, const struct slam_operation_config *c,
-          uint32_t variables, struct slam_feeds *feeds, char *err, size_t err_len)
+static const char *
+operation_fault(const struct slam_stream *s, const struct slam_operation_config *c)
 {
-    spec->lets = calloc(c->let_count + 1, sizeof(*spec->lets));
-    if (!spec->lets)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
-    for (size_t i = 0; i < c->let_count; i++) {
-        struct slam_let *let = &spec->lets[i];
-        int rc =
-            slam_template_create(&c->lets[i].text, feeds, &let->text, err, err_len);
-
-        if (rc != SLAM_OK)
-            return rc;
-        let->variable = c->lets[i].variable;
-        spec->let_count = i + 1;
-        if (slam_template_max_text(let->text) > SLAM_VARIABLE_MAX)
-            return slam_fail(err, err_len, SLAM_EINVAL,
-                             "the text of a variable may be longer than 2044 bytes");
-        if (slam_template_variable_count(let->text) > variables)
-            return slam_fail(err, err_len, SLAM_EINVAL,
-                             "a let has a variable that the stream does not have");
-    }
-    return SLAM_OK;
+    if (c->action > SLAM_ACTION_ABANDON)
+        return "there is no such action";
+    if ((c->response_tag == 0) != (c->action != SLAM_ACTION_REQUEST))
+        return "requests have a response tag, unbind and abandon have none";
+    if (c->session.capture_count > MAX_CAPTURES)
+        return "an operation has at most 32 captures";
+    if (c->session.capture_count > 0 && c->response_tag != SLAM_PDU_SEARCH_DONE)
+        return "only a search has something to capture";
+    return spec_fault(s, &c->session);
 }
 
 static bool
-needs_spec(const struct slam_operation_config *c)
+needs_spec(const struct slam_session_spec *spec)
 {
-    return c->let_count > 0 || c->capture_count > 0 || c->sasl.mechanism ||
-           !c->awaits || c->cookie_variable != SLAM_NO_VARIABLE ||
-           c->ledger_put != SLAM_NO_VARIABLE || c->ledger_take != SLAM_NO_VARIABLE;
+    return spec->let_count > 0 || spec->capture_count > 0 || spec->sasl.mechanism ||
+           !spec->awaits || spec->cookie_variable != SLAM_NO_VARIABLE ||
+           spec->ledger_put != SLAM_NO_VARIABLE ||
+           spec->ledger_take != SLAM_NO_VARIABLE;
 }
 
 static int
-spec_create(const struct slam_operation_config *c, uint32_t variables,
-            struct slam_feeds *feeds, struct slam_session_spec **out, char *err,
-            size_t err_len)
+create_lets(struct slam_stream_op *op, uint32_t variables, struct slam_feeds *feeds,
+            char *err)
 {
-    struct slam_session_spec *spec = malloc(sizeof(*spec));
+    op->lets = calloc(op->spec->let_count + 1, sizeof(*op->lets));
+    if (!op->lets)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for an operation");
+    for (size_t i = 0; i < op->spec->let_count; i++) {
+        int rc =
+            slam_template_create(&op->spec->lets[i].text, feeds, &op->lets[i], err);
 
-    *out = spec;
-    if (!spec)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
-    *spec = (struct slam_session_spec){.captures = c->captures,
-                                       .capture_count = c->capture_count,
-                                       .cookie = c->cookie_variable,
-                                       .awaits = c->awaits,
-                                       .mechanism = c->sasl.mechanism,
-                                       .authcid = c->sasl.authcid,
-                                       .password = c->sasl.password,
-                                       .authzid = c->sasl.authzid,
-                                       .credentials = c->sasl.credentials,
-                                       .ledger = c->ledger,
-                                       .ledger_put = c->ledger_put,
-                                       .ledger_take = c->ledger_take,
-                                       .ledger_order = c->ledger_order};
-    return copy_lets(spec, c, variables, feeds, err, err_len);
+        if (rc != SLAM_OK)
+            return rc;
+        if (slam_template_max_text(op->lets[i]) > SLAM_VARIABLE_MAX)
+            return slam_fail(err, SLAM_EINVAL,
+                             "the text of a variable may be longer than 2044 bytes");
+        if (slam_template_variable_count(op->lets[i]) > variables)
+            return slam_fail(err, SLAM_EINVAL,
+                             "a let has a variable that the stream does not have");
+    }
+    return SLAM_OK;
 }
 
 static void
@@ -276,57 +226,49 @@ set_outcomes(struct slam_stream_op *op, const struct slam_operation_config *c)
             op->outcomes[c->success_codes[i]] = SLAM_SUCCEEDED;
 }
 
-int
-slam_stream_add_operation(struct slam_stream *s, const struct slam_operation_config *c,
-                          struct slam_feeds *feeds, char *err, size_t err_len)
+static int
+add_operation(struct slam_stream *s, const struct slam_operation_config *c,
+              struct slam_feeds *feeds, char *err)
 {
     const char *fault = operation_fault(s, c);
-    struct slam_stream_op op = {.response_tag = c->response_tag, .action = c->action};
-    struct slam_stream_op *ops;
+    struct slam_stream_op *op = &s->ops[s->op_count];
     int rc;
 
     if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
-    rc = slam_template_create(&c->template, feeds, &op.template, err, err_len);
-    if (rc == SLAM_OK && needs_spec(c))
-        rc = spec_create(c, s->settings.variables, feeds, &op.spec, err, err_len);
-    if (rc == SLAM_OK &&
-        slam_template_variable_count(op.template) > s->settings.variables)
-        rc = slam_fail(err, err_len, SLAM_EINVAL,
-                       "a request has a variable that the stream does not have");
-    if (rc != SLAM_OK) {
-        op_destroy(&op);
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
+    s->op_count++;
+    op->response_tag = c->response_tag;
+    op->action = c->action;
+    set_outcomes(op, c);
+    rc = slam_template_create(&c->template, feeds, &op->template, err);
+    if (rc == SLAM_OK && needs_spec(&c->session)) {
+        op->spec = &c->session;
+        rc = create_lets(op, s->settings.variables, feeds, err);
+    }
+    if (rc != SLAM_OK)
         return rc;
-    }
-    set_outcomes(&op, c);
-    ops = realloc(s->ops, (s->op_count + 1) * sizeof(*ops));
-    if (ops)
-        s->ops = ops;
-    if (!ops) {
-        op_destroy(&op);
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for an operation");
-    }
-    s->ops[s->op_count++] = op;
-    if (slam_template_max_pdu(op.template) > s->max_pdu)
-        s->max_pdu = slam_template_max_pdu(op.template);
-    if (op.spec || op.action != SLAM_ACTION_REQUEST)
+    if (slam_template_variable_count(op->template) > s->settings.variables)
+        return slam_fail(err, SLAM_EINVAL,
+                         "a request has a variable that the stream does not have");
+    if (slam_template_max_pdu(op->template) > s->max_pdu)
+        s->max_pdu = slam_template_max_pdu(op->template);
+    if (op->spec || op->action != SLAM_ACTION_REQUEST)
         s->has_sessions = true;
-    if (c->capture_count > 0 || c->cookie_variable != SLAM_NO_VARIABLE ||
-        c->sasl.mechanism)
+    if (c->session.capture_count > 0 ||
+        c->session.cookie_variable != SLAM_NO_VARIABLE || c->session.sasl.mechanism)
         s->reads_content = true;
     return SLAM_OK;
 }
 
-/* -- its scripts -- */
-
 static const char *
-script_fault(const struct slam_stream *s, const struct slam_step_config *steps,
-             size_t count)
+script_fault(const struct slam_stream *s, const struct slam_script_config *script)
 {
+    const struct slam_step_config *steps = script->steps;
+    size_t count = script->step_count;
     bool is_given_up = false;
 
-    if (count < 1 || count > MAX_STEPS - s->step_count)
-        return "a stream has 1 to 65535 steps";
+    if (script->weight < 1)
+        return "a script's weight is at least 1";
     if (steps[0].pause_ns > 0)
         return "a script begins with an operation, not with a pause";
     for (size_t i = 0; i < count; i++) {
@@ -345,41 +287,26 @@ script_fault(const struct slam_stream *s, const struct slam_step_config *steps,
     return is_given_up ? "a request that is not awaited is abandoned next" : NULL;
 }
 
-int
-slam_stream_add_script(struct slam_stream *s, uint32_t weight,
-                       const struct slam_step_config *config, size_t count, char *err,
-                       size_t err_len)
+static int
+add_script(struct slam_stream *s, const struct slam_script_config *script, char *err)
 {
-    const char *fault = script_fault(s, config, count);
-    struct slam_step *steps;
-    struct slam_script *scripts;
+    const char *fault = script_fault(s, script);
 
     if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
-    if (weight < 1)
-        return slam_fail(err, err_len, SLAM_EINVAL, "a script's weight is at least 1");
-    steps = realloc(s->steps, (s->step_count + count) * sizeof(*steps));
-    if (steps)
-        s->steps = steps;
-    scripts = realloc(s->scripts, (s->script_count + 1) * sizeof(*scripts));
-    if (scripts)
-        s->scripts = scripts;
-    if (!steps || !scripts)
-        return slam_fail(err, err_len, SLAM_ENOMEM, "no memory for a script");
-    s->scripts[s->script_count++] =
-        (struct slam_script){.first_step = (uint32_t)s->step_count, .weight = weight};
-    s->total_weight += weight;
-    for (size_t i = 0; i < count; i++) {
-        struct slam_step step = {.op = config[i].operation,
-                                 .pause_ns = config[i].pause_ns,
-                                 .last = i + 1 == count};
-        bool is_abandon = s->ops[step.op].action == SLAM_ACTION_ABANDON;
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
+    s->scripts[s->script_count++] = (struct slam_script){
+        .first_step = (uint32_t)s->step_count, .weight = script->weight};
+    s->total_weight += script->weight;
+    for (size_t i = 0; i < script->step_count; i++) {
+        struct slam_step step = {.op = script->steps[i].operation,
+                                 .pause_ns = script->steps[i].pause_ns,
+                                 .last = i + 1 == script->step_count};
 
-        if (step.pause_ns > 0 || is_abandon)
+        if (step.pause_ns > 0 || s->ops[step.op].action == SLAM_ACTION_ABANDON)
             step.pause_list = s->pause_count++;
         s->steps[s->step_count++] = step;
     }
-    if (count > 1)
+    if (script->step_count > 1)
         s->has_sessions = true;
     return SLAM_OK;
 }
@@ -427,18 +354,46 @@ stream_fault(const struct slam_stream *s)
 }
 
 int
-slam_stream_prepare(struct slam_stream *s, char *err, size_t err_len)
+slam_stream_prepare(struct slam_stream *s, char *err)
 {
     const char *fault = stream_fault(s);
     int rc;
 
     if (fault)
-        return slam_fail(err, err_len, SLAM_EINVAL, fault);
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
     if (!s->settings.trace)
         return SLAM_OK;
     rc = slam_trace_open(s->settings.trace, s->settings.connections,
-                         (uint32_t)s->script_count, &s->trace, err, err_len);
+                         (uint32_t)s->script_count, &s->trace, err);
     if (rc == SLAM_OK && slam_trace_max_pdu(s->trace) > s->max_pdu)
         s->max_pdu = slam_trace_max_pdu(s->trace);
+    return rc;
+}
+
+int
+slam_stream_init(struct slam_stream *s, const struct slam_stream_settings *c,
+                 struct slam_feeds *feeds, char *err)
+{
+    const char *fault = fault_of(c);
+    size_t steps = 0;
+    int rc;
+
+    *s = (struct slam_stream){.settings = *c,
+                              .has_sessions = c->variables > 0 || c->ledgers > 0};
+    s->settings.segments = NULL;
+    if (fault)
+        return slam_fail(err, SLAM_EINVAL, "%s", fault);
+    for (size_t i = 0; i < c->script_count; i++)
+        steps += c->scripts[i].step_count;
+    s->ops = calloc(c->operation_count + 1, sizeof(*s->ops));
+    s->scripts = calloc(c->script_count + 1, sizeof(*s->scripts));
+    s->steps = calloc(steps + 1, sizeof(*s->steps));
+    if (!s->ops || !s->scripts || !s->steps || set_hosts(s) != SLAM_OK)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for a stream");
+    rc = set_profile(s, c, err);
+    for (size_t i = 0; rc == SLAM_OK && i < c->operation_count; i++)
+        rc = add_operation(s, &c->operations[i], feeds, err);
+    for (size_t i = 0; rc == SLAM_OK && i < c->script_count; i++)
+        rc = add_script(s, &c->scripts[i], err);
     return rc;
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream is: one kind of load against one role's servers. Read only once the
- * engine is prepared, shared by all workers.
+/* One kind of load against one role's servers; shared by all workers, read only once
+ * the engine is prepared.
  *
- * What a client does is a script: steps that run one after the other on one connection,
- * each an operation of the stream. One run of a script is a session; a plain operation
- * is a script of one step. A session begins at an arrival (open) or when its client is
- * free (closed). */
+ * A script is a sequence of steps on one connection, each an operation of the stream;
+ * one run of it is a session. A plain operation is a script of one step. */
 #ifndef SLAM_STREAM_H
 #define SLAM_STREAM_H
 
@@ -18,42 +16,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A text drawn before the request is encoded, and kept in a variable of the session. */
-struct slam_let {
-    uint32_t variable;
-    struct slam_template *text;
-};
-
-/* What only some operations need; variables are SLAM_NO_VARIABLE where not used. */
-struct slam_session_spec {
-    struct slam_let *lets;
-    size_t let_count;
-    const struct slam_capture_config *captures; /* attribute_len 0: the entry's DN */
-    size_t capture_count;
-    uint32_t cookie; /* variable of a paged search's cookie (RFC 2696) */
-    bool awaits; /* the session goes on when the response is there; else when sent */
-
-    /* SASL bind of several steps: the mechanism, NULL for none, and variables */
-    const char *mechanism;
-    uint32_t authcid;
-    uint32_t password;
-    uint32_t authzid;
-    uint32_t credentials;
-
-    /* entries that this run added: see ledger.h */
-    uint32_t ledger;
-    uint32_t ledger_put;  /* variable with the DN that a success makes */
-    uint32_t ledger_take; /* variable that gets a DN taken out */
-    enum slam_ledger_order ledger_order;
-};
-
 struct slam_stream_op {
     struct slam_template *template;
-    uint8_t response_tag; /* of the final response, an enum slam_pdu_tag; 0: none */
-    uint8_t action;       /* an enum slam_action */
+    uint8_t response_tag;
+    uint8_t action; /* an enum slam_action */
     /* an enum slam_outcome for each code; the last one for all codes from there up */
     uint8_t outcomes[SLAM_RESULT_CODES + 1];
-    struct slam_session_spec *spec; /* NULL: none */
+    const struct slam_session_spec *spec; /* the caller's; NULL: none */
+    struct slam_template **lets;          /* the texts of spec->lets */
 };
 
 struct slam_step {
@@ -87,28 +57,18 @@ struct slam_stream {
     size_t max_pdu;       /* largest request, in bytes */
 };
 
-/* Makes an operation or a script of the stream. Both return 0, or
- * a negative slam_err with the reason in err, and then leave the stream as it was. */
-int slam_stream_add_operation(struct slam_stream *stream,
-                              const struct slam_operation_config *config,
-                              struct slam_feeds *feeds, char *err, size_t err_len);
-int slam_stream_add_script(struct slam_stream *stream, uint32_t weight,
-                           const struct slam_step_config *steps, size_t step_count,
-                           char *err, size_t err_len);
-
-/* The script that a session runs in place of one that finds a ledger empty: it adds to
- * the ledger before it takes out of any. NULL: there is none. */
+/* The script that replaces one that finds a ledger empty: it adds to the ledger before
+ * it takes from any. NULL: there is none. */
 const struct slam_script *slam_stream_filling(const struct slam_stream *stream,
                                               uint32_t ledger);
 
-/* Checks the stream as a whole and opens its trace, if it has one. Returns 0, or a
- * negative slam_err with the reason in err. */
-int slam_stream_prepare(struct slam_stream *stream, char *err, size_t err_len);
+/* Checks the stream as a whole and opens its trace, if it has one. */
+int slam_stream_prepare(struct slam_stream *stream, char *err);
 
-/* Makes a stream of its settings. Either way, slam_stream_destroy may be called. */
+/* Makes a stream of its settings; slam_stream_destroy may be called either way. */
 int slam_stream_init(struct slam_stream *stream,
-                     const struct slam_stream_settings *settings, char *err,
-                     size_t err_len);
+                     const struct slam_stream_settings *settings,
+                     struct slam_feeds *feeds, char *err);
 void slam_stream_destroy(struct slam_stream *stream);
 
 #endif

@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "load/trace.h"
 
+#include "core/ber.h"
+#include "core/file.h"
 #include "core/slam_err.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "traces are mapped as they are: little-endian"
 #endif
 
-#define TAG_SEQUENCE 0x30u
-#define TAG_INTEGER 0x02u
-
-/* A request of 1 MiB at most, as templates make (SLAM_OP_MAX_PDU); before its body come
- * the SEQUENCE's header and the messageID, 5 and 6 bytes at their longest. */
+/* A request of 1 MiB, as templates make (SLAM_TEMPLATE_PDU_MAX), less its envelope. */
 #define BODY_MAX (1u << 20)
 #define ENVELOPE_MAX 11u
 
@@ -35,8 +26,8 @@ struct header {
 static const char magic[8] = "SLT1";
 
 struct slam_trace {
-    const uint8_t *at;
-    uint64_t len;
+    void *at;
+    size_t len;
     uint64_t *first_of; /* [connections] */
     size_t max_pdu;
 };
@@ -50,12 +41,11 @@ end_of(uint64_t offset, const struct slam_trace_record *record)
     return offset + sizeof(*record) + (((uint64_t)record->length + 7) & ~UINT64_C(7));
 }
 
-/* Says what is wrong with the record at an offset. */
 static int
-fail(char *err, size_t err_len, uint64_t offset, const char *what)
+fail(char *err, uint64_t offset, const char *what)
 {
-    snprintf(err, err_len, "trace: at byte %llu: %s", (unsigned long long)offset, what);
-    return SLAM_EINVAL;
+    return slam_fail(err, SLAM_EINVAL, "trace: at byte %llu: %s",
+                     (unsigned long long)offset, what);
 }
 
 /* Where the last record of each connection seen so far is, or 0. */
@@ -96,7 +86,7 @@ check_record(const struct slam_trace *trace, struct check *check, uint64_t offse
 }
 
 static int
-check_all(struct slam_trace *trace, struct check *check, char *err, size_t err_len)
+check_all(struct slam_trace *trace, struct check *check, char *err)
 {
     uint64_t offset = sizeof(struct header);
     uint32_t longest = 0;
@@ -106,15 +96,15 @@ check_all(struct slam_trace *trace, struct check *check, char *err, size_t err_l
         const struct slam_trace_record *record = slam_trace_at(trace, offset);
 
         if (wrong)
-            return fail(err, err_len, offset, wrong);
+            return fail(err, offset, wrong);
         longest = record->length > longest ? record->length : longest;
         offset = end_of(offset, record);
     }
     if (offset != trace->len)
-        return fail(err, err_len, offset, "something follows the last record");
+        return fail(err, offset, "something follows the last record");
     for (uint64_t c = 0; c < check->header->connections; c++)
         if (check->last_of[c] && slam_trace_at(trace, check->last_of[c])->next != 0)
-            return fail(err, err_len, check->last_of[c],
+            return fail(err, check->last_of[c],
                         "the last record of a connection names another one");
     trace->max_pdu = longest + ENVELOPE_MAX;
     return SLAM_OK;
@@ -122,62 +112,39 @@ check_all(struct slam_trace *trace, struct check *check, char *err, size_t err_l
 
 static int
 check_file(struct slam_trace *trace, uint32_t connections, uint32_t operations,
-           char *err, size_t err_len)
+           char *err)
 {
-    struct check check = {.header = (const struct header *)(const void *)trace->at,
-                          .operations = operations};
+    struct check check = {.header = trace->at, .operations = operations};
     int status;
 
     if (trace->len < sizeof(struct header) ||
         memcmp(check.header->magic, magic, sizeof(magic)) != 0)
-        return fail(err, err_len, 0, "this is no trace");
+        return fail(err, 0, "this is no trace");
     if (check.header->connections > connections)
-        return fail(err, err_len, 0, "it has more connections than the stream");
+        return fail(err, 0, "it has more connections than the stream");
     /* of the stream's size: a connection may have no record */
     trace->first_of = calloc((size_t)connections + 1, sizeof(*trace->first_of));
     check.last_of = calloc((size_t)connections + 1, sizeof(*check.last_of));
     if (trace->first_of && check.last_of)
-        status = check_all(trace, &check, err, err_len);
+        status = check_all(trace, &check, err);
     else
         status = SLAM_ENOMEM;
     free(check.last_of);
     return status;
 }
 
-static int
-map(struct slam_trace *trace, const char *path, char *err, size_t err_len)
-{
-    struct stat facts;
-    void *at = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool sized = fd >= 0 && fstat(fd, &facts) == 0 && facts.st_size > 0;
-
-    if (sized)
-        at = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) {
-        snprintf(err, err_len, "trace: %s: %s", path,
-                 fd < 0 || sized ? strerror(errno) : "it is empty");
-    } else {
-        trace->at = at;
-        trace->len = (uint64_t)facts.st_size;
-    }
-    if (fd >= 0)
-        close(fd);
-    return at == MAP_FAILED ? SLAM_ESYS : SLAM_OK;
-}
-
 int
 slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
-                struct slam_trace **trace, char *err, size_t err_len)
+                struct slam_trace **trace, char *err)
 {
     struct slam_trace *opened = calloc(1, sizeof(*opened));
     int status;
 
     if (!opened)
         return SLAM_ENOMEM;
-    status = map(opened, path, err, err_len);
+    status = slam_file_map(path, &opened->at, &opened->len, err);
     if (status == SLAM_OK)
-        status = check_file(opened, connections, operations, err, err_len);
+        status = check_file(opened, connections, operations, err);
     if (status == SLAM_OK)
         *trace = opened;
     else
@@ -191,7 +158,7 @@ slam_trace_close(struct slam_trace *trace)
     if (!trace)
         return;
     if (trace->at)
-        munmap((void *)(uintptr_t)trace->at, trace->len);
+        munmap(trace->at, trace->len);
     free(trace->first_of);
     free(trace);
 }
@@ -207,7 +174,8 @@ slam_trace_at(const struct slam_trace *trace, uint64_t offset)
 {
     if (offset == 0)
         return NULL;
-    return (const struct slam_trace_record *)(const void *)(trace->at + offset);
+    return (const struct slam_trace_record *)(const void *)((const uint8_t *)trace->at +
+                                                            offset);
 }
 
 uint64_t
@@ -230,38 +198,15 @@ slam_trace_following(const struct slam_trace *trace, uint64_t offset)
     return end < trace->len ? end : 0;
 }
 
-/* Writes a length in its shortest form; returns its end. */
-static uint8_t *
-put_length(uint8_t *at, size_t length)
-{
-    uint8_t octets = 1;
-
-    if (length >= 0x80) {
-        while (length >> (8 * octets) != 0)
-            octets++;
-        *at++ = (uint8_t)(0x80 | octets);
-    }
-    while (octets-- > 0)
-        *at++ = (uint8_t)(length >> (8 * octets));
-    return at;
-}
-
 size_t
 slam_trace_encode(const struct slam_trace_record *record, int32_t message_id,
                   uint8_t *out)
 {
-    const uint32_t id = (uint32_t)message_id;
-    uint8_t *at = out;
-    uint8_t octets = 1;
+    const size_t id_len = slam_ber_integer_len((uint32_t)message_id);
+    uint8_t *at =
+        slam_ber_put_header(out, SLAM_BER_SEQUENCE, 2 + id_len + record->length);
 
-    while (id >> (8 * octets - 1) != 0) /* the first bit is the sign: it is positive */
-        octets++;
-    *at++ = TAG_SEQUENCE;
-    at = put_length(at, 2u + octets + record->length);
-    *at++ = TAG_INTEGER;
-    *at++ = octets;
-    while (octets-- > 0)
-        *at++ = (uint8_t)(id >> (8 * octets));
+    at = slam_ber_put_message_id(at, message_id);
     memcpy(at, record + 1, record->length);
     return (size_t)(at + record->length - out);
 }

@@ -36,10 +36,8 @@ struct slam_trace_record {
 
 struct slam_trace; /* read only after slam_trace_open; shared by workers */
 
-/* Maps and checks a file for a stream of so many connections and operations on this
- * agent. Returns 0 and *trace, or a negative slam_err with the reason in err. */
 int slam_trace_open(const char *path, uint32_t connections, uint32_t operations,
-                    struct slam_trace **trace, char *err, size_t err_len);
+                    struct slam_trace **trace, char *err);
 void slam_trace_close(struct slam_trace *trace);
 
 /* Longest request of the trace, in bytes, with its messageID and its SEQUENCE. */
@@ -56,8 +54,7 @@ uint64_t slam_trace_first_of(const struct slam_trace *trace, uint32_t connection
 /* Offset of the record that follows in the file; 0: none. */
 uint64_t slam_trace_following(const struct slam_trace *trace, uint64_t offset);
 
-/* Writes the request of a record to out, which holds slam_trace_max_pdu bytes.
- * message_id is 1..2^31-1. Returns the PDU's length. */
+/* Writes a record's request to out (slam_trace_max_pdu bytes). Returns its length. */
 size_t slam_trace_encode(const struct slam_trace_record *record, int32_t message_id,
                          uint8_t *out);
 

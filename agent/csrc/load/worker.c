@@ -7,7 +7,6 @@
 #include "load/model.h"
 #include "load/request.h"
 #include "load/response.h"
-#include "load/script.h"
 #include "load/session.h"
 
 #include <errno.h>
@@ -21,19 +20,15 @@
 
 #define EPOLL_EVENTS 256
 
-/* How many connections ahead memory is asked for. */
 #define PREFETCH_FAR 6
 #define PREFETCH_NEAR 3
 
-/* How soon to try again when control has not read the interval before. */
 #define CLOSE_RETRY_NS UINT64_C(1000000)
 
-/* How long before T0 a closed worker takes real-time priority, its connections set up;
- * with more of them their first requests would keep it too long. */
+/* How long before T0 a closed worker takes real-time priority; with more connections
+ * than this its first requests would keep it too long. */
 #define START_PRIORITY_NS UINT64_C(20000000)
 #define START_PRIORITY_CONNECTIONS 256
-
-/* -- clocks and intervals -- */
 
 static uint64_t
 end_ns(const struct slam_timeline *t)
@@ -48,7 +43,7 @@ static bool
 close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
 {
     struct slam_interval_record *record = worker->recorder.active;
-    uint64_t cpu_ns = slam_thread_cpu_ns();
+    uint64_t cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     uint64_t run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
     uint64_t step_ns = slam_thread_update_offset(&worker->realtime_offset_ns);
 
@@ -69,8 +64,6 @@ close_interval(struct slam_worker *worker, uint64_t now_ns, bool final)
     worker->run_queue_ns = run_queue_ns;
     return true;
 }
-
-/* -- load models -- */
 
 static const struct slam_load_model *
 model_of(const struct slam_stream *stream)
@@ -95,8 +88,7 @@ end_flow(struct slam_flow *flow)
         flow->sessions_left = 0;
 }
 
-/* When no session of the flow begins any more, by the stream's own end; UINT64_MAX: at
- * the run's. */
+/* When the stream's sessions end before the run; UINT64_MAX: they do not. */
 static uint64_t
 stream_end_ns(const struct slam_flow *flow)
 {
@@ -134,8 +126,6 @@ begin_drain(struct slam_worker *worker)
     for (size_t i = 0; i < worker->flow_count; i++)
         end_flow(&worker->flows[i]);
 }
-
-/* -- the loop -- */
 
 static void
 take_deliveries(struct slam_worker *worker)
@@ -176,9 +166,9 @@ next_deadline(const struct slam_worker *worker, uint64_t boundary_ns,
     return slam_earlier_ns(deadline, *pace_ns);
 }
 
-/* The timer is armed anew only when it would ring too late. On a virtual machine each
- * arming costs a visit to the hypervisor, ten times the rest of the wait: a time-out of
- * epoll_wait would pay for it at every message. A ring too early is one idle turn. */
+/* Arms the timer only when it would ring too late: on a virtual machine each arming is
+ * a visit to the hypervisor, ten times the rest of the wait (a time-out of epoll_wait
+ * would arm it at every message). Ringing too early costs one idle turn. */
 static void
 arm_timer(struct slam_worker *worker, uint64_t deadline_ns)
 {
@@ -237,8 +227,8 @@ handle_event(struct slam_worker *worker, const struct epoll_event *event)
     }
 }
 
-/* Waits for messages until the deadline and handles them. Where the thread may spin,
- * the last stretch before a paced send is polled instead of slept. */
+/* Waits for messages until the deadline and handles them. A thread that may spin polls
+ * the last stretch before a paced send. */
 static void
 wait_and_handle(struct slam_worker *worker, uint64_t now_ns, uint64_t deadline_ns,
                 uint64_t pace_ns)
@@ -278,7 +268,7 @@ run_flows(struct slam_worker *worker, uint64_t now_ns, uint64_t run_end_ns)
 
         slam_conn_expire(flow, now_ns);
         drain_ready(worker);
-        slam_script_run(flow, now_ns);
+        slam_request_run_paused(flow, now_ns);
         drain_ready(worker);
         run_flow(flow, now_ns, run_end_ns);
         drain_ready(worker);
@@ -303,9 +293,9 @@ tell_when_finished(struct slam_worker *worker)
 }
 
 /* Until T0: takes connections, sends nothing, measures nothing. Workers of other agents
- * on this host begin at the same instant, and a closed loop leaves its core to another
- * only when the scheduler says so, a millisecond later: closed workers too have
- * real-time priority until their first requests are sent. */
+ * on this host begin at the same instant, and the scheduler moves a closed loop off its
+ * core a millisecond late: closed workers too have real-time priority for their first
+ * requests. */
 static void
 wait_for_start(struct slam_worker *worker)
 {
@@ -336,7 +326,7 @@ wait_for_start(struct slam_worker *worker)
         worker->flows[i].down_at_ns = t->t0_ns;
         record->streams[worker->flows[i].stream_index].down_ns = 0;
     }
-    worker->cpu_ns = slam_thread_cpu_ns();
+    worker->cpu_ns = slam_clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     worker->run_queue_ns = slam_thread_run_queue_ns(&worker->thread);
 }
 
@@ -408,13 +398,11 @@ worker_main(void *arg)
     return NULL;
 }
 
-/* -- life -- */
-
 static int
-add_flow(struct slam_worker *worker, size_t stream_index, char *err, size_t err_len)
+add_flow(struct slam_worker *worker, size_t stream_index, char *err)
 {
     struct slam_flow *flow = &worker->flows[worker->flow_count++];
-    int rc = slam_flow_init(flow, worker, stream_index, err, err_len);
+    int rc = slam_flow_init(flow, worker, stream_index, err);
 
     if (rc != SLAM_OK)
         return rc;
@@ -424,7 +412,7 @@ add_flow(struct slam_worker *worker, size_t stream_index, char *err, size_t err_
 
 int
 slam_worker_create(const struct slam_worker_config *config, struct slam_worker **out,
-                   char *err, size_t err_len)
+                   char *err)
 {
     struct slam_worker *worker = calloc(1, sizeof(*worker));
     struct epoll_event inbox = {.events = EPOLLIN, .data.ptr = NULL};
@@ -466,7 +454,7 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
         if (stream->settings.open != config->open ||
             stream->settings.connections <= config->index)
             continue;
-        rc = add_flow(worker, i, err, err_len);
+        rc = add_flow(worker, i, err);
         if (rc != SLAM_OK)
             goto out;
         if (stream->max_pdu > worker->pdu_len)
@@ -477,9 +465,9 @@ slam_worker_create(const struct slam_worker_config *config, struct slam_worker *
 out:
     if (rc != SLAM_OK) {
         if (rc == SLAM_ENOMEM)
-            snprintf(err, err_len, "no memory for a worker");
+            snprintf(err, SLAM_ERR_LEN, "no memory for a worker");
         else if (rc == SLAM_ESYS)
-            snprintf(err, err_len, "%s", strerror(errno));
+            snprintf(err, SLAM_ERR_LEN, "%s", strerror(errno));
         slam_worker_destroy(worker);
         worker = NULL;
     }
@@ -514,7 +502,7 @@ slam_worker_connect(struct slam_worker *worker)
         struct slam_flow *flow = &worker->flows[i];
 
         for (uint32_t j = 0; j < flow->conn_count; j++) {
-            uint64_t number = flow->share.first + j * flow->share.step;
+            uint64_t number = flow->partition.first + j * flow->partition.step;
 
             slam_connector_submit(
                 worker->config.connector, &flow->conns[j].request,
@@ -540,12 +528,6 @@ slam_worker_start(struct slam_worker *worker)
         return SLAM_ESYS;
     worker->started = true;
     return SLAM_OK;
-}
-
-void
-slam_worker_wake(struct slam_worker *worker)
-{
-    slam_inbox_wake(&worker->inbox);
 }
 
 void

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One engine thread: an epoll loop over its connections, the load models of its streams
- * and its recorder. The same loop serves open and closed streams; a worker carries
- * streams of one kind only, so that real-time pacing never meets a busy closed loop. */
+/* One engine thread: an epoll loop over connections, load models and recorder. A worker
+ * carries open or closed streams, not both: pacing never meets a busy closed loop. */
 #ifndef SLAM_WORKER_H
 #define SLAM_WORKER_H
 
 #include "load/flow.h"
 
-/* Allocates the worker with its part of every stream of its kind. */
 int slam_worker_create(const struct slam_worker_config *config,
-                       struct slam_worker **worker, char *err, size_t err_len);
+                       struct slam_worker **worker, char *err);
 /* The thread must have ended or never been started. */
 void slam_worker_destroy(struct slam_worker *worker);
 
@@ -17,7 +15,6 @@ void slam_worker_destroy(struct slam_worker *worker);
 void slam_worker_connect(struct slam_worker *worker);
 
 int slam_worker_start(struct slam_worker *worker);
-void slam_worker_wake(struct slam_worker *worker);
 void slam_worker_join(struct slam_worker *worker);
 
 size_t slam_worker_connections(const struct slam_worker *worker);

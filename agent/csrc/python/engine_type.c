@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engine: see load/engine.h for the contract of each call. */
-#include "core/slam_err.h"
 #include "load/engine.h"
 #include "python/objects.h"
 #include "python/settings.h"
@@ -9,19 +8,9 @@
 #include <string.h>
 
 struct engine_object {
-    PyObject_HEAD struct slam_engine *engine;
+    struct slam_py_object base;
     PyObject *keep; /* a list: what the engine's settings point to */
-    int calls;      /* under way without the GIL; changed with the GIL held */
 };
-
-static int
-is_open(struct engine_object *self)
-{
-    if (self->engine)
-        return 1;
-    PyErr_SetString(PyExc_RuntimeError, "the engine is closed");
-    return 0;
-}
 
 static int
 engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
@@ -30,16 +19,15 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
                             "spin_ns", "max_pdu_bytes", NULL};
     struct engine_object *self = (struct engine_object *)self_object;
     struct slam_engine_config config = {0};
+    struct slam_engine *engine = NULL;
     unsigned long long spin = 20000, max_pdu = 16u << 20;
     int realtime = 1;
     PyObject *plan;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
-    if (self->engine) {
-        PyErr_SetString(PyExc_RuntimeError, "the engine is initialised");
+    if (slam_py_check_new(self_object) != 0)
         return -1;
-    }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$IpKK", names, &plan,
                                      &config.workers, &realtime, &spin, &max_pdu))
         return -1;
@@ -50,20 +38,17 @@ engine_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     config.realtime = realtime;
     config.spin_ns = spin;
     config.max_pdu_bytes = (size_t)max_pdu;
-    rc = slam_engine_create(&config, &self->engine, err, sizeof(err));
-    if (rc != SLAM_OK) {
-        slam_py_raise(rc, err);
-        return -1;
-    }
-    return 0;
+    rc = slam_py_status(slam_engine_create(&config, &engine, err), err);
+    self->base.handle = engine;
+    return rc;
 }
 
 static void
-engine_close_now(struct engine_object *self)
+close_now(PyObject *self)
 {
-    struct slam_engine *engine = self->engine;
+    struct slam_engine *engine = ((struct slam_py_object *)self)->handle;
 
-    self->engine = NULL;
+    ((struct slam_py_object *)self)->handle = NULL;
     Py_BEGIN_ALLOW_THREADS slam_engine_destroy(engine);
     Py_END_ALLOW_THREADS
 }
@@ -71,59 +56,36 @@ engine_close_now(struct engine_object *self)
 static void
 engine_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
-    engine_close_now((struct engine_object *)self);
+    close_now(self);
     Py_CLEAR(((struct engine_object *)self)->keep);
-    release(self);
-    Py_DECREF(type);
+    slam_py_free(self);
 }
 
 static PyObject *
-engine_close(PyObject *self_object, PyObject *unused)
+engine_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct engine_object *self = (struct engine_object *)self_object;
-
-    (void)unused;
-    if (self->calls > 0) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread is using the engine");
+    if (slam_py_check_idle(self) != 0)
         return NULL;
-    }
-    engine_close_now(self);
+    close_now(self);
     Py_RETURN_NONE;
 }
 
-/* The stream's index, or a negative slam_err. */
-static int
-add_stream(struct slam_engine *engine, const struct slam_py_stream *stream, char *err)
-{
-    int index = slam_engine_add_stream(engine, &stream->settings, err, SLAM_PY_ERR_LEN);
-    int rc = index;
-
-    for (size_t i = 0; rc >= 0 && i < stream->operation_count; i++)
-        rc = slam_engine_add_operation(engine, (size_t)index, &stream->operations[i],
-                                       err, SLAM_PY_ERR_LEN);
-    for (size_t i = 0; rc >= 0 && i < stream->script_count; i++)
-        rc = slam_engine_add_script(
-            engine, (size_t)index, stream->scripts[i].weight, stream->scripts[i].steps,
-            stream->scripts[i].step_count, err, SLAM_PY_ERR_LEN);
-    return rc < 0 ? rc : index;
-}
-
 static PyObject *
-engine_add_stream(PyObject *self_object, PyObject *plan)
+engine_add_stream(PyObject *self, PyObject *plan)
 {
-    struct engine_object *self = (struct engine_object *)self_object;
-    struct slam_py_stream stream = {0};
-    char err[SLAM_PY_ERR_LEN];
+    struct slam_stream_settings stream = {0};
+    struct slam_engine *engine;
+    char err[SLAM_ERR_LEN];
     int rc;
 
-    if (!is_open(self) ||
-        slam_py_read(slam_py_stream_rows, plan, &stream, self->keep) != 0)
+    if (!slam_py_handle(self) || slam_py_read(slam_py_stream_rows, plan, &stream,
+                                              ((struct engine_object *)self)->keep))
         return NULL;
-    rc = add_stream(self->engine, &stream, err);
-    return rc < 0 ? slam_py_raise(rc, err) : PyLong_FromLong(rc);
+    engine = slam_py_handle(self); /* the plan's attributes may run any code */
+    if (!engine)
+        return NULL;
+    rc = slam_engine_add_stream(engine, &stream, err);
+    return rc < 0 ? slam_py_result(rc, err) : PyLong_FromLong(rc);
 }
 
 /* A directory's own words, in whatever encoding they are. */
@@ -138,7 +100,8 @@ raise_connect_error(PyObject *self, const struct slam_conn_error *error)
 {
     static const char *const stages[] = {"connect", "tls", "bind", "handover"};
     static const char *const names[] = {"uri", "stage", "code", "detail"};
-    PyObject *type = slam_py_state_of(self)->connect_error;
+    PyObject *type =
+        ((struct slam_py_state *)PyType_GetModuleState(Py_TYPE(self)))->connect_error;
     PyObject *args = Py_BuildValue("(NsiN)", text(error->uri), stages[error->stage],
                                    error->code, text(error->detail));
     PyObject *instance = args ? PyObject_CallObject(type, args) : NULL;
@@ -154,105 +117,84 @@ raise_connect_error(PyObject *self, const struct slam_conn_error *error)
 }
 
 static PyObject *
-engine_prepare(PyObject *self_object, PyObject *unused)
+engine_prepare(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct engine_object *self = (struct engine_object *)self_object;
+    struct slam_engine *engine = slam_py_handle(self);
     struct slam_conn_error error = {0};
-    char err[SLAM_PY_ERR_LEN] = "";
+    char err[SLAM_ERR_LEN] = "";
     int rc;
 
-    (void)unused;
-    if (!is_open(self))
+    if (!engine)
         return NULL;
-    self->calls++;
-    Py_BEGIN_ALLOW_THREADS rc =
-        slam_engine_prepare(self->engine, &error, err, sizeof(err));
-    Py_END_ALLOW_THREADS self->calls--;
-    if (rc == SLAM_ECONNECT)
-        return raise_connect_error(self_object, &error);
-    if (rc != SLAM_OK)
-        return slam_py_raise(rc, err);
-    Py_RETURN_NONE;
+    ((struct slam_py_object *)self)->calls++;
+    Py_BEGIN_ALLOW_THREADS rc = slam_engine_prepare(engine, &error, err);
+    Py_END_ALLOW_THREADS((struct slam_py_object *)self)->calls--;
+    return rc == SLAM_ECONNECT ? raise_connect_error(self, &error)
+                               : slam_py_result(rc, err);
 }
 
 static PyObject *
-engine_start(PyObject *self_object, PyObject *arg)
+engine_start(PyObject *self, PyObject *arg)
 {
-    struct engine_object *self = (struct engine_object *)self_object;
     unsigned long long t0_ns = PyLong_AsUnsignedLongLong(arg);
-    char err[SLAM_PY_ERR_LEN];
-    int rc;
+    struct slam_engine *engine = PyErr_Occurred() ? NULL : slam_py_handle(self);
+    char err[SLAM_ERR_LEN];
 
-    if (PyErr_Occurred() || !is_open(self))
+    if (!engine)
         return NULL;
-    rc = slam_engine_start(self->engine, t0_ns, err, sizeof(err));
-    if (rc != SLAM_OK)
-        return slam_py_raise(rc, err);
+    return slam_py_result(slam_engine_start(engine, t0_ns, err), err);
+}
+
+static PyObject *
+engine_stop(PyObject *self, PyObject *Py_UNUSED(unused))
+{
+    struct slam_engine *engine = slam_py_handle(self);
+
+    if (!engine)
+        return NULL;
+    slam_engine_stop(engine);
     Py_RETURN_NONE;
 }
 
 static PyObject *
-engine_stop(PyObject *self_object, PyObject *unused)
+engine_snapshot(PyObject *self, PyObject *args)
 {
-    struct engine_object *self = (struct engine_object *)self_object;
-
-    (void)unused;
-    if (!is_open(self))
-        return NULL;
-    slam_engine_stop(self->engine);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-engine_snapshot(PyObject *self_object, PyObject *args)
-{
-    struct engine_object *self = (struct engine_object *)self_object;
+    struct slam_engine *engine;
     const struct slam_snapshot *snapshot = NULL;
     unsigned long long index, timeout_ns;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     PyObject *result;
     int rc;
 
-    if (!is_open(self) || !PyArg_ParseTuple(args, "KK", &index, &timeout_ns))
+    if (!PyArg_ParseTuple(args, "KK", &index, &timeout_ns) ||
+        slam_py_check_idle(self) != 0 || !(engine = slam_py_handle(self)))
         return NULL;
-    if (self->calls > 0) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread is using the engine");
-        return NULL;
-    }
-    self->calls++;
-    Py_BEGIN_ALLOW_THREADS rc = slam_engine_snapshot(self->engine, index, timeout_ns,
-                                                     &snapshot, err, sizeof(err));
-    Py_END_ALLOW_THREADS if (rc < 0) result = slam_py_raise(rc, err);
-    else if (rc == 0) result = Py_NewRef(Py_None);
-    else result = slam_py_snapshot(self->engine, snapshot, index);
-    self->calls--;
+    ((struct slam_py_object *)self)->calls++;
+    Py_BEGIN_ALLOW_THREADS rc =
+        slam_engine_snapshot(engine, index, timeout_ns, &snapshot, err);
+    Py_END_ALLOW_THREADS result =
+        rc > 0 ? slam_py_snapshot(engine, snapshot, index) : slam_py_result(rc, err);
+    ((struct slam_py_object *)self)->calls--;
     return result;
 }
 
 static PyObject *
-engine_facts(PyObject *self_object, PyObject *unused)
+engine_facts(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct engine_object *self = (struct engine_object *)self_object;
+    const struct slam_engine *engine = slam_py_handle(self);
     struct slam_engine_facts facts;
-    PyObject *d;
 
-    (void)unused;
-    if (!is_open(self))
+    if (!engine)
         return NULL;
-    slam_engine_facts(self->engine, &facts);
-    d = PyDict_New();
-    if (d && (slam_py_put(d, "libldap", PyUnicode_FromString(facts.libldap)) ||
-              slam_py_put(d, "tls", PyUnicode_FromString(facts.tls)) ||
-              slam_py_put(d, "kernel_stamps", PyBool_FromLong(facts.kernel_stamps)) ||
-              slam_py_put(d, "realtime", PyBool_FromLong(facts.realtime)) ||
-              slam_py_put(d, "start_error_ns",
-                          facts.start_error_ns == UINT64_MAX
-                              ? Py_NewRef(Py_None)
-                              : PyLong_FromUnsignedLongLong(facts.start_error_ns)) ||
-              slam_py_put_u64(d, "workers", facts.workers) ||
-              slam_py_put_u64(d, "connections", facts.connections)))
-        Py_CLEAR(d);
-    return d;
+    slam_engine_facts(engine, &facts);
+    return Py_BuildValue("{sssssNsNsNsIsn}", "libldap", facts.libldap, "tls", facts.tls,
+                         "kernel_stamps", PyBool_FromLong(facts.kernel_stamps),
+                         "realtime", PyBool_FromLong(facts.realtime), "start_error_ns",
+                         facts.start_error_ns == UINT64_MAX
+                             ? Py_NewRef(Py_None)
+                             : PyLong_FromUnsignedLongLong(facts.start_error_ns),
+                         "workers", facts.workers, "connections",
+                         (Py_ssize_t)facts.connections);
 }
 
 static PyMethodDef engine_methods[] = {
@@ -270,7 +212,5 @@ static PyType_Slot engine_slots[] = {{Py_tp_init, engine_init},
                                      {Py_tp_methods, engine_methods},
                                      {0, NULL}};
 
-PyType_Spec slam_py_engine_spec = {.name = "ldapslam.agent._engine.Engine",
-                                   .basicsize = sizeof(struct engine_object),
-                                   .flags = Py_TPFLAGS_DEFAULT,
-                                   .slots = engine_slots};
+PyType_Spec slam_py_engine_spec =
+    SLAM_PY_TYPE("Engine", struct engine_object, engine_slots);

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ldif: a population's entries, written to files. */
-#include "core/slam_err.h"
 #include "ldif/ldif.h"
 #include "python/objects.h"
 #include "python/settings.h"
-
-struct ldif_object {
-    PyObject_HEAD struct slam_ldif *ldif;
-    int calls; /* under way without the GIL; changed with the GIL held */
-};
 
 #define NODE(kind, member, ...)                                                        \
     SLAM_PY_ROW(struct slam_ldif_node, kind, member, __VA_ARGS__)
@@ -30,18 +24,17 @@ ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"seed",       "nodes",   "values", "first_names",
                             "last_names", "threads", "fds",    NULL};
-    struct ldif_object *self = (struct ldif_object *)self_object;
+    struct slam_py_object *self = (struct slam_py_object *)self_object;
     struct slam_ldif_config config = {0};
+    struct slam_ldif *ldif = NULL;
     const void *arrays[3];
     PyObject *nodes, *values, *fds, *keep;
     unsigned long long seed;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc = -1;
 
-    if (self->ldif) {
-        PyErr_SetString(PyExc_RuntimeError, "the population is initialised");
+    if (slam_py_check_new(self_object) != 0)
         return -1;
-    }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOOIIIO", names, &seed, &nodes,
                                      &values, &config.first_names, &config.last_names,
                                      &config.threads, &fds))
@@ -57,81 +50,52 @@ ldif_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
         config.nodes = arrays[0];
         config.sources = arrays[1];
         config.fds = arrays[2];
-        rc = slam_ldif_create(&config, &self->ldif, err, sizeof(err));
-        if (rc != SLAM_OK) {
-            slam_py_raise(rc, err);
-            rc = -1;
-        }
+        rc = slam_py_status(slam_ldif_create(&config, &ldif, err), err);
+        self->handle = ldif;
     }
     Py_XDECREF(keep);
     return rc;
 }
 
 static void
-ldif_dealloc(PyObject *self_object)
+ldif_dealloc(PyObject *self)
 {
-    struct ldif_object *self = (struct ldif_object *)self_object;
-    PyTypeObject *type = Py_TYPE(self_object);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-
-    slam_ldif_destroy(self->ldif);
-    release(self_object);
-    Py_DECREF(type);
-}
-
-static struct slam_ldif *
-ldif_of(PyObject *self)
-{
-    struct slam_ldif *ldif = ((struct ldif_object *)self)->ldif;
-
-    if (!ldif)
-        PyErr_SetString(PyExc_RuntimeError, "the population is closed");
-    return ldif;
+    slam_ldif_destroy(((struct slam_py_object *)self)->handle);
+    slam_py_free(self);
 }
 
 static PyObject *
-ldif_start(PyObject *self, PyObject *unused)
+ldif_start(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct slam_ldif *ldif = ldif_of(self);
-    char err[SLAM_PY_ERR_LEN];
-    int rc;
+    struct slam_ldif *ldif = slam_py_handle(self);
+    char err[SLAM_ERR_LEN];
 
-    (void)unused;
-    if (!ldif)
-        return NULL;
-    rc = slam_ldif_start(ldif, err, sizeof(err));
-    if (rc != SLAM_OK)
-        return slam_py_raise(rc, err);
-    Py_RETURN_NONE;
+    return ldif ? slam_py_result(slam_ldif_start(ldif, err), err) : NULL;
 }
 
 static PyObject *
 ldif_wait(PyObject *self, PyObject *arg)
 {
-    struct slam_ldif *ldif = ldif_of(self);
-    unsigned long long timeout_ns = ldif ? PyLong_AsUnsignedLongLong(arg) : 0;
+    unsigned long long timeout_ns = PyLong_AsUnsignedLongLong(arg);
+    struct slam_ldif *ldif = PyErr_Occurred() ? NULL : slam_py_handle(self);
     bool is_done = false;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc;
 
-    if (PyErr_Occurred())
+    if (!ldif)
         return NULL;
-    ((struct ldif_object *)self)->calls++;
-    Py_BEGIN_ALLOW_THREADS rc =
-        slam_ldif_wait(ldif, timeout_ns, &is_done, err, sizeof(err));
-    Py_END_ALLOW_THREADS((struct ldif_object *)self)->calls--;
-    if (rc != SLAM_OK)
-        return slam_py_raise(rc, err);
-    return PyBool_FromLong(is_done);
+    ((struct slam_py_object *)self)->calls++;
+    Py_BEGIN_ALLOW_THREADS rc = slam_ldif_wait(ldif, timeout_ns, &is_done, err);
+    Py_END_ALLOW_THREADS((struct slam_py_object *)self)->calls--;
+    return slam_py_status(rc, err) == 0 ? PyBool_FromLong(is_done) : NULL;
 }
 
 static PyObject *
-ldif_progress(PyObject *self, PyObject *unused)
+ldif_progress(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct slam_ldif *ldif = ldif_of(self);
+    struct slam_ldif *ldif = slam_py_handle(self);
     struct slam_ldif_progress progress;
 
-    (void)unused;
     if (!ldif)
         return NULL;
     progress = slam_ldif_progress(ldif);
@@ -140,11 +104,10 @@ ldif_progress(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-ldif_stop(PyObject *self, PyObject *unused)
+ldif_stop(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct slam_ldif *ldif = ldif_of(self);
+    struct slam_ldif *ldif = slam_py_handle(self);
 
-    (void)unused;
     if (!ldif)
         return NULL;
     slam_ldif_stop(ldif);
@@ -152,27 +115,22 @@ ldif_stop(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-ldif_close(PyObject *self_object, PyObject *unused)
+ldif_close(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct ldif_object *self = (struct ldif_object *)self_object;
-    struct slam_ldif *ldif = self->ldif;
+    struct slam_ldif *ldif = ((struct slam_py_object *)self)->handle;
 
-    (void)unused;
-    if (self->calls > 0) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread waits for the population");
+    if (slam_py_check_idle(self) != 0)
         return NULL;
-    }
-    self->ldif = NULL;
+    ((struct slam_py_object *)self)->handle = NULL;
     Py_BEGIN_ALLOW_THREADS slam_ldif_destroy(ldif);
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyObject *
-ldif_get_entries(PyObject *self, void *unused)
+ldif_get_entries(PyObject *self, void *Py_UNUSED(unused))
 {
-    struct slam_ldif *ldif = ldif_of(self);
+    struct slam_ldif *ldif = slam_py_handle(self);
 
-    (void)unused;
     return ldif ? PyLong_FromUnsignedLongLong(slam_ldif_entries(ldif)) : NULL;
 }
 
@@ -192,7 +150,4 @@ static PyType_Slot ldif_slots[] = {{Py_tp_init, ldif_init},
                                    {Py_tp_getset, ldif_getset},
                                    {0, NULL}};
 
-PyType_Spec slam_py_ldif_spec = {.name = "ldapslam.agent._engine.Ldif",
-                                 .basicsize = sizeof(struct ldif_object),
-                                 .flags = Py_TPFLAGS_DEFAULT,
-                                 .slots = ldif_slots};
+PyType_Spec slam_py_ldif_spec = SLAM_PY_TYPE("Ldif", struct slam_py_object, ldif_slots);

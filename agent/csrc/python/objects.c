@@ -1,27 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/objects.h"
 
-#include "core/slam_err.h"
+#include <stdbool.h>
 
-struct slam_py_state *
-slam_py_state_of(PyObject *self)
+static int
+fail(const char *reason, PyObject *self)
 {
-    return PyModule_GetState(PyType_GetModule(Py_TYPE(self)));
+    PyErr_Format(PyExc_RuntimeError, reason, (PyObject *)Py_TYPE(self));
+    return -1;
+}
+
+void *
+slam_py_handle(PyObject *self)
+{
+    void *handle = ((struct slam_py_object *)self)->handle;
+
+    if (!handle)
+        fail("%S is closed or not initialised", self);
+    return handle;
+}
+
+int
+slam_py_check_new(PyObject *self)
+{
+    bool is_new = !((struct slam_py_object *)self)->handle;
+
+    return is_new ? 0 : fail("%S is initialised", self);
+}
+
+int
+slam_py_check_idle(PyObject *self)
+{
+    bool is_idle = ((struct slam_py_object *)self)->calls == 0;
+
+    return is_idle ? 0 : fail("another thread is using %S", self);
+}
+
+void
+slam_py_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    release(self);
+    Py_DECREF(type);
+}
+
+int
+slam_py_status(int rc, const char *err)
+{
+    if (rc == SLAM_OK)
+        return 0;
+    PyErr_SetString(rc == SLAM_EINVAL   ? PyExc_ValueError
+                    : rc == SLAM_ENOMEM ? PyExc_MemoryError
+                    : rc == SLAM_ESYS   ? PyExc_OSError
+                                        : PyExc_RuntimeError,
+                    err);
+    return -1;
 }
 
 PyObject *
-slam_py_raise(int rc, const char *err)
+slam_py_result(int rc, const char *err)
 {
-    PyObject *type = PyExc_RuntimeError;
-
-    if (rc == SLAM_EINVAL)
-        type = PyExc_ValueError;
-    else if (rc == SLAM_ENOMEM)
-        type = PyExc_MemoryError;
-    else if (rc == SLAM_ESYS)
-        type = PyExc_OSError;
-    PyErr_SetString(type, err);
-    return NULL;
+    return slam_py_status(rc, err) == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
 int

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the types of ldapslam.agent._engine share: its state, its types, exceptions and
- * results. Python.h (stable ABI) is included in this folder only. The GIL is released
- * around every call that blocks; the engine's threads never see a Python object. */
+/* What the types of ldapslam.agent._engine have in common. Python.h (stable ABI) is
+ * included in this folder only. Calls that block release the GIL. */
 #ifndef SLAM_PYTHON_OBJECTS_H
 #define SLAM_PYTHON_OBJECTS_H
 
@@ -9,10 +8,9 @@
 #include <Python.h>
 
 #include "core/histogram.h"
+#include "core/slam_err.h"
 
 #include <stdint.h>
-
-#define SLAM_PY_ERR_LEN 512
 
 struct slam_py_state {
     PyObject *connect_error;
@@ -24,21 +22,38 @@ extern PyType_Spec slam_py_ldif_spec;
 extern PyType_Spec slam_py_responder_spec;
 extern PyType_Spec slam_py_text_spec;
 
-/* The state of the module that the object's type belongs to. */
-struct slam_py_state *slam_py_state_of(PyObject *self);
+struct slam_py_object {
+    PyObject_HEAD void *handle; /* NULL: not initialised, or closed */
+    int calls; /* under way without the GIL; changed with the GIL held */
+};
 
-/* Sets the exception of a negative slam_err with this text. Returns NULL. */
-PyObject *slam_py_raise(int rc, const char *err);
+#define SLAM_PY_TYPE(name_, type, slots_)                                              \
+    {.name = "ldapslam.agent._engine." name_,                                          \
+     .basicsize = sizeof(type),                                                        \
+     .flags = Py_TPFLAGS_DEFAULT,                                                      \
+     .slots = slots_}
 
-/* Sets d[key] = value and drops the reference to value, which may be NULL with an
- * exception set. Returns 0, or -1 with an exception set. */
+/* The object's handle, or NULL with an exception. */
+void *slam_py_handle(PyObject *self);
+/* Returns 0 where the object has no handle yet, else -1 with an exception. */
+int slam_py_check_new(PyObject *self);
+/* Returns 0 where no call is under way, else -1 with an exception. */
+int slam_py_check_idle(PyObject *self);
+void slam_py_free(PyObject *self);
+
+/* Returns 0, or for a negative slam_err -1 with the exception of this text. */
+int slam_py_status(int rc, const char *err);
+/* The same as None or NULL. */
+PyObject *slam_py_result(int rc, const char *err);
+
+/* Sets d[key] = value and drops the reference to value. Returns 0, or -1 with an
+ * exception set, also where value is NULL. */
 int slam_py_put(PyObject *d, const char *key, PyObject *value);
 int slam_py_put_u64(PyObject *d, const char *key, uint64_t value);
 
 /* Appends item and drops the reference to it, as slam_py_put. */
 int slam_py_append(PyObject *list, PyObject *item);
 
-/* The packed histogram as bytes. */
 PyObject *slam_py_pack_histogram(const struct slam_histogram *h);
 
 #endif

@@ -93,7 +93,6 @@ free_elements(PyObject *capsule)
     free(PyCapsule_GetPointer(capsule, NULL));
 }
 
-/* A zeroed array that lives as long as the list. */
 static void *
 new_elements(PyObject *keep, size_t count, size_t size)
 {
@@ -228,21 +227,15 @@ read_rows(struct reader *r, const struct slam_py_row *rows, PyObject *object, ch
 static void
 name_field(const char *path)
 {
+    const bool is_type = PyErr_ExceptionMatches(PyExc_TypeError);
     PyObject *type, *value, *trace;
 
-    PyErr_Fetch(&type, &value, &trace);
-    if (PyErr_GivenExceptionMatches(type, PyExc_TypeError) ||
-        PyErr_GivenExceptionMatches(type, PyExc_ValueError) ||
-        PyErr_GivenExceptionMatches(type, PyExc_ArithmeticError) ||
-        PyErr_GivenExceptionMatches(type, PyExc_IndexError))
-        PyErr_Format(PyErr_GivenExceptionMatches(type, PyExc_TypeError)
-                         ? PyExc_TypeError
-                         : PyExc_ValueError,
-                     "%s: %S", path, value);
-    else {
-        PyErr_Restore(type, value, trace);
+    if (!is_type && !PyErr_ExceptionMatches(PyExc_ValueError) &&
+        !PyErr_ExceptionMatches(PyExc_ArithmeticError) &&
+        !PyErr_ExceptionMatches(PyExc_IndexError))
         return;
-    }
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_Format(is_type ? PyExc_TypeError : PyExc_ValueError, "%s: %S", path, value);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(trace);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python's settings into structs of C, by tables: a row for each field. A struct is
- * read from an object's attributes of these names, or from a tuple's items in the order
- * of the rows. */
+/* Reads Python's settings into structs, by tables: a row for each field. A struct is
+ * read from an object's attributes, or from a tuple's items in the order of the
+ * rows. */
 #ifndef SLAM_PYTHON_READER_H
 #define SLAM_PYTHON_READER_H
 
@@ -42,17 +42,14 @@ struct slam_py_row {
      .offset = offsetof(type, member),                                                 \
      .size = sizeof(((type *)0)->member),                                              \
      __VA_ARGS__}
-/* An element of an array. */
 #define SLAM_PY_ELEMENT(type, kind_, ...)                                              \
     {.name = "", .kind = SLAM_PY_##kind_, .size = sizeof(type), __VA_ARGS__}
 
-/* Reads all rows into the struct at `to`, whose other bytes stay. What it points to
- * lives as long as the list `keep`. Returns 0, or -1 with an exception that names the
- * field. */
+/* Reads all rows into the struct at `to`; what it points to lives as long as the list
+ * `keep`. Returns 0, or -1 with an exception that names the field. */
 int slam_py_read(const struct slam_py_row *rows, PyObject *object, void *to,
                  PyObject *keep);
 
-/* The same for a sequence of elements. */
 int slam_py_read_array(const struct slam_py_row *element, PyObject *sequence,
                        const void **to, size_t *length, PyObject *keep);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Responder: the server inside of tests and of the fitness check. */
-#include "core/slam_err.h"
 #include "python/objects.h"
 #include "python/reader.h"
 #include "responder/responder.h"
@@ -9,7 +8,7 @@
 #include <string.h>
 
 struct responder_object {
-    PyObject_HEAD struct slam_responder *responder;
+    struct slam_py_object base;
     PyObject *socket_path; /* a text; NULL: it listens on TCP */
 };
 
@@ -26,16 +25,15 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     static char *names[] = {"socket_path", "delays", "seed", "record_capacity", NULL};
     struct responder_object *self = (struct responder_object *)self_object;
     struct slam_responder_options options = {0};
+    struct slam_responder *responder = NULL;
     unsigned long long seed = 0, capacity = 0;
     PyObject *delays = NULL, *keep;
     const void *mixture = NULL;
-    char err[SLAM_PY_ERR_LEN];
+    char err[SLAM_ERR_LEN];
     int rc = -1;
 
-    if (self->responder) {
-        PyErr_SetString(PyExc_RuntimeError, "the responder is initialised");
+    if (slam_py_check_new(self_object) != 0)
         return -1;
-    }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$zOKK", names,
                                      &options.socket_path, &delays, &seed, &capacity))
         return -1;
@@ -46,11 +44,9 @@ responder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
     options.delays = mixture;
     options.seed = seed;
     options.record_capacity = (size_t)capacity;
-    rc = slam_responder_create(&options, &self->responder, err, sizeof(err));
-    if (rc != SLAM_OK) {
-        slam_py_raise(rc, err);
-        rc = -1;
-    } else if (options.socket_path) {
+    rc = slam_py_status(slam_responder_create(&options, &responder, err), err);
+    self->base.handle = responder;
+    if (rc == 0 && options.socket_path) {
         self->socket_path = PyUnicode_FromString(options.socket_path);
         rc = self->socket_path ? 0 : -1;
     }
@@ -60,49 +56,28 @@ out:
 }
 
 static void
-responder_dealloc(PyObject *self_object)
+responder_dealloc(PyObject *self)
 {
-    struct responder_object *self = (struct responder_object *)self_object;
-    PyTypeObject *type = Py_TYPE(self_object);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    struct slam_responder *responder = ((struct slam_py_object *)self)->handle;
 
-    Py_BEGIN_ALLOW_THREADS slam_responder_destroy(self->responder);
-    Py_END_ALLOW_THREADS Py_XDECREF(self->socket_path);
-    release(self_object);
-    Py_DECREF(type);
-}
-
-/* The responder, or NULL with an exception where __init__ failed. */
-static struct slam_responder *
-responder_of(PyObject *self)
-{
-    struct slam_responder *responder = ((struct responder_object *)self)->responder;
-
-    if (!responder)
-        PyErr_SetString(PyExc_RuntimeError, "the responder was not initialised");
-    return responder;
+    Py_BEGIN_ALLOW_THREADS slam_responder_destroy(responder);
+    Py_END_ALLOW_THREADS Py_XDECREF(((struct responder_object *)self)->socket_path);
+    slam_py_free(self);
 }
 
 static PyObject *
-responder_start(PyObject *self, PyObject *unused)
+responder_start(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    struct slam_responder *responder = responder_of(self);
-    char err[SLAM_PY_ERR_LEN];
-    int rc;
+    struct slam_responder *responder = slam_py_handle(self);
+    char err[SLAM_ERR_LEN];
 
-    (void)unused;
-    if (!responder)
-        return NULL;
-    rc = slam_responder_start(responder, err, sizeof(err));
-    if (rc != SLAM_OK)
-        return slam_py_raise(rc, err);
-    Py_RETURN_NONE;
+    return responder ? slam_py_result(slam_responder_start(responder, err), err) : NULL;
 }
 
 static PyObject *
 call(PyObject *self, void (*function)(struct slam_responder *))
 {
-    struct slam_responder *responder = responder_of(self);
+    struct slam_responder *responder = slam_py_handle(self);
 
     if (!responder)
         return NULL;
@@ -111,30 +86,27 @@ call(PyObject *self, void (*function)(struct slam_responder *))
 }
 
 static PyObject *
-responder_stop(PyObject *self, PyObject *unused)
+responder_stop(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return call(self, slam_responder_stop);
 }
 
 static PyObject *
-responder_pause(PyObject *self, PyObject *unused)
+responder_pause(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return call(self, slam_responder_pause);
 }
 
 static PyObject *
-responder_resume(PyObject *self, PyObject *unused)
+responder_resume(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return call(self, slam_responder_resume);
 }
 
 static PyObject *
 sample_times(PyObject *self, bool arrivals)
 {
-    const struct slam_responder *responder = responder_of(self);
+    const struct slam_responder *responder = slam_py_handle(self);
     const struct slam_responder_sample *samples;
     PyObject *list;
     size_t count;
@@ -152,35 +124,30 @@ sample_times(PyObject *self, bool arrivals)
 }
 
 static PyObject *
-responder_record(PyObject *self, PyObject *unused)
+responder_record(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return sample_times(self, false);
 }
 
 static PyObject *
-responder_arrivals(PyObject *self, PyObject *unused)
+responder_arrivals(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return sample_times(self, true);
 }
 
 static PyObject *
-responder_counts(PyObject *self, PyObject *unused)
+responder_counts(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    const struct slam_responder *responder = responder_of(self);
+    const struct slam_responder *responder = slam_py_handle(self);
     struct slam_responder_counts counts;
     PyObject *d;
 
-    (void)unused;
     if (!responder)
         return NULL;
     slam_responder_counts(responder, &counts);
-    d = PyDict_New();
-    if (d && (slam_py_put_u64(d, "connections", counts.connections) ||
-              slam_py_put_u64(d, "protocol_errors", counts.protocol_errors) ||
-              slam_py_put_u64(d, "samples_lost", counts.samples_lost)))
-        Py_CLEAR(d);
+    d = Py_BuildValue("{sKsKsK}", "connections", (unsigned long long)counts.connections,
+                      "protocol_errors", (unsigned long long)counts.protocol_errors,
+                      "samples_lost", (unsigned long long)counts.samples_lost);
     for (int kind = 0; d && kind < SLAM_CANNED_KINDS; kind++)
         if (slam_py_put_u64(d, slam_canned_name((enum slam_canned_kind)kind),
                             counts.requests[kind]))
@@ -189,25 +156,23 @@ responder_counts(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-responder_port(PyObject *self, void *unused)
+responder_port(PyObject *self, void *Py_UNUSED(unused))
 {
-    const struct slam_responder *responder = responder_of(self);
+    const struct slam_responder *responder = slam_py_handle(self);
 
-    (void)unused;
     return responder ? PyLong_FromLong(slam_responder_port(responder)) : NULL;
 }
 
 /* ldapi URIs carry their path percent-encoded. */
 static PyObject *
-responder_uri(PyObject *self_object, void *unused)
+responder_uri(PyObject *self_object, void *Py_UNUSED(unused))
 {
-    const struct slam_responder *responder = responder_of(self_object);
+    const struct slam_responder *responder = slam_py_handle(self_object);
     PyObject *text = ((struct responder_object *)self_object)->socket_path;
     const char *path = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     char uri[8 + 3 * 108 + 1] = "ldapi://";
     size_t len = strlen(uri);
 
-    (void)unused;
     if (!responder)
         return NULL;
     if (!path)
@@ -240,7 +205,5 @@ static PyType_Slot responder_slots[] = {{Py_tp_init, responder_init},
                                         {Py_tp_getset, responder_getset},
                                         {0, NULL}};
 
-PyType_Spec slam_py_responder_spec = {.name = "ldapslam.agent._engine.Responder",
-                                      .basicsize = sizeof(struct responder_object),
-                                      .flags = Py_TPFLAGS_DEFAULT,
-                                      .slots = responder_slots};
+PyType_Spec slam_py_responder_spec =
+    SLAM_PY_TYPE("Responder", struct responder_object, responder_slots);

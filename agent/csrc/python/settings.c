@@ -1,196 +1,170 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/settings.h"
 
-#define LENGTH(type, member) .length = offsetof(type, member)
+/* The rows of the struct ROWS_OF, which is defined before each table. */
+#define ROW(kind, member, ...) SLAM_PY_ROW(ROWS_OF, kind, member, __VA_ARGS__)
+#define NAMED(name, kind, member, ...)                                                 \
+    SLAM_PY_NAMED_ROW(ROWS_OF, name, kind, member, __VA_ARGS__)
+#define COUNTED(name, kind, member, count, ...)                                        \
+    NAMED(name, kind, member, .length = offsetof(ROWS_OF, count), __VA_ARGS__)
+#define OF_STRUCTS(type, rows_)                                                        \
+    .rows = (const struct slam_py_row[])                                               \
+    {                                                                                  \
+        SLAM_PY_ELEMENT(type, STRUCT, .rows = rows_)                                   \
+    }
 #define END {.name = NULL}
 
 static const struct slam_py_row text_row[] = {SLAM_PY_ELEMENT(const char *, TEXT)};
 static const struct slam_py_row code_row[] = {SLAM_PY_ELEMENT(int, SIGNED)};
 static const struct slam_py_row time_row[] = {SLAM_PY_ELEMENT(uint64_t, UNSIGNED)};
 
-/* -- the run -- */
-
-#define RUN(kind, member, ...)                                                         \
-    SLAM_PY_ROW(struct slam_engine_config, kind, member, __VA_ARGS__)
-
+#define ROWS_OF struct slam_engine_config
 const struct slam_py_row slam_py_run_rows[] = {
-    RUN(UNSIGNED, seed),
-    RUN(ARRAY, boundaries_ns, .rows = time_row,
-        LENGTH(struct slam_engine_config, boundary_count)),
-    RUN(UNSIGNED, measure_start_ns),
-    RUN(UNSIGNED, measure_end_ns),
-    RUN(UNSIGNED, ramp_up_ns),
-    RUN(UNSIGNED, grace_ns),
+    ROW(UNSIGNED, seed),
+    COUNTED("boundaries_ns", ARRAY, boundaries_ns, boundary_count, .rows = time_row),
+    ROW(UNSIGNED, measure_start_ns),
+    ROW(UNSIGNED, measure_end_ns),
+    ROW(UNSIGNED, ramp_up_ns),
+    ROW(UNSIGNED, grace_ns),
     END};
 
-/* -- requests -- */
-
-#define VALUE(kind, member, ...)                                                       \
-    SLAM_PY_ROW(struct slam_value_source, kind, member, __VA_ARGS__)
-
+#undef ROWS_OF
+#define ROWS_OF struct slam_value_source
 static const struct slam_py_row value_rows[] = {
-    VALUE(UNSIGNED, kind),
-    VALUE(SIGNED, lo),
-    VALUE(SIGNED, hi),
-    VALUE(SIGNED, step),
-    VALUE(UNSIGNED, width),
-    VALUE(BYTES, data, LENGTH(struct slam_value_source, data_len)),
-    VALUE(DOUBLE, a),
-    VALUE(DOUBLE, b),
-    END};
-
+    ROW(UNSIGNED, kind), ROW(SIGNED, lo),      ROW(SIGNED, hi),
+    ROW(SIGNED, step),   ROW(UNSIGNED, width), COUNTED("data", BYTES, data, data_len),
+    ROW(DOUBLE, a),      ROW(DOUBLE, b),       END};
 const struct slam_py_row slam_py_value_row[] = {
     SLAM_PY_ELEMENT(struct slam_value_source, STRUCT, .rows = value_rows)};
 
+#undef ROWS_OF
+#define ROWS_OF struct slam_template_config
 const struct slam_py_row slam_py_template_rows[] = {
-    SLAM_PY_ROW(struct slam_template_config, BYTES, program,
-                LENGTH(struct slam_template_config, program_len)),
-    SLAM_PY_NAMED_ROW(struct slam_template_config, "values", ARRAY, sources,
-                      .rows = slam_py_value_row,
-                      LENGTH(struct slam_template_config, source_count)),
-    END};
+    COUNTED("program", BYTES, program, program_len),
+    COUNTED("values", ARRAY, sources, source_count, .rows = slam_py_value_row), END};
 
+#undef ROWS_OF
+#define ROWS_OF struct slam_let_config
 static const struct slam_py_row let_rows[] = {
-    SLAM_PY_ROW(struct slam_let_config, UNSIGNED, variable),
-    SLAM_PY_ROW(struct slam_let_config, STRUCT, text, .rows = slam_py_template_rows),
-    END};
-static const struct slam_py_row let_row[] = {
-    SLAM_PY_ELEMENT(struct slam_let_config, STRUCT, .rows = let_rows)};
+    ROW(UNSIGNED, variable), ROW(STRUCT, text, .rows = slam_py_template_rows), END};
 
+#undef ROWS_OF
+#define ROWS_OF struct slam_capture_config
 static const struct slam_py_row capture_rows[] = {
-    SLAM_PY_ROW(struct slam_capture_config, UNSIGNED, variable),
-    SLAM_PY_ROW(struct slam_capture_config, BYTES, attribute,
-                LENGTH(struct slam_capture_config, attribute_len)),
+    ROW(UNSIGNED, variable), COUNTED("attribute", BYTES, attribute, attribute_len),
     END};
-static const struct slam_py_row capture_row[] = {
-    SLAM_PY_ELEMENT(struct slam_capture_config, STRUCT, .rows = capture_rows)};
 
-#define SASL(kind, member) SLAM_PY_ROW(struct slam_sasl_variables, kind, member)
-
+#undef ROWS_OF
+#define ROWS_OF struct slam_sasl_variables
 static const struct slam_py_row sasl_rows[] = {
-    SASL(TEXT, mechanism),   SASL(VARIABLE, authcid),     SASL(VARIABLE, password),
-    SASL(VARIABLE, authzid), SASL(VARIABLE, credentials), END};
+    ROW(TEXT, mechanism),   ROW(VARIABLE, authcid),     ROW(VARIABLE, password),
+    ROW(VARIABLE, authzid), ROW(VARIABLE, credentials), END};
 
 static const char *const actions[] = {"request", "unbind", "abandon", NULL};
 static const char *const orders[] = {"fifo", "lifo", "random", NULL};
 
-#define OPERATION(kind, member, ...)                                                   \
-    SLAM_PY_ROW(struct slam_operation_config, kind, member, __VA_ARGS__)
-
+#undef ROWS_OF
+#define ROWS_OF struct slam_operation_config
 static const struct slam_py_row operation_rows[] = {
-    OPERATION(TEXT, name),
-    OPERATION(UNSIGNED, response_tag),
-    OPERATION(STRUCT, template, .rows = slam_py_template_rows),
-    OPERATION(ARRAY, success_codes, .rows = code_row,
-              LENGTH(struct slam_operation_config, success_count)),
-    OPERATION(ARRAY, expected_codes, .rows = code_row,
-              LENGTH(struct slam_operation_config, expected_count)),
-    OPERATION(ARRAY, lets, .rows = let_row,
-              LENGTH(struct slam_operation_config, let_count)),
-    OPERATION(ARRAY, captures, .rows = capture_row,
-              LENGTH(struct slam_operation_config, capture_count)),
-    OPERATION(VARIABLE, cookie_variable),
-    OPERATION(CHOICE, action, .choices = actions),
-    OPERATION(BOOL, awaits),
-    OPERATION(STRUCT, sasl, .rows = sasl_rows),
-    OPERATION(UNSIGNED, ledger),
-    OPERATION(VARIABLE, ledger_put),
-    OPERATION(VARIABLE, ledger_take),
-    OPERATION(CHOICE, ledger_order, .choices = orders),
+    ROW(TEXT, name),
+    ROW(UNSIGNED, response_tag),
+    ROW(STRUCT, template, .rows = slam_py_template_rows),
+    COUNTED("success_codes", ARRAY, success_codes, success_count, .rows = code_row),
+    COUNTED("expected_codes", ARRAY, expected_codes, expected_count, .rows = code_row),
+    COUNTED("lets", ARRAY, session.lets, session.let_count,
+            OF_STRUCTS(struct slam_let_config, let_rows)),
+    COUNTED("captures", ARRAY, session.captures, session.capture_count,
+            OF_STRUCTS(struct slam_capture_config, capture_rows)),
+    NAMED("cookie_variable", VARIABLE, session.cookie_variable),
+    ROW(CHOICE, action, .choices = actions),
+    NAMED("awaits", BOOL, session.awaits),
+    NAMED("sasl", STRUCT, session.sasl, .rows = sasl_rows),
+    NAMED("ledger", UNSIGNED, session.ledger),
+    NAMED("ledger_put", VARIABLE, session.ledger_put),
+    NAMED("ledger_take", VARIABLE, session.ledger_take),
+    NAMED("ledger_order", CHOICE, session.ledger_order, .choices = orders),
     END};
-static const struct slam_py_row operation_row[] = {
-    SLAM_PY_ELEMENT(struct slam_operation_config, STRUCT, .rows = operation_rows)};
 
-static const struct slam_py_row step_rows[] = {
-    SLAM_PY_ROW(struct slam_step_config, UNSIGNED, operation),
-    SLAM_PY_ROW(struct slam_step_config, UNSIGNED, pause_ns), END};
-static const struct slam_py_row step_row[] = {
-    SLAM_PY_ELEMENT(struct slam_step_config, STRUCT, .rows = step_rows)};
+#undef ROWS_OF
+#define ROWS_OF struct slam_step_config
+static const struct slam_py_row step_rows[] = {ROW(UNSIGNED, operation),
+                                               ROW(UNSIGNED, pause_ns), END};
 
+#undef ROWS_OF
+#define ROWS_OF struct slam_script_config
 static const struct slam_py_row script_rows[] = {
-    SLAM_PY_ROW(struct slam_py_script, UNSIGNED, weight),
-    SLAM_PY_ROW(struct slam_py_script, ARRAY, steps, .rows = step_row,
-                LENGTH(struct slam_py_script, step_count)),
+    ROW(UNSIGNED, weight),
+    COUNTED("steps", ARRAY, steps, step_count,
+            OF_STRUCTS(struct slam_step_config, step_rows)),
     END};
-static const struct slam_py_row script_row[] = {
-    SLAM_PY_ELEMENT(struct slam_py_script, STRUCT, .rows = script_rows)};
 
-/* -- connections -- */
-
-#define TLS(kind, member) SLAM_PY_ROW(struct slam_tls_settings, kind, member)
-#define BIND(kind, member, ...)                                                        \
-    SLAM_PY_ROW(struct slam_bind_settings, kind, member, __VA_ARGS__)
-#define CONNECTION(kind, member, ...)                                                  \
-    SLAM_PY_ROW(struct slam_connection_settings, kind, member, __VA_ARGS__)
-
+#undef ROWS_OF
+#define ROWS_OF struct slam_tls_settings
 static const struct slam_py_row tls_rows[] = {
-    TLS(BOOL, start_tls), TLS(TEXT, ca_file),  TLS(BOOL, verify),
-    TLS(TEXT, cert_file), TLS(TEXT, key_file), END};
+    ROW(BOOL, start_tls), ROW(TEXT, ca_file),  ROW(BOOL, verify),
+    ROW(TEXT, cert_file), ROW(TEXT, key_file), END};
 
+#undef ROWS_OF
+#define ROWS_OF struct slam_bind_settings
 static const struct slam_py_row bind_rows[] = {
-    BIND(TEXT, dn),
-    BIND(BYTES, password, LENGTH(struct slam_bind_settings, password_len)),
-    BIND(TEXT, mechanism),
-    BIND(TEXT, authcid),
-    BIND(TEXT, authzid),
-    BIND(TEXT, realm),
+    ROW(TEXT, dn),
+    COUNTED("password", BYTES, password, password_len),
+    ROW(TEXT, mechanism),
+    ROW(TEXT, authcid),
+    ROW(TEXT, authzid),
+    ROW(TEXT, realm),
     END};
 
+#undef ROWS_OF
+#define ROWS_OF struct slam_connection_settings
 static const struct slam_py_row connection_rows[] = {
-    CONNECTION(STRUCT, tls, .rows = tls_rows),
-    CONNECTION(STRUCT, bind, .rows = bind_rows),
-    CONNECTION(UNSIGNED, connect_timeout_ns),
-    CONNECTION(UNSIGNED, reconnect_operations),
-    CONNECTION(UNSIGNED, reconnect_ns),
-    CONNECTION(UNSIGNED, connect_spacing_ns),
+    ROW(STRUCT, tls, .rows = tls_rows),
+    ROW(STRUCT, bind, .rows = bind_rows),
+    ROW(UNSIGNED, connect_timeout_ns),
+    ROW(UNSIGNED, reconnect_operations),
+    ROW(UNSIGNED, reconnect_ns),
+    ROW(UNSIGNED, connect_spacing_ns),
     END};
 
-/* -- the stream -- */
-
-#define SEGMENT(kind, member) SLAM_PY_ROW(struct slam_rate_segment, kind, member)
-
+#undef ROWS_OF
+#define ROWS_OF struct slam_rate_segment
 static const struct slam_py_row segment_rows[] = {
-    SEGMENT(UNSIGNED, kind), SEGMENT(UNSIGNED, duration_ns),
-    SEGMENT(DOUBLE, a),      SEGMENT(DOUBLE, b),
-    SEGMENT(DOUBLE, c),      END};
-static const struct slam_py_row segment_row[] = {
-    SLAM_PY_ELEMENT(struct slam_rate_segment, STRUCT, .rows = segment_rows)};
+    ROW(UNSIGNED, kind), ROW(UNSIGNED, duration_ns),
+    ROW(DOUBLE, a),      ROW(DOUBLE, b),
+    ROW(DOUBLE, c),      END};
 
 static const char *const load_models[] = {"closed", "open", NULL};
 static const char *const processes[] = {"constant", "poisson", "uniform", NULL};
 
-#define STREAM(kind, member, ...) NAMED_STREAM(#member, kind, member, __VA_ARGS__)
-#define NAMED_STREAM(name, kind, member, ...)                                          \
-    SLAM_PY_NAMED_ROW(struct slam_py_stream, name, kind, settings.member, __VA_ARGS__)
-
+#undef ROWS_OF
+#define ROWS_OF struct slam_stream_settings
 const struct slam_py_row slam_py_stream_rows[] = {
-    STREAM(TEXT, name),
-    NAMED_STREAM("uris", ARRAY, connection.uris, .rows = text_row,
-                 LENGTH(struct slam_py_stream, settings.connection.uri_count)),
-    NAMED_STREAM("addresses", ARRAY, connection.addresses, .rows = text_row,
-                 LENGTH(struct slam_py_stream, settings.connection.address_count)),
-    STREAM(STRUCT, connection, .rows = connection_rows),
-    STREAM(UNSIGNED, request_timeout_ns),
-    NAMED_STREAM("model", CHOICE, open, .choices = load_models),
-    STREAM(UNSIGNED, connections),
-    STREAM(UNSIGNED, first_connection),
-    STREAM(UNSIGNED, connection_stride),
-    STREAM(UNSIGNED, total_connections),
-    STREAM(UNSIGNED, in_flight),
-    STREAM(UNSIGNED, think_time_ns),
-    NAMED_STREAM("profile", ARRAY, segments, .rows = segment_row,
-                 LENGTH(struct slam_py_stream, settings.segment_count)),
-    STREAM(CHOICE, arrivals, .choices = processes),
-    STREAM(UNSIGNED, max_backlog),
-    STREAM(UNSIGNED, total_operations),
-    STREAM(UNSIGNED, start_ns),
-    STREAM(UNSIGNED, end_ns),
-    STREAM(UNSIGNED, variables),
-    STREAM(UNSIGNED, ledgers),
-    STREAM(TEXT, ledger_folder),
-    STREAM(TEXT, trace),
-    SLAM_PY_ROW(struct slam_py_stream, ARRAY, operations, .rows = operation_row,
-                LENGTH(struct slam_py_stream, operation_count)),
-    SLAM_PY_ROW(struct slam_py_stream, ARRAY, scripts, .rows = script_row,
-                LENGTH(struct slam_py_stream, script_count)),
+    ROW(TEXT, name),
+    COUNTED("uris", ARRAY, connection.uris, connection.uri_count, .rows = text_row),
+    COUNTED("addresses", ARRAY, connection.addresses, connection.address_count,
+            .rows = text_row),
+    ROW(STRUCT, connection, .rows = connection_rows),
+    ROW(UNSIGNED, request_timeout_ns),
+    NAMED("model", CHOICE, open, .choices = load_models),
+    ROW(UNSIGNED, connections),
+    ROW(UNSIGNED, first_connection),
+    ROW(UNSIGNED, connection_stride),
+    ROW(UNSIGNED, total_connections),
+    ROW(UNSIGNED, in_flight),
+    ROW(UNSIGNED, think_time_ns),
+    COUNTED("profile", ARRAY, segments, segment_count,
+            OF_STRUCTS(struct slam_rate_segment, segment_rows)),
+    ROW(CHOICE, arrivals, .choices = processes),
+    ROW(UNSIGNED, max_backlog),
+    ROW(UNSIGNED, total_operations),
+    ROW(UNSIGNED, start_ns),
+    ROW(UNSIGNED, end_ns),
+    ROW(UNSIGNED, variables),
+    ROW(UNSIGNED, ledgers),
+    ROW(TEXT, ledger_folder),
+    ROW(TEXT, trace),
+    COUNTED("operations", ARRAY, operations, operation_count,
+            OF_STRUCTS(struct slam_operation_config, operation_rows)),
+    COUNTED("scripts", ARRAY, scripts, script_count,
+            OF_STRUCTS(struct slam_script_config, script_rows)),
     END};

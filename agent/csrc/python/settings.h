@@ -1,30 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of what the engine reads of a plan (jobs/plan.py, jobs/scripts.py). A
- * row's name is that of the plan's attribute and, but for a few, of the member. */
+/* The tables of the plan (jobs/plan.py, jobs/scripts.py). A row's name is the
+ * attribute's and mostly the member's. */
 #ifndef SLAM_PYTHON_SETTINGS_H
 #define SLAM_PYTHON_SETTINGS_H
 
 #include "load/engine.h"
 #include "python/reader.h"
 
-struct slam_py_script {
-    uint32_t weight;
-    const struct slam_step_config *steps;
-    size_t step_count;
-};
-
-/* A stream with what it sends. */
-struct slam_py_stream {
-    struct slam_stream_settings settings;
-    const struct slam_operation_config *operations;
-    size_t operation_count;
-    const struct slam_py_script *scripts;
-    size_t script_count;
-};
-
-extern const struct slam_py_row slam_py_run_rows[];      /* struct slam_engine_config */
-extern const struct slam_py_row slam_py_stream_rows[];   /* struct slam_py_stream */
-extern const struct slam_py_row slam_py_value_row[];     /* an element of an array */
+extern const struct slam_py_row slam_py_run_rows[];    /* struct slam_engine_config */
+extern const struct slam_py_row slam_py_stream_rows[]; /* struct slam_stream_settings */
+extern const struct slam_py_row slam_py_value_row[];   /* an element of an array */
 extern const struct slam_py_row slam_py_template_rows[]; /* slam_template_config */
 
 #endif

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SharedRecorder: the recorder and the arrivals of one stream whose clients are
- * processes (`type: python`), in memory that their parent maps before it forks them.
- *
- * Each call holds a lock for about a microsecond; the kernel takes the lock back from a
- * process that dies. The parent closes an interval by exchanging two records, so a
- * client that computes, hangs or died keeps nobody's interval open. Times are
+/* SharedRecorder: recorder and arrivals of one stream whose clients are processes
+ * (`type: python`), in memory that their parent maps before it forks them. Times are
  * CLOCK_MONOTONIC in ns.
  *
- * A client that is free takes the next arrival, also one that is not due yet, and waits
- * for it. Arrivals that come due while no client is free are put into the backlog by
- * the next call that looks: in between nothing is taken out of it, so it is as full,
- * and drops as many, as if it had been kept all the time. */
+ * Each call holds a lock for about a microsecond; the kernel takes it back from a
+ * process that dies. The parent closes an interval by exchanging two records: no client
+ * can keep it open.
+ *
+ * A client that is free takes the next arrival, due or not, and waits for it. The next
+ * call puts what came due meanwhile into the backlog; nothing was taken out of it in
+ * between, so it is as full, and drops as many, as if it had been kept all the time. */
 #include "core/clock.h"
-#include "core/slam_err.h"
 #include "load/engine.h"
 #include "load/pacer.h"
 #include "python/objects.h"
@@ -22,7 +20,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -74,10 +71,6 @@ struct shared {
     uint32_t request_count; /* of those that were ever used */
     uint32_t free_head;
     uint32_t under_way;
-};
-
-struct recorder_object {
-    PyObject_HEAD struct shared *shared;
 };
 
 static void *
@@ -133,20 +126,21 @@ static int
 init_arrivals(struct shared *s, const struct slam_stream_settings *c, uint64_t seed,
               char *err)
 {
-    const struct slam_share share = {.first = c->first_connection,
-                                     .step = c->connection_stride,
-                                     .count = c->connections,
-                                     .total = c->total_connections};
+    const struct slam_partition partition = {.first = c->first_connection,
+                                             .step = c->connection_stride,
+                                             .count = c->connections,
+                                             .total = c->total_connections};
     int rc;
 
     memcpy(s->segments, c->segments, c->segment_count * sizeof(*s->segments));
-    rc = slam_rate_profile_prepare(s->segments, c->segment_count, err, SLAM_PY_ERR_LEN);
+    rc = slam_rate_profile_prepare(s->segments, c->segment_count, err);
     if (rc != SLAM_OK)
         return rc;
     /* as the engine's worker of these connections */
-    slam_rng_seed(&s->rng, seed, ((3 * (uint64_t)s->number + 1) << 32) + share.first);
-    rc = slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals, &share,
-                         c->total_operations, &s->rng);
+    slam_rng_seed(&s->rng, seed,
+                  ((3 * (uint64_t)s->number + 1) << 32) + partition.first);
+    rc = slam_pacer_init(&s->pacer, s->segments, c->segment_count, c->arrivals,
+                         &partition, c->total_operations, &s->rng);
     if (rc == SLAM_OK)
         s->next_ns = slam_pacer_next(&s->pacer, &s->rng);
     return rc;
@@ -156,14 +150,13 @@ static int
 fault_of(const struct slam_stream_settings *stream, uint32_t ops, char *err)
 {
     if (ops > MAX_OPERATIONS)
-        return slam_fail(err, SLAM_PY_ERR_LEN, SLAM_EINVAL, "too many operations");
+        return slam_fail(err, SLAM_EINVAL, "too many operations");
     if (stream->max_backlog > MAX_BACKLOG)
-        return slam_fail(err, SLAM_PY_ERR_LEN, SLAM_EINVAL,
+        return slam_fail(err, SLAM_EINVAL,
                          "max_backlog is above what a stream of Python can keep");
     return SLAM_OK;
 }
 
-/* Returns 0, or a negative slam_err with the reason in err. */
 static int
 create(struct shared **out, const struct slam_engine_config *run,
        const struct slam_stream_settings *stream, uint32_t number, uint32_t ops,
@@ -174,10 +167,8 @@ create(struct shared **out, const struct slam_engine_config *run,
     struct shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    if (s == MAP_FAILED) {
-        snprintf(err, SLAM_PY_ERR_LEN, "no memory to share: %s", strerror(errno));
-        return SLAM_ENOMEM;
-    }
+    if (s == MAP_FAILED)
+        return slam_fail(err, SLAM_ENOMEM, "no memory to share: %s", strerror(errno));
     lay_out(s, (uintptr_t)s, ops, stream);
     s->bytes = bytes;
     s->number = number;
@@ -199,65 +190,53 @@ static int
 recorder_init(PyObject *self_object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"", "", "", "", NULL};
-    struct recorder_object *self = (struct recorder_object *)self_object;
+    struct slam_py_object *self = (struct slam_py_object *)self_object;
     struct slam_engine_config config = {0};
-    struct slam_py_stream stream = {0};
+    struct shared *shared = NULL;
+    struct slam_stream_settings stream = {0};
     PyObject *run, *plan, *keep;
     unsigned int number, ops;
-    char err[SLAM_PY_ERR_LEN] = "a stream without connections";
-    int rc;
+    char err[SLAM_ERR_LEN] = "a stream without connections";
+    int rc = -1;
 
-    if (self->shared) {
-        PyErr_SetString(PyExc_RuntimeError, "the recorder is initialised");
+    if (slam_py_check_new(self_object) != 0)
         return -1;
-    }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOII", names, &run, &plan, &number,
                                      &ops))
         return -1;
     keep = PyList_New(0);
-    rc = !keep || slam_py_read(slam_py_run_rows, run, &config, keep) ||
-                 slam_py_read(slam_py_stream_rows, plan, &stream, keep)
-             ? -1
-             : 0;
-    if (rc == 0) {
-        rc = fault_of(&stream.settings, ops, err);
+    if (keep && slam_py_read(slam_py_run_rows, run, &config, keep) == 0 &&
+        slam_py_read(slam_py_stream_rows, plan, &stream, keep) == 0) {
+        rc = fault_of(&stream, ops, err);
         if (rc == SLAM_OK)
-            rc = create(&self->shared, &config, &stream.settings, number, ops, err);
-        if (rc != SLAM_OK)
-            slam_py_raise(rc, err);
+            rc = create(&shared, &config, &stream, number, ops, err);
+        self->handle = shared;
+        rc = slam_py_status(rc, err);
     }
     Py_XDECREF(keep);
-    return rc == 0 ? 0 : -1;
+    return rc;
 }
 
 static void
 recorder_dealloc(PyObject *self)
 {
-    struct shared *s = ((struct recorder_object *)self)->shared;
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc free_self = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    struct shared *s = ((struct slam_py_object *)self)->handle;
 
     if (s)
         munmap(s, s->bytes);
-    free_self(self);
-    Py_DECREF(type);
+    slam_py_free(self);
 }
 
-/* What the recorder shares; NULL with an exception set where __init__ failed or the
- * arguments do not have the format. */
+/* What the recorder shares; NULL with an exception: no __init__, or wrong arguments. */
 static struct shared *
 parsed(PyObject *self, PyObject *args, const char *format, ...)
 {
-    struct shared *s = ((struct recorder_object *)self)->shared;
+    struct shared *s = slam_py_handle(self);
     va_list places;
     int rc;
 
-    if (!s) {
-        PyErr_SetString(PyExc_RuntimeError, "the recorder is not initialised");
-        return NULL;
-    }
     va_start(places, format);
-    rc = PyArg_VaParse(args, format, places);
+    rc = s && PyArg_VaParse(args, format, places);
     va_end(places);
     return rc ? s : NULL;
 }
@@ -268,8 +247,8 @@ out_of_range(const char *what)
     return PyErr_Format(PyExc_ValueError, "no such %s", what);
 }
 
-/* A process that died under the lock may leave one request half counted. The lock stays
- * usable for the others; the host fails the run. */
+/* A process that died under the lock may leave one request half counted; the host fails
+ * the run. */
 static void
 hold(struct shared *s)
 {
@@ -281,13 +260,6 @@ static void
 release(struct shared *s)
 {
     pthread_mutex_unlock(&s->lock);
-}
-
-static uint64_t
-since(uint64_t ns, uint64_t earlier_ns)
-{
-    /* below zero: two readings of the clock in the wrong order */
-    return ns > earlier_ns ? ns - earlier_ns : 0;
 }
 
 static bool
@@ -302,8 +274,6 @@ op_record(const struct shared *s, uint32_t op, bool measured)
 {
     return &s->active->ops[2 * op + (measured ? 1u : 0u)];
 }
-
-/* -- arrivals -- */
 
 /* The next arrival, if it is due by limit_ns and before the load is over. */
 static bool
@@ -330,12 +300,11 @@ admit(struct shared *s, uint64_t now_ns)
 {
     uint64_t due_ns;
 
-    while (next_arrival(s, now_ns, &due_ns)) {
+    while (next_arrival(s, now_ns, &due_ns))
         if (s->backlog_len == s->backlog_cap)
             drop(s, due_ns);
         else
             s->backlog[(s->backlog_head + s->backlog_len++) % s->backlog_cap] = due_ns;
-    }
 }
 
 static uint64_t
@@ -367,8 +336,6 @@ recorder_take(PyObject *self, PyObject *args)
     release(s);
     return found ? PyLong_FromUnsignedLongLong(due_ns) : Py_NewRef(Py_None);
 }
-
-/* -- requests and observations -- */
 
 static struct request *
 new_request(struct shared *s)
@@ -455,15 +422,6 @@ recorder_update(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static void
-count_outcome(struct slam_op_record *op, enum slam_outcome outcome)
-{
-    uint64_t *const counters[SLAM_OUTCOMES] = {
-        &op->succeeded, &op->failed, &op->expected, &op->timed_out, &op->unresolved};
-
-    ++*counters[outcome];
-}
-
 /* As the engine does in load/response.c. */
 static void
 finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
@@ -471,25 +429,25 @@ finish(struct shared *s, struct request *r, enum slam_outcome outcome, int code,
 {
     struct slam_op_record *op = op_record(s, r->op, r->measured);
     struct slam_stream_record *stream = s->active->stream;
-    struct slam_histogram *h = op->histograms[outcome];
+    struct slam_histogram *h =
+        slam_op_record_outcome(op, outcome, r->intended_ns, r->sent_ns, received_ns);
     uint64_t could_send_ns =
         r->slot_free_ns > r->intended_ns ? r->slot_free_ns : r->intended_ns;
     bool answered = outcome <= SLAM_EXPECTED;
 
-    count_outcome(op, outcome);
     op->requests += r->requests;
     op->entries += r->entries;
     op->references += r->references;
-    slam_histogram_record(&h[SLAM_RESPONSE_TIME], since(received_ns, r->intended_ns));
-    slam_histogram_record(&h[SLAM_SERVICE_TIME], since(received_ns, r->sent_ns));
     if (!r->observed)
-        slam_histogram_record(&h[SLAM_SEND_LAG], since(r->sent_ns, could_send_ns));
+        slam_histogram_record(&h[SLAM_SEND_LAG],
+                              slam_since_ns(r->sent_ns, could_send_ns));
     if (answered) {
         op->completed++;
         op->result_codes[code >= 0 && code < (int)SLAM_RESULT_CODES
                              ? code
                              : (int)SLAM_RESULT_CODES]++;
-        slam_histogram_record(&h[SLAM_RECEIVE_LAG], since(done_ns, received_ns));
+        slam_histogram_record(&h[SLAM_RECEIVE_LAG],
+                              slam_since_ns(done_ns, received_ns));
         if (done_ns > stream->last_done_ns)
             stream->last_done_ns = done_ns;
     }
@@ -526,8 +484,6 @@ recorder_end(PyObject *self, PyObject *args)
     release(s);
     return PyBool_FromLong(r != NULL);
 }
-
-/* -- the stream -- */
 
 static PyObject *
 recorder_count(PyObject *self, PyObject *args)
@@ -597,8 +553,6 @@ recorder_end_ns(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(end_ns);
 }
 
-/* -- intervals -- */
-
 static void
 give_all_up(struct shared *s, uint64_t now_ns)
 {
@@ -610,8 +564,8 @@ give_all_up(struct shared *s, uint64_t now_ns)
             finish(s, &s->requests[i], SLAM_UNRESOLVED, 0, now_ns, now_ns);
 }
 
-/* Ends the interval at the time that it returns; its record is the inactive one until
- * the next interval ends. */
+/* Ends the interval and returns when; its record is inactive until the next one
+ * ends. */
 static uint64_t
 exchange(struct shared *s, bool final)
 {
@@ -627,7 +581,7 @@ exchange(struct shared *s, bool final)
         give_all_up(s, now_ns);
     stream->in_flight = s->under_way;
     stream->backlog = s->backlog_len;
-    stream->last_done_ns = since(stream->last_done_ns, s->t0_ns);
+    stream->last_done_ns = slam_since_ns(stream->last_done_ns, s->t0_ns);
     s->active = next;
     release(s);
     return now_ns;
@@ -674,8 +628,5 @@ static PyType_Slot recorder_slots[] = {{Py_tp_init, recorder_init},
                                        {Py_tp_methods, recorder_methods},
                                        {0, NULL}};
 
-PyType_Spec slam_py_shared_recorder_spec = {.name =
-                                                "ldapslam.agent._engine.SharedRecorder",
-                                            .basicsize = sizeof(struct recorder_object),
-                                            .flags = Py_TPFLAGS_DEFAULT,
-                                            .slots = recorder_slots};
+PyType_Spec slam_py_shared_recorder_spec =
+    SLAM_PY_TYPE("SharedRecorder", struct slam_py_object, recorder_slots);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot of the engine as a dict. */
 #include "python/snapshot.h"
 
 #include "python/objects.h"
@@ -102,11 +101,10 @@ PyObject *
 slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s,
                  uint64_t index)
 {
-    PyObject *d = PyDict_New();
     PyObject *ops = PyList_New(0);
     PyObject *streams = PyList_New(0);
     PyObject *workers = PyList_New(0);
-    int rc = d && ops && streams && workers ? 0 : -1;
+    int rc = ops && streams && workers ? 0 : -1;
 
     for (size_t i = 0; rc == 0 && i < 2 * s->op_count; i++) {
         size_t stream, operation;
@@ -118,59 +116,47 @@ slam_py_snapshot(const struct slam_engine *engine, const struct slam_snapshot *s
         rc = slam_py_append(streams, slam_py_stream_dict(&s->streams[i], i));
     for (size_t i = 0; rc == 0 && i < s->worker_count; i++)
         rc = slam_py_append(workers, worker_dict(&s->workers[i]));
-    if (rc == 0 && (slam_py_put_u64(d, "index", index) ||
-                    slam_py_put_u64(d, "start_ns", s->start_ns) ||
-                    slam_py_put_u64(d, "end_ns", s->end_ns) ||
-                    slam_py_put(d, "final", PyBool_FromLong(s->final)) ||
-                    slam_py_put_u64(d, "clock_step_ns", s->clock_step_ns) ||
-                    PyDict_SetItemString(d, "operations", ops) ||
-                    PyDict_SetItemString(d, "streams", streams) ||
-                    PyDict_SetItemString(d, "workers", workers)))
-        rc = -1;
+    if (rc == 0)
+        return Py_BuildValue("{sKsKsKsNsKsNsNsN}", "index", (unsigned long long)index,
+                             "start_ns", (unsigned long long)s->start_ns, "end_ns",
+                             (unsigned long long)s->end_ns, "final",
+                             PyBool_FromLong(s->final), "clock_step_ns",
+                             (unsigned long long)s->clock_step_ns, "operations", ops,
+                             "streams", streams, "workers", workers);
     Py_XDECREF(ops);
     Py_XDECREF(streams);
     Py_XDECREF(workers);
-    if (rc != 0)
-        Py_CLEAR(d);
-    return d;
+    return NULL;
 }
 
-/* Sets module.name to the tuple of these texts. Returns 0, or -1 with an exception. */
+/* Sets module.name to the tuple of the words. Returns 0, or -1 with an exception. */
 static int
-add_tuple(PyObject *module, const char *name, const char *const *texts, size_t count)
+add_names(PyObject *module, const char *name, const char *words)
 {
-    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
-    int rc = tuple ? 0 : -1;
+    PyObject *text = PyUnicode_FromString(words);
+    PyObject *list = text ? PyUnicode_Split(text, NULL, -1) : NULL;
+    PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
+    int rc = tuple ? PyModule_AddObjectRef(module, name, tuple) : -1;
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        PyObject *text = PyUnicode_FromString(texts[i]);
-
-        rc = text ? PyTuple_SetItem(tuple, (Py_ssize_t)i, text) : -1;
-    }
-    if (rc == 0)
-        rc = PyModule_AddObjectRef(module, name, tuple);
+    Py_XDECREF(text);
+    Py_XDECREF(list);
     Py_XDECREF(tuple);
     return rc;
 }
 
-#define NAME(name) #name,
-#define SECOND_NAME(constant, name) #name,
-#define ADD_TUPLE(name, list, text)                                                    \
-    do {                                                                               \
-        static const char *const texts[] = {list(text)};                               \
-                                                                                       \
-        if (add_tuple(module, name, texts, sizeof(texts) / sizeof(*texts)) != 0)       \
-            return -1;                                                                 \
-    } while (0)
+#define NAME(name) " " #name
+#define SECOND_NAME(constant, name) " " #name
 
 int
 slam_py_add_names(PyObject *module)
 {
-    ADD_TUPLE("OPERATION_COUNTERS", SLAM_OPERATION_COUNTERS, NAME);
-    ADD_TUPLE("STREAM_COUNTERS", SLAM_STREAM_COUNTERS, NAME);
-    ADD_TUPLE("SET_UP_TIMES", SLAM_SET_UP_TIME_LIST, SECOND_NAME);
-    ADD_TUPLE("WORKER_COUNTERS", SLAM_WORKER_COUNTERS, NAME);
-    ADD_TUPLE("METRICS", SLAM_METRIC_LIST, NAME);
-    ADD_TUPLE("OUTCOMES", SLAM_OUTCOME_LIST, NAME);
-    return 0;
+    return add_names(module, "OPERATION_COUNTERS", SLAM_OPERATION_COUNTERS(NAME)) ||
+                   add_names(module, "STREAM_COUNTERS", SLAM_STREAM_COUNTERS(NAME)) ||
+                   add_names(module, "SET_UP_TIMES",
+                             SLAM_SET_UP_TIME_LIST(SECOND_NAME)) ||
+                   add_names(module, "WORKER_COUNTERS", SLAM_WORKER_COUNTERS(NAME)) ||
+                   add_names(module, "METRICS", SLAM_METRIC_LIST(NAME)) ||
+                   add_names(module, "OUTCOMES", SLAM_OUTCOME_LIST(NAME))
+               ? -1
+               : 0;
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "responder/canned.h"
 
+#include "core/ber.h"
+
 #include <string.h>
 
-#define TAG_SEQUENCE 0x30u
-#define TAG_INTEGER 0x02u
-#define TAG_ENUMERATED 0x0au
-#define TAG_OCTET_STRING 0x04u
 #define ID_BYTES_MAX 4u
 
 static const struct {
@@ -60,38 +58,17 @@ slam_canned_is_load(enum slam_canned_kind kind)
     return slam_canned_has_answer(kind) && kind != SLAM_CANNED_START_TLS;
 }
 
-/* Reads a length of the definite form. Returns the bytes that it takes, 0 when they are
- * not all there, -1 when it is indefinite or longer than four bytes. */
-static int
-read_length(const uint8_t *at, size_t avail, size_t *length)
-{
-    if (avail == 0)
-        return 0;
-    if (at[0] < 0x80) {
-        *length = at[0];
-        return 1;
-    }
-    unsigned int bytes = at[0] & 0x7fu;
-    if (bytes == 0 || bytes > 4)
-        return -1;
-    if (avail < 1 + bytes)
-        return 0;
-    *length = 0;
-    for (unsigned int i = 1; i <= bytes; i++)
-        *length = *length << 8 | at[i];
-    return 1 + (int)bytes;
-}
-
 /* Whether the ExtendedRequest [op, op + len) asks for StartTLS. */
 static bool
 is_start_tls(const uint8_t *op, size_t len)
 {
     const size_t name_len = sizeof(start_tls_name) - 1;
     size_t content_len;
-    int length_bytes = read_length(op + 1, len - 1, &content_len);
+    uint8_t tag;
+    int header_len = slam_ber_read_header(op, len, &tag, &content_len);
 
-    return length_bytes > 0 && len - 1 - (size_t)length_bytes >= name_len &&
-           memcmp(op + 1 + length_bytes, start_tls_name, name_len) == 0;
+    return header_len > 0 && len - (size_t)header_len >= name_len &&
+           memcmp(op + header_len, start_tls_name, name_len) == 0;
 }
 
 int
@@ -99,20 +76,21 @@ slam_canned_parse(const uint8_t *bytes, size_t len, struct slam_canned_request *
 {
     size_t content_len = 0;
     uint32_t id = 0;
+    uint8_t tag;
 
-    if (len > 0 && bytes[0] != TAG_SEQUENCE)
+    if (len > 0 && bytes[0] != SLAM_BER_SEQUENCE)
         return -1;
-    int length_bytes = len < 2 ? 0 : read_length(bytes + 1, len - 1, &content_len);
-    if (length_bytes <= 0)
-        return length_bytes;
-    size_t head_len = 1 + (size_t)length_bytes;
+    int header_len = slam_ber_read_header(bytes, len, &tag, &content_len);
+    if (header_len <= 0)
+        return header_len;
+    size_t head_len = (size_t)header_len;
     if (content_len > SLAM_CANNED_REQUEST_MAX - head_len)
         return -1;
     if (len - head_len < content_len)
         return 0;
     const uint8_t *content = bytes + head_len;
     size_t id_len = content_len < 4 ? 0 : content[1];
-    if (id_len < 1 || id_len > ID_BYTES_MAX || content[0] != TAG_INTEGER ||
+    if (id_len < 1 || id_len > ID_BYTES_MAX || content[0] != SLAM_BER_INTEGER ||
         content_len < 4 + id_len) {
         return -1;
     }
@@ -133,25 +111,13 @@ slam_canned_parse(const uint8_t *bytes, size_t len, struct slam_canned_request *
     return -1;
 }
 
-/* Writes an LDAPMessage: SEQUENCE, messageID in as few bytes as it takes, protocolOp.
- * Lengths are below 256. Returns the end. */
 static uint8_t *
 put_message(uint8_t *at, int32_t message_id, const uint8_t *op, size_t op_len)
 {
-    uint32_t id = (uint32_t)message_id;
-    size_t id_len = 1;
+    size_t id_len = slam_ber_integer_len((uint32_t)message_id);
 
-    while (id_len < ID_BYTES_MAX && id >> (8 * id_len - 1) != 0)
-        id_len++;
-    size_t content_len = 2 + id_len + op_len;
-    *at++ = TAG_SEQUENCE;
-    if (content_len > 0x7f)
-        *at++ = 0x81;
-    *at++ = (uint8_t)content_len;
-    *at++ = TAG_INTEGER;
-    *at++ = (uint8_t)id_len;
-    for (size_t i = id_len; i-- > 0;)
-        *at++ = (uint8_t)(id >> (8 * i));
+    at = slam_ber_put_header(at, SLAM_BER_SEQUENCE, 2 + id_len + op_len);
+    at = slam_ber_put_message_id(at, message_id);
     memcpy(at, op, op_len);
     return at + op_len;
 }
@@ -161,8 +127,8 @@ slam_canned_answer(enum slam_canned_kind kind, int32_t message_id, uint8_t *out)
 {
     /* LDAPResult: the code, empty matchedDN, empty diagnosticMessage */
     const uint8_t result_op[] = {
-        kinds[kind].response, 7, TAG_ENUMERATED,   1, kinds[kind].result_code,
-        TAG_OCTET_STRING,     0, TAG_OCTET_STRING, 0};
+        kinds[kind].response,  7, SLAM_BER_ENUMERATED,   1, kinds[kind].result_code,
+        SLAM_BER_OCTET_STRING, 0, SLAM_BER_OCTET_STRING, 0};
     uint8_t *at = out;
 
     if (kind == SLAM_CANNED_SEARCH)

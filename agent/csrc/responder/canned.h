@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The protocol side of the canned responder: finds requests in a byte stream and writes
- * their answers. Pure: no I/O, no clock, no allocation, no state. Reads as little as it
- * needs (RFC 4511, section 4.1.1), and nothing beyond the bytes that it is given. */
+/* The protocol of the canned responder: finds requests in a byte stream and writes
+ * their responses. Pure. Reads as little as it needs (RFC 4511 4.1.1). */
 #ifndef SLAM_CANNED_H
 #define SLAM_CANNED_H
 
@@ -36,19 +35,17 @@ struct slam_canned_request {
 /* RFC 4511's name of the operation, in lower case; StartTLS has its own. */
 const char *slam_canned_name(enum slam_canned_kind kind);
 
-/* Whether requests of this kind are answered at all. */
 bool slam_canned_has_answer(enum slam_canned_kind kind);
 
 /* Whether this kind can be load: all that is answered, but StartTLS. */
 bool slam_canned_is_load(enum slam_canned_kind kind);
 
-/* Looks at the request at the beginning of [bytes, bytes + len). Returns 1 and *request
- * when it is complete, 0 when it is not, -1 when it never will be one. */
+/* The request at the beginning of the bytes: 1 and *request, 0: incomplete, -1:
+ * malformed. */
 int slam_canned_parse(const uint8_t *bytes, size_t len,
                       struct slam_canned_request *request);
 
-/* Writes the answer to out, which holds SLAM_CANNED_ANSWER_MAX bytes. Returns its
- * length. The kind must have an answer. */
+/* Writes the response to out (SLAM_CANNED_ANSWER_MAX bytes). Returns its length. */
 size_t slam_canned_answer(enum slam_canned_kind kind, int32_t message_id, uint8_t *out);
 
 #endif

@@ -52,12 +52,6 @@ slam_delays_draw(struct slam_delays *delays)
 }
 
 bool
-slam_delays_push(struct slam_delays *delays, const struct slam_waiting *waiting)
-{
-    return slam_heap_push(&delays->waiting, waiting);
-}
-
-bool
 slam_delays_pop_due(struct slam_delays *delays, uint64_t now_ns,
                     struct slam_waiting *waiting)
 {

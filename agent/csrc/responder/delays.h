@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the canned responder owes and when: delays drawn from a weighted mixture, and a
- * heap of the answers that wait for theirs. Pure but for the heap's memory; no clock.
- */
+/* Delays drawn from a weighted mixture, and a heap of the responses that wait for
+ * theirs. No clock. */
 #ifndef SLAM_DELAYS_H
 #define SLAM_DELAYS_H
 
@@ -36,18 +35,13 @@ struct slam_waiting {
     int32_t message_id;
 };
 
-/* Copies the mixture. Returns 0, SLAM_EINVAL when the sum of the weights is not in
- * 1..2^64-1, SLAM_ENOMEM. */
+/* Copies the mixture. SLAM_EINVAL: the sum of its weights is not in 1..2^64-1. */
 int slam_delays_init(struct slam_delays *delays, const struct slam_delay *mixture,
                      size_t mixture_len, uint64_t seed);
 void slam_delays_destroy(struct slam_delays *delays);
 
 uint64_t slam_delays_draw(struct slam_delays *delays);
 
-/* Returns false when too many answers wait or there is no memory. */
-bool slam_delays_push(struct slam_delays *delays, const struct slam_waiting *waiting);
-
-/* Takes the earliest answer, if it is due at now_ns. */
 bool slam_delays_pop_due(struct slam_delays *delays, uint64_t now_ns,
                          struct slam_waiting *waiting);
 

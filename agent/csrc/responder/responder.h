@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A canned LDAP server: what the engine is measured against, not part of any load. One
- * thread answers every request with success (a search with one entry, a compare with
- * compareTrue), at once or after a delay drawn from a weighted mixture; requests may be
- * pipelined at will. Unbind and abandon have no answer, and StartTLS is refused.
+/* A canned LDAP server, which the engine is measured against. One thread answers every
+ * request with success (a search with one entry, a compare with compareTrue), at once
+ * or after a delay drawn from a weighted mixture. Unbind and abandon have no response,
+ * and StartTLS is refused.
  *
- * It keeps its own record of each load request: the time from the kernel's receive
- * stamp of the request to the hand-over of the answer to the socket. What delays the
- * responder itself (a late wake-up, a pause) is therefore in the record, and a client
- * that measures well agrees with it. Where the kernel gives no stamp (Unix sockets),
- * the time after the read stands in. Requests that arrive in one read share the stamp
- * of the last. */
+ * It records each load request itself: the time from the kernel's receive stamp to the
+ * hand-over of the response to the socket, the responder's own delays included. Where
+ * there is no stamp (Unix sockets), the time after the read replaces it. Requests that
+ * arrive in one read share the last one's stamp. */
 #ifndef SLAM_RESPONDER_H
 #define SLAM_RESPONDER_H
 
@@ -42,33 +40,30 @@ struct slam_responder_counts {
     uint64_t requests[SLAM_CANNED_KINDS];
 };
 
-/* Listens. The options are copied. Returns 0 and *responder, or a negative slam_err
- * with the reason in err. */
 int slam_responder_create(const struct slam_responder_options *options,
-                          struct slam_responder **responder, char *err, size_t err_len);
+                          struct slam_responder **responder, char *err);
 
 /* Stops, if need be, closes everything, removes the Unix socket. NULL is allowed. */
 void slam_responder_destroy(struct slam_responder *responder);
 
-/* Starts the thread. Returns 0 or a negative slam_err. */
-int slam_responder_start(struct slam_responder *responder, char *err, size_t err_len);
+int slam_responder_start(struct slam_responder *responder, char *err);
 
-/* Ends the thread; connections stay open, unanswered, until slam_responder_destroy. */
+/* Ends the thread; connections stay open, without responses, until
+ * slam_responder_destroy. */
 void slam_responder_stop(struct slam_responder *responder);
 
-/* A paused responder neither reads nor writes, like a stopped process. Both return at
- * once; the thread follows at the next turn of its loop. */
+/* A paused responder neither reads nor writes, from its thread's next turn on. */
 void slam_responder_pause(struct slam_responder *responder);
 void slam_responder_resume(struct slam_responder *responder);
 
-/* The TCP port; 0 for a Unix socket. */
+/* 0 for a Unix socket. */
 uint16_t slam_responder_port(const struct slam_responder *responder);
 
 void slam_responder_counts(const struct slam_responder *responder,
                            struct slam_responder_counts *counts);
 
-/* The samples so far, in the order of the answers: *count elements, valid until
- * slam_responder_destroy, never changed once returned. May be called during a run. */
+/* The samples so far, in the order of the responses, valid and unchanged until
+ * slam_responder_destroy; also during a run. */
 const struct slam_responder_sample *
 slam_responder_record(const struct slam_responder *responder, size_t *count);
 

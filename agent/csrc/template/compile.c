@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiles programs. Everything that running relies on is checked here: operands,
- * nesting, and the most bytes that each text may have. */
+/* Compiles programs, and checks all that running relies on: operands, nesting, and the
+ * most bytes of each text. */
+#include "core/ber.h"
 #include "core/slam_err.h"
 #include "template/program.h"
 #include "template/text.h"
@@ -17,7 +18,6 @@
 
 _Static_assert(SLAM_TEMPLATE_PDU_MAX < (1u << 24), "lengths are written in 3 bytes");
 
-/* Reads the program; every length is checked before it is used. */
 struct reader {
     const uint8_t *at;
     const uint8_t *end;
@@ -64,17 +64,6 @@ read_number(struct reader *r, unsigned int bytes, uint64_t *value)
     return true;
 }
 
-/* Reads up to four numbers of the given sizes; ends with size 0. */
-static bool
-read_operands(struct reader *r, const unsigned int sizes[4], uint64_t values[4])
-{
-    for (unsigned int i = 0; i < 4 && sizes[i] != 0; i++) {
-        if (!read_number(r, sizes[i], &values[i]))
-            return false;
-    }
-    return true;
-}
-
 /* Adds to the text that is open: at most len bytes, mostly `likely`. */
 static const char *
 extend_likely(struct compilation *c, size_t len, size_t likely, bool is_plain)
@@ -112,15 +101,11 @@ take_literal(struct compilation *c, struct instruction *in, uint64_t len)
 }
 
 static const char *
-compile_literal(struct compilation *c, struct instruction *in)
+compile_literal(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
     const uint8_t *text = c->program->literals + c->literals_len;
-    uint64_t len;
-    const char *fault;
+    const char *fault = take_literal(c, in, operands[0]);
 
-    if (!read_number(&c->reader, 4, &len))
-        return "an operand is missing";
-    fault = take_literal(c, in, len);
     if (fault)
         return fault;
     if (c->is_entry && memchr(text, '\n', in->len))
@@ -128,7 +113,6 @@ compile_literal(struct compilation *c, struct instruction *in)
     return extend(c, in->len, c->is_entry && slam_text_is_plain(text, in->len));
 }
 
-/* The text of an earlier value once more. */
 static const char *
 compile_reference(struct compilation *c, struct instruction *in, int64_t value,
                   int64_t limit)
@@ -178,17 +162,12 @@ likely_len(const struct slam_value_source *source, size_t len)
 }
 
 static const char *
-compile_value(struct compilation *c, struct instruction *in)
+compile_value(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
     const struct program_context *context = c->context;
     const struct slam_value_source *source;
-    uint64_t operands[4] = {0};
     size_t len;
 
-    if (!read_operands(&c->reader,
-                       (unsigned int[4]){2, in->code == SLAM_CODE_PLACED ? 1 : 0},
-                       operands))
-        return "an operand is missing";
     if (operands[0] >= context->source_count)
         return "there is no such value source";
     if (operands[1] > SLAM_PLACE_LAST ||
@@ -219,14 +198,11 @@ compile_value(struct compilation *c, struct instruction *in)
 }
 
 static const char *
-compile_slot(struct compilation *c, struct instruction *in)
+compile_slot(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
     const struct slam_program *p = c->program;
     const struct program_slot *slot;
-    uint64_t operands[4];
 
-    if (!read_operands(&c->reader, (unsigned int[4]){1, 2, 4, 1}, operands))
-        return "an operand is missing";
     if (operands[0] > c->context->depth)
         return "there is no such ancestor";
     if (operands[0] > 0)
@@ -247,15 +223,11 @@ compile_slot(struct compilation *c, struct instruction *in)
 
 /* IF and EQUAL: a slot of this entry, or a variable of the session. */
 static const char *
-compile_condition(struct compilation *c, struct instruction *in)
+compile_condition(struct compilation *c, struct instruction *in,
+                  const uint64_t *operands)
 {
     struct slam_program *p = c->program;
-    uint64_t operands[4];
 
-    if (!read_operands(&c->reader,
-                       (unsigned int[4]){2, in->code == SLAM_CODE_IF ? 1 : 4},
-                       operands))
-        return "an operand is missing";
     if (c->is_entry &&
         (operands[0] >= p->slot_count || !p->slots[operands[0]].is_filled))
         return "the slot is not filled before";
@@ -269,13 +241,11 @@ compile_condition(struct compilation *c, struct instruction *in)
 }
 
 static const char *
-compile_fill(struct compilation *c, struct instruction *in)
+compile_fill(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
     struct slam_program *p = c->program;
-    uint64_t slot;
+    const uint64_t slot = operands[0];
 
-    if (!read_number(&c->reader, 2, &slot))
-        return "an operand is missing";
     if (slot >= SLAM_PROGRAM_SLOTS_MAX)
         return "there are too many slots";
     if (slot < p->slot_count && p->slots[slot].is_filled)
@@ -289,37 +259,28 @@ compile_fill(struct compilation *c, struct instruction *in)
 }
 
 static const char *
-compile_line(struct compilation *c, struct instruction *in)
+compile_line(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
-    uint64_t operand;
-
-    if (!read_number(&c->reader, in->code == SLAM_CODE_LINE ? 2 : 1, &operand))
-        return "an operand is missing";
     if (!c->has_body)
         return "lines stand behind the body's beginning";
     if (in->code == SLAM_CODE_LINE)
-        return take_literal(c, in, operand);
-    if (operand >= c->context->output_count)
+        return take_literal(c, in, operands[0]);
+    if (operands[0] >= c->context->output_count)
         return "there is no such output";
-    in->variant = (uint8_t)operand;
+    in->variant = (uint8_t)operands[0];
     return NULL;
 }
 
 static const char *
-compile_loop(struct compilation *c, struct instruction *in)
+compile_loop(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
     struct slam_program *p = c->program;
-    const unsigned int sizes[] = {8, 8, in->code == SLAM_CODE_PICK ? 8 : 0, 0};
-    uint64_t operands[4];
+    const bool picks = in->code == SLAM_CODE_PICK;
 
-    if (!read_operands(&c->reader, sizes, operands))
-        return "an operand is missing";
-    if (in->code == SLAM_CODE_LOOP)
-        operands[2] = operands[1];
-    else if (operands[1] > operands[2] || operands[2] > operands[0] ||
-             operands[0] > INT64_MAX)
+    if (picks && (operands[1] > operands[2] || operands[2] > operands[0] ||
+                  operands[0] > INT64_MAX))
         return "fewer different numbers can be picked";
-    if (in->code == SLAM_CODE_LOOP && operands[1] > UINT64_MAX - operands[0])
+    if (!picks && operands[1] > UINT64_MAX - operands[0])
         return "the loop's last number has more than 64 bits";
     if (c->is_in_loop)
         return "a loop stands within a loop";
@@ -328,19 +289,13 @@ compile_loop(struct compilation *c, struct instruction *in)
     c->is_in_loop = true;
     in->index = (uint16_t)p->loop_count;
     p->loops[p->loop_count++] = (struct program_loop){
-        .lo = operands[0], .least = operands[1], .most = operands[2]};
+        .lo = operands[0], .least = operands[1], .most = operands[picks ? 2 : 1]};
     return NULL;
 }
 
 static const char *
-compile_tlv(struct compilation *c, struct instruction *in)
+compile_tlv(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
-    uint64_t operands[4] = {0};
-
-    if (!read_operands(&c->reader,
-                       (unsigned int[4]){1, in->code == SLAM_CODE_OPTIONAL_TLV ? 4 : 0},
-                       operands))
-        return "an operand is missing";
     if ((operands[0] & TAG_NUMBER_MASK) == TAG_NUMBER_MASK)
         return "tags of several bytes are not supported";
     in->code = SLAM_CODE_TLV;
@@ -351,64 +306,37 @@ compile_tlv(struct compilation *c, struct instruction *in)
 }
 
 static const char *
-compile_chance(struct compilation *c, struct instruction *in)
+compile_chance(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
-    uint64_t ppm;
-
-    if (!read_number(&c->reader, 4, &ppm) || ppm > CERTAIN_PPM)
-        return "a probability is 0 to 1000000 millionths";
-    in->len = (uint32_t)ppm;
-    return NULL;
+    (void)c;
+    in->len = (uint32_t)operands[0];
+    return in->len > CERTAIN_PPM ? "a probability is 0 to 1000000 millionths" : NULL;
 }
 
-/* What ends with END. */
 static const char *
-compile_open(struct compilation *c, struct instruction *in)
+compile_number(struct compilation *c, struct instruction *in, const uint64_t *operands)
+{
+    (void)in, (void)operands;
+    return c->is_in_loop ? extend(c, SLAM_TEXT_DIGITS_MAX, true) : "there is no loop";
+}
+
+static const char *
+open_part(struct compilation *c, bool begins_text)
 {
     const struct level *outer = &c->levels[c->depth];
-    const bool begins_text = in->code == SLAM_CODE_FILL || in->code == SLAM_CODE_LINE ||
-                             in->code == SLAM_CODE_OUTPUT;
-    const char *fault = NULL;
 
     if (c->depth == SLAM_TEMPLATE_DEPTH_MAX)
         return "parts are nested too deep";
     if (begins_text && outer->is_text)
         return "a line stands within text";
-    switch (in->code) {
-    case SLAM_CODE_FILL:
-        fault = compile_fill(c, in);
-        break;
-    case SLAM_CODE_LINE:
-    case SLAM_CODE_OUTPUT:
-        fault = compile_line(c, in);
-        break;
-    case SLAM_CODE_IF:
-    case SLAM_CODE_EQUAL:
-        fault = compile_condition(c, in);
-        break;
-    case SLAM_CODE_LOOP:
-    case SLAM_CODE_PICK:
-        fault = compile_loop(c, in);
-        break;
-    case SLAM_CODE_TLV:
-    case SLAM_CODE_OPTIONAL_TLV:
-        fault = compile_tlv(c, in);
-        break;
-    case SLAM_CODE_CHANCE:
-        fault = compile_chance(c, in);
-        break;
-    default: /* BASE64 */
-        break;
-    }
     c->levels[++c->depth] =
         (struct level){.instruction = c->program->count,
                        .first_value = begins_text ? c->value_count : outer->first_value,
                        .is_text = begins_text || outer->is_text,
                        .is_plain = true};
-    return fault;
+    return NULL;
 }
 
-/* Room for a slot's text, once it is known how long that may be. */
 static const char *
 close_fill(struct compilation *c, const struct instruction *in,
            const struct level *text)
@@ -439,7 +367,6 @@ close_line(struct compilation *c, struct instruction *in, const struct level *te
         *max_room = in->room;
 }
 
-/* The text of all turns of a loop. */
 static const char *
 close_loop(struct compilation *c, const struct instruction *in,
            const struct level *level)
@@ -479,8 +406,8 @@ compile_end(struct compilation *c, struct instruction *end)
         fault = close_loop(c, in, &level);
         break;
     case SLAM_CODE_TLV:
-        in->header = slam_program_header_len(level.likely);
-        fault = extend_likely(c, slam_program_header_len(level.len) + level.len,
+        in->header = slam_ber_header_len(level.likely);
+        fault = extend_likely(c, slam_ber_header_len(level.len) + level.len,
                               in->header + level.likely, false);
         break;
     case SLAM_CODE_BASE64:
@@ -499,8 +426,9 @@ compile_end(struct compilation *c, struct instruction *end)
 }
 
 static const char *
-compile_body(struct compilation *c)
+compile_body(struct compilation *c, struct instruction *in, const uint64_t *operands)
 {
+    (void)in, (void)operands;
     if (c->depth > 0 || c->has_body)
         return "the body begins once, in no part";
     c->has_body = true;
@@ -508,58 +436,67 @@ compile_body(struct compilation *c)
     return NULL;
 }
 
-/* Compiles one instruction. Returns NULL, or what is wrong with it. */
+enum { IN_TEXT = 1, OF_REQUESTS = 2, OF_ENTRIES = 4, OPENS = 8, BEGINS_TEXT = 16 };
+
+/* The instructions but END. */
+static const struct {
+    uint8_t operands[4]; /* their bytes */
+    uint8_t rules;
+    const char *(*compile)(struct compilation *c, struct instruction *in,
+                           const uint64_t *operands);
+} codes[SLAM_CODE_BODY + 1] = {
+    [SLAM_CODE_LITERAL] = {{4}, IN_TEXT, compile_literal},
+    [SLAM_CODE_VALUE] = {{2}, IN_TEXT, compile_value},
+    [SLAM_CODE_TLV] = {{1}, OF_REQUESTS | OPENS, compile_tlv},
+    [SLAM_CODE_CHANCE] = {{4}, OPENS, compile_chance},
+    [SLAM_CODE_OPTIONAL_TLV] = {{1, 4}, OF_REQUESTS | OPENS, compile_tlv},
+    [SLAM_CODE_PLACED] = {{2, 1}, IN_TEXT | OF_ENTRIES, compile_value},
+    [SLAM_CODE_SLOT] = {{1, 2, 4, 1}, IN_TEXT | OF_ENTRIES, compile_slot},
+    [SLAM_CODE_NUMBER] = {{0}, IN_TEXT, compile_number},
+    [SLAM_CODE_BASE64] = {{0}, IN_TEXT | OPENS, NULL},
+    [SLAM_CODE_IF] = {{2, 1}, OPENS, compile_condition},
+    [SLAM_CODE_EQUAL] = {{2, 4}, OPENS, compile_condition},
+    [SLAM_CODE_LOOP] = {{8, 8}, OPENS, compile_loop},
+    [SLAM_CODE_PICK] = {{8, 8, 8}, OPENS, compile_loop},
+    [SLAM_CODE_FILL] = {{2}, OF_ENTRIES | OPENS | BEGINS_TEXT, compile_fill},
+    [SLAM_CODE_LINE] = {{2}, OF_ENTRIES | OPENS | BEGINS_TEXT, compile_line},
+    [SLAM_CODE_OUTPUT] = {{1}, OF_ENTRIES | OPENS | BEGINS_TEXT, compile_line},
+    [SLAM_CODE_FIELD] = {{4}, OF_ENTRIES, NULL},
+    [SLAM_CODE_BODY] = {{0}, OF_ENTRIES, compile_body}};
+
 static const char *
 compile_instruction(struct compilation *c)
 {
     struct slam_program *p = c->program;
     struct instruction *in = &p->instructions[p->count];
     const uint8_t code = *c->reader.at++;
-    const bool is_text = c->levels[c->depth].is_text;
-    uint64_t field = 0;
-    const char *fault;
+    uint64_t operands[4] = {0};
+    const char *fault = NULL;
+    uint8_t rules;
 
     *in = (struct instruction){.code = code};
     if (code == SLAM_CODE_END)
         return compile_end(c, in);
     if (code == 0 || code > SLAM_CODE_BODY)
         return "unknown instruction";
-    if (!c->is_entry &&
-        (code == SLAM_CODE_PLACED || code == SLAM_CODE_SLOT || code >= SLAM_CODE_FILL))
+    rules = codes[code].rules;
+    if (rules & OF_ENTRIES && !c->is_entry)
         return "this instruction is of entries alone";
-    if (c->is_entry && (code == SLAM_CODE_TLV || code == SLAM_CODE_OPTIONAL_TLV))
+    if (rules & OF_REQUESTS && c->is_entry)
         return "TLVs are of requests alone";
-    if (!is_text && (code <= SLAM_CODE_VALUE ||
-                     (code >= SLAM_CODE_PLACED && code <= SLAM_CODE_BASE64)))
+    if (rules & IN_TEXT && !c->levels[c->depth].is_text)
         return "text stands outside of any line";
-    switch (code) {
-    case SLAM_CODE_LITERAL:
-        fault = compile_literal(c, in);
-        if (in->len == 0)
-            return fault;
-        break;
-    case SLAM_CODE_VALUE:
-    case SLAM_CODE_PLACED:
-        fault = compile_value(c, in);
-        break;
-    case SLAM_CODE_SLOT:
-        fault = compile_slot(c, in);
-        break;
-    case SLAM_CODE_NUMBER:
-        fault =
-            c->is_in_loop ? extend(c, SLAM_TEXT_DIGITS_MAX, true) : "there is no loop";
-        break;
-    case SLAM_CODE_FIELD:
-        fault = read_number(&c->reader, 4, &field) ? NULL : "an operand is missing";
-        in->len = (uint32_t)field;
-        break;
-    case SLAM_CODE_BODY:
-        return compile_body(c);
-    default:
-        fault = compile_open(c, in);
-        break;
-    }
-    p->count++;
+    for (size_t i = 0; i < 4; i++)
+        if (!read_number(&c->reader, codes[code].operands[i], &operands[i]))
+            return "an operand is missing";
+    if (rules & OPENS)
+        fault = open_part(c, (rules & BEGINS_TEXT) != 0);
+    if (code == SLAM_CODE_FIELD)
+        in->len = (uint32_t)operands[0];
+    if (!fault && codes[code].compile)
+        fault = codes[code].compile(c, in, operands);
+    if (code != SLAM_CODE_BODY && (code != SLAM_CODE_LITERAL || in->len > 0))
+        p->count++;
     return fault;
 }
 
@@ -618,7 +555,7 @@ slam_program_compile(struct slam_program *p, const struct program_context *conte
     if (*fault)
         return SLAM_EINVAL;
     p->max_len = c.levels[0].len;
-    p->header = slam_program_header_len(c.levels[0].likely);
+    p->header = slam_ber_header_len(c.levels[0].likely);
     p->instructions = shrunk(p->instructions, p->count * sizeof(*p->instructions));
     p->literals = shrunk(p->literals, c.literals_len);
     p->loops = shrunk(p->loops, p->loop_count * sizeof(*p->loops));
@@ -638,7 +575,7 @@ slam_program_release(struct slam_program *p)
 int
 slam_template_create(const struct slam_template_config *config,
                      struct slam_feeds *feeds, struct slam_template **created,
-                     char *err, size_t err_len)
+                     char *err)
 {
     struct slam_template *t = calloc(1, sizeof(*t));
     struct program_context context = {.source_count = config->source_count};
@@ -659,7 +596,7 @@ slam_template_create(const struct slam_template_config *config,
         struct slam_value_source *source = &t->sources[t->source_count];
 
         *source = config->sources[t->source_count];
-        rc = slam_value_source_prepare(source, feeds, err, err_len);
+        rc = slam_value_source_prepare(source, feeds, err);
         if (rc != SLAM_OK) {
             slam_template_destroy(t);
             return rc;
@@ -673,7 +610,7 @@ slam_template_create(const struct slam_template_config *config,
         return rc;
     }
 refused:
-    snprintf(err, err_len, "bad request template at byte %zu: %s", offset, fault);
+    snprintf(err, SLAM_ERR_LEN, "bad request template at byte %zu: %s", offset, fault);
     slam_template_destroy(t);
     return rc;
 }
@@ -713,10 +650,4 @@ size_t
 slam_template_source_count(const struct slam_template *t)
 {
     return t->source_count;
-}
-
-const struct slam_value_source *
-slam_template_source(const struct slam_template *t, size_t index)
-{
-    return &t->sources[index];
 }

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "template/feed.h"
 
+#include "core/file.h"
 #include "core/slam_err.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct open_feed {
     struct slam_feed feed; /* first: users hold its address */
@@ -20,17 +16,6 @@ struct open_feed {
     size_t len;
     struct open_feed *next;
 };
-
-struct slam_feeds {
-    struct open_feed *first;
-};
-
-int
-slam_feeds_create(struct slam_feeds **feeds)
-{
-    *feeds = calloc(1, sizeof(**feeds));
-    return *feeds ? SLAM_OK : SLAM_ENOMEM;
-}
 
 static void
 open_feed_destroy(struct open_feed *file)
@@ -43,20 +28,16 @@ open_feed_destroy(struct open_feed *file)
 }
 
 void
-slam_feeds_destroy(struct slam_feeds *feeds)
+slam_feeds_close(struct slam_feeds *feeds)
 {
-    if (!feeds)
-        return;
     while (feeds->first) {
         struct open_feed *file = feeds->first;
 
         feeds->first = file->next;
         open_feed_destroy(file);
     }
-    free(feeds);
 }
 
-/* The number of lines of [at, end). */
 static size_t
 count_lines(const uint8_t *at, const uint8_t *end)
 {
@@ -73,32 +54,27 @@ count_lines(const uint8_t *at, const uint8_t *end)
 
 int
 slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
-                const char *name, char *err, size_t err_len)
+                const char *name, char *err)
 {
     static const uint8_t byte_order_mark[] = {0xef, 0xbb, 0xbf};
     const uint8_t *at = bytes, *end = bytes + len;
     size_t count;
 
     *feed = (struct slam_feed){.bytes = bytes};
-    if (len >= UINT32_MAX) {
-        snprintf(err, err_len, "'%s' is too long: a file of values has at most 4 GiB",
-                 name);
-        return SLAM_EINVAL;
-    }
+    if (len >= UINT32_MAX)
+        return slam_fail(err, SLAM_EINVAL,
+                         "'%s' is too long: a file of values has at most 4 GiB", name);
     if (len >= sizeof(byte_order_mark) &&
         memcmp(at, byte_order_mark, sizeof(byte_order_mark)) == 0)
         at += sizeof(byte_order_mark);
     count = count_lines(at, end);
-    if (count == 0) {
-        snprintf(err, err_len, "'%s' is empty: a file of values has at least one line",
-                 name);
-        return SLAM_EINVAL;
-    }
+    if (count == 0)
+        return slam_fail(err, SLAM_EINVAL,
+                         "'%s' is empty: a file of values has at least one line", name);
     feed->starts = malloc((count + 1) * sizeof(*feed->starts));
-    if (!feed->starts) {
-        snprintf(err, err_len, "no memory for the %zu lines of '%s'", count, name);
-        return SLAM_ENOMEM;
-    }
+    if (!feed->starts)
+        return slam_fail(err, SLAM_ENOMEM, "no memory for the %zu lines of '%s'", count,
+                         name);
     while (at < end) {
         const uint8_t *lf = memchr(at, '\n', (size_t)(end - at));
         size_t line_len;
@@ -108,7 +84,7 @@ slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
         feed->starts[feed->count + 1] = (uint32_t)(at - bytes);
         slam_feed_line(feed, feed->count++, &line_len);
         if (line_len > SLAM_FEED_LINE_MAX) {
-            snprintf(err, err_len,
+            snprintf(err, SLAM_ERR_LEN,
                      "line %" PRIu32 " of '%s' has %zu bytes: a value has at most %u",
                      feed->count, name, line_len, SLAM_FEED_LINE_MAX);
             free(feed->starts);
@@ -121,43 +97,9 @@ slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
     return SLAM_OK;
 }
 
-/* Maps the file of file->path. */
-static int
-map(struct open_feed *file, char *err, size_t err_len)
-{
-    struct stat status;
-    int fd = -1;
-    int rc = SLAM_ESYS;
-
-    fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0)
-        goto out;
-    if (S_ISREG(status.st_mode) && status.st_size > 0) {
-        void *mapping;
-
-        file->len = (size_t)status.st_size;
-        mapping = mmap(NULL, file->len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-        if (mapping == MAP_FAILED)
-            goto out;
-        file->mapping = mapping;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        snprintf(err, err_len, "'%s' is not a file", file->path);
-        rc = SLAM_EINVAL;
-    } else {
-        rc = SLAM_OK;
-    }
-out:
-    if (rc == SLAM_ESYS)
-        snprintf(err, err_len, "cannot read '%s': %s", file->path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
 int
 slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
-                const struct slam_feed **feed, char *err, size_t err_len)
+                const struct slam_feed **feed, char *err)
 {
     struct open_feed *file;
     int rc = SLAM_ENOMEM;
@@ -168,22 +110,19 @@ slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
             return SLAM_OK;
         }
     }
-    if (path_len == 0 || memchr(path, '\0', path_len)) {
-        snprintf(err, err_len, "a file of values needs a path");
-        return SLAM_EINVAL;
-    }
+    if (path_len == 0 || memchr(path, '\0', path_len))
+        return slam_fail(err, SLAM_EINVAL, "a file of values needs a path");
     file = calloc(1, sizeof(*file));
     if (file)
         file->path = strndup(path, path_len);
     if (!file || !file->path) {
-        snprintf(err, err_len, "no memory for a file of values");
+        snprintf(err, SLAM_ERR_LEN, "no memory for a file of values");
         free(file);
         return SLAM_ENOMEM;
     }
-    rc = map(file, err, err_len);
+    rc = slam_file_map(file->path, &file->mapping, &file->len, err);
     if (rc == SLAM_OK)
-        rc = slam_feed_index(&file->feed, file->mapping, file->len, file->path, err,
-                             err_len);
+        rc = slam_feed_index(&file->feed, file->mapping, file->len, file->path, err);
     if (rc != SLAM_OK) {
         open_feed_destroy(file);
         return rc;

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files whose lines are values. A path is mapped and indexed once per engine, whatever
- * number of operations and workers draw from it: a file costs its bytes (in the page
- * cache, shared with other processes) and four bytes a line.
- *
- * A line ends with LF or CR LF; the last one needs neither. An empty line is an empty
- * value, a byte order mark is not part of the first line. The file must not be
- * truncated while it is in use (SIGBUS): agents draw from their own copies. */
+/* Files whose lines are values, mapped and indexed once per engine, with four bytes for
+ * each line. A line ends with LF or CR LF, the last one perhaps with neither; an empty
+ * line is an empty value; a byte order mark is skipped. The file must not be truncated
+ * meanwhile: agents draw from their own copies. */
 #ifndef SLAM_FEED_H
 #define SLAM_FEED_H
 
@@ -21,24 +18,25 @@ struct slam_feed {
     uint32_t longest; /* bytes of the longest line */
 };
 
-struct slam_feeds; /* control thread only; its feeds are read by all workers */
+/* Files that are open: none at first. Control thread only; all workers read the feeds.
+ */
+struct slam_feeds {
+    struct open_feed *first;
+};
 
-/* Returns 0 or SLAM_ENOMEM. */
-int slam_feeds_create(struct slam_feeds **feeds);
+/* Ends the life of every feed that was opened. */
+void slam_feeds_close(struct slam_feeds *feeds);
 
-/* Also ends the life of every feed that was opened. NULL is allowed. */
-void slam_feeds_destroy(struct slam_feeds *feeds);
-
-/* The feed of a path (not terminated), opened at its first use. Returns 0, or a
- * negative slam_err with the reason in err: the file cannot be read, is empty, is
- * longer than 4 GiB, or has a line of more than SLAM_FEED_LINE_MAX bytes. */
+/* The feed of a path (not terminated), opened at its first use. Fails where the file
+ * cannot be read, is empty or longer than 4 GiB, or has a line of more than
+ * SLAM_FEED_LINE_MAX bytes. */
 int slam_feeds_open(struct slam_feeds *feeds, const char *path, size_t path_len,
-                    const struct slam_feed **feed, char *err, size_t err_len);
+                    const struct slam_feed **feed, char *err);
 
-/* Indexes the lines of len bytes, which must outlive the feed; name is for err. The
- * caller frees feed->starts. Returns as slam_feeds_open. */
+/* Indexes len bytes, which outlive the feed; name is for err. The caller frees
+ * feed->starts. */
 int slam_feed_index(struct slam_feed *feed, const uint8_t *bytes, size_t len,
-                    const char *name, char *err, size_t err_len);
+                    const char *name, char *err);
 
 /* Line i < count, without its end. */
 static inline const uint8_t *

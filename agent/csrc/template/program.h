@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled program (compile.c) and the machine that runs it (run.c), for templates
- * and for ldif/ alone. */
+/* A compiled program (compile.c) and its machine (run.c), for templates and ldif/
+ * alone. */
 #ifndef SLAM_PROGRAM_H
 #define SLAM_PROGRAM_H
 
@@ -69,7 +69,6 @@ struct slam_program {
     const struct slam_value_source *sources;
 };
 
-/* What a program is compiled in. */
 struct program_context {
     const struct slam_value_source *sources; /* prepared; they outlive the program */
     size_t source_count;
@@ -83,15 +82,7 @@ struct program_context {
     size_t *max_room; /* of each output's lines: is raised */
 };
 
-/* Bytes of a TLV's tag and length (X.690 8.1.3, the fewest). */
-static inline uint8_t
-slam_program_header_len(size_t len)
-{
-    return len < 0x80 ? 2 : len < 0x100 ? 3 : len < 0x10000 ? 4 : 5;
-}
-
-/* Returns 0, or a negative slam_err with *fault and the byte of the program that it is
- * at; release the program either way. */
+/* On failure *fault and *offset say what is wrong and where; release p either way. */
 int slam_program_compile(struct slam_program *p, const struct program_context *context,
                          const uint8_t *bytes, size_t len, const char **fault,
                          size_t *offset);
@@ -103,14 +94,12 @@ struct slam_template {
     size_t source_count;
 };
 
-/* An entry's slots. */
 struct program_frame {
     const struct slam_program *program;
     uint8_t *texts;
     uint32_t *lens;
 };
 
-/* Where an output's lines go. */
 struct program_output {
     uint8_t *bytes;
     size_t len;
@@ -119,22 +108,20 @@ struct program_output {
 
 struct machine {
     const struct slam_draw *draw;
-    struct slam_value_state *states; /* of a request's sources */
+    struct slam_partition_cursor *states; /* of a request's sources */
     /* Of an entry: */
     struct program_frame *frame; /* those above it lie before it */
     uint64_t key;                /* what its fields are drawn from */
     uint64_t numbers[SLAM_PLACES];
     uint64_t names_round; /* above 0: behind the last name */
     struct program_output *outputs;
-    /* Called with context when an output has no room, and empties it; 0, or the run
-     * ends. */
+    /* Empties an output that has no room; a result but 0 ends the run. */
     int (*flush)(void *context, uint32_t output);
     void *context;
     int rc; /* what flush returned */
 };
 
-/* Runs a program, an entry's as far as BODY unless is_whole. Writes a request's text to
- * `at` and returns its end. */
+/* Runs a program, an entry's as far as BODY unless is_whole. Returns the text's end. */
 uint8_t *slam_program_run(struct machine *m, const struct slam_program *p,
                           bool is_whole, uint8_t *at);
 

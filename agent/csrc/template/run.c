@@ -1,67 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs programs, straight into the buffer of a request or of an entry's lines. */
+#include "core/ber.h"
 #include "core/slam_err.h"
 #include "template/program.h"
 #include "template/text.h"
 
 #include <string.h>
 
-#define TAG_SEQUENCE 0x30u
-#define TAG_INTEGER 0x02u
-
-/* The text of a value that is referred to. */
 struct kept_text {
     uint8_t *text;
     uint32_t len;
 };
 
-/* One run of a program. */
 struct run {
     struct machine *machine;
     const struct slam_program *program;
     struct kept_text kept[SLAM_TEMPLATE_KEPT_MAX];
-    /* The loop: */
     uint64_t turn;
     uint64_t turns;
     uint64_t number;
     struct slam_shuffle shuffle; /* of PICK */
 };
 
-/* -- BER -- */
-
-/* Writes a length (X.690 8.1.3, fewest bytes) in `bytes` bytes. */
-static void
-put_length(uint8_t *at, size_t len, size_t bytes)
-{
-    if (bytes == 1) {
-        at[0] = (uint8_t)len;
-        return;
-    }
-    at[0] = (uint8_t)(0x80u | (bytes - 1));
-    for (; bytes > 1; len >>= 8)
-        at[--bytes] = (uint8_t)len;
-}
-
-/* Writes the header of the TLV that begins at `begin`, before its content, which ends
- * at `at`; header bytes were kept free for it. Returns the TLV's end. */
+/* Writes the header of the TLV [begin, at), for which `header` bytes were kept free.
+ * Returns the TLV's end. */
 static uint8_t *
 close_tlv(struct run *r, uint8_t *begin, size_t header, uint8_t *at)
 {
     const size_t len = (size_t)(at - begin) - header;
-    const size_t needed = slam_program_header_len(len);
+    const size_t needed = slam_ber_header_len(len);
 
     if (header != needed) {
         memmove(begin + needed, begin + header, len);
-        for (uint32_t i = 0; r && i < r->program->kept_count; i++) {
+        for (uint32_t i = 0; r && i < r->program->kept_count; i++)
             if (r->kept[i].len > 0 && r->kept[i].text > begin)
                 r->kept[i].text = r->kept[i].text - header + needed;
-        }
     }
-    put_length(begin + 1, len, needed - 1);
-    return begin + needed + len;
+    return slam_ber_put_header(begin, *begin, len) + len;
 }
-
-/* -- LDIF -- */
 
 /* A SAFE-STRING of RFC 2849, and no blank at its end, which readers may strip. */
 static bool
@@ -73,14 +49,12 @@ is_safe(const uint8_t *text, size_t len, bool is_plain)
         return false;
     if (is_plain)
         return true;
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i++)
         if (text[i] == '\0' || text[i] == '\n' || text[i] == '\r' || text[i] > 0x7f)
             return false;
-    }
     return true;
 }
 
-/* Where a line begins; NULL if the flush that makes room for it failed. */
 static uint8_t *
 open_line(struct machine *m, const struct slam_program *p, const struct instruction *in)
 {
@@ -129,19 +103,26 @@ close_output(struct machine *m, const struct instruction *in, uint8_t *at)
     output->len = (size_t)(at - output->bytes);
 }
 
-/* -- text -- */
-
 static uint8_t *
 put_placed(struct machine *m, const struct slam_program *p,
            const struct instruction *in, uint8_t *at)
 {
-    /* of a share that is dealt every number */
-    struct slam_value_state state = {.cursor = {.round = m->numbers[in->variant]}};
+    /* of a partition that is dealt every number */
+    struct slam_partition_cursor cursor = {.round = m->numbers[in->variant]};
 
-    at += slam_value_emit(&p->sources[in->index], &state, m->draw, (char *)at);
+    at = slam_value_put(&p->sources[in->index], &cursor, m->draw, at);
     if (in->variant == SLAM_PLACE_LAST && m->names_round > 0)
         at = slam_text_put_number(m->names_round, 0, at);
     return at;
+}
+
+/* Keeps the text of a value that is referred to. */
+static inline void
+keep(struct run *r, const struct instruction *in, uint8_t *begin, const uint8_t *end)
+{
+    if (in->kept > 0)
+        r->kept[in->kept - 1] =
+            (struct kept_text){.text = begin, .len = (uint32_t)(end - begin)};
 }
 
 static uint8_t *
@@ -152,7 +133,6 @@ put_slot(const struct program_frame *frame, const struct instruction *in, uint8_
                          frame->lens[in->index], in->len, at);
 }
 
-/* Whether what IF or EQUAL says is so. */
 static bool
 holds(const struct run *r, const struct instruction *in)
 {
@@ -168,17 +148,15 @@ holds(const struct run *r, const struct instruction *in)
     return len == in->len && memcmp(text, r->program->literals + in->offset, len) == 0;
 }
 
-/* Goes over a part that is absent: references to its values are empty. Returns its last
- * instruction. */
+/* Skips a part that is absent: references to its values are empty. Returns its end. */
 static const struct instruction *
 skip(struct run *r, const struct instruction *in)
 {
     const struct instruction *last = r->program->instructions + in->peer;
 
-    for (; r->program->kept_count > 0 && in <= last; in++) {
+    for (; r->program->kept_count > 0 && in <= last; in++)
         if (in->kept > 0)
             r->kept[in->kept - 1].len = 0;
-    }
     return last;
 }
 
@@ -200,7 +178,6 @@ begin_loop(struct run *r, const struct instruction *in)
     return r->turns > 0;
 }
 
-/* The next turn of a loop. Returns false if there is none. */
 static bool
 next_turn(struct run *r, const struct instruction *in)
 {
@@ -218,7 +195,7 @@ uint8_t *
 slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
                  uint8_t *at)
 {
-    uint8_t *begins[SLAM_TEMPLATE_DEPTH_MAX];
+    uint8_t *begins[SLAM_TEMPLATE_DEPTH_MAX], *begin;
     size_t depth = 0;
     const struct instruction *in = p->instructions;
     const struct instruction *end = in + (is_whole ? p->count : p->body);
@@ -234,17 +211,12 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             memcpy(at, p->literals + in->offset, in->len);
             at += in->len;
             break;
-        case SLAM_CODE_VALUE: {
-            const size_t len = slam_value_emit(&p->sources[in->index],
-                                               m->states ? &m->states[in->index] : NULL,
-                                               m->draw, (char *)at);
-
-            if (in->kept > 0)
-                r.kept[in->kept - 1] =
-                    (struct kept_text){.text = at, .len = (uint32_t)len};
-            at += len;
+        case SLAM_CODE_VALUE:
+            begin = at;
+            at = slam_value_put(&p->sources[in->index],
+                                m->states ? &m->states[in->index] : NULL, m->draw, at);
+            keep(&r, in, begin, at);
             break;
-        }
         case SLAM_CODE_REPEAT: {
             const struct kept_text *kept = &r.kept[in->index];
             const uint32_t len = slam_text_cut(kept->text, kept->len, in->len);
@@ -259,14 +231,12 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             begins[depth++] = at;
             at += in->header;
             break;
-        case SLAM_CODE_END_OF(SLAM_CODE_TLV): {
-            uint8_t *begin = begins[--depth];
-
+        case SLAM_CODE_END_OF(SLAM_CODE_TLV):
+            begin = begins[--depth];
             at = (size_t)(at - begin) - in->header < in->len
                      ? begin
                      : close_tlv(&r, begin, in->header, at);
             break;
-        }
         case SLAM_CODE_CHANCE:
             if (slam_rng_below(m->draw->rng, 1000000) >= in->len)
                 in = skip(&r, in);
@@ -276,15 +246,11 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
             if (!holds(&r, in))
                 in = skip(&r, in);
             break;
-        case SLAM_CODE_PLACED: {
-            uint8_t *begin = at;
-
+        case SLAM_CODE_PLACED:
+            begin = at;
             at = put_placed(m, p, in, at);
-            if (in->kept > 0)
-                r.kept[in->kept - 1] =
-                    (struct kept_text){.text = begin, .len = (uint32_t)(at - begin)};
+            keep(&r, in, begin, at);
             break;
-        }
         case SLAM_CODE_SLOT:
             at = put_slot(m->frame - in->level, in, at);
             break;
@@ -325,12 +291,10 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
         case SLAM_CODE_BASE64:
             begins[depth++] = at;
             break;
-        case SLAM_CODE_END_OF(SLAM_CODE_BASE64): {
-            uint8_t *begin = begins[--depth];
-
+        case SLAM_CODE_END_OF(SLAM_CODE_BASE64):
+            begin = begins[--depth];
             at = slam_text_encode_in_place(begin, (size_t)(at - begin), 0);
             break;
-        }
         default: /* FIELD */
             slam_rng_seed(m->draw->rng, m->key, in->len);
             break;
@@ -339,32 +303,22 @@ slam_program_run(struct machine *m, const struct slam_program *p, bool is_whole,
     return at;
 }
 
-/* -- templates -- */
-
 size_t
-slam_template_encode(const struct slam_template *t, struct slam_value_state *states,
-                     const struct slam_draw *draw, int32_t message_id, uint8_t *out)
+slam_template_encode(const struct slam_template *t,
+                     struct slam_partition_cursor *states, const struct slam_draw *draw,
+                     int32_t message_id, uint8_t *out)
 {
     struct machine m = {.draw = draw, .states = states};
     const size_t header = t->program.header;
-    const uint32_t id = (uint32_t)message_id;
-    uint8_t *at = out + header;
-    uint8_t bytes = 1;
+    uint8_t *at = slam_ber_put_message_id(out + header, message_id);
 
-    /* the fewest bytes, the first below 0x80 */
-    while (id >> (8 * bytes - 1) != 0)
-        bytes++;
-    *out = TAG_SEQUENCE;
-    *at++ = TAG_INTEGER;
-    *at++ = bytes;
-    for (uint8_t i = bytes; i-- > 0;)
-        *at++ = (uint8_t)(id >> (8 * i));
+    *out = SLAM_BER_SEQUENCE;
     at = slam_program_run(&m, &t->program, true, at);
     return (size_t)(close_tlv(NULL, out, header, at) - out);
 }
 
 size_t
-slam_template_text(const struct slam_template *t, struct slam_value_state *states,
+slam_template_text(const struct slam_template *t, struct slam_partition_cursor *states,
                    const struct slam_draw *draw, uint8_t *out)
 {
     struct machine m = {.draw = draw, .states = states};

@@ -76,8 +76,7 @@ enum slam_template_code {
     SLAM_CODE_BODY = 0x13
 };
 
-/* Which number of an entry chooses the member of a source whose members come in turn.
- */
+/* The number of an entry that chooses the member of a source in turn. */
 enum slam_place {
     SLAM_PLACE_INDEX = 1,    /* its index among the entries of its template */
     SLAM_PLACE_SIBLING = 2,  /* among those of its node below one parent */
@@ -96,12 +95,11 @@ struct slam_template_config {
 
 struct slam_template; /* read only after slam_template_create; shared by workers */
 
-/* Compiles a request or the text of a variable. Files are opened through feeds, which
- * outlives the template (NULL where no source has a file). Returns 0 and *created, or a
- * negative slam_err with the reason in err. Control thread only. */
+/* Compiles a request or the text of a variable. feeds opens files and outlives the
+ * template (NULL: no source has a file). Control thread only. */
 int slam_template_create(const struct slam_template_config *config,
                          struct slam_feeds *feeds, struct slam_template **created,
-                         char *err, size_t err_len);
+                         char *err);
 void slam_template_destroy(struct slam_template *t);
 
 /* Upper bound of an encoded request, in bytes. */
@@ -111,21 +109,18 @@ size_t slam_template_max_text(const struct slam_template *t);
 /* Variables that the session must have: one more than the highest number used. */
 uint32_t slam_template_variable_count(const struct slam_template *t);
 size_t slam_template_source_count(const struct slam_template *t);
-const struct slam_value_source *slam_template_source(const struct slam_template *t,
-                                                     size_t index);
 
-/* Encodes one request: the template's text in an LDAPMessage. states has
- * slam_template_source_count(t) elements; message_id is 1..2^31-1; out holds
- * slam_template_max_pdu(t) bytes. Returns the PDU's length. */
+/* Encodes one request, an LDAPMessage, to out (slam_template_max_pdu bytes). states has
+ * an element for each source; message_id is 1..2^31-1. Returns the PDU's length. */
 size_t slam_template_encode(const struct slam_template *t,
-                            struct slam_value_state *states,
+                            struct slam_partition_cursor *states,
                             const struct slam_draw *draw, int32_t message_id,
                             uint8_t *out);
 
-/* The template's text alone, for variables; out holds slam_template_max_text(t) bytes.
- * Returns its length. */
+/* Writes a variable's text to out (slam_template_max_text bytes). Returns its
+ * length. */
 size_t slam_template_text(const struct slam_template *t,
-                          struct slam_value_state *states, const struct slam_draw *draw,
-                          uint8_t *out);
+                          struct slam_partition_cursor *states,
+                          const struct slam_draw *draw, uint8_t *out);
 
 #endif

@@ -6,10 +6,9 @@
 bool
 slam_text_is_plain(const uint8_t *bytes, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i++)
         if (bytes[i] < 0x20 || bytes[i] > 0x7e)
             return false;
-    }
     return true;
 }
 
@@ -30,7 +29,6 @@ slam_text_cut(const uint8_t *text, uint32_t len, uint32_t limit)
     return len;
 }
 
-/* Where character number `count` of a text in UTF-8 begins; at most len. */
 static size_t
 character_at(const uint8_t *text, size_t len, size_t count)
 {
@@ -79,7 +77,6 @@ put_dn_value(const uint8_t *text, uint32_t len, uint8_t *at)
     return at;
 }
 
-/* Part of a text as an assertion value (RFC 4515 section 3). */
 static uint8_t *
 put_filter(const uint8_t *text, size_t len, size_t limit, enum slam_text_form form,
            uint8_t *at)
@@ -122,10 +119,9 @@ slam_text_put(enum slam_text_form form, const uint8_t *text, uint32_t len,
     if (form == SLAM_FORM_DN_VALUE)
         return put_dn_value(text, len, at);
     memcpy(at, text, len);
-    for (uint32_t i = 0; form == SLAM_FORM_UNDERSCORES && i < len; i++) {
+    for (uint32_t i = 0; form == SLAM_FORM_UNDERSCORES && i < len; i++)
         if (at[i] == ',')
             at[i] = '_';
-    }
     return at + len;
 }
 
@@ -155,8 +151,7 @@ slam_text_put_number(uint64_t n, uint32_t width, uint8_t *at)
     return at + zeros + count;
 }
 
-/* Writes len bytes in base64. They lie in the same buffer, far enough behind `at` that
- * nothing is overwritten before it is read. */
+/* Writes len bytes in base64, which lie far enough behind `at` in the same buffer. */
 static uint8_t *
 put_base64(uint8_t *at, const uint8_t *from, size_t len)
 {

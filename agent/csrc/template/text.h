@@ -20,12 +20,10 @@ enum slam_text_form {
     SLAM_FORM_FILTER_FINAL = 5
 };
 
-/* Length of the first `limit` bytes of a text in UTF-8, less what would be the
- * beginning of a character; len where limit is 0. */
+/* Length of the first `limit` bytes of a UTF-8 text, in whole characters; 0: all. */
 uint32_t slam_text_cut(const uint8_t *text, uint32_t len, uint32_t limit);
 
-/* Writes a text of len bytes, or the part that `limit` leaves of it, in a form. Returns
- * its end. */
+/* Writes what `limit` leaves of a text, in a form. Returns its end. */
 uint8_t *slam_text_put(enum slam_text_form form, const uint8_t *text, uint32_t len,
                        uint32_t limit, uint8_t *at);
 /* The most bytes that slam_text_put writes of a text of at most len bytes. */
@@ -34,8 +32,7 @@ size_t slam_text_put_max(enum slam_text_form form, size_t len, uint32_t limit);
 /* Writes n with at least `width` digits; returns its end. */
 uint8_t *slam_text_put_number(uint64_t n, uint32_t width, uint8_t *at);
 
-/* Turns the text [at, at + len) into base64 that begins at `at` + shift, shift <= 1.
- * Returns its end. */
+/* Turns [at, at + len) into base64 that begins at `at` + shift, shift <= 1; its end. */
 uint8_t *slam_text_encode_in_place(uint8_t *at, size_t len, size_t shift);
 
 static inline size_t
@@ -44,8 +41,7 @@ slam_text_base64_len(size_t len)
     return (len + 2) / 3 * 4;
 }
 
-/* Printable ASCII only: LDIF needs no base64 for it but for a blank, ':' or '<' at its
- * ends. */
+/* Printable ASCII only: no base64 in LDIF, but for a blank, ':' or '<' at its ends. */
 bool slam_text_is_plain(const uint8_t *text, size_t len);
 
 #endif

@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Value sources: the holes of a request template. A prepared source is shared and read
- * only; its state belongs to one worker.
+/* Value sources of templates. A prepared source is shared and read only.
  *
- * Sequences, lines in turn and unique numbers are dealt by connection (share.h): a
- * worker takes its x one after the other, whatever operation draws, and the value is
- * member number x mod members. So the fleet emits each member once a round, whatever
- * workers its agents have. */
+ * Sequences, lines in turn and unique numbers are dealt by connection (partition.h): a
+ * worker takes its x one after the other, and the value is member x mod members. So the
+ * fleet emits each member once a round. */
 #ifndef SLAM_VALUES_H
 #define SLAM_VALUES_H
 
+#include "core/partition.h"
 #include "core/rng.h"
-#include "core/share.h"
 #include "template/feed.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the comments, member k is lo + step * k, or lo - step * k where lo > hi (sequences
- * only); numbers have at least `width` digits. */
+/* Member k is lo + step * k, or lo - step * k where lo > hi (sequences only). */
 enum slam_value_kind {
     SLAM_VALUE_UNIFORM = 0,  /* a member, each as likely */
     SLAM_VALUE_SEQUENCE = 1, /* the members in turn */
@@ -62,7 +59,7 @@ struct slam_variable {
 /* What a draw depends on besides the source and its state. */
 struct slam_draw {
     struct slam_rng *rng;
-    const struct slam_share *share;
+    const struct slam_partition *partition;
     struct slam_variable *variables; /* the session's */
     int32_t message_id_of_previous;  /* the session's request before this one */
 };
@@ -92,31 +89,22 @@ struct slam_value_source {
     } prepared;
 };
 
-/* One entry of a list. */
 struct slam_choice {
     uint64_t end;    /* sum of the weights up to and including this one */
     uint32_t offset; /* of its text in data */
     uint32_t len;
 };
 
-struct slam_value_state {
-    struct slam_share_cursor cursor;
-};
-
-/* Checks a source's figures, copies its data and computes what draws need. Returns 0,
- * or a negative slam_err with the reason in err; then nothing is to be released.
- * Control thread only. */
+/* Checks a source, copies its data and computes what draws need; after a failure there
+ * is nothing to release. Control thread only. */
 int slam_value_source_prepare(struct slam_value_source *src, struct slam_feeds *feeds,
-                              char *err, size_t err_len);
+                              char *err);
 void slam_value_source_release(struct slam_value_source *src);
 
-void slam_value_state_init(const struct slam_value_source *src,
-                           struct slam_value_state *state);
-
-/* Writes the next value's text (no terminator) to out, which holds src->max_len bytes.
- * Returns its length. Not for SLAM_VALUE_REF: templates know the texts before. */
-size_t slam_value_emit(const struct slam_value_source *src,
-                       struct slam_value_state *state, const struct slam_draw *draw,
-                       char *out);
+/* Writes the next value to `at` (src->max_len bytes, no terminator). Returns its end.
+ * Not for SLAM_VALUE_REF: templates have the texts before. */
+uint8_t *slam_value_put(const struct slam_value_source *src,
+                        struct slam_partition_cursor *cursor,
+                        const struct slam_draw *draw, uint8_t *at);
 
 #endif

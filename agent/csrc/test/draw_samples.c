@@ -6,12 +6,12 @@
  *   op PROGRAM COUNT, then COUNT times KIND LO HI STEP WIDTH A B DATA
  *   check PROGRAM COUNT …                   the same; "ok" after one request was made
  * of it within the bounds that it has, or why not variable NUMBER TEXT seed N
- *   text|encode FIRST STEP COUNT TOTAL N    N draws of a share: one line of hex each
- *   profile COUNT, then COUNT times KIND DURATION A B C
- *   pace ARRIVALS LIMIT FIRST STEP COUNT TOTAL N UNTIL   times of at most N arrivals
- *                                           before UNTIL; then "end"
+ *   text|encode FIRST STEP COUNT TOTAL N    N draws of a partition: one line of hex
+ * each profile COUNT, then COUNT times KIND DURATION A B C pace ARRIVALS LIMIT FIRST
+ * STEP COUNT TOTAL N UNTIL   times of at most N arrivals before UNTIL; then "end"
  *   expect T                                N(t) of the profile
  */
+#include "core/slam_err.h"
 #include "load/pacer.h"
 #include "template/template.h"
 
@@ -27,14 +27,14 @@
 #define SOURCES 256
 
 static struct slam_value_source sources[SOURCES];
-static struct slam_value_state states[SOURCES];
+static struct slam_partition_cursor states[SOURCES];
 static struct slam_variable variables[VARIABLES];
 static struct slam_rate_segment segments[SEGMENTS_MAX];
 static size_t segment_count;
 static struct slam_rng rng;
-static struct slam_feeds *feeds;
+static struct slam_feeds feeds;
 static struct slam_template *op;
-static char err[300];
+static char err[SLAM_ERR_LEN];
 
 static _Noreturn void
 fail(const char *what)
@@ -82,16 +82,16 @@ read_bytes(size_t *len)
     return bytes;
 }
 
-static struct slam_share
-read_share(void)
+static struct slam_partition
+read_partition(void)
 {
-    struct slam_share share;
+    struct slam_partition partition;
 
-    share.first = read_number();
-    share.step = read_number();
-    share.count = read_number();
-    share.total = read_number();
-    return share;
+    partition.first = read_number();
+    partition.step = read_number();
+    partition.count = read_number();
+    partition.total = read_number();
+    return partition;
 }
 
 /* Returns whether the engine took it; else err says why not. */
@@ -121,7 +121,7 @@ read_op(void)
                                            .program_len = len,
                                            .sources = sources,
                                            .source_count = count};
-    slam_template_create(&config, feeds, &op, err, sizeof(err));
+    slam_template_create(&config, &feeds, &op, err);
     for (size_t i = 0; i < count; i++)
         free((void *)(uintptr_t)sources[i].data);
     free(program);
@@ -133,9 +133,10 @@ read_op(void)
 static void
 check(void)
 {
-    const struct slam_share share = {.first = 1, .step = 1, .count = 1, .total = 3};
+    const struct slam_partition partition = {
+        .first = 1, .step = 1, .count = 1, .total = 3};
     const struct slam_draw draw = {
-        .rng = &rng, .share = &share, .variables = variables};
+        .rng = &rng, .partition = &partition, .variables = variables};
     uint8_t *pdu;
 
     if (!read_op()) {
@@ -143,8 +144,7 @@ check(void)
         return;
     }
     pdu = malloc(slam_template_max_pdu(op));
-    for (size_t i = 0; i < slam_template_source_count(op); i++)
-        slam_value_state_init(slam_template_source(op, i), &states[i]);
+    memset(states, 0, sizeof(states));
     if (slam_template_variable_count(op) <= VARIABLES)
         slam_template_encode(op, states, &draw, 1, pdu);
     free(pdu);
@@ -163,13 +163,12 @@ static void
 draw(bool encode)
 {
     static uint8_t out[SLAM_TEMPLATE_PDU_MAX];
-    const struct slam_share share = read_share();
+    const struct slam_partition partition = read_partition();
     const struct slam_draw draw = {
-        .rng = &rng, .share = &share, .variables = variables};
+        .rng = &rng, .partition = &partition, .variables = variables};
     uint64_t count = read_number();
 
-    for (size_t i = 0; i < slam_template_source_count(op); i++)
-        slam_value_state_init(slam_template_source(op, i), &states[i]);
+    memset(states, 0, sizeof(states));
     while (count-- > 0) {
         const size_t len = encode ? slam_template_encode(op, states, &draw, 1, out)
                                   : slam_template_text(op, states, &draw, out);
@@ -190,7 +189,7 @@ read_profile(void)
         segments[i].b = read_real();
         segments[i].c = read_real();
     }
-    if (slam_rate_profile_prepare(segments, segment_count, err, sizeof(err)) != 0)
+    if (slam_rate_profile_prepare(segments, segment_count, err) != 0)
         fail(err);
 }
 
@@ -199,13 +198,13 @@ pace(void)
 {
     enum slam_arrivals arrivals = (enum slam_arrivals)read_number();
     uint64_t limit = read_number();
-    const struct slam_share share = read_share();
+    const struct slam_partition partition = read_partition();
     uint64_t count = read_number(), until = read_number(), due;
     struct slam_pacer pacer;
 
-    if (slam_pacer_init(&pacer, segments, segment_count, arrivals, &share, limit,
+    if (slam_pacer_init(&pacer, segments, segment_count, arrivals, &partition, limit,
                         &rng) != 0)
-        fail("a share has connections");
+        fail("a partition has connections");
     while (count-- > 0 && (due = slam_pacer_next(&pacer, &rng)) < until)
         printf("%" PRIu64 "\n", due);
     puts("end");
@@ -216,8 +215,6 @@ main(void)
 {
     char command[16];
 
-    if (slam_feeds_create(&feeds) != 0)
-        return 1;
     slam_rng_seed(&rng, 1, 0);
     while (scanf("%15s", command) == 1) {
         if (strcmp(command, "op") == 0) {
@@ -254,6 +251,6 @@ main(void)
         fflush(stdout);
     }
     slam_template_destroy(op);
-    slam_feeds_destroy(feeds);
+    slam_feeds_close(&feeds);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer: the lines of any file, with their ends put back, are the file. */
+#include "core/slam_err.h"
 #include "template/feed.h"
 
 #include <stdlib.h>
@@ -11,10 +12,10 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct slam_feed feed;
-    char err[200];
+    char err[SLAM_ERR_LEN];
     size_t longest = 0, at;
 
-    if (slam_feed_index(&feed, data, size, "file", err, sizeof(err)) != 0)
+    if (slam_feed_index(&feed, data, size, "file", err) != 0)
         return 0;
     if (feed.count == 0)
         abort();

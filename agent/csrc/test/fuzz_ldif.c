@@ -67,17 +67,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                              .last_names = UINT32_MAX,
                              .output_count = OUTPUTS};
     struct ldif_renderer renderer = {0};
-    char err[200];
+    char err[SLAM_ERR_LEN];
 
     for (int i = 0; i < SOURCES; i++) {
-        if (slam_value_source_prepare(&sources[i], NULL, err, sizeof(err)) != 0)
+        if (slam_value_source_prepare(&sources[i], NULL, err) != 0)
             abort();
         source_is_plain[i] = ldif_source_is_plain(&sources[i]);
     }
-    if (ldif_compile(&tree, 0, root, sizeof(root) - 1, err, sizeof(err)) != SLAM_OK)
+    if (ldif_compile(&tree, 0, root, sizeof(root) - 1, err) != SLAM_OK)
         abort();
-    if (ldif_compile(&tree, 1, data, size, err, sizeof(err)) == SLAM_OK &&
-        is_short(&nodes[1]) && ldif_renderer_init(&renderer, &tree) == SLAM_OK) {
+    if (ldif_compile(&tree, 1, data, size, err) == SLAM_OK && is_short(&nodes[1]) &&
+        ldif_renderer_init(&renderer, &tree) == SLAM_OK) {
         renderer.machine.flush = discard;
         renderer.machine.context = &renderer;
         if (ldif_render(&renderer, 0, tree.total) != SLAM_OK)

@@ -30,7 +30,6 @@ parse(const uint8_t *bytes, size_t size, size_t chunk, struct outcome *outcome)
 {
     struct slam_pdu_parser parser;
     struct slam_pdu pdu;
-    const char *reason = NULL;
     size_t pdu_bytes = 0;
 
     memset(outcome, 0, sizeof(*outcome));
@@ -43,7 +42,7 @@ parse(const uint8_t *bytes, size_t size, size_t chunk, struct outcome *outcome)
 
         demand(copy != NULL);
         memcpy(copy, bytes + at, len);
-        while ((rc = slam_pdu_next(&parser, &next, &len, &pdu, &reason)) == 1) {
+        while ((rc = slam_pdu_next(&parser, &next, &len, &pdu)) == 1) {
             demand(pdu.message_id >= 0 && pdu.result_code >= -1);
             demand(pdu.len >= 7 && pdu.len <= MAX_PDU);
             pdu_bytes += pdu.len;
@@ -52,12 +51,10 @@ parse(const uint8_t *bytes, size_t size, size_t chunk, struct outcome *outcome)
                 outcome->pdus[outcome->count] = pdu;
             outcome->count++;
         }
-        if (rc < 0) {
-            demand(reason != NULL);
+        if (rc < 0)
             outcome->refused = 1;
-        } else {
+        else
             demand(len == 0);
-        }
         free(copy);
     }
 }

@@ -2,6 +2,7 @@
 /* libFuzzer: any program with any sources is either refused, or encodes requests within
  * the sizes that it promised. The input: the number of sources, 17 bytes for each, the
  * program; the sources' data is the program's bytes. */
+#include "core/slam_err.h"
 #include "template/template.h"
 
 #include <stdlib.h>
@@ -55,11 +56,12 @@ static void
 run(const struct slam_template *op)
 {
     static struct slam_variable variables[VARIABLES];
-    struct slam_value_state states[SOURCES_MAX];
+    struct slam_partition_cursor states[SOURCES_MAX] = {0};
     struct slam_rng rng;
-    const struct slam_share share = {.first = 3, .step = 5, .count = 2, .total = 11};
+    const struct slam_partition partition = {
+        .first = 3, .step = 5, .count = 2, .total = 11};
     const struct slam_draw draw = {.rng = &rng,
-                                   .share = &share,
+                                   .partition = &partition,
                                    .variables = variables,
                                    .message_id_of_previous = 77};
     size_t max = slam_template_max_pdu(op);
@@ -74,8 +76,6 @@ run(const struct slam_template *op)
     variables[1].len = 12;
     variables[2].len = SLAM_VARIABLE_MAX;
     slam_rng_seed(&rng, 1, 1);
-    for (size_t i = 0; i < slam_template_source_count(op); i++)
-        slam_value_state_init(slam_template_source(op, i), &states[i]);
     for (int32_t id = 1; id <= 0x10000; id <<= 8) {
         size_t len = slam_template_encode(op, states, &draw, id, pdu);
 
@@ -98,7 +98,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct slam_value_source sources[SOURCES_MAX];
     struct slam_template *op = NULL;
-    char err[200];
+    char err[SLAM_ERR_LEN];
     struct slam_template_config config;
     const uint8_t *program;
     size_t source_count, program_len;
@@ -116,7 +116,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                            .program_len = program_len,
                                            .sources = sources,
                                            .source_count = source_count};
-    if (slam_template_create(&config, NULL, &op, err, sizeof(err)) != 0)
+    if (slam_template_create(&config, NULL, &op, err) != 0)
         return 0;
     if (slam_template_variable_count(op) <= VARIABLES)
         run(op);

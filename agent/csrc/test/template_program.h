@@ -4,6 +4,7 @@
 #ifndef SLAM_TEMPLATE_PROGRAM_H
 #define SLAM_TEMPLATE_PROGRAM_H
 
+#include "core/slam_err.h"
 #include "template/template.h"
 
 #include <stdlib.h>
@@ -16,13 +17,14 @@ struct program {
 };
 
 static struct program p;
-static char err[200];
+static char err[SLAM_ERR_LEN];
 static const uint8_t a[] = "a";
 static struct slam_rng rng;
-static const struct slam_share alone = {.first = 0, .step = 1, .count = 1, .total = 1};
+static const struct slam_partition alone = {
+    .first = 0, .step = 1, .count = 1, .total = 1};
 static struct slam_variable variables[2];
 static const struct slam_draw draw = {
-    .rng = &rng, .share = &alone, .variables = variables};
+    .rng = &rng, .partition = &alone, .variables = variables};
 
 static inline void
 literal(const void *bytes, size_t len)
@@ -76,7 +78,7 @@ create(const struct slam_value_source *sources, size_t source_count)
                                                 .sources = sources,
                                                 .source_count = source_count};
 
-    slam_template_create(&config, NULL, &op, err, sizeof(err));
+    slam_template_create(&config, NULL, &op, err);
     p.len = 0;
     return op;
 }
@@ -84,7 +86,7 @@ create(const struct slam_value_source *sources, size_t source_count)
 /* Encodes to a fresh buffer of exactly the promised size, so that a sanitizer sees a
  * byte too many. Returns the buffer. */
 static inline uint8_t *
-encode(const struct slam_template *op, struct slam_value_state *states,
+encode(const struct slam_template *op, struct slam_partition_cursor *states,
        int32_t message_id, size_t *len)
 {
     uint8_t *buf = malloc(slam_template_max_pdu(op));

@@ -16,7 +16,7 @@
 
 static struct slam_responder *responder;
 static struct slam_engine *engine;
-static char err[512];
+static char err[SLAM_ERR_LEN];
 static char uri[64];
 static const char *const uris[] = {uri};
 
@@ -51,8 +51,8 @@ start_responder(const struct slam_delay *delay)
     struct slam_responder_options options = {
         .delays = delay, .delay_count = delay ? 1 : 0, .record_capacity = 100000};
 
-    if (slam_responder_create(&options, &responder, err, sizeof(err)) != SLAM_OK ||
-        slam_responder_start(responder, err, sizeof(err)) != SLAM_OK)
+    if (slam_responder_create(&options, &responder, err) != SLAM_OK ||
+        slam_responder_start(responder, err) != SLAM_OK)
         return false;
     snprintf(uri, sizeof(uri), "ldap://127.0.0.1:%d", slam_responder_port(responder));
     return true;
@@ -100,7 +100,7 @@ create_engine(size_t intervals)
 
     for (size_t i = 0; i < intervals; i++)
         boundaries_ns[i] = (i + 1) * 100 * MS;
-    return slam_engine_create(&config, &engine, err, sizeof(err)) == SLAM_OK;
+    return slam_engine_create(&config, &engine, err) == SLAM_OK;
 }
 
 /* An operation that uses none of the variables. */
@@ -112,15 +112,15 @@ operation_config(const char *name, uint8_t response_tag, const uint8_t *program,
     struct slam_operation_config config = {
         .name = name,
         .response_tag = response_tag,
-        .awaits = true,
+        .session.awaits = true,
         .template = {.program = program, .program_len = len},
         .success_codes = success,
         .success_count = 2,
-        .cookie_variable = SLAM_NO_VARIABLE,
-        .sasl = {NULL, SLAM_NO_VARIABLE, SLAM_NO_VARIABLE, SLAM_NO_VARIABLE,
-                 SLAM_NO_VARIABLE},
-        .ledger_put = SLAM_NO_VARIABLE,
-        .ledger_take = SLAM_NO_VARIABLE};
+        .session.cookie_variable = SLAM_NO_VARIABLE,
+        .session.sasl = {NULL, SLAM_NO_VARIABLE, SLAM_NO_VARIABLE, SLAM_NO_VARIABLE,
+                         SLAM_NO_VARIABLE},
+        .session.ledger_put = SLAM_NO_VARIABLE,
+        .session.ledger_take = SLAM_NO_VARIABLE};
     return config;
 }
 
@@ -138,29 +138,27 @@ search_config(void)
     return config;
 }
 
-static bool
-add_operation(int stream, const struct slam_operation_config *config)
+static int
+add_stream(struct slam_stream_settings config,
+           const struct slam_operation_config *operations, size_t operation_count,
+           const struct slam_script_config *scripts, size_t script_count)
 {
-    return slam_engine_add_operation(engine, (size_t)stream, config, err,
-                                     sizeof(err)) >= 0;
-}
-
-static bool
-add_script(int stream, const struct slam_step_config *steps, size_t count)
-{
-    return slam_engine_add_script(engine, (size_t)stream, 1, steps, count, err,
-                                  sizeof(err)) >= 0;
+    config.operations = operations;
+    config.operation_count = operation_count;
+    config.scripts = scripts;
+    config.script_count = script_count;
+    return slam_engine_add_stream(engine, &config, err);
 }
 
 static bool
 add(const struct slam_stream_settings *config)
 {
     static const struct slam_step_config step = {0};
-    struct slam_operation_config search = search_config();
-    int stream = slam_engine_add_stream(engine, config, err, sizeof(err));
+    static const struct slam_script_config script = {1, &step, 1};
+    static struct slam_operation_config search;
 
-    return stream >= 0 && add_operation(stream, &search) &&
-           add_script(stream, &step, 1);
+    search = search_config();
+    return add_stream(*config, &search, 1, &script, 1) >= 0;
 }
 
 static bool
@@ -168,9 +166,8 @@ prepare_and_start(void)
 {
     struct slam_conn_error error;
 
-    return slam_engine_prepare(engine, &error, err, sizeof(err)) == SLAM_OK &&
-           slam_engine_start(engine, slam_clock_mono_ns() + 20 * MS, err,
-                             sizeof(err)) == SLAM_OK;
+    return slam_engine_prepare(engine, &error, err) == SLAM_OK &&
+           slam_engine_start(engine, slam_clock_mono_ns() + 20 * MS, err) == SLAM_OK;
 }
 
 /* Reads every snapshot to the final one. */
@@ -181,8 +178,7 @@ collect(struct totals *t)
 
     memset(t, 0, sizeof(*t));
     for (uint64_t i = 0; s == NULL || !s->final; i++) {
-        if (slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err, sizeof(err)) !=
-            1)
+        if (slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err) != 1)
             return false;
         t->intervals++;
         for (size_t j = 0; j < 2 * s->op_count; j++) {
@@ -306,8 +302,7 @@ test_stop_ends_a_run_early_with_balanced_books(void)
     CHECK(create_engine(60));
     CHECK(add(&open));
     CHECK(prepare_and_start());
-    CHECK_EQ(slam_engine_snapshot(engine, 0, ANSWER_TIMEOUT_NS, &s, err, sizeof(err)),
-             1);
+    CHECK_EQ(slam_engine_snapshot(engine, 0, ANSWER_TIMEOUT_NS, &s, err), 1);
     uint64_t sent = 0, dropped = 0, completed = 0, scheduled = 0;
     for (uint64_t i = 0;; i++) {
         /* a worker that is late closes the first interval in the measure phase */
@@ -322,9 +317,7 @@ test_stop_ends_a_run_early_with_balanced_books(void)
         CHECK(i < 5);
         if (i == 0)
             slam_engine_stop(engine);
-        CHECK_EQ(slam_engine_snapshot(engine, i + 1, ANSWER_TIMEOUT_NS, &s, err,
-                                      sizeof(err)),
-                 1);
+        CHECK_EQ(slam_engine_snapshot(engine, i + 1, ANSWER_TIMEOUT_NS, &s, err), 1);
     }
     CHECK_EQ(scheduled, sent + dropped);
     CHECK_EQ(sent, completed); /* the grace is longer than the delay */
@@ -381,7 +374,7 @@ test_closed_port_fails_prepare_with_uri_and_stage(void)
     responder = NULL;
     CHECK(create_engine(1));
     CHECK(add(&closed));
-    CHECK_EQ(slam_engine_prepare(engine, &error, err, sizeof(err)), SLAM_ECONNECT);
+    CHECK_EQ(slam_engine_prepare(engine, &error, err), SLAM_ECONNECT);
     CHECK_EQ(error.stage, SLAM_STAGE_CONNECT);
     CHECK(strcmp(error.uri, uri) == 0);
     CHECK(error.detail[0] != '\0');
@@ -402,12 +395,6 @@ static const uint8_t add_program[] = {0x03, 0x68, 0x03, 0x04, 0x02, 0x00, 0x00, 
 static const struct slam_value_source variable_0 = {.kind = SLAM_VALUE_VARIABLE,
                                                     .lo = 0};
 
-static int
-add_stream(struct slam_stream_settings config)
-{
-    return slam_engine_add_stream(engine, &config, err, sizeof(err));
-}
-
 static void
 test_there_are_as_many_addresses_as_uris(void)
 {
@@ -418,7 +405,7 @@ test_there_are_as_many_addresses_as_uris(void)
     config.connection.address_count = 2;
     CHECK(start_responder(NULL));
     CHECK(create_engine(1));
-    CHECK_EQ(add_stream(config), SLAM_EINVAL);
+    CHECK_EQ(add_stream(config, NULL, 0, NULL, 0), SLAM_EINVAL);
     CHECK(strstr(err, "as many as uris") != NULL);
     end();
 }
@@ -433,15 +420,13 @@ test_session_runs_its_steps_with_pauses_and_ends_its_connection(void)
         operation_config("unbind", 0, unbind_program, sizeof(unbind_program));
     struct slam_responder_counts counts;
     struct totals t;
-    int stream;
 
     unbind.action = SLAM_ACTION_UNBIND;
     CHECK(start_responder(NULL));
     CHECK(create_engine(4));
-    stream = add_stream(stream_config(false));
-    CHECK(add_operation(stream, &search));
-    CHECK(add_operation(stream, &unbind));
-    CHECK(add_script(stream, steps, 4));
+    const struct slam_operation_config operations[] = {search, unbind};
+    const struct slam_script_config scripts[] = {{1, steps, 4}};
+    CHECK(add_stream(stream_config(false), operations, 2, scripts, 1) >= 0);
     CHECK(prepare_and_start());
     CHECK(collect(&t));
     counts = counts_after(t.of[1] + t.unbinds);
@@ -470,20 +455,18 @@ test_capture_is_used_by_the_next_step(void)
         struct slam_operation_config search = search_config();
         struct slam_operation_config erase =
             operation_config("delete", 0x6b, delete_program, sizeof(delete_program));
-        int stream;
 
         config.variables = 1;
         config.think_time_ns = MS;
-        search.captures = missing ? &absent : &dn;
-        search.capture_count = 1;
+        search.session.captures = missing ? &absent : &dn;
+        search.session.capture_count = 1;
         erase.template.sources = &variable_0;
         erase.template.source_count = 1;
         CHECK(start_responder(NULL));
         CHECK(create_engine(3));
-        stream = add_stream(config);
-        CHECK(add_operation(stream, &search));
-        CHECK(add_operation(stream, &erase));
-        CHECK(add_script(stream, steps, 2));
+        const struct slam_operation_config operations[] = {search, erase};
+        const struct slam_script_config scripts[] = {{1, steps, 2}};
+        CHECK(add_stream(config, operations, 2, scripts, 1) >= 0);
         CHECK(prepare_and_start());
         CHECK(collect(&t));
         counts = counts_after(t.unbinds);
@@ -511,18 +494,16 @@ test_request_that_is_not_awaited_is_abandoned(void)
                 "abandon", 0, abandon_program, sizeof(abandon_program));
             struct slam_responder_counts counts;
             struct totals t;
-            int stream;
 
-            search.awaits = false;
+            search.session.awaits = false;
             give_up.action = SLAM_ACTION_ABANDON;
             give_up.template.sources = &message_id;
             give_up.template.source_count = 1;
             CHECK(start_responder(delayed ? &slow : NULL));
             CHECK(create_engine(3));
-            stream = add_stream(stream_config(open));
-            CHECK(add_operation(stream, &search));
-            CHECK(add_operation(stream, &give_up));
-            CHECK(add_script(stream, steps, 2));
+            const struct slam_operation_config operations[] = {search, give_up};
+            const struct slam_script_config scripts[] = {{1, steps, 2}};
+            CHECK(add_stream(stream_config(open), operations, 2, scripts, 1) >= 0);
             CHECK(prepare_and_start());
             CHECK(collect(&t));
             counts = counts_after(t.unbinds);
@@ -612,9 +593,7 @@ test_stream_of_its_own_time_begins_and_ends_within_the_run(void)
         CHECK(add(&config));
         CHECK(prepare_and_start());
         for (uint64_t i = 0; s == NULL || !s->final; i++) {
-            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err,
-                                          sizeof(err)),
-                     1);
+            CHECK_EQ(slam_engine_snapshot(engine, i, ANSWER_TIMEOUT_NS, &s, err), 1);
             CHECK(i < 7);
             sent[i] = s->ops[0].sent + s->ops[1].sent;
         }
@@ -651,29 +630,27 @@ test_deletes_take_what_adds_put_into_the_ledger(void)
     char folder[] = "/tmp/slam-test-XXXXXX";
     char path[128];
     struct totals t;
-    int stream;
 
     CHECK(mkdtemp(folder) != NULL);
     config.variables = 1;
     config.ledgers = 1;
     config.ledger_folder = folder;
     config.think_time_ns = MS;
-    put.lets = &dn;
-    put.let_count = 1;
-    put.ledger_put = 0;
+    put.session.lets = &dn;
+    put.session.let_count = 1;
+    put.session.ledger_put = 0;
     put.template.sources = &variable_0;
     put.template.source_count = 1;
-    take.ledger_take = 0;
-    take.ledger_order = SLAM_LEDGER_RANDOM;
+    take.session.ledger_take = 0;
+    take.session.ledger_order = SLAM_LEDGER_RANDOM;
     take.template.sources = &variable_0;
     take.template.source_count = 1;
     CHECK(start_responder(NULL));
     CHECK(create_engine(3));
-    stream = add_stream(config);
-    CHECK(add_operation(stream, &put));
-    CHECK(add_operation(stream, &take));
-    CHECK(add_script(stream, &add_step, 1));
-    CHECK(add_script(stream, &delete_step, 1));
+    const struct slam_operation_config operations[] = {put, take};
+    const struct slam_script_config scripts[] = {{1, &add_step, 1},
+                                                 {1, &delete_step, 1}};
+    CHECK(add_stream(config, operations, 2, scripts, 2) >= 0);
     CHECK(prepare_and_start());
     CHECK(collect(&t));
     CHECK(is_balanced(&t));

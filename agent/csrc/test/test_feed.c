@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static char path[] = "/tmp/slam-feed-XXXXXX";
-static char err[300];
+static char err[SLAM_ERR_LEN];
 
 static void
 write_file(const char *bytes, size_t len)
@@ -31,80 +31,72 @@ line_is(const struct slam_feed *feed, uint32_t i, const char *expected)
 static void
 test_lines_end_with_lf_cr_lf_or_the_file(void)
 {
-    struct slam_feeds *feeds = NULL;
+    struct slam_feeds feeds = {0};
     const struct slam_feed *feed = NULL;
 
     write_file("one\r\n\ntwo\rhalf\nlast\r", 20);
-    CHECK_EQ(slam_feeds_create(&feeds), 0);
-    CHECK_EQ(slam_feeds_open(feeds, path, strlen(path), &feed, err, sizeof(err)), 0);
+    CHECK_EQ(slam_feeds_open(&feeds, path, strlen(path), &feed, err), 0);
     CHECK_EQ(feed->count, 4);
     CHECK_EQ(feed->longest, 8);
     CHECK(line_is(feed, 0, "one"));
     CHECK(line_is(feed, 1, ""));
     CHECK(line_is(feed, 2, "two\rhalf"));
     CHECK(line_is(feed, 3, "last\r")); /* a CR alone ends no line */
-    slam_feeds_destroy(feeds);
+    slam_feeds_close(&feeds);
 }
 
 static void
 test_byte_order_mark_is_no_part_of_the_first_line(void)
 {
-    struct slam_feeds *feeds = NULL;
+    struct slam_feeds feeds = {0};
     const struct slam_feed *feed = NULL;
 
     write_file("\xef\xbb\xbf"
                "a\nb\n",
                7);
-    slam_feeds_create(&feeds);
-    CHECK_EQ(slam_feeds_open(feeds, path, strlen(path), &feed, err, sizeof(err)), 0);
+    CHECK_EQ(slam_feeds_open(&feeds, path, strlen(path), &feed, err), 0);
     CHECK_EQ(feed->count, 2);
     CHECK(line_is(feed, 0, "a") && line_is(feed, 1, "b"));
-    slam_feeds_destroy(feeds);
+    slam_feeds_close(&feeds);
 }
 
 static void
 test_path_is_opened_once(void)
 {
-    struct slam_feeds *feeds = NULL;
+    struct slam_feeds feeds = {0};
     const struct slam_feed *first = NULL, *second = NULL;
 
     write_file("a", 1);
-    slam_feeds_create(&feeds);
-    CHECK_EQ(slam_feeds_open(feeds, path, strlen(path), &first, err, sizeof(err)), 0);
-    CHECK_EQ(slam_feeds_open(feeds, path, strlen(path), &second, err, sizeof(err)), 0);
+    CHECK_EQ(slam_feeds_open(&feeds, path, strlen(path), &first, err), 0);
+    CHECK_EQ(slam_feeds_open(&feeds, path, strlen(path), &second, err), 0);
     CHECK(first == second);
-    slam_feeds_destroy(feeds);
-    slam_feeds_destroy(NULL);
+    slam_feeds_close(&feeds);
 }
 
 static void
 test_file_without_use_is_refused_with_the_reason(void)
 {
     static char line[SLAM_FEED_LINE_MAX + 3] = "a\n";
-    struct slam_feeds *feeds = NULL;
+    struct slam_feeds feeds = {0};
     const struct slam_feed *feed = NULL;
 
     memset(line + 2, 'x', SLAM_FEED_LINE_MAX + 1);
-    slam_feeds_create(&feeds);
     write_file("", 0);
-    CHECK_EQ(slam_feeds_open(feeds, path, strlen(path), &feed, err, sizeof(err)),
-             SLAM_EINVAL);
+    CHECK_EQ(slam_feeds_open(&feeds, path, strlen(path), &feed, err), SLAM_EINVAL);
     CHECK(strstr(err, "is empty") != NULL);
     write_file("\xef\xbb\xbf", 3);
-    CHECK_EQ(slam_feeds_open(feeds, path, strlen(path), &feed, err, sizeof(err)),
-             SLAM_EINVAL);
+    CHECK_EQ(slam_feeds_open(&feeds, path, strlen(path), &feed, err), SLAM_EINVAL);
     CHECK(strstr(err, "is empty") != NULL);
     write_file(line, sizeof(line));
-    CHECK_EQ(slam_feeds_open(feeds, path, strlen(path), &feed, err, sizeof(err)),
-             SLAM_EINVAL);
+    CHECK_EQ(slam_feeds_open(&feeds, path, strlen(path), &feed, err), SLAM_EINVAL);
     CHECK(strstr(err, "line 2 of") != NULL && strstr(err, "65537 bytes") != NULL);
-    CHECK_EQ(slam_feeds_open(feeds, "/tmp", 4, &feed, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_feeds_open(&feeds, "/tmp", 4, &feed, err), SLAM_EINVAL);
     CHECK(strstr(err, "not a file") != NULL);
-    CHECK_EQ(slam_feeds_open(feeds, "/no/file", 8, &feed, err, sizeof(err)), SLAM_ESYS);
+    CHECK_EQ(slam_feeds_open(&feeds, "/no/file", 8, &feed, err), SLAM_ESYS);
     CHECK(strstr(err, "cannot read '/no/file': No such file") != NULL);
-    CHECK_EQ(slam_feeds_open(feeds, "", 0, &feed, err, sizeof(err)), SLAM_EINVAL);
-    CHECK_EQ(slam_feeds_open(feeds, "a\0b", 3, &feed, err, sizeof(err)), SLAM_EINVAL);
-    slam_feeds_destroy(feeds);
+    CHECK_EQ(slam_feeds_open(&feeds, "", 0, &feed, err), SLAM_EINVAL);
+    CHECK_EQ(slam_feeds_open(&feeds, "a\0b", 3, &feed, err), SLAM_EINVAL);
+    slam_feeds_close(&feeds);
 }
 
 static void
@@ -114,11 +106,12 @@ test_lines_become_values_at_random_or_in_turn(void)
     struct slam_value_source sources[] = {
         {.kind = SLAM_VALUE_FILE_SEQUENCE, .data = (uint8_t *)path, .data_len = 21},
         {.kind = SLAM_VALUE_FILE_RANDOM, .data = (uint8_t *)path, .data_len = 21}};
-    struct slam_value_state states[2] = {0};
+    struct slam_partition_cursor states[2] = {0};
     struct slam_rng rng;
-    const struct slam_share share = {.first = 1, .step = 1, .count = 1, .total = 2};
-    const struct slam_draw draw = {.rng = &rng, .share = &share};
-    struct slam_feeds *feeds = NULL;
+    const struct slam_partition partition = {
+        .first = 1, .step = 1, .count = 1, .total = 2};
+    const struct slam_draw draw = {.rng = &rng, .partition = &partition};
+    struct slam_feeds feeds = {0};
     struct slam_template *op = NULL;
     uint8_t out[11];
     const struct slam_template_config config = {.program = (const uint8_t *)program,
@@ -128,9 +121,8 @@ test_lines_become_values_at_random_or_in_turn(void)
     int random_c = 0;
 
     write_file("a\nbb\nccccc\n", 11);
-    slam_feeds_create(&feeds);
     slam_rng_seed(&rng, 4, 0);
-    CHECK_EQ(slam_template_create(&config, feeds, &op, err, sizeof(err)), 0);
+    CHECK_EQ(slam_template_create(&config, &feeds, &op, err), 0);
     CHECK_EQ(slam_template_max_text(op), 11);
     for (int i = 0; i < 3000; i++) {
         /* x = 1, 3, 5, …: lines 1, 0, 2 */
@@ -143,7 +135,7 @@ test_lines_become_values_at_random_or_in_turn(void)
     }
     CHECK(abs(random_c - 1000) < 6 * 26); /* sqrt(3000 * 1/3 * 2/3) = 25.8 */
     slam_template_destroy(op);
-    slam_feeds_destroy(feeds);
+    slam_feeds_close(&feeds);
 }
 
 int

@@ -7,6 +7,13 @@
 
 #define MAX_NS (SLAM_HISTOGRAM_MAX_US * 1000)
 
+static void
+clear(struct slam_histogram *h)
+{
+    memset(h, 0, sizeof(*h));
+    slam_histogram_reset(h);
+}
+
 static struct slam_histogram a, b, whole; /* too large for the stack */
 
 static void
@@ -53,7 +60,7 @@ test_index_grows_by_steps_of_one_and_keeps_three_digits(void)
 static void
 test_values_keep_their_exact_minimum_maximum_and_sum(void)
 {
-    slam_histogram_clear(&a);
+    clear(&a);
     slam_histogram_record(&a, 1999);
     slam_histogram_record(&a, 999);
     slam_histogram_record(&a, 5000001);
@@ -69,7 +76,7 @@ test_values_keep_their_exact_minimum_maximum_and_sum(void)
 static void
 test_values_above_an_hour_are_counted_and_not_clipped(void)
 {
-    slam_histogram_clear(&a);
+    clear(&a);
     slam_histogram_record(&a, MAX_NS + 999); /* the last us that fits */
     slam_histogram_record(&a, MAX_NS + 1000);
     slam_histogram_record(&a, UINT64_MAX);
@@ -97,9 +104,9 @@ fill(struct slam_histogram *h, uint64_t sequence, int values)
 static void
 test_merged_histograms_equal_the_histogram_of_the_union(void)
 {
-    slam_histogram_clear(&a);
-    slam_histogram_clear(&b);
-    slam_histogram_clear(&whole);
+    clear(&a);
+    clear(&b);
+    clear(&whole);
     fill(&a, 1, 10000);
     fill(&b, 2, 30000);
     slam_histogram_merge(&a, &b);
@@ -110,9 +117,9 @@ test_merged_histograms_equal_the_histogram_of_the_union(void)
 static void
 test_merging_an_empty_histogram_changes_nothing(void)
 {
-    slam_histogram_clear(&a);
-    slam_histogram_clear(&b);
-    slam_histogram_clear(&whole);
+    clear(&a);
+    clear(&b);
+    clear(&whole);
     fill(&a, 3, 100);
     slam_histogram_merge(&a, &b);
     CHECK(memcmp(&a, &whole, sizeof(a)) == 0);
@@ -133,8 +140,8 @@ read_le(const uint8_t *at, unsigned int bytes)
 static void
 test_packed_bytes_hold_every_bucket_and_counter(void)
 {
-    slam_histogram_clear(&a);
-    slam_histogram_clear(&whole);
+    clear(&a);
+    clear(&whole);
     fill(&a, 4, 5000);
     size_t size = slam_histogram_packed_size(&a);
     uint8_t *packed = malloc(size);
@@ -168,7 +175,7 @@ test_empty_and_overflowed_histograms_pack_without_buckets(void)
 {
     uint8_t packed[48];
 
-    slam_histogram_clear(&a);
+    clear(&a);
     CHECK_EQ(slam_histogram_packed_size(&a), sizeof(packed));
     CHECK_EQ(slam_histogram_pack(&a, packed), sizeof(packed));
     CHECK(read_le(packed + 24, 8) == UINT64_MAX);
@@ -181,9 +188,9 @@ test_empty_and_overflowed_histograms_pack_without_buckets(void)
 static void
 test_reset_empties_what_was_recorded(void)
 {
-    slam_histogram_clear(&a);
-    slam_histogram_clear(&b);
-    slam_histogram_clear(&whole);
+    clear(&a);
+    clear(&b);
+    clear(&whole);
     fill(&a, 5, 1000);
     slam_histogram_reset(&a);
     CHECK(memcmp(&a, &b, sizeof(a)) == 0);

@@ -18,7 +18,7 @@
 #define L3(text) "\x01\x03\x00\x00\x00" text
 #define SLOT0(level) "\x08" level "\x00\x00\x00\x00\x00\x00\x00"
 
-static char err[300];
+static char err[SLAM_ERR_LEN];
 
 /* An entry of name `letter` and its sibling's number, which is `source`: dn, and who is
  * above it. */
@@ -77,13 +77,12 @@ written(const struct slam_ldif_node *nodes, size_t count, uint32_t threads, size
     off_t size;
 
     unlink(path);
-    if (slam_ldif_create(&config, &ldif, err, sizeof(err)) != 0) {
+    if (slam_ldif_create(&config, &ldif, err) != 0) {
         fprintf(stderr, "%s\n", err);
         goto out;
     }
-    if (slam_ldif_start(ldif, err, sizeof(err)) != 0 ||
-        slam_ldif_wait(ldif, UINT64_C(60000000000), &is_done, err, sizeof(err)) != 0 ||
-        !is_done)
+    if (slam_ldif_start(ldif, err) != 0 ||
+        slam_ldif_wait(ldif, UINT64_C(60000000000), &is_done, err) != 0 || !is_done)
         goto out;
     size = lseek(fds[0], 0, SEEK_END);
     if ((uint64_t)size != slam_ldif_progress(ldif).bytes)
@@ -282,7 +281,7 @@ test_broken_program_is_refused_with_the_reason(void)
         const struct slam_ldif_config config = config_of(nodes, 1, 1, fds);
         struct slam_ldif *ldif = NULL;
 
-        CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), SLAM_EINVAL);
+        CHECK_EQ(slam_ldif_create(&config, &ldif, err), SLAM_EINVAL);
         if (!strstr(err, cases[i].reason))
             fprintf(stderr, "case %zu: %s\n", i, err);
         CHECK(strstr(err, cases[i].reason) != NULL);
@@ -302,19 +301,19 @@ test_broken_tree_is_refused(void)
     struct slam_ldif *ldif = NULL;
     struct slam_ldif_config config = config_of(orphan, 1, 1, fds);
 
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), SLAM_EINVAL);
     config = config_of(empty, 1, 1, fds);
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), SLAM_EINVAL);
     config = config_of(vast, 2, 1, fds);
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), SLAM_EINVAL);
     CHECK(strstr(err, "2^62") != NULL);
     for (uint32_t i = 0; i < 40; i++)
         deep[i] = NODE(i == 0 ? SLAM_LDIF_NO_PARENT : i - 1, 1, root);
     config = config_of(deep, 40, 1, fds);
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), SLAM_EINVAL);
     CHECK(strstr(err, "levels deep") != NULL);
     config = config_of(deep, 1, 0, fds);
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), SLAM_EINVAL);
 }
 
 static void
@@ -326,10 +325,9 @@ test_failed_write_is_told(void)
     struct slam_ldif *ldif = NULL;
     bool is_done = false;
 
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), 0);
-    CHECK_EQ(slam_ldif_start(ldif, err, sizeof(err)), 0);
-    CHECK_EQ(slam_ldif_wait(ldif, UINT64_C(60000000000), &is_done, err, sizeof(err)),
-             SLAM_ESYS);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), 0);
+    CHECK_EQ(slam_ldif_start(ldif, err), 0);
+    CHECK_EQ(slam_ldif_wait(ldif, UINT64_C(60000000000), &is_done, err), SLAM_ESYS);
     CHECK(is_done);
     CHECK(strstr(err, "No space left") != NULL);
     slam_ldif_destroy(ldif);
@@ -346,17 +344,16 @@ test_writing_can_be_stopped(void)
     struct slam_ldif *ldif = NULL;
     bool is_done = true;
 
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), 0);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), 0);
     CHECK_EQ(slam_ldif_entries(ldif), INT64_C(1) << 50);
-    CHECK_EQ(slam_ldif_start(ldif, err, sizeof(err)), 0);
-    CHECK_EQ(slam_ldif_start(ldif, err, sizeof(err)), SLAM_ESTATE);
+    CHECK_EQ(slam_ldif_start(ldif, err), 0);
+    CHECK_EQ(slam_ldif_start(ldif, err), SLAM_ESTATE);
     while (slam_ldif_progress(ldif).entries == 0) {
     }
-    CHECK_EQ(slam_ldif_wait(ldif, 0, &is_done, err, sizeof(err)), 0);
+    CHECK_EQ(slam_ldif_wait(ldif, 0, &is_done, err), 0);
     CHECK(!is_done);
     slam_ldif_stop(ldif);
-    CHECK_EQ(slam_ldif_wait(ldif, UINT64_C(60000000000), &is_done, err, sizeof(err)),
-             0);
+    CHECK_EQ(slam_ldif_wait(ldif, UINT64_C(60000000000), &is_done, err), 0);
     CHECK(is_done);
     slam_ldif_destroy(ldif);
     slam_ldif_destroy(NULL);
@@ -377,13 +374,12 @@ test_writing_for_nobody_can_be_stopped(void)
     CHECK_EQ(pipe(fds), 0);
     room = (struct pollfd){.fd = fds[1], .events = POLLOUT};
     config = config_of(nodes, 1, 3, &fds[1]);
-    CHECK_EQ(slam_ldif_create(&config, &ldif, err, sizeof(err)), 0);
-    CHECK_EQ(slam_ldif_start(ldif, err, sizeof(err)), 0);
+    CHECK_EQ(slam_ldif_create(&config, &ldif, err), 0);
+    CHECK_EQ(slam_ldif_start(ldif, err), 0);
     while (poll(&room, 1, 0) > 0) {
     }
     slam_ldif_stop(ldif);
-    CHECK_EQ(slam_ldif_wait(ldif, UINT64_C(10000000000), &is_done, err, sizeof(err)),
-             0);
+    CHECK_EQ(slam_ldif_wait(ldif, UINT64_C(10000000000), &is_done, err), 0);
     CHECK(is_done);
     close(fds[0]);
     slam_ldif_destroy(ldif);

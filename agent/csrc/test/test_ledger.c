@@ -11,7 +11,7 @@
 
 static char folder[] = "/tmp/slam-ledger-XXXXXX";
 static char path[64];
-static char err[200];
+static char err[SLAM_ERR_LEN];
 static struct slam_rng rng;
 
 static struct slam_ledger *
@@ -20,7 +20,7 @@ create(void)
     struct slam_ledger *ledger = NULL;
 
     unlink(path);
-    slam_ledger_open(path, &ledger, err, sizeof(err));
+    slam_ledger_open(path, &ledger, err);
     return ledger;
 }
 
@@ -228,7 +228,7 @@ test_old_ledger_is_not_overwritten(void)
     struct slam_ledger *l = create(), *second = NULL;
 
     add(l, "dc=a");
-    CHECK_EQ(slam_ledger_open(path, &second, err, sizeof(err)), SLAM_ESYS);
+    CHECK_EQ(slam_ledger_open(path, &second, err), SLAM_ESYS);
     CHECK(strstr(err, "File exists") != NULL);
     CHECK(strcmp(contents(), "2:dc=a ") == 0);
     slam_ledger_close(l);

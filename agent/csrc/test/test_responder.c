@@ -19,7 +19,7 @@
 static const uint8_t search_request[] = {0x30, 0x05, 0x02, 0x01, 0x07, 0x63, 0x00};
 static const uint8_t unbind_request[] = {0x30, 0x05, 0x02, 0x01, 0x08, 0x42, 0x00};
 static struct slam_responder *r;
-static char err[200];
+static char err[SLAM_ERR_LEN];
 
 /* Walks TLVs of [at, end); returns whether their lengths fit, nested ones included. */
 static bool
@@ -50,7 +50,6 @@ test_answers_are_well_formed_for_every_message_id(void)
             struct slam_pdu_parser parser;
             struct slam_pdu pdu;
             const uint8_t *at = answer;
-            const char *reason;
 
             if (!slam_canned_has_answer((enum slam_canned_kind)kind))
                 continue;
@@ -60,11 +59,11 @@ test_answers_are_well_formed_for_every_message_id(void)
             CHECK(is_well_formed(answer, answer + len));
             slam_pdu_parser_init(&parser, sizeof(answer));
             if (kind == SLAM_CANNED_SEARCH) {
-                CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu, &reason), 1);
+                CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu), 1);
                 CHECK_EQ(pdu.message_id, ids[i]);
                 CHECK_EQ(pdu.tag, SLAM_PDU_SEARCH_ENTRY);
             }
-            CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu, &reason), 1);
+            CHECK_EQ(slam_pdu_next(&parser, &at, &len, &pdu), 1);
             CHECK_EQ(pdu.message_id, ids[i]);
             CHECK_EQ(pdu.result_code, kind == SLAM_CANNED_COMPARE     ? 6
                                       : kind == SLAM_CANNED_START_TLS ? 2
@@ -161,7 +160,7 @@ test_waiting_answers_leave_in_the_order_of_their_times(void)
     slam_rng_seed(&rng, 1, 1);
     for (int i = 0; i < 5000; i++) {
         waiting.due_ns = slam_rng_below(&rng, 1000);
-        CHECK(slam_delays_push(&delays, &waiting));
+        CHECK(slam_heap_push(&delays.waiting, &waiting));
     }
     CHECK(!slam_delays_pop_due(&delays, 0, &waiting) || waiting.due_ns == 0);
     for (size_t left = delays.waiting.len; left > 0; left--) {
@@ -192,8 +191,8 @@ test_delays_are_drawn_by_their_weights(void)
 static bool
 start(const struct slam_responder_options *options)
 {
-    return slam_responder_create(options, &r, err, sizeof(err)) == SLAM_OK &&
-           slam_responder_start(r, err, sizeof(err)) == SLAM_OK;
+    return slam_responder_create(options, &r, err) == SLAM_OK &&
+           slam_responder_start(r, err) == SLAM_OK;
 }
 
 static int
@@ -217,7 +216,6 @@ read_answers(int fd, int expected)
 {
     struct slam_pdu_parser parser;
     struct slam_pdu pdu;
-    const char *reason;
     uint8_t bytes[65536];
     int answers = 0;
     ssize_t got;
@@ -227,7 +225,7 @@ read_answers(int fd, int expected)
         const uint8_t *at = bytes;
         size_t len = (size_t)got;
 
-        while (slam_pdu_next(&parser, &at, &len, &pdu, &reason) == 1)
+        while (slam_pdu_next(&parser, &at, &len, &pdu) == 1)
             answers += pdu.result_code >= 0;
     }
     return answers;
@@ -440,11 +438,11 @@ test_options_that_cannot_be_are_refused_with_the_reason(void)
     struct slam_responder_options path = {.socket_path = "/nonexistent/slam.sock"};
     struct slam_responder_options empty = {.socket_path = ""};
 
-    CHECK_EQ(slam_responder_create(&weights, &r, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_responder_create(&weights, &r, err), SLAM_EINVAL);
     CHECK(strstr(err, "weights") != NULL);
-    CHECK_EQ(slam_responder_create(&path, &r, err, sizeof(err)), SLAM_ESYS);
+    CHECK_EQ(slam_responder_create(&path, &r, err), SLAM_ESYS);
     CHECK(strstr(err, "No such file") != NULL);
-    CHECK_EQ(slam_responder_create(&empty, &r, err, sizeof(err)), SLAM_EINVAL);
+    CHECK_EQ(slam_responder_create(&empty, &r, err), SLAM_EINVAL);
 }
 
 int

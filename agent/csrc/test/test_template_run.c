@@ -4,7 +4,7 @@
 
 /* Whether the encoded request ends with these bytes. */
 static bool
-ends_with(const struct slam_template *op, struct slam_value_state *states,
+ends_with(const struct slam_template *op, struct slam_partition_cursor *states,
           const char *text)
 {
     size_t len, text_len = strlen(text);
@@ -23,7 +23,7 @@ test_reference_repeats_the_text_of_an_earlier_value(void)
         {.kind = SLAM_VALUE_VARIABLE, .lo = 1},
         {.kind = SLAM_VALUE_REF, .lo = 0},
         {.kind = SLAM_VALUE_REF, .lo = 1, .hi = 4}};
-    struct slam_value_state states[4] = {0};
+    struct slam_partition_cursor states[4] = {0};
 
     for (uint16_t i = 0; i < 4; i++)
         value(i);
@@ -105,7 +105,7 @@ test_absent_part_draws_no_value_and_leaves_references_empty(void)
     struct slam_value_source sources[] = {
         {.kind = SLAM_VALUE_SEQUENCE, .lo = 0, .hi = 9, .step = 1},
         {.kind = SLAM_VALUE_REF, .lo = 0}};
-    struct slam_value_state states[2] = {0};
+    struct slam_partition_cursor states[2] = {0};
 
     chance(0);
     value(0);
@@ -125,7 +125,7 @@ test_text_is_drawn_without_an_envelope(void)
 {
     struct slam_value_source src = {
         .kind = SLAM_VALUE_SEQUENCE, .lo = 9, .hi = 10, .step = 1};
-    struct slam_value_state state = {0};
+    struct slam_partition_cursor state = {0};
     uint8_t out[5];
 
     literal("cn=", 3);
@@ -149,7 +149,7 @@ static void
 test_abandon_takes_the_message_id_of_the_request_before(void)
 {
     struct slam_value_source src = {.kind = SLAM_VALUE_MESSAGE_ID};
-    struct slam_value_state state = {0};
+    struct slam_partition_cursor state = {0};
     struct slam_draw before = {.rng = &rng, .message_id_of_previous = 200};
     uint8_t pdu[64];
 
@@ -168,7 +168,7 @@ static const char *
 text_of(const struct slam_value_source *sources, size_t source_count)
 {
     static uint8_t out[1 << 15];
-    struct slam_value_state states[4] = {0};
+    struct slam_partition_cursor states[4] = {0};
     struct slam_template *t = create(sources, source_count);
     size_t len;
 
@@ -280,7 +280,7 @@ test_optional_tlv_is_left_out_where_it_is_too_short(void)
                                           {.kind = SLAM_VALUE_VARIABLE, .lo = 1}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct slam_value_state states[2] = {0};
+        struct slam_partition_cursor states[2] = {0};
         struct slam_template *t;
         uint8_t *pdu;
         size_t len;
@@ -313,7 +313,7 @@ test_reference_finds_a_value_in_a_tlv_that_was_moved(void)
 {
     struct slam_value_source sources[] = {{.kind = SLAM_VALUE_VARIABLE, .lo = 0},
                                           {.kind = SLAM_VALUE_REF, .lo = 0}};
-    struct slam_value_state states[2] = {0};
+    struct slam_partition_cursor states[2] = {0};
     struct slam_template *t;
 
     variables[0].len = 3;

@@ -11,7 +11,7 @@
 static char path[] = "/tmp/slam-trace-XXXXXX";
 static uint8_t file[4096];
 static size_t file_len;
-static char err[256];
+static char err[SLAM_ERR_LEN];
 
 static void
 begin(uint64_t records, uint64_t connections)
@@ -51,9 +51,8 @@ open_file(uint32_t connections, uint32_t operations, struct slam_trace **trace)
     if (stream)
         fclose(stream);
     err[0] = '\0';
-    return written
-               ? slam_trace_open(path, connections, operations, trace, err, sizeof(err))
-               : SLAM_ESYS;
+    return written ? slam_trace_open(path, connections, operations, trace, err)
+                   : SLAM_ESYS;
 }
 
 /* Two connections, three requests: 0, 1, 0. */

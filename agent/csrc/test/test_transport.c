@@ -28,10 +28,10 @@ start_responder(void)
 {
     struct slam_responder_options options = {0};
     struct slam_responder *responder = NULL;
-    char err[256];
+    char err[SLAM_ERR_LEN];
 
-    if (slam_responder_create(&options, &responder, err, sizeof(err)) != SLAM_OK ||
-        slam_responder_start(responder, err, sizeof(err)) != SLAM_OK) {
+    if (slam_responder_create(&options, &responder, err) != SLAM_OK ||
+        slam_responder_start(responder, err) != SLAM_OK) {
         fprintf(stderr, "responder: %s\n", err);
         exit(1);
     }
@@ -382,10 +382,9 @@ test_sasl_plain_is_one_step_with_both_names(void)
     struct slam_sasl *sasl = NULL;
     const uint8_t *out;
     size_t out_len;
-    char err[256];
 
     CHECK_EQ(slam_sasl_create("PLAIN", "localhost", "user", (const uint8_t *)"pw", 2,
-                              "other", NULL, &sasl, err, sizeof(err)),
+                              "other", NULL, &sasl),
              SLAM_OK);
     CHECK_EQ(slam_sasl_step(sasl, NULL, 0, &out, &out_len), 0);
     CHECK_EQ(out_len, 13);
@@ -399,13 +398,11 @@ test_sasl_mechanism_that_is_not_there_fails_its_first_step(void)
     struct slam_sasl *sasl = NULL;
     const uint8_t *out;
     size_t out_len;
-    char err[256];
 
     CHECK_EQ(slam_sasl_create("NO-SUCH", "localhost", "user", (const uint8_t *)"pw", 2,
-                              NULL, NULL, &sasl, err, sizeof(err)),
+                              NULL, NULL, &sasl),
              SLAM_OK);
     CHECK(slam_sasl_step(sasl, NULL, 0, &out, &out_len) < 0);
-    CHECK(strstr(slam_sasl_error(sasl), "mechanism") != NULL);
     slam_sasl_destroy(sasl);
 }
 

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static char err[200];
+static char err[SLAM_ERR_LEN];
 
 static void
 test_source_out_of_range_is_refused_with_the_reason(void)
@@ -60,7 +60,7 @@ test_source_out_of_range_is_refused_with_the_reason(void)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct slam_value_source src = cases[i].src;
 
-        CHECK_EQ(slam_value_source_prepare(&src, NULL, err, sizeof(err)), SLAM_EINVAL);
+        CHECK_EQ(slam_value_source_prepare(&src, NULL, err), SLAM_EINVAL);
         CHECK(strstr(err, cases[i].reason) != NULL);
     }
 }
@@ -76,7 +76,7 @@ test_longest_number_may_be_at_either_end_of_the_range(void)
                                         .hi = ranges[i][1],
                                         .step = 1};
 
-        CHECK_EQ(slam_value_source_prepare(&src, NULL, err, sizeof(err)), SLAM_OK);
+        CHECK_EQ(slam_value_source_prepare(&src, NULL, err), SLAM_OK);
         CHECK_EQ(src.max_len, 5);
     }
 }
@@ -87,13 +87,13 @@ test_longest_variable_fits_also_escaped(void)
     static struct slam_variable variable;
     const struct slam_draw draw = {.variables = &variable};
     struct slam_value_source src = {.kind = SLAM_VALUE_VARIABLE, .width = 1};
-    static char out[3 * SLAM_VARIABLE_MAX];
+    static uint8_t out[3 * SLAM_VARIABLE_MAX];
 
-    CHECK_EQ(slam_value_source_prepare(&src, NULL, err, sizeof(err)), SLAM_OK);
+    CHECK_EQ(slam_value_source_prepare(&src, NULL, err), SLAM_OK);
     memset(variable.text, 0, SLAM_VARIABLE_MAX);
     variable.len = SLAM_VARIABLE_MAX;
     CHECK_EQ(src.max_len, sizeof(out));
-    CHECK_EQ(slam_value_emit(&src, NULL, &draw, out), sizeof(out));
+    CHECK_EQ(slam_value_put(&src, NULL, &draw, out) - out, sizeof(out));
 }
 
 int

@@ -10,16 +10,18 @@
 #include <time.h>
 
 static struct slam_rng rng;
-static struct slam_share share = {.first = 0, .step = 1, .count = 1, .total = 1};
+static struct slam_partition partition = {
+    .first = 0, .step = 1, .count = 1, .total = 1};
 static struct slam_variable variable;
-static struct slam_draw draw = {.rng = &rng, .share = &share, .variables = &variable};
-static char err[200];
+static struct slam_draw draw = {
+    .rng = &rng, .partition = &partition, .variables = &variable};
+static char err[SLAM_ERR_LEN];
 
 static struct slam_value_source
 prepared(struct slam_value_source src)
 {
-    snprintf(err, sizeof(err), "%s", "");
-    slam_value_source_prepare(&src, NULL, err, sizeof(err));
+    snprintf(err, SLAM_ERR_LEN, "%s", "");
+    slam_value_source_prepare(&src, NULL, err);
     return src;
 }
 
@@ -43,28 +45,20 @@ string_source(int64_t lo, int64_t hi, const char *charset)
 
 /* The next text, terminated, in a buffer of its own. */
 static const char *
-next(const struct slam_value_source *src, struct slam_value_state *state)
+next(const struct slam_value_source *src, struct slam_partition_cursor *state)
 {
     static char text[SLAM_VALUE_MAX_LEN + 1];
-    size_t len = slam_value_emit(src, state, &draw, text);
+    size_t len =
+        (size_t)(slam_value_put(src, state, &draw, (uint8_t *)text) - (uint8_t *)text);
 
     text[len] = '\0';
     return len <= src->max_len ? text : "longer than promised";
 }
 
-static struct slam_value_state
-fresh(const struct slam_value_source *src)
-{
-    struct slam_value_state state;
-
-    slam_value_state_init(src, &state);
-    return state;
-}
-
 static void
-use_share(uint64_t first, uint64_t step, uint64_t count, uint64_t total)
+use_partition(uint64_t first, uint64_t step, uint64_t count, uint64_t total)
 {
-    share = (struct slam_share){
+    partition = (struct slam_partition){
         .first = first, .step = step, .count = count, .total = total};
 }
 
@@ -80,10 +74,10 @@ test_sequence_counts_with_step_and_starts_again(void)
 {
     /* 10, 13, 16, 19: 22 lies beyond 20 */
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 10, 20, 3, 0);
-    struct slam_value_state state = fresh(&src);
+    struct slam_partition_cursor state = {0};
     static const int expected[] = {10, 13, 16, 19, 10, 13};
 
-    use_share(0, 1, 1, 1);
+    use_partition(0, 1, 1, 1);
     CHECK_EQ(src.members, 4);
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
         CHECK_EQ(atoi(next(&src, &state)), expected[i]);
@@ -94,9 +88,9 @@ test_sequence_from_high_to_low_counts_down(void)
 {
     /* 5, 2, -1 */
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 5, -3, 3, 2);
-    struct slam_value_state state = fresh(&src);
+    struct slam_partition_cursor state = {0};
 
-    use_share(0, 1, 1, 1);
+    use_partition(0, 1, 1, 1);
     CHECK_EQ(src.members, 3);
     CHECK(strcmp(next(&src, &state), "05") == 0);
     CHECK(strcmp(next(&src, &state), "02") == 0);
@@ -108,17 +102,19 @@ static void
 test_shares_emit_each_member_once_per_round(void)
 {
     /* 12 connections: agents of 7 and 5, the first with three workers of 3, 2 and 2 */
-    static const uint64_t shares[][3] = {{0, 3, 3}, {1, 3, 2}, {2, 3, 2}, {7, 1, 5}};
+    static const uint64_t partitions[][3] = {
+        {0, 3, 3}, {1, 3, 2}, {2, 3, 2}, {7, 1, 5}};
     enum { MEMBERS = 1009, CONNECTIONS = 12 };
     struct slam_value_source src =
         number_source(SLAM_VALUE_SEQUENCE, 0, MEMBERS - 1, 1, 0);
     int emitted[MEMBERS] = {0};
 
-    for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
-        struct slam_value_state state = fresh(&src);
+    for (size_t i = 0; i < sizeof(partitions) / sizeof(partitions[0]); i++) {
+        struct slam_partition_cursor state = {0};
 
-        use_share(shares[i][0], shares[i][1], shares[i][2], CONNECTIONS);
-        for (uint64_t n = slam_share_count(&share, MEMBERS); n > 0; n--)
+        use_partition(partitions[i][0], partitions[i][1], partitions[i][2],
+                      CONNECTIONS);
+        for (uint64_t n = slam_partition_count(&partition, MEMBERS); n > 0; n--)
             emitted[atoi(next(&src, &state))]++;
     }
     for (int i = 0; i < MEMBERS; i++)
@@ -129,9 +125,9 @@ static void
 test_fewer_members_than_connections_are_shared(void)
 {
     struct slam_value_source src = number_source(SLAM_VALUE_SEQUENCE, 5, 6, 1, 0);
-    struct slam_value_state state = fresh(&src);
+    struct slam_partition_cursor state = {0};
 
-    use_share(3, 1, 1, 4);
+    use_partition(3, 1, 1, 4);
     CHECK_EQ(atoi(next(&src, &state)), 6); /* x = 3, 7, …: member 3 mod 2 */
     CHECK_EQ(atoi(next(&src, &state)), 6);
 }
@@ -141,9 +137,9 @@ test_unique_numbers_step_over_those_of_other_sources(void)
 {
     struct slam_value_source src = prepared((struct slam_value_source){
         .kind = SLAM_VALUE_UNIQUE, .lo = 2, .step = 5, .width = 4});
-    struct slam_value_state state = fresh(&src);
+    struct slam_partition_cursor state = {0};
 
-    use_share(1, 1, 1, 3); /* x = 1, 4, 7 */
+    use_partition(1, 1, 1, 3); /* x = 1, 4, 7 */
     CHECK(strcmp(next(&src, &state), "0007") == 0);
     CHECK(strcmp(next(&src, &state), "0022") == 0);
     CHECK(strcmp(next(&src, &state), "0037") == 0);
@@ -345,6 +341,7 @@ test_variable_is_escaped_for_a_dn_where_it_says_so(void)
         {"\0", 1, "\\00"},
         {"", 0, ""},
     };
+    uint8_t out[64];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct slam_value_source src = prepared(
@@ -353,7 +350,7 @@ test_variable_is_escaped_for_a_dn_where_it_says_so(void)
         set_variable(cases[i].text, cases[i].len);
         CHECK(strcmp(next(&src, NULL), cases[i].escaped) == 0);
         src.width = 0;
-        CHECK_EQ(slam_value_emit(&src, NULL, &draw, (char[64]){0}), cases[i].len);
+        CHECK_EQ(slam_value_put(&src, NULL, &draw, out) - out, cases[i].len);
     }
 }
 
@@ -420,11 +417,11 @@ test_message_id_is_the_content_of_a_positive_integer(void)
                  {INT32_MAX, 4, {127, 255, 255, 255}}};
     struct slam_value_source src =
         prepared((struct slam_value_source){.kind = SLAM_VALUE_MESSAGE_ID});
-    char out[4];
+    uint8_t out[4];
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         draw.message_id_of_previous = cases[i].id;
-        CHECK_EQ(slam_value_emit(&src, NULL, &draw, out), cases[i].len);
+        CHECK_EQ(slam_value_put(&src, NULL, &draw, out) - out, cases[i].len);
         CHECK(memcmp(out, cases[i].octets, cases[i].len) == 0);
     }
 }
@@ -457,9 +454,9 @@ test_widest_range_that_is_allowed_works(void)
 {
     struct slam_value_source src =
         number_source(SLAM_VALUE_SEQUENCE, INT64_MIN, INT64_MAX, 3, 0);
-    struct slam_value_state state = fresh(&src);
+    struct slam_partition_cursor state = {0};
 
-    use_share(UINT32_MAX - 1, 1, 1, UINT32_MAX);
+    use_partition(UINT32_MAX - 1, 1, 1, UINT32_MAX);
     CHECK(err[0] == '\0');
     /* INT64_MIN + 3 * (2^32 - 2) */
     CHECK(strcmp(next(&src, &state), "-9223372023969873926") == 0);

@@ -218,7 +218,7 @@ def test_nesting_beyond_the_engines_limit_is_a_fault() -> None:
         # each value may be referred to
         ("template/template.h", "SLAM_TEMPLATE_KEPT_MAX", template.MAX_VALUES),
         ("template/values.h", "SLAM_VARIABLE_MAX", template.MAX_VARIABLE_BYTES),
-        ("template/value_source.c", "LIST_MAX", template.MAX_LIST_BYTES),
+        ("template/values.c", "LIST_MAX", template.MAX_LIST_BYTES),
         ("template/template.h", "SLAM_TEMPLATE_PDU_MAX", template.MAX_REQUEST_BYTES),
         ("template/values.h", "SLAM_VALUE_MAX_LEN", template.MAX_VALUE_BYTES),
     ],
