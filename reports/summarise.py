@@ -75,8 +75,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         plan,
         found,
         planned,
-        busy_share_limit=validity.busy_share,
-        run_queue_share_limit=validity.run_queue_share,
+        validity,
     )
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
     monitors = telemetry(monitor_series(store, run.run_id), _measure_s(run))

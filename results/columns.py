@@ -123,9 +123,15 @@ def streams_of(store: Store, run_id: str, agent: str) -> set[str]:
 
 
 def windows(
-    store: Store, run_id: str, indexes: Sequence[int], rows_per_interval: int
+    store: Store,
+    run_id: str,
+    indexes: Sequence[int] | None = None,
+    rows_per_interval: int | None = None,
 ) -> Iterator[Window]:
-    """These intervals, in their order; see `Extent`."""
+    """These intervals, or all, in their order; see `Extent`."""
+    if indexes is None or rows_per_interval is None:
+        found = extent(store, run_id)
+        indexes, rows_per_interval = found.indexes, found.rows_per_interval
     length = min(max(1, _WINDOW_ROWS // rows_per_interval), _MOST_INTERVALS)
     for start in range(0, len(indexes), length):
         chosen = tuple(indexes[start : start + length])

@@ -16,7 +16,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from ldapslam.results import schema
-from ldapslam.results.monitor_records import (
+from ldapslam.results.records import (
     Metric,
     MonitorDescription,
     MonitorSample,

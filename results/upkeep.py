@@ -21,9 +21,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from ldapslam.base.errors import ConfigError, StoreError
-from ldapslam.results import agenda, audit, schema
+from ldapslam.results import audit, schedule_store, schema
 from ldapslam.results.audit import AuditRecord
-from ldapslam.results.listing import brief_runs
 from ldapslam.results.monitor_rows import remove_monitor_samples
 from ldapslam.results.records import FINAL_STATES, RunRecord
 from ldapslam.results.store import Store
@@ -207,7 +206,7 @@ def prunable(
     At least one of the rules is given. Runs that have not ended are kept, and those
     whose end another one waits for.
     """
-    runs = brief_runs(store)
+    runs = store.runs()
     spared = {run.run_id for run in runs[:keep_runs]} if keep_runs else set()
     waited_for = sa.select(schema.submission.c.after_run).join(
         schema.run, schema.run.c.run_id == schema.submission.c.run_id
@@ -318,7 +317,7 @@ def _old_times(before_utc: str | None) -> sa.Select[Any]:
         table.schedule_id, table.due_utc, table.outcome, rank.label("rank")
     ).subquery()
     query = sa.select(ranked.c.schedule_id, ranked.c.due_utc).where(
-        ranked.c.rank > KEPT_TIMES, ranked.c.outcome != agenda.SUBMITTING
+        ranked.c.rank > KEPT_TIMES, ranked.c.outcome != schedule_store.SUBMITTING
     )
     if before_utc is not None:
         query = query.where(ranked.c.due_utc < before_utc)

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over a run's intervals: what there is to know of them, in bounded memory.
+"""One pass over a run's intervals, in bounded memory.
 
-`collect` adds counters and merges histograms by operation, stream, agent and worker,
-and makes the timeline. It takes the intervals as columns, some thousand rows at a time:
-a run of hours has millions of histograms. Memory grows with the number of operations,
-agents and workers and with the points of the charts; with the length of the run, only
-by the numbers of the intervals that each agent sent. Nothing is judged or rounded here.
+Adds counters and merges histograms by operation, stream, agent and worker, and makes
+the timeline. Intervals come as columns, some thousand rows at a time: a run of hours
+has millions of histograms. Memory grows with the number of operations, agents, workers
+and points of the charts; with the length of the run, only by the numbers of the
+intervals that each agent sent. Nothing is judged or rounded here.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     OPERATION_COUNTERS,
@@ -45,60 +46,53 @@ from ldapslam.reports.collect.totals import (
     StreamTotals,
     WorkerTotals,
 )
-from ldapslam.results.columns import Columns, Window
-from ldapslam.results.packed import block_of, headers_of
+from ldapslam.results.columns import Columns, Window, windows
+from ldapslam.results.histogram import block_of, headers_of
+from ldapslam.results.records import RunRecord
 from ldapslam.results.schema import HISTOGRAM_COLUMNS
+from ldapslam.results.store import Store
 
-#: Of a window's rows, sums of smaller numbers fit 64 bits.
+#: Sums of a window's rows fit 64 bits when no number is larger.
 _MOST_EXACT = 1 << 40
-NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
-def collect(
-    windows: Iterable[Window],
-    plan: Plan,
-    agents: Sequence[str],
-    operations: Sequence[tuple[str, str]],
-    *,
-    busy_share_limit: float,
-    run_queue_share_limit: float,
-    through: Mapping[str, int] = NOBODY,
-) -> Collected:
-    """`windows` come in the order of their intervals; `agents` are the planned ones.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Intervals of a run that follow each other, and what it takes to collect them."""
 
-    `through`: agents whose part was to end before the plan -> their last interval.
-    """
-    collector = _Collector(
-        plan, agents, operations, busy_share_limit, run_queue_share_limit, through
-    )
-    for window in windows:
-        collector.add(window)
-    return collector.finish()
+    run: RunRecord
+    plan: Plan
+    validity: Validity
+    #: Operations that have their place in the report without any row.
+    operations: Sequence[tuple[str, str]]
+    #: Agents that ended before the plan did -> their last interval.
+    ended: Mapping[str, int]
+    indexes: Sequence[int]
+    rows_per_interval: int
+
+    def collect(self, store: Store) -> Collected:
+        collector = _Collector(self)
+        for window in windows(
+            store, self.run.run_id, self.indexes, self.rows_per_interval
+        ):
+            collector.add(window)
+        return collector.finish()
 
 
 class _Collector:
-    def __init__(
-        self,
-        plan: Plan,
-        agents: Sequence[str],
-        operations: Sequence[tuple[str, str]],
-        busy_share_limit: float,
-        run_queue_share_limit: float,
-        through: Mapping[str, int],
-    ) -> None:
-        self._plan = plan
-        self._busy_share_limit = busy_share_limit
-        self._run_queue_share_limit = run_queue_share_limit
+    def __init__(self, part: Part) -> None:
+        self._plan = part.plan
+        self._validity = part.validity
         # shares of less than a tenth of an interval say little
-        self._fragment_ns = plan.interval_s * NS_PER_S / 10
-        self._operations = {key: OperationTotals() for key in operations}
+        self._fragment_ns = part.plan.interval_s * NS_PER_S / 10
+        self._operations = {key: OperationTotals() for key in part.operations}
         self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
-        self._agents = {agent: AgentTotals() for agent in agents}
+        self._agents = {agent: AgentTotals() for agent in part.run.agents}
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        self._timeline = TimelineBuilder(plan, agents, through)
-        self._ends_ns = np.array([one.end_ns for one in plan.intervals], np.int64)
+        self._timeline = TimelineBuilder(part.plan, part.run.agents, part.ended)
+        self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
 
     def add(self, window: Window) -> None:
         reports = reports_of(window, self._ends_ns)
@@ -182,8 +176,8 @@ class _Collector:
         self, rows: Columns, reports: Reports, busy: Floats, waited: Floats
     ) -> None:
         places = np.array(rows["report"], np.intp)
-        is_over = (busy > self._busy_share_limit) | (
-            waited > self._run_queue_share_limit
+        is_over = (busy > self._validity.busy_share) | (
+            waited > self._validity.run_queue_share
         )
         groups: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
         for row in np.flatnonzero(reports.in_measure[places]).tolist():
@@ -304,39 +298,11 @@ class _Collector:
                 values = rows[time]
                 if some := [one for row in numbers if (one := values[row]) is not None]:
                     totals.set_up[time].add_block(block_of(some))
-            self._note_last(totals, name, numbers, window, reports)
+            for last_ns in (rows["last_done_ns"][row] for row in numbers):
+                if last_ns is not None:
+                    totals.last_done_ns = max(totals.last_done_ns or 0, last_ns)
             for code in set(reports.agent[[rows["report"][row] for row in numbers]]):
                 self._agents[reports.agents[code]].streams.add(name)
-
-    def _note_last(
-        self,
-        totals: StreamTotals,
-        stream: str,
-        numbers: Sequence[int],
-        window: Window,
-        reports: Reports,
-    ) -> None:
-        """When the stream had its last response."""
-        lasts_ns = [window.streams["last_done_ns"][row] for row in numbers]
-        known_ns = [last_ns for last_ns in lasts_ns if last_ns is not None]
-        if len(known_ns) < len(lasts_ns):
-            # of an engine that does not tell, or of an interval without a response
-            done = {
-                place
-                for (name, _, _), rows in window.operations.items()
-                if name == stream
-                for place, completed in zip(
-                    rows["report"], rows["completed"], strict=True
-                )
-                if completed
-            }
-            known_ns += [
-                int(reports.end_ns[place])
-                for row, last_ns in zip(numbers, lasts_ns, strict=True)
-                if last_ns is None and (place := window.streams["report"][row]) in done
-            ]
-        if known_ns:
-            totals.last_done_ns = max(totals.last_done_ns or 0, *known_ns)
 
 
 def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:

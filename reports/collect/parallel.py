@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 
 from ldapslam.base.errors import ReportError
-from ldapslam.reports.collect.collect import collect
+from ldapslam.jobs.fields.validity import Validity
+from ldapslam.reports.collect.collect import Part
 from ldapslam.reports.collect.points import gaps_of
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import Collected
-from ldapslam.results.columns import Extent, streams_of, windows
+from ldapslam.results.columns import Extent, streams_of
 from ldapslam.results.records import RunRecord
 from ldapslam.results.store import Store
 
@@ -28,86 +28,43 @@ PART_ROWS = 50_000
 _MOST_PARTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What to collect, without the store: it goes to another process."""
-
-    run: RunRecord
-    #: Plan.extent.
-    extent: tuple[int, int]
-    indexes: Sequence[int]
-    rows_per_interval: int
-    operations: Sequence[tuple[str, str]]
-    through: Mapping[str, int]
-    busy_share_limit: float
-    run_queue_share_limit: float
-
-    def collect(self, store: Store) -> Collected:
-        return collect(
-            windows(store, self.run.run_id, self.indexes, self.rows_per_interval),
-            Plan(self.run.plan, self.extent),
-            self.run.agents,
-            self.operations,
-            through=self.through,
-            busy_share_limit=self.busy_share_limit,
-            run_queue_share_limit=self.run_queue_share_limit,
-        )
-
-    def collect_from(self, url: str) -> Collected:
-        with Store.open(url, read_only=True) as store:
-            return self.collect(store)
-
-
 def collect_run(
     store: Store,
     run: RunRecord,
     plan: Plan,
     found: Extent,
     operations: Sequence[tuple[str, str]],
+    validity: Validity,
     *,
-    busy_share_limit: float,
-    run_queue_share_limit: float,
     processes: int | None = None,
 ) -> Collected:
-    """Reads a run once, start to end; on so many processes, or as many as are worth it.
+    """Reads a run once, start to end; `processes` None: as many as are worth it.
 
     `found` is the run's extent, which `plan` knows as well; `operations` are those that
     have their place in the report without any row.
     """
-    through = {
+    ended = {
         agent: last
         for agent, last in found.finals.items()
         if last < len(plan.intervals)
         and plan.all_counted(streams_of(store, run.run_id, agent))
     }
+    chunks = _chunks(found.indexes, plan, processes or _worth(store, found))
     first, *others = [
-        _Part(
-            run=run,
-            extent=plan.extent,
-            indexes=chunk,
-            rows_per_interval=found.rows_per_interval,
-            operations=operations,
-            through=through,
-            busy_share_limit=busy_share_limit,
-            run_queue_share_limit=run_queue_share_limit,
-        )
-        for chunk in _chunks(found.indexes, plan, processes or _worth(store, found))
-        or [()]
+        Part(run, plan, validity, operations, ended, chunk, found.rows_per_interval)
+        for chunk in chunks or [()]
     ]
-    if others:
-        collected = _collect_apart(store, first, others)
-    else:
-        collected = first.collect(store)
+    collected = first.collect(store) if not others else _apart(store, first, others)
     due = plan.shown if run.state == "finished" else collected.last_index + 1
     collected.timeline.gaps = gaps_of(plan, collected.complete, due)
     return collected
 
 
-def _collect_apart(store: Store, first: _Part, others: Sequence[_Part]) -> Collected:
+def _apart(store: Store, first: Part, others: Sequence[Part]) -> Collected:
     # not forked: the caller may have threads
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(others), context) as executor:
-        later = [executor.submit(one.collect_from, store.url) for one in others]
+        later = [executor.submit(_collect_from, store.url, one) for one in others]
         collected = first.collect(store)
         try:
             for future in later:
@@ -118,6 +75,11 @@ def _collect_apart(store: Store, first: _Part, others: Sequence[_Part]) -> Colle
                 hint="what it wrote on stderr says why",
             ) from error
     return collected
+
+
+def _collect_from(url: str, part: Part) -> Collected:
+    with Store.open(url, read_only=True) as store:
+        return part.collect(store)
 
 
 def _worth(store: Store, found: Extent) -> int:

@@ -25,8 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
-from ldapslam.results.monitor_records import STARTED, Metric, MonitorSeries
-from ldapslam.results.records import EventRecord, utc_text
+from ldapslam.results.records import (
+    STARTED,
+    EventRecord,
+    Metric,
+    MonitorSeries,
+    utc_text,
+)
 
 #: Reasons kept of each monitor.
 _FAILURES = 5

@@ -18,9 +18,13 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 #: Outcomes of requests that had a response.
 ANSWERED = ("succeeded", "expected", "failed")
-#: Of every request, whatever became of it.
+#: Requests that timed out, or were lost with their connection or at the run's end.
+UNANSWERED = ("timed_out", "unresolved")
+#: Times of all requests, whatever their outcome.
 GENERATOR_LAGS = ("send_lag", "receive_lag")
-#: Of these, the requests without an answer rank above every value.
+#: Counters whose names in result.json are not the words of the reports.
+_TITLES = {"unresolved": "no response", "substituted": "fallback add"}
+#: Times in which requests without an answer rank above every value.
 UNANSWERED_METRICS = ("response_time", "service_time")
 #: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
 CLOCK_STEP_LIMIT_NS = 1_000_000
@@ -224,10 +228,14 @@ class Collected:
         return max(seen, default=-1)
 
 
+def counter_title(name: str) -> str:
+    """A counter or an outcome in words."""
+    return _TITLES.get(name, name.replace("_", " "))
+
+
 def unanswered(counts: Mapping[str, int]) -> int:
-    """Requests without an answer: they timed out, or were lost with their connection
-    or at the run's end."""
-    return counts["timed_out"] + counts["unresolved"]
+    """Requests without an answer."""
+    return sum(counts[name] for name in UNANSWERED)
 
 
 def _add_histograms(

@@ -55,17 +55,6 @@ _OPERATION_NOTES = {
 }
 
 
-#: What helps where it can be told: the rule's limit, and this.
-_REMEDIES = {
-    "clients_connected": "why did the server refuse, or end, connections?",
-    "sent_share": "a lower rate, more connections, or a server that keeps up",
-    "dropped_arrivals": "a lower rate, more connections, or a larger max_backlog",
-    "send_lag": "give agents CPUs of their own, and CAP_SYS_NICE",
-    "generator_stalled": "give agents CPUs of their own",
-    "generator_saturated": "fewer clients, think time, or more agents and CPUs",
-}
-
-
 def judge(evidence: Evidence) -> tuple[Rule, ...]:
     """All rules in the order of the report."""
     return tuple(check(evidence) for check in RULES)
@@ -91,8 +80,8 @@ def conclude(
 
 def _reason(rule: Rule) -> str:
     reason = f"{rule.problem}: {rule.observed}"
-    if remedy := _REMEDIES.get(rule.name):
-        reason += f" (limit {rule.limit}; {remedy})"
+    if rule.remedy:
+        reason += f" (limit {rule.limit}; {rule.remedy})"
     return reason
 
 

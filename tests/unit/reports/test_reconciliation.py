@@ -19,6 +19,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import Scenario, fill, run_record
+from support.stored import stored_intervals
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
 
@@ -53,7 +54,7 @@ def summary_of(
             store.create_run(replace(record, run_id="edited", plan=plan))
             for agent, facts in store.agents(run_id).items():
                 store.put_agent("edited", agent, facts)
-            for interval in store.intervals(run_id):
+            for interval in stored_intervals(store, run_id):
                 store.add_interval("edited", interval)
             run_id = "edited"
         return summarise(store, run_id)

@@ -25,13 +25,13 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import monitor_results, result_of, result_schema
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.monitor_records import (
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.records import (
     STARTED,
     Metric,
     MonitorDescription,
     MonitorSeries,
 )
-from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.store import Store
 from support.monitors import (
     CORES,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ldapslam.proto.common_pb2 import OperationInterval
-from ldapslam.proto.fields import histogram_messages, histograms_of
+from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
+from support.histograms import histogram_messages, packed_of
 from support.store import RUN_ID, Scenario, changed, fill, intervals, run_record
 
 HOUR_NS = 3_600_000_000_000
@@ -94,7 +94,7 @@ def count_more(**more: int) -> Callable[[OperationInterval], OperationInterval]:
 def with_histogram(
     metric: str, values_ns: list[int]
 ) -> Callable[[OperationInterval], OperationInterval]:
-    packed = Histogram.of_values(values_ns).packed()
+    packed = packed_of(values_ns)
 
     def change(one: OperationInterval) -> OperationInterval:
         histograms = {**histograms_of(one), (metric, "succeeded"): packed}

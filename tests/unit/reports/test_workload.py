@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.charts import draw
-from ldapslam.reports.collect.collect import collect
+from ldapslam.reports.collect.collect import Part
 from ldapslam.reports.collect.parallel import collect_run
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
@@ -232,9 +233,10 @@ def test_a_stream_is_measured_while_it_was_at_work(
     measure_s: float | None,
     elapsed_s: float | None,
 ) -> None:
-    collected = collect(
-        [], Plan({}), [], [], busy_share_limit=1, run_queue_share_limit=1
-    )
+    run = run_record(Scenario(agents=()))
+    with Store.open("sqlite://") as store:
+        part = Part(run, Plan({}), Validity(), [], {}, [], 1)
+        collected = part.collect(store)
     collected.measure_start_ns, collected.measure_end_ns = 3 * SECOND, 9 * SECOND
     last_ns = None if last_s is None else int(last_s * SECOND)
     totals, is_short = StreamTotals(last_done_ns=last_ns), "short" in planned
@@ -360,8 +362,7 @@ def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
             Plan(record.plan),
             extent(store, record.run_id),
             [],
-            busy_share_limit=1,
-            run_queue_share_limit=1,
+            Validity(),
         )
     manifest = {"control_operations": {"ldap://ds2.example.com": {"bind": 4}}}
     books = sent_requests(replace(record, manifest=manifest), collected)

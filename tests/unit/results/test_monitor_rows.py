@@ -12,12 +12,12 @@ import pytest
 
 from ldapslam.base.errors import StoreError
 from ldapslam.results import monitor_rows, upkeep
-from ldapslam.results.monitor_records import MonitorSample, MonitorSeries
 from ldapslam.results.monitor_rows import (
     add_monitor_samples,
     describe_monitors,
     monitor_series,
 )
+from ldapslam.results.records import MonitorSample, MonitorSeries
 from ldapslam.results.store import Store
 from support.monitors import PROCESS, SERVER, add_monitors, descriptions, samples
 from support.store import RUN_ID, Scenario, fill
