@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ldapslam.reports.document import Cell, Column, Table, number, table
+from ldapslam.reports.document import Cell, Column, Table, column, number, table
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.bulk_imports import compared, made_by
@@ -61,15 +61,15 @@ def _runs(summaries: Sequence[Summary]) -> Table:
         "runs",
         "Runs",
         summaries,
-        (Column("Run"), lambda one: one.run.run_id),
-        (Column("Job"), lambda one: one.run.job_name),
-        (Column("Verdict"), lambda one: one.verdict),
-        (
-            Column("T0 (UTC)"),
+        column("Run", lambda one: one.run.run_id),
+        column("Job", lambda one: one.run.job_name),
+        column("Verdict", lambda one: one.verdict),
+        column(
+            "T0 (UTC)",
             lambda one: (one.run.t0_utc or "")[:19].replace("T", " ") or NOTHING,
         ),
-        (number("measured", "s"), lambda one: decimal(one.measure_s, 0)),
-        (number("agents"), lambda one: str(len(one.agents))),
+        number("measured (s)", lambda one: decimal(one.measure_s, 0)),
+        number("agents", lambda one: str(len(one.agents))),
     )
 
 
@@ -93,13 +93,13 @@ def _figures(summaries: Sequence[Summary]) -> Table:
             for one in summary.operations
             if one.title == title
         ],
-        (Column("Operation"), lambda row: row[1].title),
-        (Column("Run"), lambda row: row[0]),
-        (number("throughput", "/s"), lambda row: decimal(row[1].throughput_per_s)),
-        (number("succeeded"), lambda row: count(row[1].counts["succeeded"])),
-        (number("errors", "%"), lambda row: percent(row[1].error_share)),
-        (number("p50", "ms"), percentile("p50")),
-        (number("p99", "ms"), percentile("p99")),
+        column("Operation", lambda row: row[1].title),
+        column("Run", lambda row: row[0]),
+        number("throughput (/s)", lambda row: decimal(row[1].throughput_per_s)),
+        number("succeeded", lambda row: count(row[1].counts["succeeded"])),
+        number("errors (%)", lambda row: percent(row[1].error_share)),
+        number("p50 (ms)", percentile("p50")),
+        number("p99 (ms)", percentile("p99")),
         notes=(
             "Single runs: whether a difference means anything, repetitions must tell.",
         ),

@@ -8,7 +8,7 @@ them. Pure; charts are only named here, `charts` draws them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 #: What a cell means beyond its text; colour is never the only sign of it.
@@ -66,37 +66,46 @@ class Listing:
 
 
 Row = TypeVar("Row")
+#: A column, and the cell that it makes of a row.
+Field = tuple[Column, Callable[[Row], Cell | str]]
 
 
-def number(title: str, unit: str = "") -> Column:
+def column(title: str, of: Callable[[Row], Cell | str]) -> Field[Row]:
+    """A column of texts; a title such as `Time (ms)` ends in the unit."""
+    name, _, unit = title.removesuffix(")").partition(" (")
+    return Column(name, unit), of
+
+
+def number(title: str, of: Callable[[Row], Cell | str]) -> Field[Row]:
     """A column of numbers."""
-    return Column(title, unit, is_number=True)
+    made, _ = column(title, of)
+    return replace(made, is_number=True), of
 
 
 def table(
     name: str,
     caption: str,
     rows: Iterable[Row],
-    *columns: tuple[Column, Callable[[Row], Cell | str]],
+    *fields: Field[Row],
     notes: Iterable[str] = (),
 ) -> Table:
-    """A table of one row for each of `rows`, in which each column makes its cell."""
+    """A table of one row for each of `rows`."""
     return Table(
         name,
         caption,
-        tuple(column for column, _ in columns),
-        tuple(tuple(cell_of(of(row)) for _, of in columns) for row in rows),
+        tuple(made for made, _ in fields),
+        tuple(tuple(cell_of(of(row)) for _, of in fields) for row in rows),
         tuple(notes),
     )
 
 
+def filled(*tables: Table) -> list[Table]:
+    """Those that have rows."""
+    return [one for one in tables if one.rows]
+
+
 def cell_of(found: Cell | str) -> Cell:
     return Cell(found) if isinstance(found, str) else found
-
-
-def counted(value: int, text: str) -> Cell:
-    """A number that should be zero."""
-    return Cell(text, BAD if value else "")
 
 
 Block = Table | ChartPlace | Paragraph | Listing

@@ -14,7 +14,7 @@ from typing import Any
 
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.document import MUTED, Cell, Column, number
+from ldapslam.reports.document import BAD, MUTED, Cell, Column, number
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"
@@ -46,6 +46,11 @@ def microseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
 
 def percent(share: float | None, digits: int = 2) -> str:
     return NOTHING if share is None else decimal(share * 100, digits)
+
+
+def counted(value: int) -> Cell:
+    """A number that should be zero."""
+    return Cell(count(value), BAD if value else "")
 
 
 def grouped(text: str) -> str:
@@ -106,10 +111,10 @@ def times_columns() -> list[tuple[Column, Callable[[TimesRow], Cell | str]]]:
         return lambda row: percentile_cell(row[-1], name)
 
     return [
-        (number("n"), lambda row: count(row[-1].count)),
-        (number("mean"), lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
-        *((number(name.replace("_", ".")), percentile(name)) for name in SHOWN),
-        (number("max"), lambda row: time_cell(row[-1], "max", row[-1].max_us)),
+        number("n", lambda row: count(row[-1].count)),
+        number("mean", lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
+        *(number(name.replace("_", "."), percentile(name)) for name in SHOWN),
+        number("max", lambda row: time_cell(row[-1], "max", row[-1].max_us)),
     ]
 
 

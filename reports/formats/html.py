@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ldapslam.reports.charts.axes import GRID, INK, MUTED, PAPER, SHADE
+from ldapslam.reports.charts.charts import GRID, INK, MUTED, PAPER, SHADE
 from ldapslam.reports.document import ChartPlace, Document, Listing, Paragraph, Table
 
 _VARIABLES = {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Can the numbers be certified, and are they good enough? Pure.
 
-Every rule is checked in every run. A run that breaks a rule is INVALID, whatever its
-thresholds say; one that misses a threshold, or whose servers turned out to differ, is
-FAIL; the rest is PASS.
+Every rule is checked in every run. A run in which a rule fails is INVALID, whatever its
+thresholds say; one in which a threshold fails, or whose servers differ, is FAIL; the
+rest is PASS.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AGENT_NOTES = (
     (
         "kernel_stamps",
         False,
-        "without kernel receive stamps, receive lag is part of the response time",
+        "without kernel timestamps, receive lag is part of the response time",
     ),
     (
         "realtime",
@@ -40,16 +40,16 @@ _CONNECTION_NOTES = {
     "disconnects": "connections were lost",
     "protocol_errors": "protocol errors in responses",
     "late_responses": "messages came for requests that had timed out or were abandoned",
-    "unexpected_messages": "messages nobody had asked for",
-    "notices": "unsolicited notices from the directory",
-    "stamps_missing": "responses without a kernel receive stamp",
+    "unexpected_messages": "unsolicited messages: they belong to no request",
+    "notices": "unsolicited notifications (RFC 4511, 4.4)",
+    "stamps_missing": "responses without a kernel timestamp",
 }
 
 _OPERATION_NOTES = {
     "expected": "ended with a result code other than success that the job expects; "
     "they are no errors, and have times of their own",
-    "substituted": "had no entry of this run to work on: one was added in "
-    "their place, or their session ended",
+    "substituted": "fallback adds: the run had no entry left to work on, so one was "
+    "added, or the session ended",
     "captures_missing": "succeeded without the value that their session needs: they "
     "count as failed, and the session ended",
 }
@@ -67,15 +67,15 @@ def conclude(
 ) -> tuple[str, tuple[str, ...]]:
     """The verdict and its reasons; thresholds are (expression, value, passed), failures
     what was verified after the load and found wrong."""
-    broken = [_reason(rule) for rule in rules if not rule.passed]
-    missed = [
-        f"threshold missed: {expression}, was {value}"
+    invalid = [_reason(rule) for rule in rules if not rule.passed]
+    failed = [
+        f"threshold failed: {expression}, was {value}"
         for expression, value, passed in thresholds
         if not passed
     ]
-    missed += failures
-    verdict = INVALID if broken else FAIL if missed else PASS
-    return verdict, tuple(broken + missed)
+    failed += failures
+    verdict = INVALID if invalid else FAIL if failed else PASS
+    return verdict, tuple(invalid + failed)
 
 
 def _reason(rule: Rule) -> str:
@@ -121,7 +121,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     ]
     lines += _notes_of_sessions(evidence)
     lines += _notes_of_replays(evidence)
-    lines += _notes_of_books(evidence)
+    lines += _notes_of_reconciliation(evidence)
     lines += [
         f"agent {agent} left entries that the run had added: `ldapslam run --cleanup "
         f"{evidence.run.run_id}` on its host removes them"
@@ -178,17 +178,19 @@ def _notes_of_replays(evidence: Evidence) -> list[str]:
     ]
 
 
-def _notes_of_books(evidence: Evidence) -> list[str]:
+def _notes_of_reconciliation(evidence: Evidence) -> list[str]:
     """What servers counted beside the run's requests, and what they do not count."""
     lines = []
-    for account, book in evidence.reconciliations.items():
-        if book.unknown:
-            lines.append(f"the books of {account} cannot be balanced: {book.unknown}")
-        others = {kind: one.others for kind, one in book.lines.items() if one.others}
+    for group, found in evidence.reconciliations.items():
+        if found.unknown:
+            lines.append(
+                f"the requests to {group} cannot be reconciled: {found.unknown}"
+            )
+        others = {kind: one.others for kind, one in found.lines.items() if one.others}
         if others:
             listed = ", ".join(f"{number:,} {kind}" for kind, number in others.items())
             lines.append(
-                f"{account} had requests that nobody of the run sent: {listed}; other "
+                f"{group} had requests that the run did not send: {listed}; other "
                 "clients' or replication's"
             )
     return lines
@@ -196,14 +198,14 @@ def _notes_of_books(evidence: Evidence) -> list[str]:
 
 def _but_watched(stream: Mapping[str, Any]) -> str:
     watches = stream.get("watched")
-    return "; what a replica tells by itself has its stamp" if watches else ""
+    return "; what a replica tells by itself has its timestamp" if watches else ""
 
 
 def _notes_of_sessions(evidence: Evidence) -> list[str]:
     """Of streams that do more than send one request after another."""
     lines = [
-        f"stream {name} is driven by Python: its requests have no kernel receive "
-        f"stamp, so receive lag is part of their response time{_but_watched(stream)}"
+        f"stream {name} is driven by Python: its requests have no kernel "
+        f"timestamp, so receive lag is part of their response time{_but_watched(stream)}"
         for name, stream in evidence.streams.items()
         if stream.get("engine") == "python"
     ]

@@ -20,7 +20,7 @@ from ldapslam.reports.document import (
     Listing,
     Paragraph,
     Table,
-    counted,
+    column,
     number,
     table,
 )
@@ -30,6 +30,7 @@ from ldapslam.reports.typeset import (
     NOTHING,
     compared,
     count,
+    counted,
     decimal,
     flattened,
     microseconds,
@@ -119,19 +120,16 @@ def _agents(summary: Summary) -> Table:
         "agents",
         "Agents in the measure phase",
         summary.agents,
-        (Column("Agent"), lambda one: one.name),
-        (number("throughput", "/s"), lambda one: decimal(one.throughput_per_s)),
-        (number("failed"), lambda one: count(one.failed)),
-        (number("p50", "ms"), percentile("p50")),
-        (number("p99", "ms"), percentile("p99")),
-        (number("CPU per op", "µs"), lambda one: decimal(one.cpu_us_per_op)),
-        (number("host CPU", "%"), lambda one: percent(one.cpu_utilisation, 1)),
-        (number("workers busy", "%"), lambda one: percent(one.busy_share, 1)),
-        (
-            number("busiest interval", "%"),
-            lambda one: percent(one.highest_busy_share, 1),
-        ),
-        (number("CPU wait", "%"), lambda one: percent(one.highest_run_queue_share, 1)),
+        column("Agent", lambda one: one.name),
+        number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
+        number("failed", lambda one: count(one.failed)),
+        number("p50 (ms)", percentile("p50")),
+        number("p99 (ms)", percentile("p99")),
+        number("CPU per op (µs)", lambda one: decimal(one.cpu_us_per_op)),
+        number("host CPU (%)", lambda one: percent(one.cpu_utilisation, 1)),
+        number("workers busy (%)", lambda one: percent(one.busy_share, 1)),
+        number("busiest interval (%)", lambda one: percent(one.highest_busy_share, 1)),
+        number("CPU wait (%)", lambda one: percent(one.highest_run_queue_share, 1)),
         notes=(
             "CPU wait: the largest share of an interval in which a worker was ready "
             "to run and had no CPU.",
@@ -167,14 +165,13 @@ def _events(summary: Summary) -> Table:
         "events",
         "Events",
         enumerate(summary.events[:_EVENTS], 1),
-        (Column("No."), lambda row: str(row[0])),
-        (Column("Time (UTC)"), lambda row: row[1].at_utc[:19].replace("T", " ")),
-        (
-            number("since T0", "s"),
-            lambda row: decimal(summary.since_start_s(row[1].at_utc), 1),
+        column("No.", lambda row: str(row[0])),
+        column("Time (UTC)", lambda row: row[1].at_utc[:19].replace("T", " ")),
+        number(
+            "since T0 (s)", lambda row: decimal(summary.since_start_s(row[1].at_utc), 1)
         ),
-        (Column("Event"), lambda row: row[1].kind),
-        (Column(""), lambda row: row[1].text),
+        column("Event", lambda row: row[1].kind),
+        column("", lambda row: row[1].text),
         notes=[f"and {count(more)} more: result.json has all of them"] * (more > 0),
     )
 
@@ -199,10 +196,10 @@ def _clean_up(summary: Summary) -> list[Block]:
         "clean-up",
         "Clean-up of the entries that the run had added and not deleted",
         done,
-        (Column("Agent"), lambda row: row[0]),
-        *((number(title), counter(key)) for key, title in _CLEAN_UP.items()),
-        (number("time", "s"), lambda row: decimal(row[1].get("seconds"), 1)),
-        (Column("Problem"), lambda row: Cell(row[1].get("error") or "", BAD)),
+        column("Agent", lambda row: row[0]),
+        *(number(title, counter(key)) for key, title in _CLEAN_UP.items()),
+        number("time (s)", lambda row: decimal(row[1].get("seconds"), 1)),
+        column("Problem", lambda row: Cell(row[1].get("error") or "", BAD)),
     )
     return [made]
 
@@ -214,8 +211,8 @@ def _facts_table(
         name,
         caption,
         facts,
-        (Column("Fact"), lambda row: row[0]),
-        (Column("Value"), lambda row: row[1]),
+        column("Fact", lambda row: row[0]),
+        column("Value", lambda row: row[1]),
         notes=notes,
     )
 
@@ -268,19 +265,15 @@ def _start(summary: Summary) -> Table:
         "clocks",
         "Clocks and completeness",
         summary.agents,
-        (Column("Agent"), lambda one: one.name),
-        (number("start error", "µs"), fact("start_error_us")),
-        (number("clock offset", "µs"), fact("clock_offset_us")),
-        (number("known within", "± µs"), fact("clock_offset_bound_us")),
-        (
-            number("largest step", "µs"),
-            lambda one: microseconds(abs(one.clock_step_ns) / 1000),
+        column("Agent", lambda one: one.name),
+        number("start error (µs)", fact("start_error_us")),
+        number("clock offset (µs)", fact("clock_offset_us")),
+        number("known within (± µs)", fact("clock_offset_bound_us")),
+        number(
+            "largest step (µs)", lambda one: microseconds(abs(one.clock_step_ns) / 1000)
         ),
-        (number("intervals"), lambda one: count(one.intervals)),
-        (
-            number("missing"),
-            lambda one: counted(one.missing_intervals, count(one.missing_intervals)),
-        ),
+        number("intervals", lambda one: count(one.intervals)),
+        number("missing", lambda one: counted(one.missing_intervals)),
     )
 
 
@@ -290,26 +283,20 @@ def _over_run(summary: Summary) -> Table:
         "clock-drift",
         "Agents' clocks against the coordinator's, all through the run",
         summary.clocks.items(),
-        (Column("Agent"), lambda row: row[0]),
-        (number("samples"), lambda row: count(len(row[1].deviations))),
-        (number("drift", "ppm"), lambda row: decimal(row[1].drift_ppm, 3)),
-        (
-            number("known within", "± ppm"),
-            lambda row: decimal(row[1].drift_bound_ppm, 3),
-        ),
-        (
-            number("largest deviation", "ms"),
+        column("Agent", lambda row: row[0]),
+        number("samples", lambda row: count(len(row[1].deviations))),
+        number("drift (ppm)", lambda row: decimal(row[1].drift_ppm, 3)),
+        number("known within (± ppm)", lambda row: decimal(row[1].drift_bound_ppm, 3)),
+        number(
+            "largest deviation (ms)",
             lambda row: decimal(row[1].largest.ns / _NS_PER_MS, 3),
         ),
-        (
-            number("known within", "± ms"),
+        number(
+            "known within (± ms)",
             lambda row: decimal(row[1].largest.bound_ns / _NS_PER_MS, 3),
         ),
-        (number("at", "s"), lambda row: decimal(row[1].largest.at_s, 1)),
-        (
-            number("steps"),
-            lambda row: counted(row[1].step_count, count(row[1].step_count)),
-        ),
+        number("at (s)", lambda row: decimal(row[1].largest.at_s, 1)),
+        number("steps", lambda row: counted(row[1].step_count)),
         notes=(
             "Deviation: how far the agent's intervals were from where the "
             f"coordinator's clock has them; the limit is {decimal(limit_ms, 3)} ms. A "
@@ -340,11 +327,11 @@ def _steps(summary: Summary) -> Table:
         "clock-steps",
         "Steps of clocks",
         steps[:_ROWS],
-        (Column("Agent"), lambda row: row[1]),
-        (Column("Clock"), lambda row: row[2]),
-        (number("by", "ms"), lambda row: decimal(row[3] / _NS_PER_MS, 3)),
-        (number("up to", "s"), lambda row: decimal(row[0], 1)),
-        (number("up to", "UTC"), lambda row: time_of_day(summary.started_utc, row[0])),
+        column("Agent", lambda row: row[1]),
+        column("Clock", lambda row: row[2]),
+        number("by (ms)", lambda row: decimal(row[3] / _NS_PER_MS, 3)),
+        number("up to (s)", lambda row: decimal(row[0], 1)),
+        number("up to (UTC)", lambda row: time_of_day(summary.started_utc, row[0])),
         notes=(
             "wall: the time of day, against the agent's own monotonic clock. "
             "monotonic: that clock, against the coordinator's. The step was in the "

@@ -45,7 +45,7 @@ AGENTS = ("load1", "load2", "load3")
 SCENARIO = Scenario(agents=AGENTS, ramp_up_s=1, warm_up_s=2, measure_s=17)
 KEYS = (("readers", "search"), ("writers", "modify"))
 WANTED = {KEYS[0]: "succeeded", KEYS[1]: "expected"}
-VALIDITY = Validity.model_validate({"busy_share": 0.5, "run_queue_share": 0.25})
+VALIDITY = Validity.model_validate({"busy_share": "50%", "run_queue_share": "25%"})
 STREAMS = {
     "writers": {
         "operations": [{"name": "modify", "kind": "modify", "success_codes": []}]

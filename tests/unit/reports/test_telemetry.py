@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ldapslam.reports.charts import charts
-from ldapslam.reports.charts.monitor_panels import chart_name, monitor_number, panels_of
+from ldapslam.reports.charts.chart_data import chart_name, monitor_number, panels_of
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary, telemetry
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 from ldapslam.reports.formats.exports import MONITOR_COLUMNS, write_monitors
