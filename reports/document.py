@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 #: What a cell means beyond its text; colour is never the only sign of it.
 GOOD, BAD, MUTED = "good", "bad", "muted"
@@ -35,6 +35,8 @@ class Cell:
 class Table:
     """The first cell of a row is its heading."""
 
+    kind: ClassVar = "table"
+
     name: str
     caption: str
     columns: tuple[Column, ...]
@@ -47,6 +49,8 @@ class Table:
 class ChartPlace:
     """Where the chart of this name goes; the text is for those who do not see it."""
 
+    kind: ClassVar = "chart"
+
     name: str
     title: str
     description: str
@@ -54,12 +58,16 @@ class ChartPlace:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
+    kind: ClassVar = "paragraph"
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Text with its line breaks: a job file."""
+
+    kind: ClassVar = "listing"
 
     caption: str
     text: str

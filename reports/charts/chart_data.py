@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.reports.collect.clocks import Deviation
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
-from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline
+from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline, Values
+from ldapslam.reports.collect.totals import UNANSWERED, counter_title
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import count
 
@@ -25,27 +26,23 @@ _MARKS = 40
 
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
     """Why requests of the operation ended otherwise than expected, and how often."""
-    codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
-    causes = [
-        (code_title(code), amount)
-        for code, amount in codes
-        if one.outcome_of(code) == "failed"
+    found = _codes(one, "failed")
+    found.append(("nothing to capture", one.counts["captures_missing"]))
+    found += [
+        (counter_title(name), one.counts[name]) for name in (*UNANSWERED, "dropped")
     ]
-    causes.append(("nothing to capture", one.counts["captures_missing"]))
-    causes += [
-        (name.replace("_", " "), one.counts[name])
-        for name in ("timed_out", "unresolved", "dropped")
-    ]
-    return [(cause, amount) for cause, amount in causes if amount]
+    return [(cause, amount) for cause, amount in found if amount]
 
 
 def expected_codes(one: OperationSummary) -> list[tuple[str, int]]:
     """Result codes other than success that the job expects, and how often."""
+    return [(f"{code}, expected", n) for code, n in _codes(one, "expected")]
+
+
+def _codes(one: OperationSummary, outcome: str) -> list[tuple[str, int]]:
     codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
     return [
-        (f"{code_title(code)}, expected", amount)
-        for code, amount in codes
-        if one.outcome_of(code) == "expected"
+        (code_title(code), n) for code, n in codes if one.outcome_of(code) == outcome
     ]
 
 
@@ -97,39 +94,31 @@ def gap_spans(timeline: Timeline, end_s: float) -> list[tuple[float, float]]:
     return spans
 
 
-def steps(
-    timeline: Timeline, values: Sequence[float | None]
-) -> tuple[list[float], list[float]]:
+def steps(timeline: Timeline, values: Values) -> tuple[list[float], list[float]]:
     """Edges and levels of a step line that breaks where there is no value."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for start_s, end_s, value in zip(
-        timeline.start_s, timeline.end_s, values, strict=False
-    ):
-        if xs and start_s - xs[-1] > 1e-6:
-            xs.append(xs[-1])
-            ys.append(math.nan)
-        level = math.nan if value is None else value
-        xs += [start_s, end_s]
-        ys += [level, level]
-    return xs, ys
+    return _line(timeline, values, lambda start_s, end_s: [start_s, end_s])
 
 
-def middles(
-    timeline: Timeline, values: Sequence[float | None]
-) -> tuple[list[float], list[float]]:
+def middles(timeline: Timeline, values: Values) -> tuple[list[float], list[float]]:
     """Middles of the points and their values; broken as `steps`."""
+    return _line(timeline, values, lambda start_s, end_s: [(start_s + end_s) / 2])
+
+
+def _line(
+    timeline: Timeline, values: Values, places: Callable[[float, float], list[float]]
+) -> tuple[list[float], list[float]]:
     xs: list[float] = []
     ys: list[float] = []
-    last_s: float | None = None
+    last_s = math.inf
     for start_s, end_s, value in zip(
         timeline.start_s, timeline.end_s, values, strict=False
     ):
-        if last_s is not None and start_s - last_s > 1e-6:
+        if start_s - last_s > 1e-6:
             xs.append(last_s)
             ys.append(math.nan)
-        xs.append((start_s + end_s) / 2)
-        ys.append(math.nan if value is None else value)
+        at_s = places(start_s, end_s)
+        xs += at_s
+        ys += [math.nan if value is None else value] * len(at_s)
         last_s = end_s
     return xs, ys
 

@@ -113,11 +113,12 @@ _HOURS = (0.25, 0.5, 1, 2, 3, 4, 6, 12, 24, 48)
 _TICKS = 13
 
 
-def over_time(axes: Any, summary: Summary, *, is_first: bool) -> None:
+def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
     """The ground of a panel over time: phases shaded and named, gaps hatched, events
     marked."""
     timeline = summary.timeline
     end_s = end_of(timeline)
+    above = axes.get_xaxis_transform()
     axes.set_xlim(0, end_s)
     axes.grid(True, axis="y", which="major")
     for phase in timeline.phases:
@@ -129,16 +130,9 @@ def over_time(axes: Any, summary: Summary, *, is_first: bool) -> None:
         width_in = (phase.end_s - phase.start_s) / end_s * WIDTH_IN * 0.8
         name = phase.name.replace("_", " ")
         if is_first and width_in > 0.062 * len(name):
-            axes.text(
-                (phase.start_s + phase.end_s) / 2,
-                1.02,
-                name,
-                transform=axes.get_xaxis_transform(),
-                ha="center",
-                va="bottom",
-                color=MUTED,
-                fontsize=6.5,
-            )
+            middle_s = (phase.start_s + phase.end_s) / 2
+            place = {"ha": "center", "va": "bottom", "transform": above}
+            axes.text(middle_s, 1.02, name, color=MUTED, fontsize=6.5, **place)
     for start_s, stop_s in gap_spans(timeline, end_s):
         axes.axvspan(
             start_s,
@@ -154,16 +148,8 @@ def over_time(axes: Any, summary: Summary, *, is_first: bool) -> None:
     for numbers, at_s in event_marks(summary):
         axes.axvline(at_s, color=ALARM, linewidth=0.7, linestyle=(0, (1, 2)))
         if is_first:
-            axes.text(
-                at_s,
-                0.97,
-                f" {numbers}",
-                transform=axes.get_xaxis_transform(),
-                ha="left",
-                va="top",
-                color=ALARM,
-                fontsize=6,
-            )
+            place = {"ha": "left", "va": "top", "transform": above}
+            axes.text(at_s, 0.97, f" {numbers}", color=ALARM, fontsize=6, **place)
 
 
 def time_axis(axes: Any, end_s: float) -> None:
@@ -292,10 +278,9 @@ def _colour(summary: Summary, one: OperationSummary) -> str:
 
 def _throughput(summary: Summary) -> Figure:
     shown = summary.operations[:PANELS]
-    figure, panels = _panels(len(shown))
-    for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
+    figure, panels = _over_time(summary, [one.title for one in shown])
+    for axes, one in zip(panels, shown, strict=True):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        over_time(axes, summary, is_first=number == 0)
         colour = _colour(summary, one)
         xs, ys = steps(summary.timeline, series.throughput_per_s)
         if all(math.isnan(y) for y in ys):
@@ -306,18 +291,16 @@ def _throughput(summary: Summary) -> Figure:
                 xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
             )
         axes.set_ylim(bottom=0)
-        axes.set_title(one.title, pad=12 if number == 0 else 5)
         axes.set_ylabel("completions/s")
         axes.yaxis.set_major_formatter(grouped_number)
-    return _finished(figure, panels, summary)
+    return figure
 
 
 def _response_times(summary: Summary) -> Figure:
     shown = summary.timed[:PANELS]
-    figure, panels = _panels(len(shown))
-    for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
+    figure, panels = _over_time(summary, [one.title for one in shown])
+    for axes, one in zip(panels, shown, strict=True):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        over_time(axes, summary, is_first=number == 0)
         axes.set_yscale("log")
         mark_unanswered(axes, summary.timeline, series)
         ends = []
@@ -343,13 +326,12 @@ def _response_times(summary: Summary) -> Figure:
                 color=MUTED,
                 fontsize=6.5,
                 fontweight="normal",
-                pad=12 if number == 0 else 5,
+                pad=12 if axes is panels[0] else 5,
             )
         _log_axis(axes.yaxis, axes)
         label_ends(axes, ends)
-        axes.set_title(one.title, pad=12 if number == 0 else 5)
         axes.set_ylabel("response time, ms")
-    return _finished(figure, panels, summary)
+    return figure
 
 
 def _percentiles(summary: Summary) -> Figure:
@@ -424,7 +406,7 @@ def _errors(summary: Summary) -> Figure:
     axes.set_title("requests")
     if failing:
         below = figure.add_subplot(grid[1])
-        over_time(below, summary, is_first=True)
+        _ground(below, summary, is_first=True)
         for number, one in failing:
             series = summary.timeline.operations.get((one.stream, one.operation))
             if series is not None:
@@ -481,9 +463,7 @@ def _agents(summary: Summary) -> Figure:
 
 
 def _workers(summary: Summary) -> Figure:
-    figure, panels = _panels(1)
-    axes = panels[0]
-    over_time(axes, summary, is_first=True)
+    figure, [axes] = _over_time(summary, [""])
     for number, (agent, series) in enumerate(summary.timeline.agents.items()):
         colour = SERIES[number % len(SERIES)]
         label = agent if number < PANELS else None
@@ -512,13 +492,11 @@ def _workers(summary: Summary) -> Figure:
     )
     if summary.timeline.agents:
         legend_outside(axes)
-    return _finished(figure, panels, summary)
+    return figure
 
 
 def _clocks(summary: Summary) -> Figure:
-    figure, panels = _panels(1)
-    axes = panels[0]
-    over_time(axes, summary, is_first=True)
+    figure, [axes] = _over_time(summary, [""])
     limit_ms = summary.clock_deviation_limit_ns / 1e6
     furthest_ms = 0.0
     for number, (agent, clock) in enumerate(summary.clocks.items()):
@@ -539,7 +517,7 @@ def _clocks(summary: Summary) -> Figure:
     axes.axhline(0, color=GRID, linewidth=0.8, zorder=0.6)
     axes.set_ylabel("deviation, ms")
     legend_outside(axes)
-    return _finished(figure, panels, summary)
+    return figure
 
 
 _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
@@ -562,12 +540,11 @@ def _drawing(name: str) -> Callable[[Summary], Figure]:
 
 def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
     shown = panels_of(monitor)
-    figure, panels = _panels(len(shown), _MONITOR_PANEL_IN)
-    for number, (axes, panel) in enumerate(zip(panels, shown, strict=True)):
-        over_time(axes, summary, is_first=number == 0)
+    titles = [panel.title for panel in shown]
+    figure, panels = _over_time(summary, titles, _MONITOR_PANEL_IN)
+    for axes, panel in zip(panels, shown, strict=True):
         _draw_panel(axes, panel, monitor.restarts_s)
-        axes.set_title(panel.title, pad=12 if number == 0 else 5)
-    return _finished(figure, panels, summary)
+    return figure
 
 
 def _figure(height_in: float) -> Figure:
@@ -576,16 +553,20 @@ def _figure(height_in: float) -> Figure:
     return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
 
 
-def _panels(count: int, panel_in: float = _PANEL_IN) -> tuple[Figure, list[Axes]]:
-    figure = _figure(panel_in * max(count, 1) + _FRAME_IN)
-    axes = figure.subplots(max(count, 1), 1, sharex=True, squeeze=False)
-    return figure, [row[0] for row in axes][:count]
-
-
-def _finished(figure: Figure, panels: Sequence[Axes], summary: Summary) -> Figure:
+def _over_time(
+    summary: Summary, titles: Sequence[str], panel_in: float = _PANEL_IN
+) -> tuple[Figure, list[Axes]]:
+    """A panel over the run's time for each title, with its ground drawn."""
+    rows = max(len(titles), 1)
+    figure = _figure(panel_in * rows + _FRAME_IN)
+    grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
+    panels = [row[0] for row in grid][: len(titles)]
+    for axes, title in zip(panels, titles, strict=True):
+        _ground(axes, summary, is_first=axes is panels[0])
+        axes.set_title(title, pad=12 if axes is panels[0] else 5)
     if panels:
         time_axis(panels[-1], end_of(summary.timeline))
-    return figure
+    return figure, panels
 
 
 def _log_axis(axis: Any, axes: Axes) -> None:

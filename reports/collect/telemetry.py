@@ -85,9 +85,6 @@ class MonitorSummary:
     failed: int
     #: The first of the reasons, each once.
     failures: tuple[str, ...]
-    #: When the first and the last reading was, in s since T0; None without any.
-    first_s: float | None
-    last_s: float | None
     took_mean_s: float | None
     took_longest_s: float | None
     #: When a restart was noticed, in s since T0.
@@ -122,8 +119,6 @@ def _monitor(
         readings=len(at_s),
         failed=len(series.failures),
         failures=tuple(dict.fromkeys(series.failures.values()))[:_FAILURES],
-        first_s=float(at_s[0]) if len(at_s) else None,
-        last_s=float(at_s[-1]) if len(at_s) else None,
         took_mean_s=float(took_s.mean()) if len(at_s) else None,
         took_longest_s=float(took_s.max()) if len(at_s) else None,
         restarts_s=tuple(float(at_s[place]) for place in restarts),

@@ -204,8 +204,8 @@ def _but_watched(stream: Mapping[str, Any]) -> str:
 def _notes_of_sessions(evidence: Evidence) -> list[str]:
     """Of streams that do more than send one request after another."""
     lines = [
-        f"stream {name} is driven by Python: its requests have no kernel "
-        f"timestamp, so receive lag is part of their response time{_but_watched(stream)}"
+        f"stream {name} is driven by Python: its requests have no kernel timestamp, "
+        f"so receive lag is part of their response time{_but_watched(stream)}"
         for name, stream in evidence.streams.items()
         if stream.get("engine") == "python"
     ]

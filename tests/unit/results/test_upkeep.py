@@ -304,7 +304,7 @@ def test_a_removal_that_is_interrupted_leaves_no_run_that_looks_whole(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(upkeep, "_index", fail)
+    monkeypatch.setattr(upkeep, "_remove", fail)
     with pytest.raises(KeyboardInterrupt):
         upkeep.remove_run(store, RUN_ID)
     left = store.run(RUN_ID)
