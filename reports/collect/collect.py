@@ -35,7 +35,7 @@ from ldapslam.reports.collect.intervals import (
     reports_of,
     worker_shares,
 )
-from ldapslam.reports.collect.points import TimelineBuilder, most
+from ldapslam.reports.collect.points import TimelineBuilder
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
@@ -44,7 +44,7 @@ from ldapslam.reports.collect.totals import (
     Collected,
     OperationTotals,
     StreamTotals,
-    WorkerTotals,
+    known,
 )
 from ldapslam.results.columns import Columns, Window, windows
 from ldapslam.results.histogram import block_of, headers_of
@@ -131,8 +131,8 @@ class _Collector:
         if in_measure.any():
             start_ns = int(reports.start_ns[in_measure].min())
             end_ns = int(reports.end_ns[in_measure].max())
-            self._measure_start_ns = _least(self._measure_start_ns, start_ns)
-            self._measure_end_ns = max(self._measure_end_ns or 0, end_ns)
+            self._measure_start_ns = known(min, self._measure_start_ns, start_ns)
+            self._measure_end_ns = known(max, self._measure_end_ns, end_ns)
         numbers = np.array(columns["interval_index"])
         for code, name in enumerate(reports.agents):
             agent = self._agents.setdefault(name, AgentTotals())
@@ -193,7 +193,7 @@ class _Collector:
             agent.worker_cpu_ns += int(columns["cpu_ns"][chosen].sum())
             agent.worker_busy_ns += int(columns["busy_ns"][chosen].sum())
             agent.worker_wall_ns += int(wall_ns.sum())
-            totals = agent.workers.setdefault((model, worker), WorkerTotals())
+            totals = agent.workers[model, worker]
             totals.wall_ns += int(wall_ns.sum())
             totals.saturated_ns += int(wall_ns[is_over[chosen]].sum())
             whole = chosen[wall_ns >= self._fragment_ns]
@@ -293,14 +293,14 @@ class _Collector:
                 if reports.in_measure[place := places[row]]:
                     totals.down_in_measure_ns += downs_ns[row]
                     start_ns = int(reports.start_ns[place])
-                    totals.down_from_ns = _least(totals.down_from_ns, start_ns)
+                    totals.down_from_ns = known(min, totals.down_from_ns, start_ns)
             for time in SET_UP_TIMES:
                 values = rows[time]
                 if some := [one for row in numbers if (one := values[row]) is not None]:
                     totals.set_up[time].add_block(block_of(some))
-            for last_ns in (rows["last_done_ns"][row] for row in numbers):
-                if last_ns is not None:
-                    totals.last_done_ns = max(totals.last_done_ns or 0, last_ns)
+            for row in numbers:
+                last_ns = rows["last_done_ns"][row]
+                totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
             for code in set(reports.agent[[rows["report"][row] for row in numbers]]):
                 self._agents[reports.agents[code]].streams.add(name)
 
@@ -311,7 +311,7 @@ def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
         agent.cpu_utilisation_ns += utilisation * length_ns
         agent.cpu_utilisation_wall_ns += length_ns
     if (steal := columns["steal_share"][place]) is not None:
-        agent.highest_steal_share = most(agent.highest_steal_share, steal)
+        agent.highest_steal_share = known(max, agent.highest_steal_share, steal)
     agent.throttled_ns += columns["throttled_ns"][place] or 0
 
 
@@ -340,7 +340,3 @@ def _where(values: Sequence[object], places: Sequence[int]) -> list[int]:
     return [
         place for value, place in zip(values, places, strict=True) if value is not None
     ]
-
-
-def _least(known: int | None, value: int) -> int:
-    return value if known is None else min(known, value)

@@ -32,6 +32,7 @@ from ldapslam.reports.collect.timeline import (
     Timeline,
     padded,
 )
+from ldapslam.reports.collect.totals import known
 from ldapslam.results.histogram import Histogram
 
 #: Of single intervals, shown as an envelope around those of the point.
@@ -227,9 +228,9 @@ class _Point:
             seen.completed += float(found.completed[code, first:last].sum())
             for name in ("busy_share", "run_queue_share", "cpu_utilisation"):
                 values = getattr(found, name)[code, first:last]
-                known = values[~np.isnan(values)]
-                if known.size:
-                    value = most(getattr(seen, name), float(known.max()))
+                there = values[~np.isnan(values)]
+                if there.size:
+                    value = known(max, getattr(seen, name), float(there.max()))
                     setattr(seen, name, value)
 
 
@@ -277,10 +278,6 @@ def _append_operation(
             envelope = padded(series.envelopes.setdefault(name, Envelope()), place)
             envelope.low.append(low)
             envelope.high.append(high)
-
-
-def most(known: float | None, value: float) -> float:
-    return value if known is None else max(known, value)
 
 
 def _us(value_ns: float | None) -> float | None:
