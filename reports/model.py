@@ -22,6 +22,7 @@ from ldapslam.reports.collect.completeness import Completeness
 from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Timeline
+from ldapslam.reports.collect.totals import AgentTotals
 from ldapslam.reports.distribution import (
     Curve,
     Distribution,
@@ -105,8 +106,6 @@ class StreamSummary:
 class AgentSummary:
     name: str
     throughput_per_s: float | None
-    completed: int
-    failed: int
     response_times: Distribution
     cpu_us_per_op: float | None
     cpu_utilisation: float | None
@@ -114,14 +113,9 @@ class AgentSummary:
     busy_share: float | None
     highest_busy_share: float | None
     highest_run_queue_share: float | None
-    highest_steal_share: float | None
-    throttled_ns: int
-    clock_step_ns: int
-    #: Interval -> step of the wall clock in it, the first of them; and how many.
-    clock_steps_ns: Mapping[int, int]
-    stepped: int
-    intervals: int
     missing_intervals: int
+    #: What else was counted.
+    totals: AgentTotals
     #: What the agent said of itself and of its targets.
     facts: Mapping[str, Any]
 

@@ -237,20 +237,21 @@ def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
         "busy_share",
         "highest_busy_share",
         "highest_run_queue_share",
-        "highest_steal_share",
     )
     facts = ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
+    totals = agent.totals
     return {
         "throughput_per_s": _rounded(agent.throughput_per_s),
-        "completed": agent.completed,
-        "failed": agent.failed,
+        "completed": totals.measured["completed"],
+        "failed": totals.measured["failed"],
         "response_time_us": distribution_of(agent.response_times),
         "cpu_us_per_op": _rounded(agent.cpu_us_per_op),
         **{name: _rounded(getattr(agent, name), 6) for name in shares},
-        "throttled_s": agent.throttled_ns / 1e9,
-        "clock_step_us": agent.clock_step_ns / 1000,
+        "highest_steal_share": _rounded(totals.highest_steal_share, 6),
+        "throttled_s": totals.throttled_ns / 1e9,
+        "clock_step_us": totals.clock_step_ns / 1000,
         **{name: agent.facts.get(name) for name in facts},
-        "intervals": agent.intervals,
+        "intervals": len(totals.seen),
         "missing_intervals": agent.missing_intervals,
         "clock": clock and _clock(clock),
     }

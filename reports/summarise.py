@@ -240,8 +240,6 @@ def _agent(
     return AgentSummary(
         name=name,
         throughput_per_s=_rate(done, measure_s),
-        completed=totals.measured["completed"],
-        failed=totals.measured["failed"],
         response_times=distribution(
             _with_unanswered(totals.measured, *totals.response_times.values())
         ),
@@ -256,13 +254,8 @@ def _agent(
         highest_run_queue_share=max(
             (one.highest_run_queue_share for one in workers), default=None
         ),
-        highest_steal_share=totals.highest_steal_share,
-        throttled_ns=totals.throttled_ns,
-        clock_step_ns=totals.clock_step_ns,
-        clock_steps_ns=totals.clock_steps_ns,
-        stepped=totals.stepped,
-        intervals=len(totals.seen),
         missing_intervals=missing_intervals,
+        totals=totals,
         facts=facts,
     )
 

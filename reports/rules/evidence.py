@@ -239,9 +239,9 @@ class Evidence:
 
     @cached_property
     def reconciliations(self) -> dict[str, Reconciliation]:
-        """The books with the servers' own counts; empty where none was watched."""
-        books = sent_requests(self.run, self.collected)
-        return reconcile(self.run, books, self.collected)
+        """Empty where no server was watched."""
+        sent = sent_requests(self.run, self.collected)
+        return reconcile(self.run, sent, self.collected)
 
     @cached_property
     def replication(self) -> Replication | None:

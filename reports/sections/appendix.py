@@ -122,7 +122,7 @@ def _agents(summary: Summary) -> Table:
         summary.agents,
         column("Agent", lambda one: one.name),
         number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
-        number("failed", lambda one: count(one.failed)),
+        number("failed", lambda one: count(one.totals.measured["failed"])),
         number("p50 (ms)", percentile("p50")),
         number("p99 (ms)", percentile("p99")),
         number("CPU per op (µs)", lambda one: decimal(one.cpu_us_per_op)),
@@ -270,9 +270,10 @@ def _start(summary: Summary) -> Table:
         number("clock offset (µs)", fact("clock_offset_us")),
         number("known within (± µs)", fact("clock_offset_bound_us")),
         number(
-            "largest step (µs)", lambda one: microseconds(abs(one.clock_step_ns) / 1000)
+            "largest step (µs)",
+            lambda one: microseconds(abs(one.totals.clock_step_ns) / 1000),
         ),
-        number("intervals", lambda one: count(one.intervals)),
+        number("intervals", lambda one: count(len(one.totals.seen))),
         number("missing", lambda one: counted(one.missing_intervals)),
     )
 
@@ -314,13 +315,13 @@ def _steps(summary: Summary) -> Table:
         for one in clock.steps
     ]
     for agent in summary.agents:
-        for index, step_ns in agent.clock_steps_ns.items():
+        for index, step_ns in agent.totals.clock_steps_ns.items():
             start_s = index * summary.interval_s
             if index < len(summary.boundaries_ns):
                 start_s = summary.boundaries_ns[index] / NS_PER_S
             steps.append((start_s, agent.name, "wall", float(step_ns)))
     steps.sort()
-    known = sum(agent.stepped for agent in summary.agents)
+    known = sum(agent.totals.stepped for agent in summary.agents)
     known += sum(clock.step_count for clock in summary.clocks.values())
     more = known - len(steps[:_ROWS])
     return table(

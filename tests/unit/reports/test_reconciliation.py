@@ -178,7 +178,7 @@ def test_a_server_that_was_started_anew_has_no_books(change: dict[str, Any]) -> 
     one = observed({"search": 5_000})
     one["after"] |= change
     summary = summary_of({REPLICA: one})
-    assert "was started anew" in summary.reconciliations[REPLICA].unknown
+    assert "was restarted" in summary.reconciliations[REPLICA].unknown
     assert summary.verdict == "INVALID"
     assert not rule(summary, "server_restarted")[0]
 
