@@ -174,19 +174,20 @@ class Store:
     ) -> None:
         """Sets the state; of the times, those that are given. A final state stays: what
         a full store took late must not undo it."""
-        times = {
+        values = {
+            "state": state,
+            "state_detail": detail,
             "t0_utc": t0_utc,
             "started_utc": started_utc,
             "finished_utc": finished_utc,
         }
-        given = {name: value for name, value in times.items() if value is not None}
-        values = {"state": state, "state_detail": detail, **given}
         if state not in FINAL_STATES and self.run(run_id).state in FINAL_STATES:
             return
-        self._update_run(run_id, values)
+        given = {name: value for name, value in values.items() if value is not None}
+        self._update_run(run_id, given)
 
     def set_verdict(self, run_id: str, verdict: str) -> None:
-        """What the run was judged to be, once it has ended."""
+        """PASS, FAIL or INVALID, once the run has ended."""
         self._update_run(run_id, {"verdict": verdict})
 
     def set_run_agents(self, run_id: str, agents: Iterable[str]) -> None:
@@ -298,17 +299,9 @@ class Store:
         count = sa.select(sa.func.count()).where(table.c.run_id == run_id)
         with self.transaction(writes=True) as connection:
             self._require_run(connection, run_id)
-            number = connection.execute(count).scalar_one()
-            connection.execute(
-                table.insert(),
-                {
-                    "run_id": run_id,
-                    "number": number,
-                    "at_utc": at_utc,
-                    "kind": kind,
-                    "text": text,
-                },
-            )
+            values = {"number": connection.execute(count).scalar_one(), "kind": kind}
+            values |= {"run_id": run_id, "at_utc": at_utc, "text": text}
+            connection.execute(table.insert(), values)
 
     def events(self, run_id: str) -> list[EventRecord]:
         """The run's events in the order they were added."""

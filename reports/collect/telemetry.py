@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What monitors read, as figures: rates of counters, restarts, points for charts. Pure.
+"""What monitors read: rates of counters, restarts, points for charts. Pure.
 
-A counter's figure is its rate: between two readings that follow each other,
+A counter is shown as its rate between two readings that follow each other,
 
     rate = (value - value before) / (time - time before)
 
@@ -42,7 +42,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """A figure over the run; None where there is none, which breaks its line."""
+    """A metric over the run; None, where there is no value, breaks its line."""
 
     at_s: tuple[float, ...]
     values: tuple[float | None, ...]
@@ -96,7 +96,7 @@ class MonitorSummary:
 def telemetry(
     series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None
 ) -> tuple[MonitorSummary, ...]:
-    """Figures of every monitor; measure_s: start and end of the measure phase."""
+    """Statistics of every monitor; measure_s: start and end of the measure phase."""
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(_monitor(one, measure_s) for one in series)
 
@@ -123,14 +123,7 @@ def _monitor(
         took_longest_s=float(took_s.max()) if len(at_s) else None,
         restarts_s=tuple(float(at_s[place]) for place in restarts),
         metrics=tuple(
-            _metric(
-                metric,
-                at_s,
-                lengths_s,
-                values[:, column],
-                restarts,
-                in_measure,
-            )
+            _metric(metric, at_s, lengths_s, values[:, column], restarts, in_measure)
             for column, metric in enumerate(metrics)
             if metric.name != STARTED
         ),
@@ -190,21 +183,28 @@ def _metric(
     in_measure: npt.NDArray[np.bool_],
 ) -> MetricSummary:
     missing = float(np.isnan(values).mean()) if len(values) else 1.0
-    if metric.kind == "gauge":
-        measured = values[in_measure]
-        return _summary(metric, measured, None, None, missing, at_s, values)
-    rises = np.diff(values)
-    rises[(rises < 0) | np.isinf(rises)] = np.nan
-    rises[[place - 1 for place in restarts]] = np.nan
-    rates = np.divide(
-        rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
-    )
-    rates[np.isinf(rates)] = np.nan
-    of_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(rates)
-    covered_s = float(lengths_s[of_measure].sum())
-    mean = _finite(rises[of_measure].sum() / covered_s) if covered_s else None
-    increase = _increase(values, restarts)
-    return _summary(metric, rates[of_measure], mean, increase, missing, at_s[1:], rates)
+    mean = increase = None
+    if metric.kind == "counter":
+        increase = _increase(values, restarts)
+        rises = np.diff(values)
+        rises[(rises < 0) | np.isinf(rises)] = np.nan
+        rises[[place - 1 for place in restarts]] = np.nan
+        values = np.divide(
+            rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
+        )
+        values[np.isinf(values)] = np.nan
+        in_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(values)
+        covered_s = float(lengths_s[in_measure].sum())
+        mean = _finite(rises[in_measure].sum() / covered_s) if covered_s else None
+        at_s = at_s[1:]
+    known = values[in_measure]
+    known = known[~np.isnan(known)]
+    lowest = highest = None
+    if len(known):
+        lowest, highest = float(known.min()), float(known.max())
+        mean = _finite(known.mean()) if mean is None else mean
+    points = _points(at_s, values)
+    return MetricSummary(metric, lowest, mean, highest, increase, missing, points)
 
 
 def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
@@ -221,25 +221,6 @@ def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
 def _finite(value: np.float64) -> float | None:
     """None of a sum that is more than a double holds: JSON has no infinity."""
     return float(value) if np.isfinite(value) else None
-
-
-def _summary(
-    metric: Metric,
-    measured: _Floats,
-    mean: float | None,
-    increase: float | None,
-    missing: float,
-    at_s: _Floats,
-    values: _Floats,
-) -> MetricSummary:
-    known = measured[~np.isnan(measured)]
-    lowest = highest = None
-    if len(known):
-        lowest, highest = float(known.min()), float(known.max())
-        mean = _finite(known.mean()) if mean is None else mean
-    return MetricSummary(
-        metric, lowest, mean, highest, increase, missing, _points(at_s, values)
-    )
 
 
 def _points(at_s: _Floats, values: _Floats) -> Points:
