@@ -7,13 +7,13 @@ runs means anything is a question for repeated runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from ldapslam.reports.document import Cell, Column, Table, column, number, table
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.bulk_imports import compared, made_by
 from ldapslam.reports.typeset import (
@@ -21,8 +21,8 @@ from ldapslam.reports.typeset import (
     count,
     decimal,
     flattened,
-    milliseconds,
     percent,
+    percentiles,
 )
 
 #: Facts that are another one's in each run, whatever was run.
@@ -77,12 +77,6 @@ def _figures(summaries: Sequence[Summary]) -> Table:
     titles = dict.fromkeys(
         one.title for summary in summaries for one in summary.operations
     )
-
-    def percentile(name: str) -> Callable[[tuple[str, OperationSummary]], str]:
-        return lambda row: milliseconds(
-            row[1].times["response_time"].percentiles_us[name]
-        )
-
     return table(
         "figures",
         "Figures",
@@ -98,8 +92,7 @@ def _figures(summaries: Sequence[Summary]) -> Table:
         number("throughput (/s)", lambda row: decimal(row[1].throughput_per_s)),
         number("succeeded", lambda row: count(row[1].counts["succeeded"])),
         number("errors (%)", lambda row: percent(row[1].error_share)),
-        number("p50 (ms)", percentile("p50")),
-        number("p99 (ms)", percentile("p99")),
+        *percentiles(lambda row: row[1].times["response_time"], ("p50", "p99")),
         notes=(
             "Single runs: whether a difference means anything, repetitions must tell.",
         ),

@@ -96,14 +96,18 @@ def table(
     rows: Iterable[Row],
     *fields: Field[Row],
     notes: Iterable[str] = (),
+    limit: int | None = None,
 ) -> Table:
-    """A table of one row for each of `rows`."""
+    """A table of one row for each of `rows`, up to the limit: result.json has all."""
+    every = list(rows)
+    more = len(every) - len(every[:limit])
+    left_out = [f"and {more:,} more: result.json has all of them"] * (more > 0)
     return Table(
         name,
         caption,
         tuple(made for made, _ in fields),
-        tuple(tuple(cell_of(of(row)) for _, of in fields) for row in rows),
-        tuple(notes),
+        tuple(tuple(cell_of(of(row)) for _, of in fields) for row in every[:limit]),
+        (*left_out, *notes),
     )
 
 

@@ -166,6 +166,11 @@ class Summary:
         return tuple(one for stream in self.streams for one in stream.operations)
 
     @property
+    def facts(self) -> dict[str, Mapping[str, Any]]:
+        """Agent -> what it said of itself and of its targets."""
+        return {agent.name: agent.facts for agent in self.agents}
+
+    @property
     def timed(self) -> tuple[OperationSummary, ...]:
         """The operations that have response times."""
         return tuple(one for one in self.operations if one.has_responses)

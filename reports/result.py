@@ -35,7 +35,6 @@ TOTALS = tuple(
 
 
 def result_of(summary: Summary) -> dict[str, Any]:
-    facts = {one.name: one.facts for one in summary.agents}
     return {
         "schema": SCHEMA,
         "run_id": summary.run.run_id,
@@ -43,8 +42,8 @@ def result_of(summary: Summary) -> dict[str, Any]:
         "reasons": list(summary.reasons),
         "manifest": manifest_of(summary),
         **figures_of(summary),
-        "imports": imports_of(facts),
-        "probes": probes_of(facts),
+        "imports": imports_of(summary.facts),
+        "probes": probes_of(summary.facts),
         "replication": summary.replication and summary.replication.result(),
         "gaps": [
             {

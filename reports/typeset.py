@@ -8,13 +8,13 @@ says why; facts of manifests become names and texts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.document import BAD, MUTED, Cell, Column, number
+from ldapslam.reports.document import BAD, MUTED, Cell, Field, number
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"
@@ -104,16 +104,26 @@ _NO_ANSWER = (
 TimesRow = tuple[Any, ...]
 
 
-def times_columns() -> list[tuple[Column, Callable[[TimesRow], Cell | str]]]:
+def percentiles(
+    times_of: Callable[[Any], Distribution],
+    names: Iterable[str] = SHOWN,
+    unit: str = " (ms)",
+) -> list[Field[Any]]:
+    """A column for each of these percentiles."""
+
+    def percentile(name: str) -> Field[Any]:
+        title = name.replace("_", ".") + unit
+        return number(title, lambda row: percentile_cell(times_of(row), name))
+
+    return [percentile(name) for name in names]
+
+
+def times_columns() -> list[Field[TimesRow]]:
     """The columns of a table of times, without those that name them."""
-
-    def percentile(name: str) -> Callable[[TimesRow], Cell]:
-        return lambda row: percentile_cell(row[-1], name)
-
     return [
         number("n", lambda row: count(row[-1].count)),
         number("mean", lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
-        *(number(name.replace("_", "."), percentile(name)) for name in SHOWN),
+        *percentiles(lambda row: row[-1], unit=""),
         number("max", lambda row: time_cell(row[-1], "max", row[-1].max_us)),
     ]
 

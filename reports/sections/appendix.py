@@ -17,10 +17,12 @@ from ldapslam.reports.document import (
     Cell,
     ChartPlace,
     Column,
+    Field,
     Listing,
     Paragraph,
     Table,
     column,
+    filled,
     number,
     table,
 )
@@ -34,8 +36,8 @@ from ldapslam.reports.typeset import (
     decimal,
     flattened,
     microseconds,
-    milliseconds,
     percent,
+    percentiles,
     time_of_day,
 )
 
@@ -68,13 +70,6 @@ _IN_RESULT = (
     "python_requests",
     "targets",
 )
-
-_CLEAN_UP = {
-    "entries": "entries",
-    "deleted": "deleted",
-    "already_gone": "already gone",
-    "left": "left",
-}
 
 #: Of the manifest's keys, those with a place of their own, or of interest to programs.
 _ELSEWHERE = (
@@ -113,9 +108,6 @@ def agents(summary: Summary) -> tuple[Block, ...]:
 
 
 def _agents(summary: Summary) -> Table:
-    def percentile(name: str) -> Callable[[AgentSummary], str]:
-        return lambda one: milliseconds(one.response_times.percentiles_us[name])
-
     return table(
         "agents",
         "Agents in the measure phase",
@@ -123,8 +115,7 @@ def _agents(summary: Summary) -> Table:
         column("Agent", lambda one: one.name),
         number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
         number("failed", lambda one: count(one.totals.measured["failed"])),
-        number("p50 (ms)", percentile("p50")),
-        number("p99 (ms)", percentile("p99")),
+        *percentiles(lambda one: one.response_times, ("p50", "p99")),
         number("CPU per op (µs)", lambda one: decimal(one.cpu_us_per_op)),
         number("host CPU (%)", lambda one: percent(one.cpu_utilisation, 1)),
         number("workers busy (%)", lambda one: percent(one.busy_share, 1)),
@@ -145,26 +136,23 @@ def manifest(summary: Summary) -> tuple[Block, ...]:
     content = manifest_of(summary)
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
     shown["servers"] = products(content)
-    blocks: list[Block] = [
+    return (
         _facts_table(
             "facts", "Run", [row for row in flattened(shown) if row[1] != NOTHING]
         ),
         *differing(content),
         _agent_facts(content["agents"]),
-    ]
-    if summary.events:
-        blocks.append(_events(summary))
-    blocks.append(Listing("Job file", summary.run.job_text.rstrip()))
-    return tuple(blocks)
+        *filled(_events(summary)),
+        Listing("Job file", summary.run.job_text.rstrip()),
+    )
 
 
 def _events(summary: Summary) -> Table:
     """The run's log; its numbers are in the charts."""
-    more = len(summary.events) - _EVENTS
     return table(
         "events",
         "Events",
-        enumerate(summary.events[:_EVENTS], 1),
+        enumerate(summary.events, 1),
         column("No.", lambda row: str(row[0])),
         column("Time (UTC)", lambda row: row[1].at_utc[:19].replace("T", " ")),
         number(
@@ -172,36 +160,32 @@ def _events(summary: Summary) -> Table:
         ),
         column("Event", lambda row: row[1].kind),
         column("", lambda row: row[1].text),
-        notes=[f"and {count(more)} more: result.json has all of them"] * (more > 0),
+        limit=_EVENTS,
     )
 
 
-def _clean_up(summary: Summary) -> list[Block]:
-    done: list[tuple[str, Mapping[str, Any]]] = [
-        (agent.name, agent.facts["clean_up"])
-        for agent in summary.agents
-        if agent.facts.get("clean_up")
-    ]
-    if not done:
-        return []
-
-    def counter(key: str) -> Callable[[tuple[str, Mapping[str, Any]]], Cell | str]:
-        return lambda row: (
-            Cell(count(row[1][key]), BAD if key == "left" and row[1][key] else "")
-            if key in row[1]
-            else NOTHING
+def _clean_up(summary: Summary) -> list[Table]:
+    def counter(key: str) -> Field[tuple[str, Mapping[str, Any]]]:
+        show = counted if key == "left" else count
+        title = key.replace("_", " ")
+        return number(
+            title, lambda row: show(row[1][key]) if key in row[1] else NOTHING
         )
 
     made = table(
         "clean-up",
         "Clean-up of the entries that the run had added and not deleted",
-        done,
+        [
+            (agent.name, agent.facts["clean_up"])
+            for agent in summary.agents
+            if agent.facts.get("clean_up")
+        ],
         column("Agent", lambda row: row[0]),
-        *(number(title, counter(key)) for key, title in _CLEAN_UP.items()),
+        *map(counter, ("entries", "deleted", "already_gone", "left")),
         number("time (s)", lambda row: decimal(row[1].get("seconds"), 1)),
         column("Problem", lambda row: Cell(row[1].get("error") or "", BAD)),
     )
-    return [made]
+    return filled(made)
 
 
 def _facts_table(
@@ -244,17 +228,14 @@ _NS_PER_MS = 1_000_000
 
 def clocks(summary: Summary) -> tuple[Block, ...]:
     """Start and completeness of each agent; and its clock over the run, if sampled."""
-    blocks: list[Block] = [_start(summary)]
-    if summary.clocks:
-        place = ChartPlace(
-            "clocks",
-            "Clocks over the run",
-            "How far each agent's intervals were from the coordinator's, with the "
-            "bounds of each sample; dashed: the limit.",
-        )
-        blocks += [place, _over_run(summary)]
-    steps = _steps(summary)
-    return (*blocks, steps) if steps.rows else tuple(blocks)
+    place = ChartPlace(
+        "clocks",
+        "Clocks over the run",
+        "How far each agent's intervals were from the coordinator's, with the bounds "
+        "of each sample; dashed: the limit.",
+    )
+    over_run = (place, _over_run(summary)) if summary.clocks else ()
+    return (_start(summary), *over_run, *filled(_steps(summary)))
 
 
 def _start(summary: Summary) -> Table:

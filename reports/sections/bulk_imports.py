@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from ldapslam.reports.collect.job_notes import imports_of
-from ldapslam.reports.document import Block, Table, column, number, table
+from ldapslam.reports.document import Block, Table, column, filled, number, table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal
 
@@ -28,13 +28,9 @@ _MIB = 1 << 20
 _BUSY_SHARE = 0.7
 
 
-def _of_run(summary: Summary) -> list[dict[str, Any]]:
-    return imports_of({agent.name: agent.facts for agent in summary.agents})
-
-
 def of_stream(summary: Summary, stream: str) -> list[dict[str, Any]]:
     """The imports of one stream, of all agents."""
-    return [one for one in _of_run(summary) if one["stream"] == stream]
+    return [one for one in imports_of(summary.facts) if one["stream"] == stream]
 
 
 def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
@@ -59,8 +55,6 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
         for stream in dict.fromkeys(one.stream for one in summary.operations)
         if (found := of_stream(summary, stream))
     ]
-    if not rows:
-        return []
     made = table(
         "imports",
         "Imports",
@@ -91,20 +85,20 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
             ),
         ),
     )
-    return [made]
+    return filled(made)
 
 
 def made_by(summary: Summary) -> dict[str, Any]:
     """Stream -> what its imports were made by and in, of the last one."""
     return {
         one["stream"]: {name: one[name] for name in _MADE_BY if name in one}
-        for one in _of_run(summary)
+        for one in imports_of(summary.facts)
     }
 
 
 def imports(summary: Summary) -> tuple[Block, ...]:
     """A table of all imports and what they took; nothing where there were none."""
-    found = _of_run(summary)
+    found = imports_of(summary.facts)
     if not found:
         return ()
     return (_times(found), _costs(found))

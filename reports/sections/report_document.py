@@ -202,8 +202,11 @@ def _passed(one: ThresholdResult | Rule) -> Cell:
 
 
 def _results(summary: Summary) -> tuple[Block, ...]:
-    def percentile(name: str) -> Callable[[OperationSummary], Cell]:
-        return lambda one: _if_any(one, lambda times: percentile_cell(times, name))
+    def percentile(name: str) -> Field[OperationSummary]:
+        return number(
+            f"{name.replace('_', '.')} (ms)",
+            lambda one: _if_any(one, lambda times: percentile_cell(times, name)),
+        )
 
     expected: Field[OperationSummary]
     expected = number("expected", lambda one: count(one.counts["expected"]))
@@ -221,7 +224,7 @@ def _results(summary: Summary) -> tuple[Block, ...]:
                 percent(one.error_share, 3), BAD if one.error_share else ""
             ),
         ),
-        *(number(f"{name.replace('_', '.')} (ms)", percentile(name)) for name in SHOWN),
+        *map(percentile, SHOWN),
         number(
             "max (ms)",
             lambda one: _if_any(one, lambda t: time_cell(t, "max", t.max_us)),
@@ -370,11 +373,7 @@ def _times_table(one: OperationSummary) -> Table:
 
 
 def _interval_row(times: Distribution) -> tuple[Cell, ...]:
-    cells = [
-        Cell("95% confidence interval", MUTED),
-        Cell("", MUTED),
-        Cell("", MUTED),
-    ]
+    texts = ["95% confidence interval", "", ""]
     for name in SHOWN:
         interval = times.ci95_us[name]
         text = NOTHING
@@ -382,8 +381,8 @@ def _interval_row(times: Distribution) -> tuple[Cell, ...]:
             text = f"≥ {milliseconds(interval[0])}"
         elif interval is not None:
             text = f"{milliseconds(interval[0])} – {milliseconds(interval[1])}"
-        cells.append(Cell(text, MUTED))
-    return (*cells, Cell("", MUTED))
+        texts.append(text)
+    return tuple(Cell(text, MUTED) for text in (*texts, ""))
 
 
 def _counted(number: int, noun: str) -> str:
@@ -423,9 +422,6 @@ def _of_delivered(summary: Summary) -> tuple[str, ...]:
 
 
 def _gaps_table(summary: Summary) -> Table:
-    gaps = summary.completeness.gaps
-    more = len(gaps) - _ROWS
-
     def at(second: float) -> str:
         return time_of_day(summary.started_utc, second)
 
@@ -433,7 +429,7 @@ def _gaps_table(summary: Summary) -> Table:
     return table(
         "gaps",
         "Missing intervals: gaps in the charts, never filled in",
-        gaps[:_ROWS],
+        summary.completeness.gaps,
         column("Agent", lambda gap: gap.agent),
         number("Intervals", lambda gap: count(gap.count)),
         number("Numbers", lambda gap: gap.numbers),
@@ -441,10 +437,8 @@ def _gaps_table(summary: Summary) -> Table:
         number("To (s)", lambda gap: decimal(gap.end_s, 1)),
         number("From (UTC)", lambda gap: at(gap.start_s)),
         number("To (UTC)", lambda gap: at(gap.end_s)),
-        notes=(
-            *[f"and {count(more)} more: result.json has all of them"] * (more > 0),
-            *[live] * summary.completeness.is_live,
-        ),
+        notes=[live] * summary.completeness.is_live,
+        limit=_ROWS,
     )
 
 
@@ -452,11 +446,12 @@ def _partials_table(summary: Summary) -> Table:
     return table(
         "partials",
         "Intervals cut short by an agent's early end",
-        summary.completeness.partials[:_ROWS],
+        summary.completeness.partials,
         column("Agent", lambda one: one.agent),
         number("Number", lambda one: str(one.index)),
         number("From (s)", lambda one: decimal(one.start_s, 1)),
         number("Up to (s)", lambda one: decimal(one.end_s, 3)),
         number("Up to (UTC)", lambda one: time_of_day(summary.started_utc, one.end_s)),
         notes=("Counted in all totals, in no rate of a chart.",),
+        limit=_ROWS,
     )

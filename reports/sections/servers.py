@@ -48,8 +48,7 @@ def replication(summary: Summary) -> tuple[Block, ...]:
     """During the run and after it; nothing when neither was asked for."""
     blocks: list[Block] = []
     if watched := _watched(summary):
-        facts = {agent.name: agent.facts for agent in summary.agents}
-        blocks.append(_propagation(watched, probes_of(facts)))
+        blocks.append(_propagation(watched, probes_of(summary.facts)))
     if summary.replication is not None:
         blocks += _verified(summary.replication)
     return tuple(blocks)
@@ -110,9 +109,7 @@ def _verified(replication: Replication) -> list[Block]:
     found = replication.found
     blocks: list[Block] = [_trees(found)]
     if content := found["content"]:
-        blocks.append(_entries(found, content))
-        if content["differences"]:
-            blocks.append(_differences(content))
+        blocks += [_entries(found, content), *filled(_differences(content))]
     return blocks
 
 
@@ -204,12 +201,12 @@ def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
 
 
 def _differences(content: Mapping[str, Any]) -> Table:
-    shown: Sequence[Mapping[str, Any]] = content["differences"][:_ROWS]
-    more = content["difference_count"] - len(shown)
+    differences: Sequence[Mapping[str, Any]] = content["differences"]
+    more = content["difference_count"] - len(differences[:_ROWS])
     return table(
         "replication-differences",
         "Entries that differ",
-        shown,
+        differences[:_ROWS],
         column("Server", lambda one: str(one["server"])),
         column("Entry", lambda one: str(one["dn"])),
         column("is", lambda one: Cell(one["difference"], BAD)),
@@ -284,7 +281,7 @@ def _cost(summary: Summary) -> tuple[str, ...]:
     if not isinstance(cpu_s, (int, float)):
         return ()
     return (
-        f"Observers took {decimal(cpu_s, 2)} s of CPU; their start, and what they read "
+        f"Monitors took {decimal(cpu_s, 2)} s of CPU; their start, and what they read "
         "and verified before and after the load, are in it.",
     )
 
