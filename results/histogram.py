@@ -215,6 +215,13 @@ class Histogram:
         histogram._settle()
         return histogram
 
+    @classmethod
+    def union(cls, parts: Iterable[Histogram]) -> Histogram:
+        union = cls()
+        for histogram in parts:
+            union.add(histogram)
+        return union
+
     def add_packed(self, packed: bytes) -> None:
         """Adds a packed histogram; StoreError when the bytes are not one, for what is
         in the buckets not before they are read."""

@@ -7,7 +7,7 @@ Parts of a run that follow each other can be collected apart and added up.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -85,6 +85,12 @@ class OperationTotals:
         """Values above the range of the histograms, in any phase."""
         measured = sum(one.overflow for one in self.histograms.values())
         return self.unmeasured_overflow + measured
+
+    def union(self, metric: str, outcomes: Iterable[str]) -> Histogram:
+        """The durations of all these outcomes."""
+        keys = ((metric, outcome) for outcome in outcomes)
+        known = (self.histograms[key] for key in keys if key in self.histograms)
+        return Histogram.union(known)
 
     def add(self, later: OperationTotals) -> None:
         _add(self, later)

@@ -337,12 +337,8 @@ def _percentile_ns(histogram: Histogram, p: float) -> float:
 
 def _union(operations: Iterable[OperationTotals], metric: str) -> Histogram:
     """Over all outcomes; those without a response have no times that count here."""
-    union = Histogram()
-    for totals in operations:
-        for outcome in OUTCOMES if metric in GENERATOR_LAGS else ANSWERED:
-            if (metric, outcome) in totals.histograms:
-                union.add(totals.histograms[metric, outcome])
-    return union
+    outcomes = OUTCOMES if metric in GENERATOR_LAGS else ANSWERED
+    return Histogram.union(totals.union(metric, outcomes) for totals in operations)
 
 
 @_rule(

@@ -28,9 +28,9 @@ from ldapslam.proto.fields import (
     OUTCOMES,
     SET_UP_TIMES,
 )
-from ldapslam.reports.collect import parallel
+from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
-from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import Collected
 from ldapslam.results import columns
@@ -294,12 +294,12 @@ def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 6)
     plan, indexes = Plan(run_record(SCENARIO).plan), list(range(21))
     for wanted in range(1, 9):
-        chunks = parallel._chunks(indexes, plan, wanted)
+        chunks = collecting._chunks(indexes, plan, wanted)
         assert [index for chunk in chunks for index in chunk] == indexes
         assert len(chunks) <= wanted
         for before, after in pairwise(chunks):
             assert plan.point(before[-1]) != plan.point(after[0])
-    assert parallel._chunks([], plan, 2) == []
+    assert collecting._chunks([], plan, 2) == []
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,8 +11,7 @@ from jsonschema import Draft202012Validator
 
 from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.charts import draw
-from ldapslam.reports.collect.collect import Part
-from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.collect import Part, collect_run
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
 from ldapslam.reports.formats.text import render_text
