@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs beside each other: what differed in how they were made, and what came out. Pure.
+"""Runs side by side: how they were made, and their results. Pure.
 
-Figures stand side by side without a judgement: whether a difference between two single
-runs means anything is a question for repeated runs.
+No difference is judged: whether one between two single runs means anything is a
+question for repeated runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ldapslam.reports.typeset import (
     percentiles,
 )
 
-#: Facts that are another one's in each run, whatever was run.
+#: Metadata that differs between any two runs.
 _OF_THE_RUN = frozenset(
     """
     run_id submitted_utc submitted_by t0_utc started_utc finished_utc state state_detail
@@ -33,17 +33,17 @@ _OF_THE_RUN = frozenset(
     planned_agents phases job_text files_written servers
     """.split()
 )
-#: What agents say of their hosts that decides figures.
+#: Metadata of agents' hosts that affects the statistics.
 _OF_AN_AGENT = ("host", "workers", "realtime", "timer_slack_ns", "stamps")
 
 
 def comparison_tables(summaries: Sequence[Summary]) -> tuple[Table, ...]:
-    """The runs, their figures by operation, and every difference of their manifests."""
+    """The runs, their statistics, and every difference of their manifests."""
     names = [summary.run.run_id for summary in summaries]
     return (
         _runs(summaries),
         *compared(summaries),
-        _figures(summaries),
+        _statistics(summaries),
         _differences(names, summaries),
     )
 
@@ -73,13 +73,13 @@ def _runs(summaries: Sequence[Summary]) -> Table:
     )
 
 
-def _figures(summaries: Sequence[Summary]) -> Table:
+def _statistics(summaries: Sequence[Summary]) -> Table:
     titles = dict.fromkeys(
         one.title for summary in summaries for one in summary.operations
     )
     return table(
-        "figures",
-        "Figures",
+        "statistics",
+        "Statistics",
         [
             (summary.run.run_id, one)
             for title in titles

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as a document: headings, tables and charts, before any format.
 
-HTML, PDF and text render the same Document, so that a figure cannot differ between
+HTML, PDF and text render the same Document, so that a statistic cannot differ between
 them. Pure; charts are only named here, `charts` draws them.
 """
 
@@ -132,11 +132,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """One operation in three figures."""
+    """One operation in three statistics."""
 
     title: str
     #: (label, value with its unit)
-    figures: tuple[tuple[str, str], ...]
+    statistics: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Document:
     #: One sentence: what the verdict rests on.
     statement: str
     reasons: tuple[str, ...]
-    #: The few figures to read first.
+    #: The few statistics to read first.
     glance: tuple[Glance, ...]
     #: (name, value) of the run.
     facts: tuple[tuple[str, str], ...]

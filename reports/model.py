@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every figure of a run's report, computed once; all formats show this Summary.
+"""Every statistic of a run's report, computed once; all formats show this Summary.
 
-Figures cover the measure phase: percentiles the requests whose intended time lies in
+Statistics cover the measure phase: percentiles the requests whose intended time lies in
 it, throughput the completions that happened in it. Response time, service time and
 backlog wait are those of successes, with the other outcomes apart; send lag and receive
 lag, the generator's own, are those of all requests. Requests without an answer rank
-above every response time and service time. A figure without enough data is None, and so
-is one that hangs on requests without an answer.
+above every response time and service time. A statistic is None without enough data, and
+where it depends on requests without an answer.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class OperationSummary:
     error_share: float | None
     #: LDAP result code -> responses.
     result_codes: Mapping[int, int]
-    #: Metric -> figures; see the module for which outcomes.
+    #: Metric -> statistics; see the module for which outcomes.
     times: Mapping[str, Distribution]
     #: Outcome other than success, when there are any -> response time and service
     #: time; of requests without an answer up to when they were given up.
@@ -97,7 +97,7 @@ class StreamSummary:
     connections: Mapping[str, int]
     #: Part of the measured time that a connection was down, on average (evidence.py).
     down_share: float | None
-    #: Name in SET_UP_TIMES -> figures of the whole run.
+    #: Name in SET_UP_TIMES -> statistics of the whole run.
     set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]
 

@@ -45,7 +45,7 @@ from ldapslam.reports.model import (
     Summary,
     ThresholdResult,
 )
-from ldapslam.reports.result import figures_of
+from ldapslam.reports.result import statistics_of
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
@@ -103,7 +103,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         monitors=monitors,
         events=with_restarts(events, monitors, run.t0_utc),
     )
-    thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
+    thresholds = _thresholds(run.plan.get("thresholds", ()), statistics_of(summary))
     word, reasons = verdict.conclude(
         rules,
         [(one.expression, one.shown, one.passed) for one in thresholds],
@@ -242,23 +242,23 @@ def _agent(
 
 
 def _thresholds(
-    expressions: Sequence[str], figures: Mapping[str, Any]
+    expressions: Sequence[str], statistics: Mapping[str, Any]
 ) -> tuple[ThresholdResult, ...]:
     results = []
     for expression in expressions:
         threshold = parse_threshold(expression)
-        value, passed = evaluate(threshold, figures)
+        value, passed = evaluate(threshold, statistics)
         shown = threshold.format(value)
         if value is None and threshold.statistic is not None:
-            shown = _worst_missing(threshold, figures)
+            shown = _worst_missing(threshold, statistics)
         results.append(ThresholdResult(threshold.expression, value, shown, passed))
     return tuple(results)
 
 
-def _worst_missing(threshold: Threshold, figures: Mapping[str, Any]) -> str:
-    """Why a threshold has no value: of its operations without the figure, the one with
+def _worst_missing(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
+    """Why a threshold has no value: by the operation that lacks the statistic and has
     the most requests without an answer."""
-    lacking = times_lacking(threshold, figures)
+    lacking = times_lacking(threshold, statistics)
     if not lacking:
         return threshold.format(None)
     worst = max(lacking, key=lambda times: times["unanswered"])

@@ -95,8 +95,8 @@ _TOO_FEW = (
 )
 
 _NO_ANSWER = (
-    f"{NOT_AVAILABLE} also where the figure hangs on requests that had no answer: they "
-    "rank above every value."
+    f"{NOT_AVAILABLE} also where the statistic depends on requests that had no answer: "
+    "they rank above every value."
 )
 
 
@@ -167,7 +167,7 @@ def flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def compared(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Name -> whose -> text, of those that somebody has."""
+    """Name -> owner -> text, of the names that any owner has."""
     flat = {whose: dict(flattened(of)) for whose, of in facts.items()}
     names = dict.fromkeys(name for of in flat.values() for name in of)
     found = {

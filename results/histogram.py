@@ -16,8 +16,8 @@ Packed histograms are taken in as they come and added up some hundred at a time,
 statistic is asked for; reports that merge millions read blocks of them as columns.
 
 Ranks are taken over the values in buckets, those that overflowed, and the requests
-without an answer, which lie above every value. A figure that hangs on what lies above
-the buckets is None.
+without an answer, which lie above every value. A statistic that depends on what lies
+above the buckets is None.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Interval95:
 
 
 class Histogram:
-    """Mutable while being merged; the figures are computed when asked for."""
+    """Mutable while being merged; the statistics are computed when asked for."""
 
     __slots__ = (
         "_counts",

@@ -148,7 +148,7 @@ class ClockSample(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A figure of a monitor."""
+    """A statistic of a monitor."""
 
     name: str
     #: '1', 'bytes', 's', …; of a counter, what it counts.

@@ -236,7 +236,7 @@ schedule = Table(
     Column("settled_utc", String(32), nullable=False),
 )
 
-#: What became of a schedule's times: the key makes each of them happen once.
+#: The outcomes of a schedule's times: the key makes each of them happen once.
 schedule_fire = Table(
     "schedule_fire",
     metadata,

@@ -180,8 +180,8 @@ def shrink(store: Store) -> None:
     except sqlite3.Error as error:
         raise StoreError(
             f"store {store.url!r}: {error}",
-            hint="it takes as much free space as the store has, and nobody else may "
-            "use the store meanwhile",
+            hint="it takes as much free space as the store has, and no other "
+            "process may use the store meanwhile",
         ) from error
 
 
@@ -226,11 +226,11 @@ def remove_run(store: Store, run_id: str) -> None:
     """Remove an ended run, in transactions short enough for a coordinator beside.
 
     First it loses its verdict: should this be interrupted, what is left of the run
-    says what became of it, and goes with the next prune.
+    says so, and goes with the next prune.
     """
     run, interval = schema.run, schema.interval
     is_run = run.c.run_id == run_id
-    marks = {
+    removed = {
         "state": "failed",
         "state_detail": "removed by `ldapslam store prune`, not yet entirely",
         "verdict": "INVALID",
@@ -241,7 +241,7 @@ def remove_run(store: Store, run_id: str) -> None:
             return
         if found not in FINAL_STATES:
             raise StoreError(f"run {run_id!r} is {found}: it has not ended")
-        connection.execute(run.update().where(is_run), marks)
+        connection.execute(run.update().where(is_run), removed)
     for table, size in (
         (schema.monitor_sample, _BATCH_SAMPLES),
         (interval, _BATCH_INTERVALS),
@@ -271,7 +271,7 @@ def _old_entries(before_utc: str) -> sa.Select[Any]:
 
 
 def old_times(store: Store, before_utc: str | None) -> int:
-    """How many times of schedules, with what became of them, are not worth keeping."""
+    """How many times of schedules, with their outcomes, are too old to keep."""
     return _count(store, _old_times(before_utc))
 
 

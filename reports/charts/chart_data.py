@@ -18,9 +18,9 @@ from ldapslam.reports.typeset import count
 
 #: More panels than this do not fit a page; the tables have all of them.
 PANELS = 8
-#: A chart is so many times as wide as the narrowest gap that is drawn.
+#: Width of a chart over that of the narrowest gap that is drawn.
 _GAPS = 300
-#: And so many times as wide as what two marks of events need between them.
+#: And over the distance that two marks of events need.
 _MARKS = 40
 
 
@@ -190,7 +190,7 @@ _CHART = "monitor-"
 class Panel:
     title: str
     unit: str
-    #: Label and figure of each line.
+    #: Label and statistic of each line.
     lines: tuple[tuple[str, MetricSummary], ...]
 
 
@@ -205,8 +205,8 @@ def monitor_number(name: str) -> int | None:
 
 
 def panels_of(one: MonitorSummary) -> tuple[Panel, ...]:
-    """Of the figures that are not zero all through. A monitor whose figures are none
-    that are known here, an entry's, has a panel for each unit."""
+    """Panels of the metrics that are not always zero. A monitor none of whose metrics
+    is in _PANEL_METRICS, such as an entry's, has a panel for each unit."""
     moving = [each for each in one.metrics if not each.is_idle]
     panels = []
     placed: set[str] = set()
@@ -238,7 +238,7 @@ def _by_unit(title: str, chosen: Sequence[MetricSummary]) -> list[Panel]:
         of_unit.sort(key=lambda each: -size_of(each))
         shown = of_unit[:_LINES]
         subjects = {_subject(each) for each in shown}
-        words = [title or "figures"]
+        words = [title or "statistics"]
         if title == "" and unit:
             words.append(unit)
         # what all are about stands above, not beside each

@@ -7,11 +7,10 @@ boundaries are early or late by
 
     deviation(t) = offset(t) - O0        known to ± the bound of the sample at t
 
-so the error of O0 itself is the deviation at the start. Requests are counted once
-whatever the clocks do, and their times are differences of one clock: totals,
-percentiles and throughput of the run do not depend on it. What does is a figure of one
-interval over all agents: with a deviation of d, up to d / interval of it happened
-beside it.
+so the error of O0 itself is the deviation at the start. Totals, percentiles and
+throughput of the run do not depend on it: requests are counted once, and their times
+are differences of one clock. A statistic of one interval over all agents does: with a
+deviation of d, up to d / interval of it happened outside the interval.
 
 A sample bounds the offset at other times too, more loosely, by what clocks drift:
 

@@ -411,7 +411,7 @@ def _collect_from(url: str, part: Part) -> Collected:
 
 
 def _worth(store: Store, found: Extent) -> int:
-    """A store in memory, or with a password in its URL, is nobody else's."""
+    """1 for a store that no other process can open: in memory, or with a password."""
     if store.path is None:
         return 1
     rows = found.rows_per_interval * len(found.indexes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window's columns as figures of its intervals: arrays, one place for each interval.
+"""A window's columns by interval: arrays with one element for each interval.
 
 A *slot* is an interval's place in its window. Exact: counts are added, and percentiles
 are taken over the union of what the agents counted, as `Histogram` takes them. Pure.
@@ -110,8 +110,8 @@ class Times:
     _ranks: Floats | None = None
 
     def percentile(self, p: float, unanswered: Integers) -> Floats:
-        """By slot, in ns: `Histogram.reliable_percentile` with so many requests
-        without an answer; NaN for None."""
+        """By slot, in ns: `Histogram.reliable_percentile` with this number of
+        requests without an answer; NaN for None."""
         sample = self.total + self.overflow + unanswered
         parts = round(p * 1_000_000)
         rank = np.maximum(1, -(-parts * sample // 100_000_000))

@@ -63,7 +63,7 @@ class MetricSummary:
 
     @property
     def unit(self) -> str:
-        """Of the figures above: of a counter, of its rate."""
+        """Of the statistics above: of a counter, of its rate."""
         unit = self.metric.unit
         if self.metric.kind == "gauge":
             return "" if unit == "1" else unit

@@ -4,8 +4,8 @@
 A chart has at most DISPLAY_POINTS points, and one more for each phase. Where a run has
 more intervals, neighbours of one phase are merged: their histograms and counters are
 added, nothing is sampled away, and envelopes keep the lowest and highest of the single
-intervals. Figures are of the intervals that every agent reported in full; a point
-without any is a gap: its figures are None, never interpolated.
+intervals. Statistics are of the intervals that every agent reported in full; a point
+without any is a gap: its statistics are None, never interpolated.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Timeline:
     is_gap: list[bool] = field(default_factory=list)
     #: From and to in s since T0: planned intervals that are not complete.
     gaps: list[tuple[float, float]] = field(default_factory=list)
-    #: (stream, operation) -> figures.
+    #: (stream, operation) -> statistics.
     operations: dict[tuple[str, str], Series] = field(default_factory=dict)
     agents: dict[str, AgentSeries] = field(default_factory=dict)
 

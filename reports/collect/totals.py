@@ -134,7 +134,7 @@ class WorkerTotals:
 
 @dataclass(slots=True)
 class AgentTotals:
-    """One agent; figures of the measure phase unless said otherwise."""
+    """One agent; statistics of the measure phase unless said otherwise."""
 
     completed_in_measure: int = 0
     measured: Counter[str] = field(default_factory=Counter)
@@ -143,7 +143,7 @@ class AgentTotals:
     response_times: defaultdict[tuple[str, str], Histogram] = field(
         default_factory=lambda: defaultdict(Histogram)
     )
-    #: (model, worker) -> its figures.
+    #: (model, worker) -> its statistics.
     workers: defaultdict[tuple[str, int], WorkerTotals] = field(
         default_factory=lambda: defaultdict(WorkerTotals)
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of every interval and reading for other programs, streamed over the store.
 
-intervals.csv: every interval of every agent and operation, one row each. An empty field
-is a figure that does not exist: no value, too few for the percentile, or one that lies
+intervals.csv: one row for each interval, agent and operation. An empty field is a
+statistic that does not exist: no value, too few for the percentile, or one that lies
 among the requests without an answer, which rank above every time.
 
 monitors.csv: every reading of every monitor, one row for each metric. Values are as

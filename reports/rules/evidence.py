@@ -153,7 +153,7 @@ class Evidence:
         )
 
     def totals_of(self, stream: str) -> StreamTotals:
-        """Empty where nobody reported of it."""
+        """Empty where no agent reported of it."""
         return self.collected.streams.get(stream, StreamTotals())
 
     def window_of(self, stream: str) -> Window:

@@ -21,7 +21,7 @@ does not say is unknown of the group.
 Suppliers of 389-DS say how many changes they have sent to each replica, not of which
 kinds; a replica counts them by kind among all that it was asked. Where the surplus of
 a replica's writes is just what suppliers say they have sent, that explains it, kind by
-kind. Where it is not, nobody can tell who sent which of its writes.
+kind. Where it is not, the senders of its writes are not known.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Line:
 
     @property
     def others(self) -> int:
-        """Requests that nobody of the run has sent."""
+        """Requests that the run did not send."""
         return max(0, self.difference or 0)
 
     @property
@@ -250,7 +250,7 @@ def _reconciliation(
                 agents[kind],
                 control[kind],
                 counted.get(kind),
-                # of an operation of a class nobody knows which request was lost
+                # which request of a Python class was lost is not known
                 lost[kind] + lost[PYTHON_KIND],
             )
             for kind in kinds
@@ -338,7 +338,7 @@ WRITES = ("add", "delete", "modify", "modify_dn")
 
 def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
     """URI -> changes that were sent to it between the readings of its suppliers; those
-    to a place that several servers may be are nobody's."""
+    to a place that several servers may be are left out."""
     sent: Counter[str] = Counter()
     for observation in observations.values():
         before, after = (

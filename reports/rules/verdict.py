@@ -17,12 +17,12 @@ from ldapslam.reports.rules.rules import RULES, Rule
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
-#: Fact of an agent, its value, and what that means for the figures.
+#: Fact of an agent, its value, and what that means for the statistics.
 _AGENT_NOTES = (
     (
         "shares_host_with_target",
         True,
-        "the load was made on a target's host: these are figures of the pair",
+        "the load was made on a target's host: these are statistics of the pair",
     ),
     (
         "kernel_stamps",
@@ -86,7 +86,7 @@ def _reason(rule: Rule) -> str:
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
-    """What a reader should know of how the figures came about."""
+    """What a reader should know of how the statistics came about."""
     lines = []
     per_point = evidence.plan.intervals_per_point
     if per_point > 1:
@@ -109,7 +109,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if (number := unanswered(operation.measured))
     ]
     lines += [
-        f"stream {name} was through before the measure phase: it has no figures there"
+        f"stream {name} ended before the measure phase: it has no statistics there"
         for name in evidence.streams
         if evidence.was_through_before(name)
     ]

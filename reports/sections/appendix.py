@@ -195,7 +195,7 @@ def _facts_table(
         name,
         caption,
         facts,
-        column("Fact", lambda row: row[0]),
+        column("Name", lambda row: row[0]),
         column("Value", lambda row: row[1]),
         notes=notes,
     )
@@ -281,9 +281,9 @@ def _over_run(summary: Summary) -> Table:
         number("steps", lambda row: counted(row[1].step_count)),
         notes=(
             "Deviation: how far the agent's intervals were from where the "
-            f"coordinator's clock has them; the limit is {decimal(limit_ms, 3)} ms. A "
-            "figure of one interval over all agents is of what happened up to so far "
-            "beside it; totals and percentiles of the run do not depend on it.",
+            f"coordinator's clock has them; the limit is {decimal(limit_ms, 3)} ms. By "
+            "as much a statistic of one interval over all agents may be off in time; "
+            "totals and percentiles of the run do not depend on it.",
         ),
     )
 

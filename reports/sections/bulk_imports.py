@@ -34,7 +34,7 @@ def of_stream(summary: Summary, stream: str) -> list[dict[str, Any]]:
 
 
 def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
-    """A stream's imports in a few figures; nothing where it has none."""
+    """A stream's imports in a few statistics; nothing where it has none."""
     found = of_stream(summary, stream)
     if not found:
         return ()

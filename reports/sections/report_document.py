@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the report says and in which order: the Summary as a Document.
 
-The verdict and its reasons, the thresholds and rules behind it, the figures, the
+The verdict and its reasons, the thresholds and rules behind it, the statistics, the
 charts, the agents, how it was measured, and the manifest. Pure.
 """
 
@@ -396,7 +396,7 @@ _MEANING = (
     "Nothing is filled in for what is missing. Counts, totals and percentiles are of "
     "what was delivered. Throughput divides it by the whole measure phase, so it is "
     "too low by the share that is missing. Charts are hatched where an interval lacks "
-    "an agent, and draw no figure of the fleet from it."
+    "an agent, and draw no statistic of the fleet from it."
 )
 
 
@@ -408,14 +408,14 @@ def _gaps(summary: Summary) -> tuple[Block, ...]:
 
 
 def _of_delivered(summary: Summary) -> tuple[str, ...]:
-    """The note on figures of a measure phase that is not all there."""
+    """The note on statistics of a measure phase that is not all there."""
     found = summary.completeness
     if found.measure_there >= found.measure_due:
         return ()
     missing = found.measure_due - found.measure_there
     share = percent(missing / found.measure_due, 2)
     return (
-        "Figures are of what was delivered. Missing or cut short: "
+        "Statistics are of what was delivered. Missing or cut short: "
         f"{count(missing)} of the {count(found.measure_due)} intervals that agents "
         f"owed in the measure phase ({share}%).",
     )

@@ -218,7 +218,7 @@ def _reconciliations(summary: Summary) -> Table:
     replicated: Field[tuple[str, str, Line]]
     replicated = number("replicated", lambda row: count(row[2].replicated))
     return table(
-        "balances",
+        "reconciliation",
         "Reconciliation: what servers counted, and what they were sent",
         rows,
         column("Server", lambda row: row[0]),

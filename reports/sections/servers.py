@@ -226,7 +226,7 @@ def monitors(summary: Summary) -> tuple[Block, ...]:
         chart = _chart(place, one)
         if chart is not None and place < _CHARTS:
             blocks.append(chart)
-        blocks += _figures(place, one)
+        blocks += _statistics(place, one)
     return tuple(blocks)
 
 
@@ -244,8 +244,8 @@ def _overview(summary: Summary) -> Table:
         number("longest (ms)", lambda one: _ms(one.took_longest_s)),
         number("restarts", lambda one: counted(len(one.restarts_s))),
         notes=(
-            "mean, longest: what a reading took. Figures of counters are rates; those "
-            "of the measure phase are below.",
+            "mean, longest: time that a reading took. Counters are shown as rates; "
+            "statistics of the measure phase are below.",
             *(
                 f"{one.name}: {'; '.join(one.failures)}"
                 for one in summary.monitors
@@ -303,7 +303,7 @@ def _chart(place: int, one: MonitorSummary) -> ChartPlace | None:
     )
 
 
-def _figures(place: int, one: MonitorSummary) -> tuple[Block, ...]:
+def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
     shown = [each for each in one.metrics if not each.is_idle]
     notes = []
     if idle := [each for each in one.metrics if each.is_idle and _is_known(each)]:
@@ -312,15 +312,15 @@ def _figures(place: int, one: MonitorSummary) -> tuple[Block, ...]:
         notes.append(f"Missing, not to be had here: {_names(missing)}.")
     if not shown:
         return tuple(Paragraph(f"{one.name}: {note}") for note in notes)
-    figures = table(
+    statistics = table(
         f"monitor-{place}",
         f"{one.name}, measure phase",
         shown,
-        column("Figure", lambda each: each.metric.name.replace("_", " ")),
+        column("Metric", lambda each: each.metric.name.replace("_", " ")),
         column("unit", lambda each: each.unit),
-        number("min", lambda each: _figure(each.lowest)),
-        number("mean", lambda each: _figure(each.mean)),
-        number("max", lambda each: _figure(each.highest)),
+        number("min", lambda each: _number(each.lowest)),
+        number("mean", lambda each: _number(each.mean)),
+        number("max", lambda each: _number(each.highest)),
         number(
             "missing (%)",
             lambda each: (
@@ -329,7 +329,7 @@ def _figures(place: int, one: MonitorSummary) -> tuple[Block, ...]:
         ),
         notes=notes,
     )
-    return (figures,)
+    return (statistics,)
 
 
 def _is_known(each: MetricSummary) -> bool:
@@ -340,8 +340,8 @@ def _names(metrics: list[MetricSummary]) -> str:
     return ", ".join(each.metric.name for each in metrics)
 
 
-def _figure(value: float | None) -> str:
-    """As many digits as tell figures of very different sizes apart."""
+def _number(value: float | None) -> str:
+    """As many digits as tell statistics of very different sizes apart."""
     if value is None:
         return NOTHING
     digits = 0 if abs(value) >= 1000 or value == int(value) else 3

@@ -323,7 +323,7 @@ def test_charts_of_monitors_are_drawn(summary: Summary) -> None:
     assert all(svg.startswith("<svg") for svg in drawn.values())
 
 
-def test_figures_of_an_unknown_entry_have_panels_by_unit() -> None:
+def test_statistics_of_an_unknown_entry_have_panels_by_unit() -> None:
     found = monitor(
         (Metric("olmBytes", "1", "counter"), Metric("olmLevel", "1", "gauge")),
         [(0, 5), (10, 6)],

@@ -208,7 +208,7 @@ def test_a_stream_may_be_through_before_the_measure_phase() -> None:
     assert rule(summary, "data_present") == (True, "all 1")
     assert operation(summary, "writers.modify").throughput_per_s is None
     assert (
-        "stream writers was through before the measure phase: it has no figures there"
+        "stream writers ended before the measure phase: it has no statistics there"
         in summary.notes
     )
 
