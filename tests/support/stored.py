@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import RowMapping
 
 from ldapslam.proto.common_pb2 import (
     HostInterval,
@@ -39,7 +39,7 @@ _OPERATION_PLAIN = ("stream", "operation", "measured", *OPERATION_COUNTERS)
 _STREAM = ("stream", *STREAM_COUNTERS, "last_done_ns", *SET_UP_TIMES)
 _WORKER_PLAIN = ("worker", "model", *WORKER_COUNTERS)
 _HOST_PLAIN = ("cpu_utilisation", "steal_share", "throttled_ns")
-RowMapping = Mapping[str, Any]
+
 _Key = tuple[str, int, int]
 
 
