@@ -116,7 +116,7 @@ def test_sources_that_were_left_aside_are_named() -> None:
 
 def test_what_could_not_be_checked_is_invalid() -> None:
     for manifest, reason in (
-        ({}, "nobody looked"),
+        ({}, "no monitor checked"),
         (
             {"replication": {"failure": "target 'ldap://x' cannot be reached"}},
             "reached",
@@ -137,7 +137,7 @@ def test_why_nobody_looked_is_said() -> None:
     summary = summary_of({}, events=events)
     assert summary.verdict == "INVALID"
     assert summary.reasons[0].endswith(
-        "nobody looked: the observer of load1: its process ended: "
+        "no monitor checked: the observer of load1: its process ended: "
         "the observers of load2 took too long"
     )
 

@@ -329,8 +329,8 @@ def test_statistics_of_an_unknown_entry_have_panels_by_unit() -> None:
         [(0, 5), (10, 6)],
     )
     assert [(one.title, one.unit) for one in panels_of(found)] == [
-        ("figures, /s", "/s"),
-        ("figures", ""),
+        ("statistics, /s", "/s"),
+        ("statistics", ""),
     ]
 
 
