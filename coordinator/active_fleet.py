@@ -23,7 +23,6 @@ from ldapslam.coordinator.runs.judge import Verdicts
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
-from ldapslam.results import submissions
 from ldapslam.results.records import RunRecord, utc_text
 
 _log = logging.getLogger(__name__)
@@ -158,4 +157,4 @@ class ActiveFleet:
         await self.writer.call(
             store.set_run_state, run_id, "failed", str(error), finished_utc=now_utc
         )
-        self.writer.post(submissions.forget, store, run_id)
+        self.writer.post(store.forget_submission, run_id)

@@ -28,8 +28,7 @@ from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results import submissions
-from ldapslam.results.submissions import OpenRun
+from ldapslam.results.records import OpenRun
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ class Coordinator:
     async def start(self) -> None:
         """Take up the runs that a previous coordinator left open."""
         store = self.writer.store
-        for run in await self.writer.call(submissions.open_runs, store):
+        for run in await self.writer.call(store.open_runs):
             try:
                 await self._adopt(run)
             except Exception as error:

@@ -18,7 +18,6 @@ from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.operator_pb2_grpc import OperatorServiceServicer
-from ldapslam.results.listing import brief_runs
 from ldapslam.results.records import RunRecord
 from ldapslam.transport.messages import facts_json
 
@@ -62,7 +61,7 @@ class OperatorService(OperatorServiceServicer):
     ) -> pb.ListRunsReply:
         """The newest runs; a limit of 0 is all."""
         store = self._writer.store
-        records = await self._writer.call(brief_runs, store, request.limit)
+        records = await self._writer.call(store.runs, request.limit)
         return pb.ListRunsReply(runs=[self._brief(record) for record in records])
 
     def _brief(self, record: RunRecord) -> pb.RunStatus:

@@ -8,8 +8,6 @@ the order of the .proto.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
@@ -54,17 +52,3 @@ def histograms_of(operation: pb.OperationInterval) -> dict[tuple[str, str], byte
         (METRICS[one.metric - 1], OUTCOMES[one.outcome - 1]): one.packed
         for one in operation.histograms
     }
-
-
-def histogram_messages(
-    packed: Mapping[tuple[str, str], bytes],
-) -> list[pb.Histogram]:
-    """The inverse of `histograms_of`."""
-    return [
-        pb.Histogram(
-            metric=METRICS.index(metric) + 1,  # type: ignore[arg-type]
-            outcome=OUTCOMES.index(outcome) + 1,  # type: ignore[arg-type]
-            packed=histogram,
-        )
-        for (metric, outcome), histogram in packed.items()
-    ]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened in a run: the results store below, the report above it.
+"""Reports of runs: the summary, the verdict, and the documents made of them.
 
-`results` stores; `summary` computes every figure once; `verdict` judges; `render`
-writes the same Summary as HTML, PDF, text, JSON, CSV and HdrHistogram log.
+`summarise` computes every statistic once; `rules` judges; `formats` writes the same
+Summary as HTML, PDF, text, JSON, CSV and HdrHistogram log.
 """

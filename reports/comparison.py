@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs beside each other: what differed in how they were made, and what came out. Pure.
+"""Runs side by side: how they were made, and their results. Pure.
 
-Figures stand side by side without a judgement: whether a difference between two single
-runs means anything is a question for repeated runs.
+No difference is judged: whether one between two single runs means anything is a
+question for repeated runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from ldapslam.reports.document import Cell, Column, Table, number, table
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.document import Cell, Column, Table, column, number, table
+from ldapslam.reports.model import Summary
 from ldapslam.reports.result import manifest_of
 from ldapslam.reports.sections.bulk_imports import compared, made_by
 from ldapslam.reports.typeset import (
@@ -21,11 +21,11 @@ from ldapslam.reports.typeset import (
     count,
     decimal,
     flattened,
-    milliseconds,
     percent,
+    percentiles,
 )
 
-#: Facts that are another one's in each run, whatever was run.
+#: Metadata that differs between any two runs.
 _OF_THE_RUN = frozenset(
     """
     run_id submitted_utc submitted_by t0_utc started_utc finished_utc state state_detail
@@ -33,17 +33,17 @@ _OF_THE_RUN = frozenset(
     planned_agents phases job_text files_written servers
     """.split()
 )
-#: What agents say of their hosts that decides figures.
+#: Metadata of agents' hosts that affects the statistics.
 _OF_AN_AGENT = ("host", "workers", "realtime", "timer_slack_ns", "stamps")
 
 
 def comparison_tables(summaries: Sequence[Summary]) -> tuple[Table, ...]:
-    """The runs, their figures by operation, and every difference of their manifests."""
+    """The runs, their statistics, and every difference of their manifests."""
     names = [summary.run.run_id for summary in summaries]
     return (
         _runs(summaries),
         *compared(summaries),
-        _figures(summaries),
+        _statistics(summaries),
         _differences(names, summaries),
     )
 
@@ -61,31 +61,25 @@ def _runs(summaries: Sequence[Summary]) -> Table:
         "runs",
         "Runs",
         summaries,
-        (Column("Run"), lambda one: one.run.run_id),
-        (Column("Job"), lambda one: one.run.job_name),
-        (Column("Verdict"), lambda one: one.verdict),
-        (
-            Column("T0 (UTC)"),
+        column("Run", lambda one: one.run.run_id),
+        column("Job", lambda one: one.run.job_name),
+        column("Verdict", lambda one: one.verdict),
+        column(
+            "T0 (UTC)",
             lambda one: (one.run.t0_utc or "")[:19].replace("T", " ") or NOTHING,
         ),
-        (number("measured", "s"), lambda one: decimal(one.measure_s, 0)),
-        (number("agents"), lambda one: str(len(one.agents))),
+        number("measured (s)", lambda one: decimal(one.measure_s, 0)),
+        number("agents", lambda one: str(len(one.agents))),
     )
 
 
-def _figures(summaries: Sequence[Summary]) -> Table:
+def _statistics(summaries: Sequence[Summary]) -> Table:
     titles = dict.fromkeys(
         one.title for summary in summaries for one in summary.operations
     )
-
-    def percentile(name: str) -> Callable[[tuple[str, OperationSummary]], str]:
-        return lambda row: milliseconds(
-            row[1].times["response_time"].percentiles_us[name]
-        )
-
     return table(
-        "figures",
-        "Figures",
+        "statistics",
+        "Statistics",
         [
             (summary.run.run_id, one)
             for title in titles
@@ -93,13 +87,12 @@ def _figures(summaries: Sequence[Summary]) -> Table:
             for one in summary.operations
             if one.title == title
         ],
-        (Column("Operation"), lambda row: row[1].title),
-        (Column("Run"), lambda row: row[0]),
-        (number("throughput", "/s"), lambda row: decimal(row[1].throughput_per_s)),
-        (number("succeeded"), lambda row: count(row[1].counts["succeeded"])),
-        (number("errors", "%"), lambda row: percent(row[1].error_share)),
-        (number("p50", "ms"), percentile("p50")),
-        (number("p99", "ms"), percentile("p99")),
+        column("Operation", lambda row: row[1].title),
+        column("Run", lambda row: row[0]),
+        number("throughput (/s)", lambda row: decimal(row[1].throughput_per_s)),
+        number("succeeded", lambda row: count(row[1].counts["succeeded"])),
+        number("errors (%)", lambda row: percent(row[1].error_share)),
+        *percentiles(lambda row: row[1].times["response_time"], ("p50", "p99")),
         notes=(
             "Single runs: whether a difference means anything, repetitions must tell.",
         ),

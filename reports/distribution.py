@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a histogram: what its sample supports, and nothing beyond. Pure."""
+"""The statistics of a histogram: what its sample supports, and nothing beyond. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CURVE_POINTS = 240
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The figures of one histogram, in us; None as the histogram has it."""
+    """The statistics of one histogram, in us; None as the histogram has it."""
 
     count: int
     mean_us: float | None
@@ -69,7 +69,7 @@ class Curve:
 
 
 def distribution(histogram: Histogram) -> Distribution:
-    """The figures of a histogram that its sample supports."""
+    """The statistics of a histogram that its sample supports."""
     percentiles: dict[str, float | None] = {}
     intervals: dict[str, tuple[float, float | None] | None] = {}
     for name, p in PERCENTILES.items():

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report as a document: headings, tables and charts, before any format.
 
-HTML, PDF and text render the same Document, so that a figure cannot differ between
+HTML, PDF and text render the same Document, so that a statistic cannot differ between
 them. Pure; charts are only named here, `charts` draws them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
 
 #: What a cell means beyond its text; colour is never the only sign of it.
 GOOD, BAD, MUTED = "good", "bad", "muted"
@@ -35,6 +35,8 @@ class Cell:
 class Table:
     """The first cell of a row is its heading."""
 
+    kind: ClassVar = "table"
+
     name: str
     caption: str
     columns: tuple[Column, ...]
@@ -47,6 +49,8 @@ class Table:
 class ChartPlace:
     """Where the chart of this name goes; the text is for those who do not see it."""
 
+    kind: ClassVar = "chart"
+
     name: str
     title: str
     description: str
@@ -54,6 +58,8 @@ class ChartPlace:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
+    kind: ClassVar = "paragraph"
+
     text: str
 
 
@@ -61,42 +67,57 @@ class Paragraph:
 class Listing:
     """Text with its line breaks: a job file."""
 
+    kind: ClassVar = "listing"
+
     caption: str
     text: str
 
 
 Row = TypeVar("Row")
+#: A column, and the cell that it makes of a row.
+Field = tuple[Column, Callable[[Row], Cell | str]]
 
 
-def number(title: str, unit: str = "") -> Column:
+def column(title: str, of: Callable[[Row], Cell | str]) -> Field[Row]:
+    """A column of texts; a title such as `Time (ms)` ends in the unit."""
+    name, _, unit = title.removesuffix(")").partition(" (")
+    return Column(name, unit), of
+
+
+def number(title: str, of: Callable[[Row], Cell | str]) -> Field[Row]:
     """A column of numbers."""
-    return Column(title, unit, is_number=True)
+    made, _ = column(title, of)
+    return replace(made, is_number=True), of
 
 
 def table(
     name: str,
     caption: str,
     rows: Iterable[Row],
-    *columns: tuple[Column, Callable[[Row], Cell | str]],
+    *fields: Field[Row],
     notes: Iterable[str] = (),
+    limit: int | None = None,
 ) -> Table:
-    """A table of one row for each of `rows`, in which each column makes its cell."""
+    """A table of one row for each of `rows`, up to the limit: result.json has all."""
+    every = list(rows)
+    more = len(every) - len(every[:limit])
+    left_out = [f"and {more:,} more: result.json has all of them"] * (more > 0)
     return Table(
         name,
         caption,
-        tuple(column for column, _ in columns),
-        tuple(tuple(cell_of(of(row)) for _, of in columns) for row in rows),
-        tuple(notes),
+        tuple(made for made, _ in fields),
+        tuple(tuple(cell_of(of(row)) for _, of in fields) for row in every[:limit]),
+        (*left_out, *notes),
     )
+
+
+def filled(*tables: Table) -> list[Table]:
+    """Those that have rows."""
+    return [one for one in tables if one.rows]
 
 
 def cell_of(found: Cell | str) -> Cell:
     return Cell(found) if isinstance(found, str) else found
-
-
-def counted(value: int, text: str) -> Cell:
-    """A number that should be zero."""
-    return Cell(text, BAD if value else "")
 
 
 Block = Table | ChartPlace | Paragraph | Listing
@@ -111,11 +132,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """One operation in three figures."""
+    """One operation in three statistics."""
 
     title: str
     #: (label, value with its unit)
-    figures: tuple[tuple[str, str], ...]
+    statistics: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +146,7 @@ class Document:
     #: One sentence: what the verdict rests on.
     statement: str
     reasons: tuple[str, ...]
-    #: The few figures to read first.
+    #: The few statistics to read first.
     glance: tuple[Glance, ...]
     #: (name, value) of the run.
     facts: tuple[tuple[str, str], ...]

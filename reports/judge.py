@@ -2,7 +2,7 @@
 """The process that judges one run: `python -m ldapslam.reports.judge`.
 
 The coordinator starts it (coordinator/judge.py) and never loads what judges: the
-figures of a long run take seconds of CPU and hundreds of megabytes.
+statistics of a long run take seconds of CPU and hundreds of megabytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ldapslam.results.store import Store
 #: For coordinator/judge.py.
 COMMAND = command_of(__name__)
 
-#: 19 gets what nobody else wants, and may never end on a busy host.
+#: At 19 it might never end on a busy host.
 _NICENESS = 10
 
 
@@ -38,7 +38,7 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _has_begun(record: RunRecord) -> bool:
-    """False of a run that ended before any load: it has no figures to judge."""
+    """False of a run that ended before any load: it has no statistics to judge."""
     return bool(record.t0_utc) or record.state not in ("failed", "cancelled")
 
 

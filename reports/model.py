@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every figure of a run's report, computed once; all formats show this Summary.
+"""Every statistic of a run's report, computed once; all formats show this Summary.
 
-Figures cover the measure phase: percentiles the requests whose intended time lies in
+Statistics cover the measure phase: percentiles the requests whose intended time lies in
 it, throughput the completions that happened in it. Response time, service time and
 backlog wait are those of successes, with the other outcomes apart; send lag and receive
 lag, the generator's own, are those of all requests. Requests without an answer rank
-above every response time and service time. A figure without enough data is None, and so
-is one that hangs on requests without an answer.
+above every response time and service time. A statistic is None without enough data, and
+where it depends on requests without an answer.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ldapslam.reports.collect.completeness import Completeness
 from ldapslam.reports.collect.replication import Replication
 from ldapslam.reports.collect.telemetry import MonitorSummary
 from ldapslam.reports.collect.timeline import Timeline
+from ldapslam.reports.collect.totals import AgentTotals
 from ldapslam.reports.distribution import (
     Curve,
     Distribution,
@@ -53,7 +54,7 @@ class OperationSummary:
     error_share: float | None
     #: LDAP result code -> responses.
     result_codes: Mapping[int, int]
-    #: Metric -> figures; see the module for which outcomes.
+    #: Metric -> statistics; see the module for which outcomes.
     times: Mapping[str, Distribution]
     #: Outcome other than success, when there are any -> response time and service
     #: time; of requests without an answer up to when they were given up.
@@ -96,7 +97,7 @@ class StreamSummary:
     connections: Mapping[str, int]
     #: Part of the measured time that a connection was down, on average (evidence.py).
     down_share: float | None
-    #: Name in SET_UP_TIMES -> figures of the whole run.
+    #: Name in SET_UP_TIMES -> statistics of the whole run.
     set_up: Mapping[str, Distribution]
     operations: tuple[OperationSummary, ...]
 
@@ -105,8 +106,6 @@ class StreamSummary:
 class AgentSummary:
     name: str
     throughput_per_s: float | None
-    completed: int
-    failed: int
     response_times: Distribution
     cpu_us_per_op: float | None
     cpu_utilisation: float | None
@@ -114,14 +113,9 @@ class AgentSummary:
     busy_share: float | None
     highest_busy_share: float | None
     highest_run_queue_share: float | None
-    highest_steal_share: float | None
-    throttled_ns: int
-    clock_step_ns: int
-    #: Interval -> step of the wall clock in it, the first of them; and how many.
-    clock_steps_ns: Mapping[int, int]
-    stepped: int
-    intervals: int
     missing_intervals: int
+    #: What else was counted.
+    totals: AgentTotals
     #: What the agent said of itself and of its targets.
     facts: Mapping[str, Any]
 
@@ -170,6 +164,11 @@ class Summary:
     @property
     def operations(self) -> tuple[OperationSummary, ...]:
         return tuple(one for stream in self.streams for one in stream.operations)
+
+    @property
+    def facts(self) -> dict[str, Mapping[str, Any]]:
+        """Agent -> what it said of itself and of its targets."""
+        return {agent.name: agent.facts for agent in self.agents}
 
     @property
     def timed(self) -> tuple[OperationSummary, ...]:

@@ -28,23 +28,22 @@ from ldapslam.reports.model import (
 SCHEMA = "ldapslam.result/1"
 SCHEMA_FILE = Path(__file__).with_name("result_schema.json")
 
-#: What became of requests; the others count what came with them.
+#: Outcomes of requests; the others count what came with responses.
 TOTALS = tuple(
     name for name in OPERATION_COUNTERS if name not in ("entries", "references")
 )
 
 
 def result_of(summary: Summary) -> dict[str, Any]:
-    facts = {one.name: one.facts for one in summary.agents}
     return {
         "schema": SCHEMA,
         "run_id": summary.run.run_id,
         "verdict": summary.verdict,
         "reasons": list(summary.reasons),
         "manifest": manifest_of(summary),
-        **figures_of(summary),
-        "imports": imports_of(facts),
-        "probes": probes_of(facts),
+        **statistics_of(summary),
+        "imports": imports_of(summary.facts),
+        "probes": probes_of(summary.facts),
         "replication": summary.replication and summary.replication.result(),
         "gaps": [
             {
@@ -88,7 +87,7 @@ def result_of(summary: Summary) -> dict[str, Any]:
     }
 
 
-def figures_of(summary: Summary) -> dict[str, Any]:
+def statistics_of(summary: Summary) -> dict[str, Any]:
     """The part that was measured: all that thresholds may refer to."""
     return {
         "measured_s": _rounded(summary.measure_s, 6),
@@ -105,7 +104,7 @@ def figures_of(summary: Summary) -> dict[str, Any]:
         "connections": {
             stream.name: _connections(stream) for stream in summary.streams
         },
-        "books": _books(summary),
+        "books": _requests(summary),
         "monitors": monitor_results(summary.monitors),
         "agents": {
             agent.name: _agent(agent, summary.clocks.get(agent.name))
@@ -199,15 +198,15 @@ def _operation(stream: StreamSummary, one: OperationSummary) -> dict[str, Any]:
     }
 
 
-def _books(summary: Summary) -> dict[str, Any]:
+def _requests(summary: Summary) -> dict[str, Any]:
     """What agents sent; of runs that watched their servers, also what these counted,
-    where several accounts have a server in common also for all of them together."""
-    books: dict[str, Any] = {
-        account: {kind: {"agents": sent} for kind, sent in book.items()}
-        for account, book in summary.sent_requests.items()
+    where several groups have a server in common also for all of them together."""
+    groups: dict[str, Any] = {
+        name: {kind: {"agents": sent} for kind, sent in by_kind.items()}
+        for name, by_kind in summary.sent_requests.items()
     }
-    for account, balance in summary.reconciliations.items():
-        books[account] = {
+    for name, group in summary.reconciliations.items():
+        groups[name] = {
             kind: {
                 "agents": line.agents,
                 "control": line.control,
@@ -215,9 +214,9 @@ def _books(summary: Summary) -> dict[str, Any]:
                 "server": line.server,
                 "difference": line.difference,
             }
-            for kind, line in balance.lines.items()
+            for kind, line in group.lines.items()
         }
-    return books
+    return groups
 
 
 def _connections(stream: StreamSummary) -> dict[str, Any]:
@@ -237,20 +236,21 @@ def _agent(agent: AgentSummary, clock: Clock | None) -> dict[str, Any]:
         "busy_share",
         "highest_busy_share",
         "highest_run_queue_share",
-        "highest_steal_share",
     )
     facts = ("start_error_us", "clock_offset_us", "clock_offset_bound_us")
+    totals = agent.totals
     return {
         "throughput_per_s": _rounded(agent.throughput_per_s),
-        "completed": agent.completed,
-        "failed": agent.failed,
+        "completed": totals.measured["completed"],
+        "failed": totals.measured["failed"],
         "response_time_us": distribution_of(agent.response_times),
         "cpu_us_per_op": _rounded(agent.cpu_us_per_op),
         **{name: _rounded(getattr(agent, name), 6) for name in shares},
-        "throttled_s": agent.throttled_ns / 1e9,
-        "clock_step_us": agent.clock_step_ns / 1000,
+        "highest_steal_share": _rounded(totals.highest_steal_share, 6),
+        "throttled_s": totals.throttled_ns / 1e9,
+        "clock_step_us": totals.clock_step_ns / 1000,
         **{name: agent.facts.get(name) for name in facts},
-        "intervals": agent.intervals,
+        "intervals": len(totals.seen),
         "missing_intervals": agent.missing_intervals,
         "clock": clock and _clock(clock),
     }

@@ -22,7 +22,7 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
 )
 from ldapslam.reports.collect.clocks import clocks_of
-from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.telemetry import telemetry, with_restarts
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan, wanted_outcome
 from ldapslam.reports.collect.totals import (
@@ -45,7 +45,7 @@ from ldapslam.reports.model import (
     Summary,
     ThresholdResult,
 )
-from ldapslam.reports.result import figures_of
+from ldapslam.reports.result import statistics_of
 from ldapslam.reports.rules import verdict
 from ldapslam.reports.rules.evidence import Evidence, measured_s
 from ldapslam.reports.rules.reconciliation import sent_requests
@@ -69,15 +69,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         if not stream.get("is_replay")  # those that its log has are found
         for operation in stream["operations"]
     ]
-    collected = collect_run(
-        store,
-        run,
-        plan,
-        found,
-        planned,
-        busy_share_limit=validity.busy_share,
-        run_queue_share_limit=validity.run_queue_share,
-    )
+    collected = collect_run(store, run, plan, found, planned, validity)
     clocks = clocks_of(store.clock_samples(run.run_id), facts)
     monitors = telemetry(monitor_series(store, run.run_id), _measure_s(run))
     events = store.events(run.run_id)
@@ -101,14 +93,8 @@ def summarise(store: Store, run_id: str) -> Summary:
         reconciliations=evidence.reconciliations,
         replication=evidence.replication,
         agents=tuple(
-            _agent(
-                name,
-                collected.agents[name],
-                facts.get(name, {}),
-                missing[name],
-                measure_s,
-            )
-            for name in sorted(collected.agents)
+            _agent(name, totals, facts.get(name, {}), missing[name], measure_s)
+            for name, totals in sorted(collected.agents.items())
         ),
         timeline=collected.timeline,
         completeness=evidence.completeness,
@@ -117,7 +103,7 @@ def summarise(store: Store, run_id: str) -> Summary:
         monitors=monitors,
         events=with_restarts(events, monitors, run.t0_utc),
     )
-    thresholds = _thresholds(run.plan.get("thresholds", ()), figures_of(summary))
+    thresholds = _thresholds(run.plan.get("thresholds", ()), statistics_of(summary))
     word, reasons = verdict.conclude(
         rules,
         [(one.expression, one.shown, one.passed) for one in thresholds],
@@ -180,19 +166,15 @@ def _operation(
     measure_s: float | None,
 ) -> OperationSummary:
     times_of = wanted_outcome(planned)
-    wanted = {metric: _histogram(totals, metric, times_of) for metric in METRICS}
     measured = totals.measured
     shown = {
-        **wanted,
-        **{
-            lag: _union(*(_histogram(totals, lag, outcome) for outcome in OUTCOMES))
-            for lag in GENERATOR_LAGS
-        },
-        **{
-            metric: _with_unanswered(measured, wanted[metric])
-            for metric in UNANSWERED_METRICS
-        },
+        metric: totals.union(
+            metric, OUTCOMES if metric in GENERATOR_LAGS else (times_of,)
+        )
+        for metric in METRICS
     }
+    for metric in UNANSWERED_METRICS:
+        shown[metric].unanswered = unanswered(measured)
     return OperationSummary(
         stream=key[0],
         operation=key[1],
@@ -218,14 +200,12 @@ def _outcome_times(
     times: dict[str, Mapping[str, Distribution]] = {}
     for outcome in OUTCOMES[1:]:
         found = {
-            metric: histogram
+            metric: distribution(histogram)
             for metric in UNANSWERED_METRICS
-            if (histogram := _histogram(totals, metric, outcome)).sample
+            if (histogram := totals.union(metric, (outcome,))).sample
         }
         if found:
-            times[outcome] = {
-                metric: distribution(histogram) for metric, histogram in found.items()
-            }
+            times[outcome] = found
     return times
 
 
@@ -238,54 +218,47 @@ def _agent(
 ) -> AgentSummary:
     workers = totals.workers.values()
     done = totals.completed_in_measure
+    responses = Histogram.union(totals.response_times.values())
+    responses.unanswered = unanswered(totals.measured)
     return AgentSummary(
         name=name,
         throughput_per_s=_rate(done, measure_s),
-        completed=totals.measured["completed"],
-        failed=totals.measured["failed"],
-        response_times=distribution(
-            _with_unanswered(totals.measured, *totals.response_times.values())
-        ),
+        response_times=distribution(responses),
         cpu_us_per_op=totals.worker_cpu_ns / 1000 / done if done else None,
-        cpu_utilisation=_ratio(
+        cpu_utilisation=_rate(
             totals.cpu_utilisation_ns, totals.cpu_utilisation_wall_ns
         ),
-        busy_share=_ratio(totals.worker_busy_ns, totals.worker_wall_ns),
+        busy_share=_rate(totals.worker_busy_ns, totals.worker_wall_ns),
         highest_busy_share=max(
             (one.highest_busy_share for one in workers), default=None
         ),
         highest_run_queue_share=max(
             (one.highest_run_queue_share for one in workers), default=None
         ),
-        highest_steal_share=totals.highest_steal_share,
-        throttled_ns=totals.throttled_ns,
-        clock_step_ns=totals.clock_step_ns,
-        clock_steps_ns=totals.clock_steps_ns,
-        stepped=totals.stepped,
-        intervals=len(totals.seen),
         missing_intervals=missing_intervals,
+        totals=totals,
         facts=facts,
     )
 
 
 def _thresholds(
-    expressions: Sequence[str], figures: Mapping[str, Any]
+    expressions: Sequence[str], statistics: Mapping[str, Any]
 ) -> tuple[ThresholdResult, ...]:
     results = []
     for expression in expressions:
-        threshold: Threshold = parse_threshold(expression)
-        value, passed = evaluate(threshold, figures)
+        threshold = parse_threshold(expression)
+        value, passed = evaluate(threshold, statistics)
         shown = threshold.format(value)
         if value is None and threshold.statistic is not None:
-            shown = _worst_missing(threshold, figures)
+            shown = _worst_missing(threshold, statistics)
         results.append(ThresholdResult(threshold.expression, value, shown, passed))
     return tuple(results)
 
 
-def _worst_missing(threshold: Threshold, figures: Mapping[str, Any]) -> str:
-    """Why a threshold has no value: of its operations without the figure, the one with
+def _worst_missing(threshold: Threshold, statistics: Mapping[str, Any]) -> str:
+    """Why a threshold has no value: by the operation that lacks the statistic and has
     the most requests without an answer."""
-    lacking = times_lacking(threshold, figures)
+    lacking = times_lacking(threshold, statistics)
     if not lacking:
         return threshold.format(None)
     worst = max(lacking, key=lambda times: times["unanswered"])
@@ -297,27 +270,5 @@ def _worst_missing(threshold: Threshold, figures: Mapping[str, Any]) -> str:
     )
 
 
-def _histogram(totals: OperationTotals, metric: str, outcome: str) -> Histogram:
-    return totals.histograms.get((metric, outcome)) or Histogram()
-
-
-def _union(*histograms: Histogram) -> Histogram:
-    union = Histogram()
-    for histogram in histograms:
-        union.add(histogram)
-    return union
-
-
-def _with_unanswered(counts: Mapping[str, int], *histograms: Histogram) -> Histogram:
-    """The union, and above it the requests that timed out or were lost."""
-    union = _union(*histograms)
-    union.unanswered = unanswered(counts)
-    return union
-
-
-def _rate(count: int, length_s: float | None) -> float | None:
-    return count / length_s if length_s else None
-
-
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _rate(amount: float, of: float | None) -> float | None:
+    return amount / of if of else None

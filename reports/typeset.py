@@ -8,13 +8,13 @@ says why; facts of manifests become names and texts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from ldapslam.jobs.fields.thresholds import PERCENTILES, samples_needed
 from ldapslam.reports.distribution import Distribution
-from ldapslam.reports.document import MUTED, Cell, Column, number
+from ldapslam.reports.document import BAD, MUTED, Cell, Field, number
 
 #: Narrow no-break space: separates thousands without a line break.
 THIN = "\u202f"
@@ -46,6 +46,11 @@ def microseconds(value_us: float | None, missing: str = NOT_AVAILABLE) -> str:
 
 def percent(share: float | None, digits: int = 2) -> str:
     return NOTHING if share is None else decimal(share * 100, digits)
+
+
+def counted(value: int) -> Cell:
+    """A number that should be zero."""
+    return Cell(count(value), BAD if value else "")
 
 
 def grouped(text: str) -> str:
@@ -90,8 +95,8 @@ _TOO_FEW = (
 )
 
 _NO_ANSWER = (
-    f"{NOT_AVAILABLE} also where the figure hangs on requests that had no answer: they "
-    "rank above every value."
+    f"{NOT_AVAILABLE} also where the statistic depends on requests that had no answer: "
+    "they rank above every value."
 )
 
 
@@ -99,17 +104,27 @@ _NO_ANSWER = (
 TimesRow = tuple[Any, ...]
 
 
-def times_columns() -> list[tuple[Column, Callable[[TimesRow], Cell | str]]]:
+def percentiles(
+    times_of: Callable[[Any], Distribution],
+    names: Iterable[str] = SHOWN,
+    unit: str = " (ms)",
+) -> list[Field[Any]]:
+    """A column for each of these percentiles."""
+
+    def percentile(name: str) -> Field[Any]:
+        title = name.replace("_", ".") + unit
+        return number(title, lambda row: percentile_cell(times_of(row), name))
+
+    return [percentile(name) for name in names]
+
+
+def times_columns() -> list[Field[TimesRow]]:
     """The columns of a table of times, without those that name them."""
-
-    def percentile(name: str) -> Callable[[TimesRow], Cell]:
-        return lambda row: percentile_cell(row[-1], name)
-
     return [
-        (number("n"), lambda row: count(row[-1].count)),
-        (number("mean"), lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
-        *((number(name.replace("_", ".")), percentile(name)) for name in SHOWN),
-        (number("max"), lambda row: time_cell(row[-1], "max", row[-1].max_us)),
+        number("n", lambda row: count(row[-1].count)),
+        number("mean", lambda row: time_cell(row[-1], "mean", row[-1].mean_us)),
+        *percentiles(lambda row: row[-1], unit=""),
+        number("max", lambda row: time_cell(row[-1], "max", row[-1].max_us)),
     ]
 
 
@@ -152,7 +167,7 @@ def flattened(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def compared(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Name -> whose -> text, of those that somebody has."""
+    """Name -> owner -> text, of the names that any owner has."""
     flat = {whose: dict(flattened(of)) for whose, of in facts.items()}
     names = dict.fromkeys(name for of in flat.values() for name in of)
     found = {

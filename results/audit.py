@@ -20,7 +20,7 @@ _MAX_TEXT = 500
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One thing that somebody did, or was refused."""
+    """One action, or one refusal."""
 
     at_utc: str
     #: Name in the certificate; without one, what the caller said.

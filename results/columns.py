@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's intervals column by column, for reports of long runs.
+"""A run's intervals column by column.
 
-`Store.intervals` makes an object of every row, which is what a writer of rows wants. A
-report adds rows up: here they come as columns, some thousand at a time, and nothing is
-made of a single one. In memory is one window of intervals, whatever the run's length.
+A report adds rows up: they come as columns, some thousand rows at a time, and no
+object is made of a single row. One window is in memory, whatever the run's length.
 """
 
 from __future__ import annotations
@@ -11,17 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ldapslam.proto.fields import (
-    OPERATION_COUNTERS,
-    SET_UP_TIMES,
-    STREAM_COUNTERS,
-    WORKER_COUNTERS,
-)
 from ldapslam.results import schema
 from ldapslam.results.store import Store
 
@@ -30,30 +24,6 @@ _WINDOW_ROWS = 4096
 _MOST_INTERVALS = 512
 
 _KEY = ("agent", "epoch", "sequence")
-_REPORT = (
-    *_KEY,
-    "interval_index",
-    "phase",
-    "start_ns",
-    "end_ns",
-    "final",
-    "clock_step_ns",
-    "has_host",
-    "cpu_utilisation",
-    "steal_share",
-    "throttled_ns",
-)
-_STREAM = ("stream", *STREAM_COUNTERS, "last_done_ns", *SET_UP_TIMES)
-_WORKER = ("worker", "model", *WORKER_COUNTERS)
-_OPERATION = (
-    *_KEY,
-    "stream",
-    "operation",
-    "measured",
-    *OPERATION_COUNTERS,
-    "result_codes",
-    *schema.HISTOGRAM_COLUMNS.values(),
-)
 
 #: Column -> its values, one for each row. In those of child tables `report` is the
 #: place of the row's report in the window's reports.
@@ -123,9 +93,15 @@ def streams_of(store: Store, run_id: str, agent: str) -> set[str]:
 
 
 def windows(
-    store: Store, run_id: str, indexes: Sequence[int], rows_per_interval: int
+    store: Store,
+    run_id: str,
+    indexes: Sequence[int] | None = None,
+    rows_per_interval: int | None = None,
 ) -> Iterator[Window]:
-    """These intervals, in their order; see `Extent`."""
+    """These intervals, or all, in their order; see `Extent`."""
+    if indexes is None or rows_per_interval is None:
+        found = extent(store, run_id)
+        indexes, rows_per_interval = found.indexes, found.rows_per_interval
     length = min(max(1, _WINDOW_ROWS // rows_per_interval), _MOST_INTERVALS)
     for start in range(0, len(indexes), length):
         chosen = tuple(indexes[start : start + length])
@@ -135,57 +111,45 @@ def windows(
 
 
 def _window(connection: Connection, run_id: str, indexes: tuple[int, ...]) -> Window:
-    read = _Reader(connection, run_id, indexes)
-    reports = sorted(read.rows(schema.interval, _REPORT), key=_by_interval)
+    rows_of = partial(_rows, connection, run_id, indexes)
+    names, rows = rows_of(schema.interval)
+    reports = sorted(rows, key=_by_interval)
     places = {row[:3]: place for place, row in enumerate(reports)}
     codes = sa.cast(schema.operation_interval.c.result_codes, sa.Text)
     grouped: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
-    for row in read.rows(schema.operation_interval, _OPERATION, result_codes=codes):
+    of_operation, rows = rows_of(schema.operation_interval, result_codes=codes)
+    for row in rows:
         grouped[row[3:6]].append(row)
     return Window(
         indexes=indexes,
-        reports=_columns(_REPORT, reports),
+        reports=_columns(names, reports),
         operations={
             (stream, operation, bool(measured)): _child_columns(
-                _OPERATION, rows, places
+                of_operation, rows, places
             )
             for (stream, operation, measured), rows in sorted(grouped.items())
         },
-        streams=_children(read, schema.stream_interval, _STREAM, places),
-        workers=_children(read, schema.worker_interval, _WORKER, places),
+        streams=_child_columns(*rows_of(schema.stream_interval), places),
+        workers=_child_columns(*rows_of(schema.worker_interval), places),
     )
 
 
-class _Reader:
-    def __init__(
-        self, connection: Connection, run_id: str, indexes: tuple[int, ...]
-    ) -> None:
-        self._connection = connection
-        self._run_id = run_id
-        self._first, self._last = indexes[0], indexes[-1]
-
-    def rows(
-        self, table: sa.Table, names: Sequence[str], **instead: sa.ColumnElement[Any]
-    ) -> list[tuple[Any, ...]]:
-        """As the database's driver gives them: nothing is made of the values."""
-        chosen = [instead.get(name, table.c[name]) for name in names]
-        query = sa.select(*chosen).where(
-            table.c.run_id == self._run_id,
-            table.c.interval_index.between(self._first, self._last),
-        )
-        cursor = self._connection.execute(query).cursor
-        assert cursor is not None, "a query has a cursor"
-        return list(cursor.fetchall())
-
-
-def _children(
-    read: _Reader,
+def _rows(
+    connection: Connection,
+    run_id: str,
+    indexes: tuple[int, ...],
     table: sa.Table,
-    names: Sequence[str],
-    places: Mapping[tuple[Any, ...], int],
-) -> Columns:
-    wanted = (*_KEY, *names)
-    return _child_columns(wanted, read.rows(table, wanted), places)
+    **instead: sa.ColumnElement[Any],
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """All columns but the run, and rows as the database's driver gives them."""
+    names = [column.name for column in table.columns if column.name != "run_id"]
+    query = sa.select(*(instead.get(name, table.c[name]) for name in names)).where(
+        table.c.run_id == run_id,
+        table.c.interval_index.between(indexes[0], indexes[-1]),
+    )
+    cursor = connection.execute(query).cursor
+    assert cursor is not None, "a query has a cursor"
+    return names, list(cursor.fetchall())
 
 
 def _child_columns(

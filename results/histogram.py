@@ -13,11 +13,11 @@ than 1/1024 of its values, so a percentile, the middle of its bucket, is within 
 histogram of a fleet is exactly that of the union of its requests.
 
 Packed histograms are taken in as they come and added up some hundred at a time, when a
-figure is asked for; `packed.py` reads blocks of them, for reports that merge millions.
+statistic is asked for; reports that merge millions read blocks of them as columns.
 
 Ranks are taken over the values in buckets, those that overflowed, and the requests
-without an answer, which lie above every value. A figure that hangs on what lies above
-the buckets is None.
+without an answer, which lie above every value. A statistic that depends on what lies
+above the buckets is None.
 """
 
 from __future__ import annotations
@@ -26,26 +26,22 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ldapslam.base.errors import StoreError
 from ldapslam.jobs.fields.thresholds import samples_needed
-from ldapslam.results.packed import (
-    BUCKETS,
-    EMPTY_MIN_NS,
-    HEADER,
-    MAGIC,
-    Block,
-    Sums,
-    block_of,
-    header_of,
-)
 
+BUCKETS = 23 * 1024
+HEADER = struct.Struct("<4sIQQQQQ")
+MAGIC = b"SLH1"
+#: `min_ns` of a histogram without a value.
+EMPTY_MIN_NS = 2**64 - 1
 MAX_US = 3_600_000_000
 
 _HALF = 1024
@@ -60,6 +56,116 @@ _HDR_V2_COMPRESSED_COOKIE = 0x1C849304 | 0x10
 Counts = npt.NDArray[np.int64]
 
 
+_FIELDS = np.dtype(
+    [
+        ("magic", "S4"),
+        ("n", "<u4"),
+        *(
+            (name, "<u8")
+            for name in ("total", "overflow", "min_ns", "max_ns", "sum_ns")
+        ),
+    ]
+)
+
+Headers = npt.NDArray[np.void]
+
+
+class Sums(NamedTuple):
+    """All that a packed histogram has beside its buckets, in its order."""
+
+    total: int
+    overflow: int
+    min_ns: int
+    max_ns: int
+    sum_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Packed histograms as columns."""
+
+    #: One for each histogram, with the fields of the format.
+    headers: Headers
+    #: The buckets of all histograms, in their order: index and count.
+    indexes: npt.NDArray[np.uint16]
+    counts: npt.NDArray[np.uint32]
+
+
+def sums_of(headers: Headers) -> Sums:
+    """Over all these histograms, exact."""
+    filled = headers[(headers["total"] | headers["overflow"]) != 0]
+    return Sums(
+        total=sum(headers["total"].tolist()),
+        overflow=sum(headers["overflow"].tolist()),
+        min_ns=int(filled["min_ns"].min(initial=EMPTY_MIN_NS)),
+        max_ns=int(filled["max_ns"].max(initial=0)),
+        sum_ns=sum(headers["sum_ns"].tolist()),
+    )
+
+
+def header_of(packed: bytes) -> tuple[int, Sums]:
+    """Number of buckets of one packed histogram, and the rest of its header."""
+    if len(packed) < HEADER.size:
+        raise StoreError(f"packed histogram: {len(packed)} bytes are no header")
+    magic, n, *sums = HEADER.unpack_from(packed)
+    if magic != MAGIC or len(packed) != HEADER.size + 6 * n:
+        raise StoreError(
+            f"packed histogram: magic {magic!r}, {n} buckets, {len(packed)} bytes"
+        )
+    if sums[0] and not n:
+        raise StoreError(f"packed histogram: {sums[0]} values in no bucket")
+    return n, Sums(*sums)
+
+
+def headers_of(packed: Sequence[bytes]) -> Headers:
+    """The headers of many, checked; StoreError as `header_of`."""
+    size = HEADER.size
+    joined = b"".join([one[:size] for one in packed])
+    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
+    if len(joined) == size * len(packed):
+        headers = np.frombuffer(joined, _FIELDS)
+        if (
+            (headers["magic"] == MAGIC).all()
+            and (lengths == size + 6 * headers["n"].astype(np.int64)).all()
+            and not ((headers["total"] != 0) & (headers["n"] == 0)).any()
+        ):
+            return headers
+    for one in packed:
+        header_of(one)  # says what is wrong with it
+    raise StoreError("packed histogram: damaged")
+
+
+def block_of(packed: Sequence[bytes]) -> Block:
+    """The histograms as columns, checked; StoreError when one is damaged."""
+    headers = headers_of(packed)
+    cuts = (HEADER.size + 2 * headers["n"].astype(np.int64)).tolist()
+    cut = list(zip(packed, cuts, strict=True))
+    start = HEADER.size
+    indexes = np.frombuffer(b"".join([one[start:end] for one, end in cut]), "<u2")
+    counts = np.frombuffer(b"".join([one[end:] for one, end in cut]), "<u4")
+    filled = headers[headers["n"] != 0]
+    if filled.size:
+        _check(filled, indexes, counts)
+    return Block(headers, indexes, counts)
+
+
+def _check(
+    headers: Headers,
+    indexes: npt.NDArray[np.uint16],
+    counts: npt.NDArray[np.uint32],
+) -> None:
+    """Headers that have buckets, and those buckets."""
+    lengths = headers["n"].astype(np.int64)
+    starts = np.cumsum(lengths) - lengths
+    rises = indexes[1:] > indexes[:-1]
+    rises[starts[1:] - 1] = True  # from one histogram to the next
+    if indexes.max() >= BUCKETS or not rises.all():
+        raise StoreError("packed histogram: bucket indexes are not ascending")
+    totals = np.add.reduceat(counts, starts, dtype=np.uint64)
+    if not np.array_equal(totals, headers["total"]):
+        raise StoreError("packed histogram: counts do not add up to the total")
+
+
 @dataclass(frozen=True, slots=True)
 class Interval95:
     """A 95 % confidence interval."""
@@ -70,7 +176,7 @@ class Interval95:
 
 
 class Histogram:
-    """Mutable while being merged; the figures are computed when asked for."""
+    """Mutable while being merged; the statistics are computed when asked for."""
 
     __slots__ = (
         "_counts",
@@ -101,16 +207,8 @@ class Histogram:
         self.max_ns = 0
 
     @classmethod
-    def from_packed(cls, packed: bytes) -> Histogram:
-        """StoreError when the bytes are not a packed histogram."""
-        histogram = cls()
-        histogram.add_packed(packed)
-        histogram._settle()
-        return histogram
-
-    @classmethod
     def merge(cls, parts: Iterable[bytes]) -> Histogram:
-        """The histogram of the union of what the packed parts counted."""
+        """The union of packed histograms; StoreError when one is damaged."""
         histogram = cls()
         for packed in parts:
             histogram.add_packed(packed)
@@ -118,37 +216,22 @@ class Histogram:
         return histogram
 
     @classmethod
-    def of_values(cls, values_ns: npt.ArrayLike) -> Histogram:
-        """The histogram of values, as the engine would have recorded them."""
-        values = np.asarray(values_ns, dtype=np.int64)
-        histogram = cls()
-        if values.size:
-            values_us = values // _NS_PER_US
-            inside = values_us <= MAX_US
-            index = bucket_index(values_us[inside])
-            histogram._counts = np.bincount(index, minlength=BUCKETS)
-            histogram.total = int(inside.sum())
-            histogram.overflow = int(values.size - histogram.total)
-            histogram.sum_ns = int(values[inside].sum())
-            histogram.min_ns = int(values.min())
-            histogram.max_ns = int(values.max())
-        return histogram
+    def union(cls, parts: Iterable[Histogram]) -> Histogram:
+        union = cls()
+        for histogram in parts:
+            union.add(histogram)
+        return union
 
     def add_packed(self, packed: bytes) -> None:
         """Adds a packed histogram; StoreError when the bytes are not one, for what is
         in the buckets not before they are read."""
-        n, total, overflow, min_ns, max_ns, sum_ns = header_of(packed)
+        n, sums = header_of(packed)
         if n:
             self._pending.append(packed)
             self._pending_bytes += len(packed)
             if self._pending_bytes > _MOST_PENDING_BYTES:
                 self._settle()
-        self.total += total
-        self.overflow += overflow
-        self.sum_ns += sum_ns
-        if total or overflow:
-            self.min_ns = min(self.min_ns, min_ns)
-            self.max_ns = max(self.max_ns, max_ns)
+        self._add_sums(sums)
 
     @property
     def counts(self) -> Counts:
@@ -173,7 +256,7 @@ class Histogram:
         """Adds packed histograms that were read together."""
         self._cumulated = None
         self._counts += _added_up(block)
-        self._add_sums(block.sums())
+        self._add_sums(sums_of(block.headers))
 
     def add_counts(
         self, buckets: npt.NDArray[np.intp], counts: npt.ArrayLike, sums: Sums
@@ -187,8 +270,9 @@ class Histogram:
         self.total += sums.total
         self.overflow += sums.overflow
         self.sum_ns += sums.sum_ns
-        self.min_ns = min(self.min_ns, sums.min_ns)
-        self.max_ns = max(self.max_ns, sums.max_ns)
+        if sums.total or sums.overflow:
+            self.min_ns = min(self.min_ns, sums.min_ns)
+            self.max_ns = max(self.max_ns, sums.max_ns)
 
     def _ranks(self) -> Counts:
         """Values up to each bucket."""
@@ -201,29 +285,10 @@ class Histogram:
         self._settle()
         self._counts += other.counts
         self._cumulated = None
-        self.total += other.total
-        self.overflow += other.overflow
         self.unanswered += other.unanswered
-        self.sum_ns += other.sum_ns
-        self.min_ns = min(self.min_ns, other.min_ns)
-        self.max_ns = max(self.max_ns, other.max_ns)
-
-    def packed(self) -> bytes:
-        """The inverse of `from_packed`; `unanswered` has no place in it."""
-        index = np.flatnonzero(self.counts)
-        if self.counts.max() >= 2**32:
-            raise StoreError("packed histogram: a bucket holds more than 2^32 values")
-        header = HEADER.pack(
-            MAGIC,
-            index.size,
-            self.total,
-            self.overflow,
-            self.min_ns,
-            self.max_ns,
-            self.sum_ns,
+        self._add_sums(
+            Sums(other.total, other.overflow, other.min_ns, other.max_ns, other.sum_ns)
         )
-        counts = self.counts[index].astype("<u4")
-        return header + index.astype("<u2").tobytes() + counts.tobytes()
 
     @property
     def sample(self) -> int:
@@ -305,13 +370,6 @@ class Histogram:
 
     def _clamp(self, value_ns: float) -> float:
         return float(min(max(value_ns, self.min_ns), self.max_ns))
-
-
-def bucket_index(values_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Bucket of each value, which lies in [0, MAX_US]."""
-    exponent = np.frexp(values_us.astype(np.float64))[1]  # floor(log2 v) + 1
-    shift = np.maximum(exponent.astype(np.int64) - 11, 0)
-    return (shift << 10) + (values_us >> shift)
 
 
 def bucket_range_ns(bucket: int) -> tuple[int, int]:

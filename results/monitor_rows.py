@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The readings of monitors in the store: put in, read, removed.
+"""The readings of monitors in the store.
 
 They arrive as reports of agents do, again after a lost connection: what is there stays
 as it is. Values are packed as little-endian doubles, so that a reading is one row
@@ -8,7 +8,6 @@ whatever its number of metrics.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from ldapslam.results import schema
-from ldapslam.results.monitor_records import (
+from ldapslam.results.records import (
     Metric,
     MonitorDescription,
     MonitorSample,
@@ -25,8 +24,6 @@ from ldapslam.results.monitor_records import (
 from ldapslam.results.store import Store
 
 _DOUBLE = "<f8"
-#: Readings that one transaction of a removal takes away: about 0.05 s.
-_BATCH_SAMPLES = 5_000
 
 _descriptions = schema.monitor_description
 _samples = schema.monitor_sample
@@ -126,26 +123,3 @@ def _series(
         values,
         {n: row.failure for n, row in enumerate(rows) if row.failure is not None},
     )
-
-
-def remove_monitor_samples(store: Store, run_id: str, pause_s: float) -> None:
-    """Remove a run's readings, in short transactions with pauses for others."""
-    table = _samples.c
-    first = sa.select(table.agent, table.monitor).filter_by(run_id=run_id).limit(1)
-    while True:
-        with store.transaction(writes=True) as connection:
-            row = connection.execute(first).first()
-            if row is None:
-                return
-            of_monitor = sa.and_(
-                table.run_id == run_id,
-                table.agent == row.agent,
-                table.monitor == row.monitor,
-            )
-            batch = sa.select(table.at_ns).where(of_monitor).order_by(table.at_ns)
-            end_ns = connection.scalar(batch.offset(_BATCH_SAMPLES).limit(1))
-            if end_ns is not None:
-                of_monitor = sa.and_(of_monitor, table.at_ns < end_ns)
-            connection.execute(_samples.delete().where(of_monitor))
-        if end_ns is not None:
-            time.sleep(pause_s)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ldapslam.proto.common_pb2 import (
     HostInterval,
@@ -21,6 +21,10 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 #: States in which a run has ended and nothing more will be added to it.
 FINAL_STATES = frozenset({"finished", "failed", "cancelled"})
@@ -109,6 +113,17 @@ class SubmissionRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that has not ended, as the store knows it."""
+
+    record: RunRecord
+    #: None: an older ldapslam began the run.
+    submission: SubmissionRecord | None
+    #: Agent -> its facts.
+    agents: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class EventRecord:
     """Something worth a line in the run's log: a lost agent, a cancel, a clock step."""
 
@@ -130,3 +145,57 @@ class ClockSample(NamedTuple):
     #: Agent's clock minus the coordinator's, known to ± bound_ns.
     offset_ns: int
     bound_ns: int
+
+
+class Metric(NamedTuple):
+    """A statistic of a monitor."""
+
+    name: str
+    #: '1', 'bytes', 's', …; of a counter, what it counts.
+    unit: str
+    #: A counter only rises while what it belongs to keeps running.
+    kind: Literal["gauge", "counter"]
+
+
+#: Name of the metric, in seconds since 1970, that says since when a server or process
+#: has been running: a change of it is a restart.
+STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorDescription:
+    """A monitor of one agent, as it was when it began."""
+
+    #: Unique in the run.
+    name: str
+    metrics: Sequence[Metric]
+    #: What it is about: vendor, version, …
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSample:
+    """One reading; (monitor, at_ns) is its key."""
+
+    monitor: str
+    at_ns: int
+    #: From the first request to the last value.
+    took_ns: int
+    #: In the order of the metrics; empty when nothing could be read.
+    values: Sequence[float] = ()
+    #: Why, then; None otherwise.
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSeries:
+    """All readings of a monitor, in the order of time."""
+
+    agent: str
+    description: MonitorDescription
+    at_ns: npt.NDArray[np.int64]
+    took_ns: npt.NDArray[np.int64]
+    #: One row for each reading, one column for each metric.
+    values: npt.NDArray[np.float64]
+    #: Reading -> why there is none.
+    failures: Mapping[int, str]

@@ -4,40 +4,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
 from google.protobuf.message import Message
-from sqlalchemy import Connection, Row, RowMapping, Table
+from sqlalchemy import Connection, Row, Table
 
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
     StreamInterval,
-    WorkerInterval,
 )
 from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     SET_UP_TIMES,
     STREAM_COUNTERS,
     WORKER_COUNTERS,
-    histogram_messages,
     histograms_of,
 )
 from ldapslam.results import schema
 from ldapslam.results.records import ClockRow, ClockSample, IntervalRecord, RunRecord
-
-#: The parent first.
-INTERVAL_TABLES = (
-    schema.interval,
-    schema.operation_interval,
-    schema.stream_interval,
-    schema.worker_interval,
-)
-
-_Key = tuple[str, int, int]
 
 _OPERATION_PLAIN = ("stream", "operation", "measured", *OPERATION_COUNTERS)
 _STREAM_PLAIN = ("stream", *STREAM_COUNTERS)
@@ -46,6 +34,10 @@ _WORKER_PLAIN = ("worker", "model", *WORKER_COUNTERS)
 _HOST_PLAIN = ("cpu_utilisation", "steal_share", "throttled_ns")
 _RUN_PLAIN = tuple(
     field.name for field in fields(RunRecord) if field.name not in ("seed", "agents")
+)
+#: Without what is long: a list of runs must not be slow because the runs hold much.
+_BRIEF_PLAIN = tuple(
+    name for name in _RUN_PLAIN if name not in ("job_text", "plan", "manifest")
 )
 
 
@@ -60,6 +52,28 @@ def run_record(row: Row[Any]) -> RunRecord:
     values = row._mapping
     plain = {name: values[name] for name in _RUN_PLAIN}
     return RunRecord(seed=int(values["seed"]), agents=tuple(values["agents"]), **plain)
+
+
+def brief_columns() -> list[sa.ColumnElement[Any]]:
+    """What `brief_record` needs."""
+    table = schema.run.c
+    return [
+        *(table[name] for name in (*_BRIEF_PLAIN, "seed", "agents")),
+        table.plan["phases"].label("phases"),
+        table.manifest["failure"].label("failure"),
+    ]
+
+
+def brief_record(row: Row[Any]) -> RunRecord:
+    values = row._mapping
+    return RunRecord(
+        **{name: values[name] for name in _BRIEF_PLAIN},
+        job_text="",
+        seed=int(values["seed"]),
+        agents=tuple(values["agents"]),
+        plan={"phases": values["phases"]} if values["phases"] else {},
+        manifest={"failure": values["failure"]} if values["failure"] else {},
+    )
 
 
 def interval_rows(
@@ -117,48 +131,6 @@ def add_interval(connection: Connection, run_id: str, record: IntervalRecord) ->
     return True
 
 
-def interval_records(
-    found: Mapping[str, Sequence[RowMapping]],
-) -> list[IntervalRecord]:
-    """Table name -> its rows, of some intervals; records by index, then agent."""
-    operations: dict[_Key, list[OperationInterval]] = defaultdict(list)
-    for row in found[schema.operation_interval.name]:
-        operations[_key(row)].append(_operation_record(row))
-    streams: dict[_Key, list[StreamInterval]] = defaultdict(list)
-    for row in found[schema.stream_interval.name]:
-        streams[_key(row)].append(_stream_record(row))
-    workers: dict[_Key, list[WorkerInterval]] = defaultdict(list)
-    for row in found[schema.worker_interval.name]:
-        values = {name: row[name] for name in _WORKER_PLAIN}
-        workers[_key(row)].append(WorkerInterval(**values))
-    records = [
-        IntervalRecord(
-            agent=row["agent"],
-            epoch=row["epoch"],
-            sequence=row["sequence"],
-            index=row["interval_index"],
-            phase=row["phase"],
-            start_ns=row["start_ns"],
-            end_ns=row["end_ns"],
-            final=row["final"],
-            operations=tuple(
-                sorted(
-                    operations[_key(row)],
-                    key=lambda one: (one.stream, one.operation, one.measured),
-                )
-            ),
-            streams=tuple(sorted(streams[_key(row)], key=lambda one: one.stream)),
-            workers=tuple(
-                sorted(workers[_key(row)], key=lambda one: (one.model, one.worker))
-            ),
-            host=_host_record(row),
-            clock_step_ns=row["clock_step_ns"],
-        )
-        for row in found[schema.interval.name]
-    ]
-    return sorted(records, key=lambda one: (one.index, one.agent, one.epoch))
-
-
 def add_clock_samples(
     connection: Connection, run_id: str, samples: Iterable[ClockRow]
 ) -> None:
@@ -193,43 +165,12 @@ def _operation_row(operation: OperationInterval) -> dict[str, Any]:
     return {**_pick(operation, _OPERATION_PLAIN), "result_codes": codes, **histograms}
 
 
-def _operation_record(row: RowMapping) -> OperationInterval:
-    plain = {name: row[name] for name in _OPERATION_PLAIN}
-    return OperationInterval(
-        **plain,
-        result_codes={int(code): n for code, n in row["result_codes"].items()},
-        histograms=histogram_messages(
-            {
-                key: row[column]
-                for key, column in schema.HISTOGRAM_COLUMNS.items()
-                if row[column] is not None
-            }
-        ),
-    )
-
-
 def _stream_row(stream: StreamInterval) -> dict[str, Any]:
     return {
         **_pick(stream, _STREAM_PLAIN),
         **_given(stream, ("last_done_ns",)),
         **{name: getattr(stream, name) or None for name in SET_UP_TIMES},
     }
-
-
-def _stream_record(row: RowMapping) -> StreamInterval:
-    # protobuf takes None for absent
-    names = (*_STREAM_PLAIN, "last_done_ns", *SET_UP_TIMES)
-    return StreamInterval(**{name: row[name] for name in names})
-
-
-def _host_record(row: RowMapping) -> HostInterval | None:
-    if not row["has_host"]:
-        return None
-    return HostInterval(**{name: row[name] for name in _HOST_PLAIN})
-
-
-def _key(row: RowMapping) -> _Key:
-    return row["agent"], row["epoch"], row["sequence"]
 
 
 def _given(message: Message, names: Sequence[str]) -> dict[str, Any]:

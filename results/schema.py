@@ -15,6 +15,7 @@ test holds both equal.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -31,6 +32,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.schema import SchemaItem
 
 from ldapslam.proto.fields import (
     METRICS,
@@ -70,95 +72,73 @@ run = Table(
     Index("run_by_submission", "submitted_utc", "run_id"),
 )
 
-run_agent = Table(
-    "run_agent",
-    metadata,
-    Column("run_id", String(64), primary_key=True),
-    Column("agent", String(255), primary_key=True),
-    Column("facts", JSON, nullable=False),
-    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
-)
 
-run_event = Table(
-    "run_event",
-    metadata,
-    Column("run_id", String(64), primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("at_utc", String(32), nullable=False),
-    Column("kind", String(64), nullable=False),
-    Column("text", Text, nullable=False),
-    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
-)
-
-#: Exchanges with an agent's clock, some of them, all through the run.
-run_clock = Table(
-    "run_clock",
-    metadata,
-    Column("run_id", String(64), primary_key=True),
-    Column("agent", String(255), primary_key=True),
-    # since T0, in the coordinator's clock
-    Column("at_ns", BigInteger, primary_key=True, autoincrement=False),
-    Column("offset_ns", BigInteger, nullable=False),
-    Column("bound_ns", BigInteger, nullable=False),
-    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
-)
-
-
-def _monitor_key() -> list[Column[str]]:
-    columns: list[Column[str]] = [
+def _of_run(name: str, *parts: SchemaItem) -> Table:
+    """A table of what belongs to a run, and goes with it."""
+    return Table(
+        name,
+        metadata,
         Column("run_id", String(64), primary_key=True),
-        Column("agent", String(255), primary_key=True),
-        Column("monitor", Text, primary_key=True),
-    ]
-    return columns
-
-
-monitor_description = Table(
-    "monitor_description",
-    metadata,
-    *_monitor_key(),
-    # [[name, unit, kind]], in the order of the values
-    Column("metrics", JSON, nullable=False),
-    Column("facts", JSON, nullable=False),
-    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
-)
-
-#: A reading of a monitor.
-monitor_sample = Table(
-    "monitor_sample",
-    metadata,
-    *_monitor_key(),
-    # since T0
-    Column("at_ns", BigInteger, primary_key=True, autoincrement=False),
-    Column("took_ns", BigInteger, nullable=False),
-    # doubles, little-endian; NaN is missing, empty when there is nothing
-    Column("packed_values", LargeBinary, nullable=False),
-    Column("failure", Text),
-    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
-)
-
-
-def _interval_key() -> list[Column[object]]:
-    columns: list[Column[object]] = [
-        Column("run_id", String(64), primary_key=True),
-        Column("agent", String(255), primary_key=True),
-        Column("epoch", Integer, primary_key=True, autoincrement=False),
-        Column("sequence", Integer, primary_key=True, autoincrement=False),
-    ]
-    return columns
-
-
-def _of_interval() -> ForeignKeyConstraint:
-    key = ["run_id", "agent", "epoch", "sequence"]
-    return ForeignKeyConstraint(
-        key, [f"interval.{name}" for name in key], ondelete="CASCADE"
+        *parts,
+        ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
     )
 
 
-interval = Table(
+def _agent() -> Column[str]:
+    return Column("agent", String(255), primary_key=True)
+
+
+def _number(name: str, kind: type[Integer] = Integer) -> Column[int]:
+    """A part of a key."""
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+run_agent = _of_run("run_agent", _agent(), Column("facts", JSON, nullable=False))
+
+run_event = _of_run(
+    "run_event",
+    _number("number"),
+    Column("at_utc", String(32), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("text", Text, nullable=False),
+)
+
+#: Exchanges with an agent's clock; times since T0, in the coordinator's clock.
+run_clock = _of_run(
+    "run_clock",
+    _agent(),
+    _number("at_ns", BigInteger),
+    Column("offset_ns", BigInteger, nullable=False),
+    Column("bound_ns", BigInteger, nullable=False),
+)
+
+monitor_description = _of_run(
+    "monitor_description",
+    _agent(),
+    Column("monitor", Text, primary_key=True),
+    # [[name, unit, kind]], in the order of the values
+    Column("metrics", JSON, nullable=False),
+    Column("facts", JSON, nullable=False),
+)
+
+#: A reading of a monitor.
+monitor_sample = _of_run(
+    "monitor_sample",
+    _agent(),
+    Column("monitor", Text, primary_key=True),
+    # since T0
+    _number("at_ns", BigInteger),
+    Column("took_ns", BigInteger, nullable=False),
+    # doubles, little-endian; NaN: missing; empty: the reading failed
+    Column("packed_values", LargeBinary, nullable=False),
+    Column("failure", Text),
+)
+
+interval = _of_run(
     "interval",
-    metadata,
-    *_interval_key(),
+    _agent(),
+    _number("epoch"),
+    _number("sequence"),
     Column("interval_index", Integer, nullable=False),
     Column("phase", String(16), nullable=False),
     Column("start_ns", BigInteger, nullable=False),
@@ -169,16 +149,34 @@ interval = Table(
     Column("cpu_utilisation", Float),
     Column("steal_share", Float),
     Column("throttled_ns", BigInteger),
-    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
     Index("interval_by_index", "run_id", "interval_index"),
 )
 
 
-def _counters(names: Iterable[str]) -> list[Column[int]]:
-    """Rows that are older than a counter have zero of it."""
-    return [
-        Column(name, BigInteger, nullable=False, server_default="0") for name in names
-    ]
+def _of_interval(
+    name: str, key: Iterable[Column[Any]], counters: Iterable[str], *others: Column[Any]
+) -> Table:
+    """A table of what belongs to an interval; rows older than a counter have zero."""
+    parent = ["run_id", "agent", "epoch", "sequence"]
+    return Table(
+        name,
+        metadata,
+        Column("run_id", String(64), primary_key=True),
+        _agent(),
+        _number("epoch"),
+        _number("sequence"),
+        *key,
+        Column("interval_index", Integer, nullable=False),
+        *(
+            Column(counter, BigInteger, nullable=False, server_default="0")
+            for counter in counters
+        ),
+        *others,
+        ForeignKeyConstraint(
+            parent, [f"interval.{column}" for column in parent], ondelete="CASCADE"
+        ),
+        Index(f"{name}_by_index", "run_id", "interval_index"),
+    )
 
 
 #: (metric, outcome) -> column of operation_interval.
@@ -188,57 +186,40 @@ HISTOGRAM_COLUMNS = {
     for outcome in OUTCOMES
 }
 
-operation_interval = Table(
+operation_interval = _of_interval(
     "operation_interval",
-    metadata,
-    *_interval_key(),
-    Column("stream", String(255), primary_key=True),
-    Column("operation", String(255), primary_key=True),
-    Column("measured", Boolean, primary_key=True),
-    Column("interval_index", Integer, nullable=False),
-    *_counters(OPERATION_COUNTERS),
+    (
+        Column("stream", String(255), primary_key=True),
+        Column("operation", String(255), primary_key=True),
+        Column("measured", Boolean, primary_key=True),
+    ),
+    OPERATION_COUNTERS,
     Column("result_codes", JSON, nullable=False),
     *(Column(name, LargeBinary) for name in HISTOGRAM_COLUMNS.values()),
-    _of_interval(),
-    Index("operation_interval_by_index", "run_id", "interval_index"),
 )
 
-stream_interval = Table(
+stream_interval = _of_interval(
     "stream_interval",
-    metadata,
-    *_interval_key(),
-    Column("stream", String(255), primary_key=True),
-    Column("interval_index", Integer, nullable=False),
-    *_counters(STREAM_COUNTERS),
+    (Column("stream", String(255), primary_key=True),),
+    STREAM_COUNTERS,
     Column("last_done_ns", BigInteger),
     *(Column(name, LargeBinary) for name in SET_UP_TIMES),
-    _of_interval(),
-    Index("stream_interval_by_index", "run_id", "interval_index"),
 )
 
-worker_interval = Table(
+worker_interval = _of_interval(
     "worker_interval",
-    metadata,
-    *_interval_key(),
-    Column("worker", Integer, primary_key=True, autoincrement=False),
-    Column("model", String(16), primary_key=True),
-    Column("interval_index", Integer, nullable=False),
-    *_counters(WORKER_COUNTERS),
-    _of_interval(),
-    Index("worker_interval_by_index", "run_id", "interval_index"),
+    (_number("worker"), Column("model", String(16), primary_key=True)),
+    WORKER_COUNTERS,
 )
 
 #: What a restarted coordinator needs to take a run up again.
-submission = Table(
+submission = _of_run(
     "submission",
-    metadata,
-    Column("run_id", String(64), primary_key=True),
     # a serialised SubmitJobRequest
     Column("request", LargeBinary, nullable=False),
     Column("not_before_utc", String(32)),
     Column("after_run", String(64)),
     Column("after_if", String(8)),
-    ForeignKeyConstraint(["run_id"], ["run.run_id"], ondelete="CASCADE"),
 )
 
 schedule = Table(
@@ -255,7 +236,7 @@ schedule = Table(
     Column("settled_utc", String(32), nullable=False),
 )
 
-#: What became of a schedule's times: the key makes each of them happen once.
+#: The outcomes of a schedule's times: the key makes each of them happen once.
 schedule_fire = Table(
     "schedule_fire",
     metadata,

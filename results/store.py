@@ -16,7 +16,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from ldapslam.results.records import (
     ClockSample,
     EventRecord,
     IntervalRecord,
+    OpenRun,
     RunRecord,
     SubmissionRecord,
 )
@@ -76,7 +77,6 @@ _CHUNK_BYTES = 1 << 20
 _COPY_ROWS = 500
 #: SQLite's shared memory cannot grow with less.
 _LEAST_FREE_BYTES = 1 << 20
-_WINDOW_INTERVALS = 64
 #: Advisory lock of the coordinator that owns a server's database.
 _CLAIM_KEY = 0x51AD
 _WRITES = "ldapslam_writes"
@@ -174,19 +174,20 @@ class Store:
     ) -> None:
         """Sets the state; of the times, those that are given. A final state stays: what
         a full store took late must not undo it."""
-        times = {
+        values = {
+            "state": state,
+            "state_detail": detail,
             "t0_utc": t0_utc,
             "started_utc": started_utc,
             "finished_utc": finished_utc,
         }
-        given = {name: value for name, value in times.items() if value is not None}
-        values = {"state": state, "state_detail": detail, **given}
         if state not in FINAL_STATES and self.run(run_id).state in FINAL_STATES:
             return
-        self._update_run(run_id, values)
+        given = {name: value for name, value in values.items() if value is not None}
+        self._update_run(run_id, given)
 
     def set_verdict(self, run_id: str, verdict: str) -> None:
-        """What the run was judged to be, once it has ended."""
+        """PASS, FAIL or INVALID, once the run has ended."""
         self._update_run(run_id, {"verdict": verdict})
 
     def set_run_agents(self, run_id: str, agents: Iterable[str]) -> None:
@@ -206,13 +207,51 @@ class Store:
                 {"manifest": {**row[0], **facts}},
             )
 
-    def runs(self) -> list[RunRecord]:
-        """All runs, the latest submitted first."""
-        query = sa.select(schema.run).order_by(
-            schema.run.c.submitted_utc.desc(), schema.run.c.run_id.desc()
-        )
+    def runs(
+        self, limit: int = 0, *, states: Collection[str] | None = None
+    ) -> list[RunRecord]:
+        """The newest runs, the latest submitted first; limit 0: all of them.
+
+        Their job text is empty; plans have only `phases`, manifests only `failure`.
+        """
+        table = schema.run.c
+        query = sa.select(*rows.brief_columns())
+        query = query.order_by(table.submitted_utc.desc(), table.run_id.desc())
+        if states is not None:
+            query = query.where(table.state.in_(list(states)))
+        if limit:
+            query = query.limit(limit)
         with self.transaction() as connection:
-            return [rows.run_record(row) for row in connection.execute(query)]
+            return [rows.brief_record(row) for row in connection.execute(query)]
+
+    def open_runs(self) -> list[OpenRun]:
+        """The runs that have not ended, the first submitted first."""
+        run, table = schema.run, schema.submission
+        query = sa.select(run).where(run.c.state.not_in(FINAL_STATES))
+        query = query.order_by(run.c.submitted_utc, run.c.run_id)
+        with self.transaction() as connection:
+            records = [rows.run_record(row) for row in connection.execute(query)]
+            ids = [record.run_id for record in records]
+            made_of = sa.select(table).where(table.c.run_id.in_(ids))
+            found = {
+                row.run_id: SubmissionRecord(
+                    row.request,
+                    row.not_before_utc,
+                    row.after_run,
+                    row.after_if or "any",
+                )
+                for row in connection.execute(made_of)
+            }
+        return [
+            OpenRun(one, found.get(one.run_id), self.agents(one.run_id))
+            for one in records
+        ]
+
+    def forget_submission(self, run_id: str) -> None:
+        """The run has ended: its job's files, which may be large, are not kept."""
+        table = schema.submission
+        with self.transaction(writes=True) as connection:
+            connection.execute(table.delete().where(table.c.run_id == run_id))
 
     def run(self, run_id: str) -> RunRecord:
         """The run of this id, or the only run whose id begins so."""
@@ -260,17 +299,9 @@ class Store:
         count = sa.select(sa.func.count()).where(table.c.run_id == run_id)
         with self.transaction(writes=True) as connection:
             self._require_run(connection, run_id)
-            number = connection.execute(count).scalar_one()
-            connection.execute(
-                table.insert(),
-                {
-                    "run_id": run_id,
-                    "number": number,
-                    "at_utc": at_utc,
-                    "kind": kind,
-                    "text": text,
-                },
-            )
+            values = {"number": connection.execute(count).scalar_one(), "kind": kind}
+            values |= {"run_id": run_id, "at_utc": at_utc, "text": text}
+            connection.execute(table.insert(), values)
 
     def events(self, run_id: str) -> list[EventRecord]:
         """The run's events in the order they were added."""
@@ -307,28 +338,6 @@ class Store:
             for run_id in {run_id for run_id, _ in reports}:
                 self._require_run(connection, run_id)
             return [rows.add_interval(connection, *report) for report in reports]
-
-    def intervals(self, run_id: str) -> Iterator[IntervalRecord]:
-        """The run's reports by interval, then agent; a few intervals in memory."""
-        column = schema.interval.c.interval_index
-        query = sa.select(column).distinct().order_by(column)
-        with self.transaction() as connection:
-            found = connection.scalars(query.where(schema.interval.c.run_id == run_id))
-            indexes = found.all()
-        for number in range(0, len(indexes), _WINDOW_INTERVALS):
-            window = indexes[number : number + _WINDOW_INTERVALS]
-            yield from self._window(run_id, window[0], window[-1])
-
-    def _window(self, run_id: str, first: int, last: int) -> list[IntervalRecord]:
-        found = {}
-        with self.transaction() as connection:
-            for table in rows.INTERVAL_TABLES:
-                column = table.c.interval_index
-                query = sa.select(table).where(
-                    table.c.run_id == run_id, column.between(first, last)
-                )
-                found[table.name] = connection.execute(query).mappings().all()
-        return rows.interval_records(found)
 
     # A run as a file
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator does with a store as a whole: look, copy, prune, shrink.
+"""Work on a store as a whole: look, copy, prune, shrink.
 
 Looking, copying and pruning go on beside a coordinator that writes: its commits wait
 for one batch of a prune at most. Sizes are bytes; for a SQLite store those of its file
@@ -13,7 +13,6 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,20 +20,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from ldapslam.base.errors import ConfigError, StoreError
-from ldapslam.results import agenda, audit, schema
+from ldapslam.results import audit, schedule_store, schema
 from ldapslam.results.audit import AuditRecord
-from ldapslam.results.listing import brief_runs
-from ldapslam.results.monitor_rows import remove_monitor_samples
 from ldapslam.results.records import FINAL_STATES, RunRecord
 from ldapslam.results.store import Store
 
-#: Of each schedule so many times are kept, the latest, however old they are.
+#: Times that are kept of each schedule, the latest, however old they are.
 KEPT_TIMES = 1000
-#: Intervals of a run that one transaction of a prune removes: about 0.1 s.
-_BATCH_INTERVALS = 500
-#: And rows of the coordinator's own tables.
-_BATCH_ROWS = 5000
-#: After each, for others: SQLite has no queue, and who waits looks every 0.1 s.
+#: Rows that one transaction of a prune removes: about 0.1 s.
+_BATCH_INTERVALS, _BATCH_SAMPLES, _BATCH_ROWS = 500, 5000, 5000
+#: After each, for others: SQLite has no queue, and a waiting writer looks every 0.1 s.
 _PAUSE_S = 0.15
 
 
@@ -185,8 +180,8 @@ def shrink(store: Store) -> None:
     except sqlite3.Error as error:
         raise StoreError(
             f"store {store.url!r}: {error}",
-            hint="it takes as much free space as the store has, and nobody else may "
-            "use the store meanwhile",
+            hint="it takes as much free space as the store has, and no other "
+            "process may use the store meanwhile",
         ) from error
 
 
@@ -207,7 +202,7 @@ def prunable(
     At least one of the rules is given. Runs that have not ended are kept, and those
     whose end another one waits for.
     """
-    runs = brief_runs(store)
+    runs = store.runs()
     spared = {run.run_id for run in runs[:keep_runs]} if keep_runs else set()
     waited_for = sa.select(schema.submission.c.after_run).join(
         schema.run, schema.run.c.run_id == schema.submission.c.run_id
@@ -231,11 +226,11 @@ def remove_run(store: Store, run_id: str) -> None:
     """Remove an ended run, in transactions short enough for a coordinator beside.
 
     First it loses its verdict: should this be interrupted, what is left of the run
-    says what became of it, and goes with the next prune.
+    says so, and goes with the next prune.
     """
     run, interval = schema.run, schema.interval
     is_run = run.c.run_id == run_id
-    marks = {
+    removed = {
         "state": "failed",
         "state_detail": "removed by `ldapslam store prune`, not yet entirely",
         "verdict": "INVALID",
@@ -246,28 +241,15 @@ def remove_run(store: Store, run_id: str) -> None:
             return
         if found not in FINAL_STATES:
             raise StoreError(f"run {run_id!r} is {found}: it has not ended")
-        connection.execute(run.update().where(is_run), marks)
-    remove_monitor_samples(store, run_id, _PAUSE_S)
-    first = sa.select(sa.func.min(interval.c.interval_index)).where(
-        interval.c.run_id == run_id
-    )
-    while (start := _index(store, first)) is not None:
-        batch = sa.and_(
-            interval.c.run_id == run_id,
-            interval.c.interval_index < start + _BATCH_INTERVALS,
-        )
-        with store.transaction(writes=True) as connection:
-            # what hangs on an interval goes with it
-            connection.execute(interval.delete().where(batch))
-        time.sleep(_PAUSE_S)
+        connection.execute(run.update().where(is_run), removed)
+    for table, size in (
+        (schema.monitor_sample, _BATCH_SAMPLES),
+        (interval, _BATCH_INTERVALS),
+    ):
+        key = sa.select(*table.primary_key.columns)
+        _remove(store, table, key.where(table.c.run_id == run_id), size)
     with store.transaction(writes=True) as connection:
         connection.execute(run.delete().where(is_run))
-
-
-def _index(store: Store, query: sa.Select[Any]) -> int | None:
-    with store.transaction() as connection:
-        found: int | None = connection.scalar(query)
-        return found
 
 
 def old_audit(store: Store, before_utc: str) -> int:
@@ -280,12 +262,7 @@ def remove_audit(store: Store, before_utc: str, note: AuditRecord) -> int:
     if old_audit(store, before_utc):
         # before: its number is the highest, so that none is given twice
         audit.add(store, note)
-    number = schema.audit.c.number
-    return _remove(
-        store,
-        lambda some: schema.audit.delete().where(number.in_(some)),
-        _old_entries(before_utc),
-    )
+    return _remove(store, schema.audit, _old_entries(before_utc))
 
 
 def _old_entries(before_utc: str) -> sa.Select[Any]:
@@ -294,19 +271,13 @@ def _old_entries(before_utc: str) -> sa.Select[Any]:
 
 
 def old_times(store: Store, before_utc: str | None) -> int:
-    """How many times of schedules, with what became of them, are not worth keeping."""
+    """How many times of schedules, with their outcomes, are too old to keep."""
     return _count(store, _old_times(before_utc))
 
 
 def remove_times(store: Store, before_utc: str | None) -> int:
     """Remove them; how many they were. The schedule itself knows what is settled."""
-    table = schema.schedule_fire
-    key = sa.tuple_(table.c.schedule_id, table.c.due_utc)
-    return _remove(
-        store,
-        lambda some: table.delete().where(key.in_(some)),
-        _old_times(before_utc),
-    )
+    return _remove(store, schema.schedule_fire, _old_times(before_utc))
 
 
 def _old_times(before_utc: str | None) -> sa.Select[Any]:
@@ -318,7 +289,7 @@ def _old_times(before_utc: str | None) -> sa.Select[Any]:
         table.schedule_id, table.due_utc, table.outcome, rank.label("rank")
     ).subquery()
     query = sa.select(ranked.c.schedule_id, ranked.c.due_utc).where(
-        ranked.c.rank > KEPT_TIMES, ranked.c.outcome != agenda.SUBMITTING
+        ranked.c.rank > KEPT_TIMES, ranked.c.outcome != schedule_store.SUBMITTING
     )
     if before_utc is not None:
         query = query.where(ranked.c.due_utc < before_utc)
@@ -332,15 +303,15 @@ def _count(store: Store, rows: sa.Select[Any]) -> int:
 
 
 def _remove(
-    store: Store,
-    deletion: Callable[[sa.Select[Any]], sa.Delete],
-    rows: sa.Select[Any],
+    store: Store, table: sa.Table, keys: sa.Select[Any], size: int = _BATCH_ROWS
 ) -> int:
+    """Removes the rows of these keys, and what hangs on them, batch by batch."""
+    chosen = sa.tuple_(*table.primary_key.columns).in_(keys.limit(size))
     removed = 0
     while True:
         with store.transaction(writes=True) as connection:
-            done = connection.execute(deletion(rows.limit(_BATCH_ROWS)))
+            done = connection.execute(table.delete().where(chosen))
         removed += done.rowcount
-        if done.rowcount < _BATCH_ROWS:
+        if done.rowcount < size:
             return removed
         time.sleep(_PAUSE_S)

@@ -36,7 +36,7 @@ from ldapslam.agent.monitoring.servers import ObservedServers
 from ldapslam.agent.pipe import end, serve
 from ldapslam.directory.replication import ReplicationServer, verify_replication
 from ldapslam.proto import observation_pb2 as pb
-from ldapslam.results.monitor_records import MonitorSample
+from ldapslam.results.records import MonitorSample
 from ldapslam.transport.messages import facts_json
 
 _log = logging.getLogger(__name__)

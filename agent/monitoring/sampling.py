@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ldapslam.agent.monitoring.base import Monitor
 from ldapslam.agent.monitoring.server_readings import failure_of
 from ldapslam.base.errors import LdapSlamError
-from ldapslam.results.monitor_records import MonitorDescription, MonitorSample
+from ldapslam.results.records import MonitorDescription, MonitorSample
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from ldapslam.cli.options import (
     run_argument,
 )
 from ldapslam.cli.outcome import fetched_store, report
-from ldapslam.results.listing import brief_runs
 from ldapslam.results.records import FINAL_STATES
 from ldapslam.results.store import Store
 
@@ -140,7 +139,7 @@ def _newest() -> Path | None:
 def _find(store: Store, run: str) -> str:
     if run != "latest":
         return store.run(run).run_id
-    runs = brief_runs(store, 1)
+    runs = store.runs(1)
     if not runs:
         raise RunNotFound(run, hint="this store has no runs yet")
     return runs[0].run_id

@@ -32,7 +32,6 @@ from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto.common_pb2 import Snapshot
-from ldapslam.results import submissions
 from ldapslam.results.records import EventRecord, RunRecord, utc_text
 from ldapslam.transport.messages import failure_message
 
@@ -474,7 +473,7 @@ class ActiveRun:
             record.state_detail,
             finished_utc=record.finished_utc,
         )
-        submissions.forget(store, record.run_id)
+        store.forget_submission(record.run_id)
 
     # The store.
 

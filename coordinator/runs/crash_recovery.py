@@ -18,7 +18,7 @@ from typing import Any
 
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.coordinator.runs.run import Ending, Part, RunState
-from ldapslam.results.submissions import OpenRun
+from ldapslam.results.records import OpenRun
 
 
 def ending_document(

@@ -23,7 +23,7 @@ from ldapslam.proto.fields import (
     STREAM_COUNTERS,
     WORKER_COUNTERS,
 )
-from ldapslam.results.packed import block_of
+from ldapslam.results.histogram import block_of
 from ldapslam.results.records import IntervalRecord
 from ldapslam.transport.messages import ProtocolError
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from ldapslam.base.child import ask
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.store_writer import StoreWriter
-from ldapslam.results.listing import brief_runs
 from ldapslam.results.records import FINAL_STATES, RunRecord
 
 _log = logging.getLogger(__name__)
@@ -91,7 +90,7 @@ class Verdicts:
         if self._judge is None:
             return
         records = await self._writer.call(
-            brief_runs, self._writer.store, _JUDGED_AT_START, states=FINAL_STATES
+            self._writer.store.runs, _JUDGED_AT_START, states=FINAL_STATES
         )
         for record in records:
             if record.verdict is None:

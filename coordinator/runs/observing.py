@@ -23,7 +23,7 @@ from ldapslam.proto.observation_pb2 import (
     MonitorDescription as DescriptionMessage,
 )
 from ldapslam.proto.observation_pb2 import MonitorSamples
-from ldapslam.results.monitor_records import Metric, MonitorDescription, MonitorSample
+from ldapslam.results.records import Metric, MonitorDescription, MonitorSample
 from ldapslam.transport.messages import ProtocolError, error_of
 
 #: Characters of the name of a monitor or metric, and of a unit.

@@ -27,9 +27,9 @@ from ldapslam.coordinator.schedules.recurrence import next_time
 from ldapslam.coordinator.schedules.schedule import Plan, State, plan_of
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2, schedule_pb2
-from ldapslam.results import agenda as store_agenda
-from ldapslam.results.agenda import ScheduleRecord
+from ldapslam.results import schedule_store
 from ldapslam.results.records import utc_text
+from ldapslam.results.schedule_store import ScheduleRecord
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 
 _log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Agenda:
 
     async def load(self) -> None:
         """What the store has."""
-        for record in await self._writer.call(store_agenda.schedules, self._store):
+        for record in await self._writer.call(schedule_store.schedules, self._store):
             try:
                 entry = await asyncio.to_thread(entry_of, record)
             except LdapSlamError as error:
@@ -102,7 +102,7 @@ class Agenda:
             entry.look_ahead()
             self.entries[record.schedule_id] = entry
             await self.refresh_open_runs(entry)
-        found = await self._writer.call(store_agenda.windows, self._store)
+        found = await self._writer.call(schedule_store.windows, self._store)
         for window_id, request in found.items():
             message = schedule_pb2.MaintenanceWindow.FromString(request)
             self._keep_window(window_id, message)
@@ -110,7 +110,7 @@ class Agenda:
     async def refresh_open_runs(self, entry: Entry) -> None:
         """Which of the schedule's runs have not ended, as the store knows."""
         found = await self._writer.call(
-            store_agenda.open_runs, self._store, entry.schedule_id
+            schedule_store.open_runs, self._store, entry.schedule_id
         )
         entry.open_runs = {run: parse_utc(due) for run, due in found.items()}
 
@@ -140,7 +140,7 @@ class Agenda:
             taken = {one.name for one in self.entries.values()}
             entry.record = replace(record, name=_free_name(entry.job_name, taken))
         is_kept = await self._writer.call(
-            store_agenda.create_schedule, self._store, entry.record
+            schedule_store.create_schedule, self._store, entry.record
         )
         if not is_kept:
             raise ConfigError(
@@ -156,7 +156,7 @@ class Agenda:
         """`settled`: times up to there are no concern of this state."""
         settled = entry.settled if entry.is_at_once else max(settled, entry.settled)
         await self._writer.call(
-            store_agenda.set_state,
+            schedule_store.set_state,
             self._store,
             entry.schedule_id,
             state,
@@ -173,7 +173,7 @@ class Agenda:
         by_name = {record.name: record for record in records.values()}
         record = _found("schedule", "schedule list", name, records, by_name)
         await self._writer.call(
-            store_agenda.remove_schedule, self._store, record.schedule_id
+            schedule_store.remove_schedule, self._store, record.schedule_id
         )
         self.entries.pop(record.schedule_id, None)
         self.unusable.pop(record.schedule_id, None)
@@ -212,7 +212,7 @@ class Agenda:
         window_id = f"m-{secrets.token_hex(4)}"
         message.window_id = window_id
         await self._writer.call(
-            store_agenda.create_window,
+            schedule_store.create_window,
             self._store,
             window_id,
             message.SerializeToString(),
@@ -232,7 +232,7 @@ class Agenda:
             "maintenance window", "maintenance list", name, self.windows, by_name
         )
         await self._writer.call(
-            store_agenda.remove_window, self._store, window.window_id
+            schedule_store.remove_window, self._store, window.window_id
         )
         del self.windows[window.window_id], self.window_messages[window.window_id]
         return window

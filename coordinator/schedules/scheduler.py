@@ -52,9 +52,9 @@ from ldapslam.coordinator.schedules.schedule import (
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.results import agenda as store_agenda
-from ldapslam.results.agenda import FireRecord
+from ldapslam.results import schedule_store
 from ldapslam.results.records import FINAL_STATES, RunRecord, utc_text
+from ldapslam.results.schedule_store import FireRecord
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Scheduler:
         await self.agenda.load()
         self._queue.ask_before(self.hold_reason)
         store = self._writer.store
-        self._unfinished = await self._writer.call(store_agenda.unfinished, store)
+        self._unfinished = await self._writer.call(schedule_store.unfinished, store)
 
     async def stop(self) -> None:
         """No more runs; what waits is the next coordinator's."""
@@ -230,7 +230,7 @@ class Scheduler:
         """Times become settled for good; those that were not yet."""
         settled_utc = fires[-1].due_utc
         new = await self._writer.call(
-            store_agenda.settle,
+            schedule_store.settle,
             self._writer.store,
             entry.schedule_id,
             fires,
@@ -270,7 +270,7 @@ class Scheduler:
         exists = False
         if is_again:
             exists = bool(
-                await self._writer.call(store_agenda.run_ends, store, [run_id])
+                await self._writer.call(schedule_store.run_ends, store, [run_id])
             )
             await self.agenda.refresh_open_runs(entry)
         if policy.replaces(due, settled):
@@ -299,7 +299,7 @@ class Scheduler:
         detail = "; ".join(filter(None, (fire.detail, problem)))
         run_ids = fire.run_ids if is_made else ()
         ended = replace(fire, outcome=outcome, detail=detail, run_ids=run_ids)
-        await self._writer.call(store_agenda.finish, store, ended)
+        await self._writer.call(schedule_store.finish, store, ended)
         if is_made:
             entry.open_runs[run_id] = due
             _log.info("schedule %s: run %s", entry.name, run_id)
@@ -388,7 +388,7 @@ class Scheduler:
     async def _ending(self, run_id: str) -> Ending | None:
         if run_id not in self._endings:
             found = await self._writer.call(
-                store_agenda.run_ends, self._writer.store, [run_id]
+                schedule_store.run_ends, self._writer.store, [run_id]
             )
             end = found.get(run_id)
             self._endings[run_id] = (

@@ -26,10 +26,9 @@ from ldapslam.proto.schedule_pb2_grpc import (
     ScheduleServiceServicer,
     add_ScheduleServiceServicer_to_server,
 )
-from ldapslam.results import agenda as store_agenda
-from ldapslam.results import audit
-from ldapslam.results.agenda import ScheduleRecord
+from ldapslam.results import audit, schedule_store
 from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.schedule_store import ScheduleRecord
 
 _NEXT_TIMES = 5
 _LATEST_FIRES = 10
@@ -163,7 +162,7 @@ class ScheduleService(ScheduleServiceServicer):
 
     async def _status(self, entry: Entry) -> pb.ScheduleStatus:
         fires = await self._writer.call(
-            store_agenda.fires, self._writer.store, entry.schedule_id, _LATEST_FIRES
+            schedule_store.fires, self._writer.store, entry.schedule_id, _LATEST_FIRES
         )
         # nothing becomes of a disabled one's times
         is_disabled = entry.state is State.DISABLED

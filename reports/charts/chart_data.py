@@ -1,49 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the charts draw: points and bars out of the Summary. Pure."""
+"""What the charts draw: points, bars and panels of the Summary. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ldapslam.jobs.fields.result_codes import code_title
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.reports.collect.clocks import Deviation
-from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline
+from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
+from ldapslam.reports.collect.timeline import DISPLAY_POINTS, Series, Timeline, Values
+from ldapslam.reports.collect.totals import UNANSWERED, counter_title
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import count
 
 #: More panels than this do not fit a page; the tables have all of them.
 PANELS = 8
-#: A chart is so many times as wide as the narrowest gap that is drawn.
+#: Width of a chart over that of the narrowest gap that is drawn.
 _GAPS = 300
-#: And so many times as wide as what two marks of events need between them.
+#: And over the distance that two marks of events need.
 _MARKS = 40
 
 
 def causes(one: OperationSummary) -> list[tuple[str, int]]:
     """Why requests of the operation ended otherwise than expected, and how often."""
-    codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
-    causes = [
-        (code_title(code), amount)
-        for code, amount in codes
-        if one.outcome_of(code) == "failed"
+    found = _codes(one, "failed")
+    found.append(("nothing to capture", one.counts["captures_missing"]))
+    found += [
+        (counter_title(name), one.counts[name]) for name in (*UNANSWERED, "dropped")
     ]
-    causes.append(("nothing to capture", one.counts["captures_missing"]))
-    causes += [
-        (name.replace("_", " "), one.counts[name])
-        for name in ("timed_out", "unresolved", "dropped")
-    ]
-    return [(cause, amount) for cause, amount in causes if amount]
+    return [(cause, amount) for cause, amount in found if amount]
 
 
 def expected_codes(one: OperationSummary) -> list[tuple[str, int]]:
     """Result codes other than success that the job expects, and how often."""
+    return [(f"{code}, expected", n) for code, n in _codes(one, "expected")]
+
+
+def _codes(one: OperationSummary, outcome: str) -> list[tuple[str, int]]:
     codes = sorted(one.result_codes.items(), key=lambda item: -item[1])
     return [
-        (f"{code_title(code)}, expected", amount)
-        for code, amount in codes
-        if one.outcome_of(code) == "expected"
+        (code_title(code), n) for code, n in codes if one.outcome_of(code) == outcome
     ]
 
 
@@ -95,39 +94,31 @@ def gap_spans(timeline: Timeline, end_s: float) -> list[tuple[float, float]]:
     return spans
 
 
-def steps(
-    timeline: Timeline, values: Sequence[float | None]
-) -> tuple[list[float], list[float]]:
+def steps(timeline: Timeline, values: Values) -> tuple[list[float], list[float]]:
     """Edges and levels of a step line that breaks where there is no value."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for start_s, end_s, value in zip(
-        timeline.start_s, timeline.end_s, values, strict=False
-    ):
-        if xs and start_s - xs[-1] > 1e-6:
-            xs.append(xs[-1])
-            ys.append(math.nan)
-        level = math.nan if value is None else value
-        xs += [start_s, end_s]
-        ys += [level, level]
-    return xs, ys
+    return _line(timeline, values, lambda start_s, end_s: [start_s, end_s])
 
 
-def middles(
-    timeline: Timeline, values: Sequence[float | None]
-) -> tuple[list[float], list[float]]:
+def middles(timeline: Timeline, values: Values) -> tuple[list[float], list[float]]:
     """Middles of the points and their values; broken as `steps`."""
+    return _line(timeline, values, lambda start_s, end_s: [(start_s + end_s) / 2])
+
+
+def _line(
+    timeline: Timeline, values: Values, places: Callable[[float, float], list[float]]
+) -> tuple[list[float], list[float]]:
     xs: list[float] = []
     ys: list[float] = []
-    last_s: float | None = None
+    last_s = math.inf
     for start_s, end_s, value in zip(
         timeline.start_s, timeline.end_s, values, strict=False
     ):
-        if last_s is not None and start_s - last_s > 1e-6:
+        if start_s - last_s > 1e-6:
             xs.append(last_s)
             ys.append(math.nan)
-        xs.append((start_s + end_s) / 2)
-        ys.append(math.nan if value is None else value)
+        at_s = places(start_s, end_s)
+        xs += at_s
+        ys += [math.nan if value is None else value] * len(at_s)
         last_s = end_s
     return xs, ys
 
@@ -153,3 +144,126 @@ def too_few(series: Series) -> str:
         )
     ]
     return ", ".join(f"{name} ≥ {count(samples_needed(p))}" for name, p in missing)
+
+
+#: Lines of a panel, at most: those with the highest means.
+_LINES = 8
+#: Longer ones would take the room of the lines.
+_LABEL_CHARACTERS = 28
+
+#: Title and the metrics' names, without what is in brackets; a `*` stands for any
+#: beginning. A metric is in the first panel that names it.
+_PANEL_METRICS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("CPU, cores", ("cpu_user", "cpu_nice", "cpu_system", "cpu_iowait", "cpu_steal")),
+    ("operations begun", ("*_initiated",)),
+    (
+        "operations",
+        (
+            *("search", "compare", "bind", "add", "modify", "delete", "modify_dn"),
+            *("extended", "abandon", "unbind"),
+        ),
+    ),
+    ("results", ("results",)),
+    (
+        "threads and queues",
+        (
+            *("threads_active", "threads_pending", "threads", "work_queue"),
+            *("read_waiters", "write_waiters"),
+        ),
+    ),
+    ("connections", ("connections", "open_files")),
+    ("bytes sent and received", ("bytes_sent", "bytes_received")),
+    ("age of the newest change", ("newest_change_age",)),
+    ("changes sent to replicas", ("changes_sent",)),
+    ("cache hits", ("*_cache_hits",)),
+    ("cache tries", ("*_cache_tries",)),
+    ("filters without an index", ("not_indexed",)),
+    ("pages", ("mdb_pages_used", "mdb_pages_free", "bdb_dirty_pages")),
+    ("memory", ("memory_resident", "memory_used", "memory_available", "swap_used")),
+    ("disk", ("disk_read", "disk_written")),
+    ("network", ("network_sent", "network_received")),
+)
+_CHART = "monitor-"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    title: str
+    unit: str
+    #: Label and statistic of each line.
+    lines: tuple[tuple[str, MetricSummary], ...]
+
+
+def chart_name(number: int) -> str:
+    """Name of the chart of the summary's monitor of this number."""
+    return f"{_CHART}{number}"
+
+
+def monitor_number(name: str) -> int | None:
+    """The reverse; None where it is another chart's name."""
+    return int(name.removeprefix(_CHART)) if name.startswith(_CHART) else None
+
+
+def panels_of(one: MonitorSummary) -> tuple[Panel, ...]:
+    """Panels of the metrics that are not always zero. A monitor none of whose metrics
+    is in _PANEL_METRICS, such as an entry's, has a panel for each unit."""
+    moving = [each for each in one.metrics if not each.is_idle]
+    panels = []
+    placed: set[str] = set()
+    for title, names in _PANEL_METRICS:
+        chosen = [
+            each
+            for each in moving
+            if each.metric.name not in placed and _is_one_of(each.metric.name, names)
+        ]
+        placed |= {each.metric.name for each in chosen}
+        panels += _by_unit(title, chosen)
+    if not panels:
+        panels = _by_unit("", moving)
+    return tuple(panels[:PANELS])
+
+
+def _is_one_of(name: str, patterns: Sequence[str]) -> bool:
+    plain = name.partition("[")[0]
+    return any(
+        plain.endswith(pattern[1:]) if pattern.startswith("*") else plain == pattern
+        for pattern in patterns
+    )
+
+
+def _by_unit(title: str, chosen: Sequence[MetricSummary]) -> list[Panel]:
+    panels = []
+    for unit in dict.fromkeys(each.unit for each in chosen):
+        of_unit = [each for each in chosen if each.unit == unit]
+        of_unit.sort(key=lambda each: -size_of(each))
+        shown = of_unit[:_LINES]
+        subjects = {_subject(each) for each in shown}
+        words = [title or "statistics"]
+        if title == "" and unit:
+            words.append(unit)
+        # what all are about stands above, not beside each
+        common = subjects.pop() if len(subjects) == 1 else None
+        if common:
+            words.append(common)
+        lines = tuple((_label(each, common), each) for each in shown)
+        panels.append(Panel(", ".join(words), unit, lines))
+    return panels
+
+
+def _subject(each: MetricSummary) -> str:
+    """What is in brackets: a suffix, a disk, an agreement."""
+    return each.metric.name.partition("[")[2].removesuffix("]")
+
+
+def size_of(each: MetricSummary) -> float:
+    return max(abs(value) for value in each.points.values if value is not None)
+
+
+def _label(each: MetricSummary, common: str | None) -> str:
+    """Without what the panel's title says already."""
+    name = each.metric.name.partition("[")[0] if common else each.metric.name
+    for ending in ("_initiated", "_cache_hits", "_cache_tries"):
+        name = name.replace(ending, "")
+    if len(name) > _LABEL_CHARACTERS:
+        name = f"{name[: _LABEL_CHARACTERS - 1]}…"
+    return name.replace("_", " ")

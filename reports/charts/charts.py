@@ -16,38 +16,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
-from ldapslam.reports.charts.axes import (
-    ALARM,
-    GRID,
-    INK,
-    MUTED,
-    PERCENTILE_COLOURS,
-    SERIES,
-    STYLE,
-    WIDTH_IN,
-    draw_band,
-    grouped_number,
-    label_ends,
-    legend_outside,
-    mark_unanswered,
-    no_data,
-    over_time,
-    time_axis,
-)
 from ldapslam.reports.charts.chart_data import (
     PANELS,
+    Panel,
     causes,
     end_of,
+    event_marks,
     expected_codes,
     furthest_of_each,
+    gap_spans,
     lonely,
     middles,
+    monitor_number,
+    panels_of,
+    size_of,
     steps,
     too_few,
 )
-from ldapslam.reports.charts.monitor_panels import draw_panel, monitor_number, panels_of
 from ldapslam.reports.collect.telemetry import MonitorSummary
-from ldapslam.reports.collect.timeline import Series
+from ldapslam.reports.collect.timeline import Series, Timeline
 from ldapslam.reports.document import ChartPlace
 from ldapslam.reports.model import OperationSummary, Summary
 from ldapslam.reports.typeset import THIN
@@ -55,6 +42,208 @@ from ldapslam.reports.typeset import THIN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+#: Colours that a page may replace for a dark ground (see html.py).
+INK, MUTED, GRID, SHADE, PAPER = "#20262d", "#6b7480", "#dfe3e8", "#eef1f4", "#fdfdfd"
+#: Told apart by people who do not see red and green as different.
+SERIES = (
+    "#2f6db3",
+    "#d5781e",
+    "#2c8f6c",
+    "#8557b3",
+    "#c14a4a",
+    "#218f9c",
+    "#8f6b35",
+    "#b85a92",
+)
+ALARM = "#c0392b"
+PERCENTILE_COLOURS = {
+    "p50_us": ("p50", "#6fa3d8"),
+    "p90_us": ("p90", "#2f6db3"),
+    "p99_us": ("p99", "#d5781e"),
+    "max_us": ("max", "#98a1ab"),
+}
+
+WIDTH_IN = 7.4
+
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 7.5,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 8.5,
+    "axes.titleweight": "bold",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 7.5,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "hatch.color": MUTED,
+    "hatch.linewidth": 0.4,
+    "lines.linewidth": 1.3,
+    "lines.solid_capstyle": "round",
+    "path.simplify": True,
+    "svg.fonttype": "path",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "xtick.labelsize": 7,
+    "xtick.major.size": 3,
+    "xtick.minor.size": 0,
+    "ytick.color": GRID,
+    "ytick.labelcolor": MUTED,
+    "ytick.labelsize": 7,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+}
+
+
+#: The time axis of a longer run has hours.
+_MOST_SECONDS = 7200
+_HOURS = (0.25, 0.5, 1, 2, 3, 4, 6, 12, 24, 48)
+#: On it, at most.
+_TICKS = 13
+
+
+def _ground(axes: Any, summary: Summary, *, is_first: bool) -> None:
+    """The ground of a panel over time: phases shaded and named, gaps hatched, events
+    marked."""
+    timeline = summary.timeline
+    end_s = end_of(timeline)
+    above = axes.get_xaxis_transform()
+    axes.set_xlim(0, end_s)
+    axes.grid(True, axis="y", which="major")
+    for phase in timeline.phases:
+        if phase.name != "measure":
+            axes.axvspan(
+                phase.start_s, phase.end_s, facecolor=SHADE, linewidth=0, zorder=0
+            )
+        axes.axvline(phase.start_s, color=PAPER, linewidth=1.2, zorder=0.5)
+        width_in = (phase.end_s - phase.start_s) / end_s * WIDTH_IN * 0.8
+        name = phase.name.replace("_", " ")
+        if is_first and width_in > 0.062 * len(name):
+            middle_s = (phase.start_s + phase.end_s) / 2
+            place = {"ha": "center", "va": "bottom", "transform": above}
+            axes.text(middle_s, 1.02, name, color=MUTED, fontsize=6.5, **place)
+    for start_s, stop_s in gap_spans(timeline, end_s):
+        axes.axvspan(
+            start_s,
+            stop_s,
+            # in a narrow one no hatch would be seen
+            facecolor=MUTED if stop_s - start_s < end_s / 100 else "none",
+            edgecolor=MUTED,
+            hatch="/////",
+            linewidth=0,
+            alpha=0.8,
+            zorder=0,
+        )
+    for numbers, at_s in event_marks(summary):
+        axes.axvline(at_s, color=ALARM, linewidth=0.7, linestyle=(0, (1, 2)))
+        if is_first:
+            place = {"ha": "left", "va": "top", "transform": above}
+            axes.text(at_s, 0.97, f" {numbers}", color=ALARM, fontsize=6, **place)
+
+
+def time_axis(axes: Any, end_s: float) -> None:
+    """Label and ticks of an axis of the run's time: hours where it took hours."""
+    if end_s <= _MOST_SECONDS:
+        axes.set_xlabel("time since start of the run, s")
+        axes.xaxis.set_major_formatter(grouped_number)
+        return
+    hours = end_s / 3600
+    step = next((one for one in _HOURS if hours / one <= _TICKS), hours)
+    places = [number * step for number in range(int(hours / step + 1e-9) + 1)]
+    axes.set_xticks([hour * 3600 for hour in places], [f"{at:g}" for at in places])
+    axes.set_xlabel("time since start of the run, h")
+
+
+def draw_band(
+    axes: Any,
+    timeline: Timeline,
+    series: Series,
+    name: str,
+    colour: str,
+    divisor: float = 1,
+) -> bool:
+    """From the lowest to the highest interval of each point; False without any."""
+    envelope = series.envelopes.get(name)
+    if envelope is None:
+        return False
+    xs, low = steps(timeline, envelope.low)
+    _, high = steps(timeline, envelope.high)
+    axes.fill_between(
+        xs,
+        [value / divisor for value in low],
+        [value / divisor for value in high],
+        color=colour,
+        alpha=0.22,
+        linewidth=0,
+    )
+    return True
+
+
+def mark_unanswered(axes: Any, timeline: Timeline, series: Series) -> None:
+    """Triangles at the upper edge over points with requests that had no answer."""
+    xs, ys = middles(timeline, series.unanswered)
+    marked = [x for x, y in zip(xs, ys, strict=True) if y > 0]
+    axes.plot(
+        marked,
+        [0.97] * len(marked),
+        transform=axes.get_xaxis_transform(),
+        color=ALARM,
+        linestyle="none",
+        marker="^",
+        markersize=3.5,
+    )
+
+
+def label_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Names the lines at the right edge; names that would overlap move apart."""
+    low, high = (math.log10(value) for value in axes.get_ylim())
+    least = 0.105  # of the panel's height, one line of text
+    place = -1.0
+    for value, label, colour in sorted(ends):
+        wanted = (math.log10(value) - low) / (high - low)
+        place = max(wanted, place + least)
+        axes.text(
+            1.008,
+            place,
+            label,
+            transform=axes.transAxes,
+            va="center",
+            color=colour,
+            fontsize=7,
+            fontweight="bold",
+        )
+
+
+def legend_outside(axes: Any) -> None:
+    axes.legend(
+        frameon=False,
+        fontsize=7,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        labelcolor=INK,
+        handletextpad=0.5,
+    )
+
+
+def no_data(axes: Any) -> None:
+    axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color=MUTED)
+
+
+def grouped_number(value: float, _position: float = 0) -> str:
+    text = f"{value:,.0f}" if value >= 100 else f"{value:,.6g}"
+    return text.replace(",", THIN)
+
 
 _PANEL_IN = 1.45
 _MONITOR_PANEL_IN = 0.88
@@ -89,10 +278,9 @@ def _colour(summary: Summary, one: OperationSummary) -> str:
 
 def _throughput(summary: Summary) -> Figure:
     shown = summary.operations[:PANELS]
-    figure, panels = _panels(len(shown))
-    for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
+    figure, panels = _over_time(summary, [one.title for one in shown])
+    for axes, one in zip(panels, shown, strict=True):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        over_time(axes, summary, is_first=number == 0)
         colour = _colour(summary, one)
         xs, ys = steps(summary.timeline, series.throughput_per_s)
         if all(math.isnan(y) for y in ys):
@@ -103,18 +291,16 @@ def _throughput(summary: Summary) -> Figure:
                 xs, ys, step="post", color=colour, alpha=0.10, linewidth=0
             )
         axes.set_ylim(bottom=0)
-        axes.set_title(one.title, pad=12 if number == 0 else 5)
         axes.set_ylabel("completions/s")
         axes.yaxis.set_major_formatter(grouped_number)
-    return _finished(figure, panels, summary)
+    return figure
 
 
 def _response_times(summary: Summary) -> Figure:
     shown = summary.timed[:PANELS]
-    figure, panels = _panels(len(shown))
-    for number, (axes, one) in enumerate(zip(panels, shown, strict=True)):
+    figure, panels = _over_time(summary, [one.title for one in shown])
+    for axes, one in zip(panels, shown, strict=True):
         series = summary.timeline.operations.get((one.stream, one.operation), Series())
-        over_time(axes, summary, is_first=number == 0)
         axes.set_yscale("log")
         mark_unanswered(axes, summary.timeline, series)
         ends = []
@@ -140,13 +326,12 @@ def _response_times(summary: Summary) -> Figure:
                 color=MUTED,
                 fontsize=6.5,
                 fontweight="normal",
-                pad=12 if number == 0 else 5,
+                pad=12 if axes is panels[0] else 5,
             )
         _log_axis(axes.yaxis, axes)
         label_ends(axes, ends)
-        axes.set_title(one.title, pad=12 if number == 0 else 5)
         axes.set_ylabel("response time, ms")
-    return _finished(figure, panels, summary)
+    return figure
 
 
 def _percentiles(summary: Summary) -> Figure:
@@ -221,7 +406,7 @@ def _errors(summary: Summary) -> Figure:
     axes.set_title("requests")
     if failing:
         below = figure.add_subplot(grid[1])
-        over_time(below, summary, is_first=True)
+        _ground(below, summary, is_first=True)
         for number, one in failing:
             series = summary.timeline.operations.get((one.stream, one.operation))
             if series is not None:
@@ -278,9 +463,7 @@ def _agents(summary: Summary) -> Figure:
 
 
 def _workers(summary: Summary) -> Figure:
-    figure, panels = _panels(1)
-    axes = panels[0]
-    over_time(axes, summary, is_first=True)
+    figure, [axes] = _over_time(summary, [""])
     for number, (agent, series) in enumerate(summary.timeline.agents.items()):
         colour = SERIES[number % len(SERIES)]
         label = agent if number < PANELS else None
@@ -309,13 +492,11 @@ def _workers(summary: Summary) -> Figure:
     )
     if summary.timeline.agents:
         legend_outside(axes)
-    return _finished(figure, panels, summary)
+    return figure
 
 
 def _clocks(summary: Summary) -> Figure:
-    figure, panels = _panels(1)
-    axes = panels[0]
-    over_time(axes, summary, is_first=True)
+    figure, [axes] = _over_time(summary, [""])
     limit_ms = summary.clock_deviation_limit_ns / 1e6
     furthest_ms = 0.0
     for number, (agent, clock) in enumerate(summary.clocks.items()):
@@ -336,7 +517,7 @@ def _clocks(summary: Summary) -> Figure:
     axes.axhline(0, color=GRID, linewidth=0.8, zorder=0.6)
     axes.set_ylabel("deviation, ms")
     legend_outside(axes)
-    return _finished(figure, panels, summary)
+    return figure
 
 
 _DRAWINGS: Mapping[str, Callable[[Summary], Figure]] = {
@@ -359,12 +540,11 @@ def _drawing(name: str) -> Callable[[Summary], Figure]:
 
 def _monitor(summary: Summary, monitor: MonitorSummary) -> Figure:
     shown = panels_of(monitor)
-    figure, panels = _panels(len(shown), _MONITOR_PANEL_IN)
-    for number, (axes, panel) in enumerate(zip(panels, shown, strict=True)):
-        over_time(axes, summary, is_first=number == 0)
-        draw_panel(axes, panel, monitor.restarts_s)
-        axes.set_title(panel.title, pad=12 if number == 0 else 5)
-    return _finished(figure, panels, summary)
+    titles = [panel.title for panel in shown]
+    figure, panels = _over_time(summary, titles, _MONITOR_PANEL_IN)
+    for axes, panel in zip(panels, shown, strict=True):
+        _draw_panel(axes, panel, monitor.restarts_s)
+    return figure
 
 
 def _figure(height_in: float) -> Figure:
@@ -373,16 +553,20 @@ def _figure(height_in: float) -> Figure:
     return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
 
 
-def _panels(count: int, panel_in: float = _PANEL_IN) -> tuple[Figure, list[Axes]]:
-    figure = _figure(panel_in * max(count, 1) + _FRAME_IN)
-    axes = figure.subplots(max(count, 1), 1, sharex=True, squeeze=False)
-    return figure, [row[0] for row in axes][:count]
-
-
-def _finished(figure: Figure, panels: Sequence[Axes], summary: Summary) -> Figure:
+def _over_time(
+    summary: Summary, titles: Sequence[str], panel_in: float = _PANEL_IN
+) -> tuple[Figure, list[Axes]]:
+    """A panel over the run's time for each title, with its ground drawn."""
+    rows = max(len(titles), 1)
+    figure = _figure(panel_in * rows + _FRAME_IN)
+    grid = figure.subplots(rows, 1, sharex=True, squeeze=False)
+    panels = [row[0] for row in grid][: len(titles)]
+    for axes, title in zip(panels, titles, strict=True):
+        _ground(axes, summary, is_first=axes is panels[0])
+        axes.set_title(title, pad=12 if axes is panels[0] else 5)
     if panels:
         time_axis(panels[-1], end_of(summary.timeline))
-    return figure
+    return figure, panels
 
 
 def _log_axis(axis: Any, axes: Axes) -> None:
@@ -445,3 +629,33 @@ def embeddable(svg: str, name: str, title: str, description: str) -> str:
         f'<desc id="{name}-description">{escape(description)}</desc>'
     )
     return svg[: opening.start()] + head + svg[opening.end() :].strip() + "\n"
+
+
+_SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def _draw_panel(axes: Any, panel: Panel, restarts_s: Sequence[float]) -> None:
+    """The lines of a panel, and its restarts, on axes that have the run's time."""
+    largest = max(size_of(each) for _, each in panel.lines)
+    scale, prefix = 1.0, ""
+    if panel.unit.startswith("bytes"):
+        scale, prefix = next(one for one in _SCALES if largest >= one[0] or one[0] == 1)
+    for number, (label, each) in enumerate(panel.lines):
+        ys = [
+            math.nan if value is None else value / scale for value in each.points.values
+        ]
+        axes.plot(
+            each.points.at_s,
+            ys,
+            color=SERIES[number % len(SERIES)],
+            linewidth=1.1,
+            label=label,
+            marker="." if len(ys) < 3 else None,
+        )
+    for at_s in restarts_s:
+        axes.axvline(at_s, color=ALARM, linewidth=1.0, linestyle=(0, (4, 2)))
+    axes.set_ylim(bottom=0)
+    unit = panel.unit.replace("bytes", "B") if prefix else panel.unit
+    axes.set_ylabel(f"{prefix}{unit}" if unit != "s/s" else "cores")
+    axes.yaxis.set_major_formatter(grouped_number)
+    legend_outside(axes)

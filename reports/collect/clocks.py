@@ -7,11 +7,10 @@ boundaries are early or late by
 
     deviation(t) = offset(t) - O0        known to ± the bound of the sample at t
 
-so the error of O0 itself is the deviation at the start. Requests are counted once
-whatever the clocks do, and their times are differences of one clock: totals,
-percentiles and throughput of the run do not depend on it. What does is a figure of one
-interval over all agents: with a deviation of d, up to d / interval of it happened
-beside it.
+so the error of O0 itself is the deviation at the start. Totals, percentiles and
+throughput of the run do not depend on it: requests are counted once, and their times
+are differences of one clock. A statistic of one interval over all agents does: with a
+deviation of d, up to d / interval of it happened outside the interval.
 
 A sample bounds the offset at other times too, more loosely, by what clocks drift:
 
@@ -43,7 +42,7 @@ _STEPS_KEPT = 50
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far the agent's intervals were off, at one time; later ones are positive."""
+    """How far the agent's intervals were off at one time; positive: later."""
 
     at_s: float
     ns: float
@@ -55,15 +54,6 @@ class Deviation:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A jump of an agent's monotonic clock against the coordinator's."""
-
-    at_s: float
-    ns: float
-    bound_ns: float
-
-
-@dataclass(frozen=True, slots=True)
 class Clock:
     """One agent's clock over the run."""
 
@@ -72,8 +62,8 @@ class Clock:
     #: None with fewer than three samples.
     drift_ppm: float | None
     drift_bound_ppm: float | None
-    #: The first of them.
-    steps: tuple[Step, ...]
+    #: Jumps against the coordinator's clock, the first of them.
+    steps: tuple[Deviation, ...]
     step_count: int
 
     @property
@@ -123,12 +113,12 @@ def clock_of(
     )
 
 
-def _steps(raw: Sequence[Deviation]) -> Iterable[Step]:
+def _steps(raw: Sequence[Deviation]) -> Iterable[Deviation]:
     for before, after in pairwise(raw):
         allowed_ns = before.bound_ns + after.bound_ns
         drifted_ns = DRIFT_LIMIT * (after.at_s - before.at_s) * NS_PER_S
         if abs(after.ns - before.ns) > allowed_ns + drifted_ns:
-            yield Step(after.at_s, after.ns - before.ns, allowed_ns)
+            yield Deviation(after.at_s, after.ns - before.ns, allowed_ns)
 
 
 def _tightened(raw: Sequence[Deviation]) -> list[Deviation]:

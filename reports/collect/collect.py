@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over a run's intervals: what there is to know of them, in bounded memory.
+"""One pass over a run's intervals, in bounded memory.
 
-`collect` adds counters and merges histograms by operation, stream, agent and worker,
-and makes the timeline. It takes the intervals as columns, some thousand rows at a time:
-a run of hours has millions of histograms. Memory grows with the number of operations,
-agents and workers and with the points of the charts; with the length of the run, only
-by the numbers of the intervals that each agent sent. Nothing is judged or rounded here.
+Adds counters and merges histograms by operation, stream, agent and worker, and makes
+the timeline. Intervals come as columns, some thousand rows at a time: a run of hours
+has millions of histograms. A long run is read in parts that begin where a point of the
+charts does, each in a process of its own, and the parts are added up. Memory grows with
+the number of operations, agents, workers and points of the charts; with the length of
+the run, only by the numbers of the intervals that each agent sent. Nothing is judged or
+rounded here.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 
 import numpy as np
 
+from ldapslam.base.errors import ReportError
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
     OPERATION_COUNTERS,
@@ -34,7 +42,7 @@ from ldapslam.reports.collect.intervals import (
     reports_of,
     worker_shares,
 )
-from ldapslam.reports.collect.points import TimelineBuilder, most
+from ldapslam.reports.collect.points import TimelineBuilder, gaps_of
 from ldapslam.reports.collect.timeline import NS_PER_S, Plan
 from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
@@ -43,62 +51,55 @@ from ldapslam.reports.collect.totals import (
     Collected,
     OperationTotals,
     StreamTotals,
-    WorkerTotals,
+    known,
 )
-from ldapslam.results.columns import Columns, Window
-from ldapslam.results.packed import block_of, headers_of
+from ldapslam.results.columns import Columns, Extent, Window, streams_of, windows
+from ldapslam.results.histogram import block_of, headers_of
+from ldapslam.results.records import RunRecord
 from ldapslam.results.schema import HISTOGRAM_COLUMNS
+from ldapslam.results.store import Store
 
-#: Of a window's rows, sums of smaller numbers fit 64 bits.
+#: Sums of a window's rows fit 64 bits when no number is larger.
 _MOST_EXACT = 1 << 40
-NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
-def collect(
-    windows: Iterable[Window],
-    plan: Plan,
-    agents: Sequence[str],
-    operations: Sequence[tuple[str, str]],
-    *,
-    busy_share_limit: float,
-    run_queue_share_limit: float,
-    through: Mapping[str, int] = NOBODY,
-) -> Collected:
-    """`windows` come in the order of their intervals; `agents` are the planned ones.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Intervals of a run that follow each other, and what it takes to collect them."""
 
-    `through`: agents whose part was to end before the plan -> their last interval.
-    """
-    collector = _Collector(
-        plan, agents, operations, busy_share_limit, run_queue_share_limit, through
-    )
-    for window in windows:
-        collector.add(window)
-    return collector.finish()
+    run: RunRecord
+    plan: Plan
+    validity: Validity
+    #: Operations that have their place in the report without any row.
+    operations: Sequence[tuple[str, str]]
+    #: Agents that ended before the plan did -> their last interval.
+    ended: Mapping[str, int]
+    indexes: Sequence[int]
+    rows_per_interval: int
+
+    def collect(self, store: Store) -> Collected:
+        collector = _Collector(self)
+        for window in windows(
+            store, self.run.run_id, self.indexes, self.rows_per_interval
+        ):
+            collector.add(window)
+        return collector.finish()
 
 
 class _Collector:
-    def __init__(
-        self,
-        plan: Plan,
-        agents: Sequence[str],
-        operations: Sequence[tuple[str, str]],
-        busy_share_limit: float,
-        run_queue_share_limit: float,
-        through: Mapping[str, int],
-    ) -> None:
-        self._plan = plan
-        self._busy_share_limit = busy_share_limit
-        self._run_queue_share_limit = run_queue_share_limit
+    def __init__(self, part: Part) -> None:
+        self._plan = part.plan
+        self._validity = part.validity
         # shares of less than a tenth of an interval say little
-        self._fragment_ns = plan.interval_s * NS_PER_S / 10
-        self._operations = {key: OperationTotals() for key in operations}
+        self._fragment_ns = part.plan.interval_s * NS_PER_S / 10
+        self._operations = {key: OperationTotals() for key in part.operations}
         self._streams: defaultdict[str, StreamTotals] = defaultdict(StreamTotals)
-        self._agents = {agent: AgentTotals() for agent in agents}
+        self._agents = {agent: AgentTotals() for agent in part.run.agents}
         self._measure_start_ns: int | None = None
         self._measure_end_ns: int | None = None
         self._intervals = 0
-        self._timeline = TimelineBuilder(plan, agents, through)
-        self._ends_ns = np.array([one.end_ns for one in plan.intervals], np.int64)
+        self._timeline = TimelineBuilder(part.plan, part.run.agents, part.ended)
+        self._ends_ns = np.array([one.end_ns for one in part.plan.intervals], np.int64)
 
     def add(self, window: Window) -> None:
         reports = reports_of(window, self._ends_ns)
@@ -137,8 +138,8 @@ class _Collector:
         if in_measure.any():
             start_ns = int(reports.start_ns[in_measure].min())
             end_ns = int(reports.end_ns[in_measure].max())
-            self._measure_start_ns = _least(self._measure_start_ns, start_ns)
-            self._measure_end_ns = max(self._measure_end_ns or 0, end_ns)
+            self._measure_start_ns = known(min, self._measure_start_ns, start_ns)
+            self._measure_end_ns = known(max, self._measure_end_ns, end_ns)
         numbers = np.array(columns["interval_index"])
         for code, name in enumerate(reports.agents):
             agent = self._agents.setdefault(name, AgentTotals())
@@ -182,8 +183,8 @@ class _Collector:
         self, rows: Columns, reports: Reports, busy: Floats, waited: Floats
     ) -> None:
         places = np.array(rows["report"], np.intp)
-        is_over = (busy > self._busy_share_limit) | (
-            waited > self._run_queue_share_limit
+        is_over = (busy > self._validity.busy_share) | (
+            waited > self._validity.run_queue_share
         )
         groups: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
         for row in np.flatnonzero(reports.in_measure[places]).tolist():
@@ -199,7 +200,7 @@ class _Collector:
             agent.worker_cpu_ns += int(columns["cpu_ns"][chosen].sum())
             agent.worker_busy_ns += int(columns["busy_ns"][chosen].sum())
             agent.worker_wall_ns += int(wall_ns.sum())
-            totals = agent.workers.setdefault((model, worker), WorkerTotals())
+            totals = agent.workers[model, worker]
             totals.wall_ns += int(wall_ns.sum())
             totals.saturated_ns += int(wall_ns[is_over[chosen]].sum())
             whole = chosen[wall_ns >= self._fragment_ns]
@@ -299,44 +300,16 @@ class _Collector:
                 if reports.in_measure[place := places[row]]:
                     totals.down_in_measure_ns += downs_ns[row]
                     start_ns = int(reports.start_ns[place])
-                    totals.down_from_ns = _least(totals.down_from_ns, start_ns)
+                    totals.down_from_ns = known(min, totals.down_from_ns, start_ns)
             for time in SET_UP_TIMES:
                 values = rows[time]
                 if some := [one for row in numbers if (one := values[row]) is not None]:
                     totals.set_up[time].add_block(block_of(some))
-            self._note_last(totals, name, numbers, window, reports)
+            for row in numbers:
+                last_ns = rows["last_done_ns"][row]
+                totals.last_done_ns = known(max, totals.last_done_ns, last_ns)
             for code in set(reports.agent[[rows["report"][row] for row in numbers]]):
                 self._agents[reports.agents[code]].streams.add(name)
-
-    def _note_last(
-        self,
-        totals: StreamTotals,
-        stream: str,
-        numbers: Sequence[int],
-        window: Window,
-        reports: Reports,
-    ) -> None:
-        """When the stream had its last response."""
-        lasts_ns = [window.streams["last_done_ns"][row] for row in numbers]
-        known_ns = [last_ns for last_ns in lasts_ns if last_ns is not None]
-        if len(known_ns) < len(lasts_ns):
-            # of an engine that does not tell, or of an interval without a response
-            done = {
-                place
-                for (name, _, _), rows in window.operations.items()
-                if name == stream
-                for place, completed in zip(
-                    rows["report"], rows["completed"], strict=True
-                )
-                if completed
-            }
-            known_ns += [
-                int(reports.end_ns[place])
-                for row, last_ns in zip(numbers, lasts_ns, strict=True)
-                if last_ns is None and (place := window.streams["report"][row]) in done
-            ]
-        if known_ns:
-            totals.last_done_ns = max(totals.last_done_ns or 0, *known_ns)
 
 
 def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
@@ -345,7 +318,7 @@ def _add_host(agent: AgentTotals, columns: Columns, place: int) -> None:
         agent.cpu_utilisation_ns += utilisation * length_ns
         agent.cpu_utilisation_wall_ns += length_ns
     if (steal := columns["steal_share"][place]) is not None:
-        agent.highest_steal_share = most(agent.highest_steal_share, steal)
+        agent.highest_steal_share = known(max, agent.highest_steal_share, steal)
     agent.throttled_ns += columns["throttled_ns"][place] or 0
 
 
@@ -376,5 +349,86 @@ def _where(values: Sequence[object], places: Sequence[int]) -> list[int]:
     ]
 
 
-def _least(known: int | None, value: int) -> int:
-    return value if known is None else min(known, value)
+# A run as a whole.
+
+#: Rows of operations in a part, at least: a process takes half a second to start.
+PART_ROWS = 50_000
+_MOST_PARTS = 4
+
+
+def collect_run(
+    store: Store,
+    run: RunRecord,
+    plan: Plan,
+    found: Extent,
+    operations: Sequence[tuple[str, str]],
+    validity: Validity,
+    *,
+    processes: int | None = None,
+) -> Collected:
+    """Reads a run once, start to end; `processes` None: as many as are worth it.
+
+    `found` is the run's extent, which `plan` knows as well; `operations` are those that
+    have their place in the report without any row.
+    """
+    ended = {
+        agent: last
+        for agent, last in found.finals.items()
+        if last < len(plan.intervals)
+        and plan.all_counted(streams_of(store, run.run_id, agent))
+    }
+    chunks = _chunks(found.indexes, plan, processes or _worth(store, found))
+    first, *others = [
+        Part(run, plan, validity, operations, ended, chunk, found.rows_per_interval)
+        for chunk in chunks or [()]
+    ]
+    collected = first.collect(store) if not others else _apart(store, first, others)
+    due = plan.shown if run.state == "finished" else collected.last_index + 1
+    collected.timeline.gaps = gaps_of(plan, collected.complete, due)
+    return collected
+
+
+def _apart(store: Store, first: Part, others: Sequence[Part]) -> Collected:
+    # not forked: the caller may have threads
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(others), context) as executor:
+        later = [executor.submit(_collect_from, store.url, one) for one in others]
+        collected = first.collect(store)
+        try:
+            for future in later:
+                collected.add(future.result())
+        except BrokenProcessPool as error:
+            raise ReportError(
+                "a process that read the run ended before its time",
+                hint="what it wrote on stderr says why",
+            ) from error
+    return collected
+
+
+def _collect_from(url: str, part: Part) -> Collected:
+    with Store.open(url, read_only=True) as store:
+        return part.collect(store)
+
+
+def _worth(store: Store, found: Extent) -> int:
+    """1 for a store that no other process can open: in memory, or with a password."""
+    if store.path is None:
+        return 1
+    rows = found.rows_per_interval * len(found.indexes)
+    return max(1, min(_MOST_PARTS, os.cpu_count() or 1, rows // PART_ROWS))
+
+
+def _chunks(indexes: Sequence[int], plan: Plan, wanted: int) -> list[Sequence[int]]:
+    """The intervals in parts that begin where a point does."""
+    chunks: list[Sequence[int]] = []
+    start = 0
+    for number in range(1, wanted + 1):
+        end = max(start, len(indexes) * number // wanted)
+        while 0 < end < len(indexes) and plan.point(indexes[end]) == plan.point(
+            indexes[end - 1]
+        ):
+            end += 1
+        if end > start:
+            chunks.append(indexes[start:end])
+            start = end
+    return chunks

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a run there is, and what is missing: ranges of intervals, by agent. Pure.
+"""Which intervals of a run are missing, by agent. Pure.
 
 Nothing is ever filled in. A run that came to its end owes every planned interval and
 each agent's drain. One that was ended early owes the intervals before it was told to
 drain, whatever an agent without a coordinator measured later. One that is not over, or
 whose drain was never decided, owes those up to the last that any agent sent in full.
 An agent whose streams all have a count owes those up to its own last.
-
-When and why agents were lost, and what their monitors failed with, is in the run's
-events.
 """
 
 from __future__ import annotations
@@ -95,7 +92,11 @@ def completeness(run: RunRecord, plan: Plan, collected: Collected) -> Completene
         if last is not None and last < planned and plan.all_counted(agent.streams):
             owed = [index for index in due if index < last]
         elif agent.cut is not None:
-            partials.append(_partial(name, *agent.cut, plan))
+            index, end_ns = agent.cut
+            start_ns, _ = plan.span_ns(index)
+            # a load that ended before T0 has its first interval cut
+            end_s = max(start_ns, end_ns) / NS_PER_S
+            partials.append(Partial(name, index, start_ns / NS_PER_S, end_s))
         missing = [
             index
             for index in owed
@@ -146,12 +147,6 @@ def _gaps(agent: str, missing: Sequence[int], plan: Plan) -> Iterator[Gap]:
         yield Gap(
             agent, numbers[0], numbers[-1], start_ns / NS_PER_S, end_ns / NS_PER_S
         )
-
-
-def _partial(name: str, index: int, end_ns: int, plan: Plan) -> Partial:
-    start_ns, _ = plan.span_ns(index)
-    # a load that ended before T0 has its first interval cut
-    return Partial(name, index, start_ns / NS_PER_S, max(start_ns, end_ns) / NS_PER_S)
 
 
 #: Their texts begin with the agent, as the coordinator writes them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A window's columns as figures of its intervals: arrays, one place for each interval.
+"""A window's columns by interval: arrays with one element for each interval.
 
 A *slot* is an interval's place in its window. Exact: counts are added, and percentiles
 are taken over the union of what the agents counted, as `Histogram` takes them. Pure.
@@ -15,8 +15,16 @@ import numpy.typing as npt
 
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.results.columns import Columns, Window
-from ldapslam.results.histogram import Histogram, middles_ns
-from ldapslam.results.packed import BUCKETS, EMPTY_MIN_NS, Block, Sums, block_of
+from ldapslam.results.histogram import (
+    BUCKETS,
+    EMPTY_MIN_NS,
+    Block,
+    Histogram,
+    Sums,
+    block_of,
+    middles_ns,
+    sums_of,
+)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -102,8 +110,8 @@ class Times:
     _ranks: Floats | None = None
 
     def percentile(self, p: float, unanswered: Integers) -> Floats:
-        """By slot, in ns: `Histogram.reliable_percentile` with so many requests
-        without an answer; NaN for None."""
+        """By slot, in ns: `Histogram.reliable_percentile` with this number of
+        requests without an answer; NaN for None."""
         sample = self.total + self.overflow + unanswered
         parts = round(p * 1_000_000)
         rank = np.maximum(1, -(-parts * sample // 100_000_000))
@@ -247,8 +255,9 @@ class Response:
         for number in range(count):
             headers = self._block.headers[chosen & (group == number)]
             if headers.size:
-                sums = Block(headers, _NO_INDEXES, _NO_COUNTS).sums()
-                histogram_of(number).add_counts(self.buckets, table[number], sums)
+                histogram_of(number).add_counts(
+                    self.buckets, table[number], sums_of(headers)
+                )
 
     def _table(self, rows: Places, count: int, chosen: Flags | None = None) -> Floats:
         """Values by row and bucket, of the chosen histograms; `rows` has the row of
@@ -263,10 +272,6 @@ class Response:
         table = np.bincount(cells, weights=weights, minlength=count * width)
         floats: Floats = table.astype(np.float64, copy=False).reshape(count, width)
         return floats
-
-
-_NO_INDEXES = np.zeros(0, np.uint16)
-_NO_COUNTS = np.zeros(0, np.uint32)
 
 
 def _added(where: Places, amounts: Unsigned, size: int) -> Integers:

@@ -30,7 +30,9 @@ from ldapslam.reports.collect.timeline import (
     Plan,
     Series,
     Timeline,
+    padded,
 )
+from ldapslam.reports.collect.totals import known
 from ldapslam.results.histogram import Histogram
 
 #: Of single intervals, shown as an envelope around those of the point.
@@ -38,17 +40,17 @@ _SPREAD_OF = {"p50_us": 50.0, "p99_us": 99.0}
 
 
 class TimelineBuilder:
-    """`agents` are the planned ones: all are awaited until they are through.
+    """`agents` are the planned ones: each is awaited until its end.
 
-    `through`: agents whose part was to end before the plan -> their last interval.
+    `ended`: agents that ended before the plan did -> their last interval.
     """
 
     def __init__(
-        self, plan: Plan, agents: Sequence[str], through: Mapping[str, int]
+        self, plan: Plan, agents: Sequence[str], ended: Mapping[str, int]
     ) -> None:
         self._plan = plan
         self._awaited = tuple(agents)
-        self._through = through
+        self._ended = ended
         self._timeline = Timeline(plan.phases, plan.intervals_per_point)
         self._point: _Point | None = None
         #: By planned interval: 1 where it is complete.
@@ -68,15 +70,19 @@ class TimelineBuilder:
 
     def finish(self) -> Timeline:
         self._close_point()
-        _pad(self._timeline)
-        return self._timeline
+        timeline = self._timeline
+        every: tuple[Series | AgentSeries, ...]
+        every = (*timeline.operations.values(), *timeline.agents.values())
+        for series in every:
+            padded(series, len(timeline.start_s))
+        return timeline
 
     def _completeness(self, slots: Slots) -> Flags:
         """By slot."""
         reports, planned = slots.reports, len(self._plan.intervals)
         numbers = np.array(reports.indexes)
         present = np.zeros((len(reports.agents), numbers.size), np.bool_)
-        counted = np.array([agent in self._through for agent in reports.agents], bool)
+        counted = np.array([agent in self._ended for agent in reports.agents], bool)
         whole = ~reports.is_final | (numbers[reports.slot] >= planned)
         # where counts ended the load, there was no more of that interval
         whole &= ~reports.is_cut | counted[reports.agent]
@@ -84,12 +90,12 @@ class TimelineBuilder:
         for code, slot in zip(
             reports.agent[~whole].tolist(), reports.slot[~whole].tolist(), strict=True
         ):
-            last = self._through.get(reports.agents[code])
+            last = self._ended.get(reports.agents[code])
             present[code, slot] = reports.indexes[slot] == last
         complete = np.ones(numbers.size, np.bool_)
         codes = {agent: code for code, agent in enumerate(reports.agents)}
         for agent in self._awaited:
-            excused = numbers > self._through.get(agent, math.inf)
+            excused = numbers > self._ended.get(agent, math.inf)
             if agent in codes:
                 excused |= present[codes[agent]]
             complete &= excused
@@ -120,12 +126,12 @@ class TimelineBuilder:
         length_s = None if is_short else point.length_ns / NS_PER_S
         for key, done in point.operations.items():
             if point.length_ns > 0:
-                series = timeline.operations.setdefault(key, Series()).padded(before)
+                series = padded(timeline.operations.setdefault(key, Series()), before)
                 _append_operation(series, done, length_s)
         for agent, seen in point.agents.items():
             of_agent = timeline.agents.setdefault(agent, AgentSeries())
             if not is_short and seen.wall_ns > 0:
-                of_agent.padded(before)
+                padded(of_agent, before)
                 rate = seen.completed * NS_PER_S / seen.wall_ns
                 of_agent.throughput_per_s.append(rate)
                 of_agent.busy_share.append(seen.busy_share)
@@ -222,9 +228,9 @@ class _Point:
             seen.completed += float(found.completed[code, first:last].sum())
             for name in ("busy_share", "run_queue_share", "cpu_utilisation"):
                 values = getattr(found, name)[code, first:last]
-                known = values[~np.isnan(values)]
-                if known.size:
-                    value = most(getattr(seen, name), float(known.max()))
+                there = values[~np.isnan(values)]
+                if there.size:
+                    value = known(max, getattr(seen, name), float(there.max()))
                     setattr(seen, name, value)
 
 
@@ -269,19 +275,9 @@ def _append_operation(
     place = len(series.sample) - 1
     for name, (low, high) in done.spread.items():
         if length_s is not None or not name.endswith("_per_s"):
-            envelope = series.envelopes.setdefault(name, Envelope())
-            envelope.put(place, low, high)
-
-
-def _pad(timeline: Timeline) -> None:
-    for series in timeline.operations.values():
-        series.padded(len(timeline.start_s))
-    for agent in timeline.agents.values():
-        agent.padded(len(timeline.start_s))
-
-
-def most(known: float | None, value: float) -> float:
-    return value if known is None else max(known, value)
+            envelope = padded(series.envelopes.setdefault(name, Envelope()), place)
+            envelope.low.append(low)
+            envelope.high.append(high)
 
 
 def _us(value_ns: float | None) -> float | None:

@@ -84,7 +84,7 @@ def replication_of(
         return None
     found = run.manifest.get("replication")
     if not found:
-        return Replication({}, ": ".join(("nobody looked", *observer_failures)))
+        return Replication({}, ": ".join(("no monitor checked", *observer_failures)))
     if failure := found.get("failure"):
         return Replication({}, str(failure))
     return Replication(found, "")

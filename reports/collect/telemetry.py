@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What monitors read, as figures: rates of counters, restarts, points for charts. Pure.
+"""What monitors read: rates of counters, restarts, points for charts. Pure.
 
-A counter's figure is its rate: between two readings that follow each other,
+A counter is shown as its rate between two readings that follow each other,
 
     rate = (value - value before) / (time - time before)
 
@@ -25,8 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
-from ldapslam.results.monitor_records import STARTED, Metric, MonitorSeries
-from ldapslam.results.records import EventRecord, utc_text
+from ldapslam.results.records import (
+    STARTED,
+    EventRecord,
+    Metric,
+    MonitorSeries,
+    utc_text,
+)
 
 #: Reasons kept of each monitor.
 _FAILURES = 5
@@ -37,7 +42,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """A figure over the run; None where there is none, which breaks its line."""
+    """A metric over the run; None, where there is no value, breaks its line."""
 
     at_s: tuple[float, ...]
     values: tuple[float | None, ...]
@@ -58,7 +63,7 @@ class MetricSummary:
 
     @property
     def unit(self) -> str:
-        """Of the figures above: of a counter, of its rate."""
+        """Of the statistics above: of a counter, of its rate."""
         unit = self.metric.unit
         if self.metric.kind == "gauge":
             return "" if unit == "1" else unit
@@ -80,9 +85,6 @@ class MonitorSummary:
     failed: int
     #: The first of the reasons, each once.
     failures: tuple[str, ...]
-    #: When the first and the last reading was, in s since T0; None without any.
-    first_s: float | None
-    last_s: float | None
     took_mean_s: float | None
     took_longest_s: float | None
     #: When a restart was noticed, in s since T0.
@@ -94,7 +96,7 @@ class MonitorSummary:
 def telemetry(
     series: Iterable[MonitorSeries], measure_s: tuple[float, float] | None
 ) -> tuple[MonitorSummary, ...]:
-    """Figures of every monitor; measure_s: start and end of the measure phase."""
+    """Statistics of every monitor; measure_s: start and end of the measure phase."""
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(_monitor(one, measure_s) for one in series)
 
@@ -117,20 +119,11 @@ def _monitor(
         readings=len(at_s),
         failed=len(series.failures),
         failures=tuple(dict.fromkeys(series.failures.values()))[:_FAILURES],
-        first_s=float(at_s[0]) if len(at_s) else None,
-        last_s=float(at_s[-1]) if len(at_s) else None,
         took_mean_s=float(took_s.mean()) if len(at_s) else None,
         took_longest_s=float(took_s.max()) if len(at_s) else None,
         restarts_s=tuple(float(at_s[place]) for place in restarts),
         metrics=tuple(
-            _metric(
-                metric,
-                at_s,
-                lengths_s,
-                values[:, column],
-                restarts,
-                in_measure,
-            )
+            _metric(metric, at_s, lengths_s, values[:, column], restarts, in_measure)
             for column, metric in enumerate(metrics)
             if metric.name != STARTED
         ),
@@ -190,21 +183,28 @@ def _metric(
     in_measure: npt.NDArray[np.bool_],
 ) -> MetricSummary:
     missing = float(np.isnan(values).mean()) if len(values) else 1.0
-    if metric.kind == "gauge":
-        measured = values[in_measure]
-        return _summary(metric, measured, None, None, missing, at_s, values)
-    rises = np.diff(values)
-    rises[(rises < 0) | np.isinf(rises)] = np.nan
-    rises[[place - 1 for place in restarts]] = np.nan
-    rates = np.divide(
-        rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
-    )
-    rates[np.isinf(rates)] = np.nan
-    of_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(rates)
-    covered_s = float(lengths_s[of_measure].sum())
-    mean = _finite(rises[of_measure].sum() / covered_s) if covered_s else None
-    increase = _increase(values, restarts)
-    return _summary(metric, rates[of_measure], mean, increase, missing, at_s[1:], rates)
+    mean = increase = None
+    if metric.kind == "counter":
+        increase = _increase(values, restarts)
+        rises = np.diff(values)
+        rises[(rises < 0) | np.isinf(rises)] = np.nan
+        rises[[place - 1 for place in restarts]] = np.nan
+        values = np.divide(
+            rises, lengths_s, out=np.full(len(rises), np.nan), where=lengths_s > 0
+        )
+        values[np.isinf(values)] = np.nan
+        in_measure = in_measure[1:] & in_measure[:-1] & ~np.isnan(values)
+        covered_s = float(lengths_s[in_measure].sum())
+        mean = _finite(rises[in_measure].sum() / covered_s) if covered_s else None
+        at_s = at_s[1:]
+    known = values[in_measure]
+    known = known[~np.isnan(known)]
+    lowest = highest = None
+    if len(known):
+        lowest, highest = float(known.min()), float(known.max())
+        mean = _finite(known.mean()) if mean is None else mean
+    points = _points(at_s, values)
+    return MetricSummary(metric, lowest, mean, highest, increase, missing, points)
 
 
 def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
@@ -221,25 +221,6 @@ def _increase(values: _Floats, restarts: Sequence[int]) -> float | None:
 def _finite(value: np.float64) -> float | None:
     """None of a sum that is more than a double holds: JSON has no infinity."""
     return float(value) if np.isfinite(value) else None
-
-
-def _summary(
-    metric: Metric,
-    measured: _Floats,
-    mean: float | None,
-    increase: float | None,
-    missing: float,
-    at_s: _Floats,
-    values: _Floats,
-) -> MetricSummary:
-    known = measured[~np.isnan(measured)]
-    lowest = highest = None
-    if len(known):
-        lowest, highest = float(known.min()), float(known.max())
-        mean = _finite(known.mean()) if mean is None else mean
-    return MetricSummary(
-        metric, lowest, mean, highest, increase, missing, _points(at_s, values)
-    )
 
 
 def _points(at_s: _Floats, values: _Floats) -> Points:

@@ -4,16 +4,16 @@
 A chart has at most DISPLAY_POINTS points, and one more for each phase. Where a run has
 more intervals, neighbours of one phase are merged: their histograms and counters are
 added, nothing is sampled away, and envelopes keep the lowest and highest of the single
-intervals. Figures are of the intervals that every agent reported in full; a point
-without any is a gap: its figures are None, never interpolated.
+intervals. Statistics are of the intervals that every agent reported in full; a point
+without any is a gap: its statistics are None, never interpolated.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 DISPLAY_POINTS = 600
 NS_PER_S = 1_000_000_000
@@ -35,100 +35,76 @@ class Interval:
     end_ns: int
 
 
+#: One value for each point; None in a gap or without enough data.
+Values = list[float | None]
+
+
 @dataclass(slots=True)
 class Envelope:
-    """Lowest and highest of the single intervals in each point; None without any."""
+    """Lowest and highest of the single intervals in each point."""
 
-    low: list[float | None] = field(default_factory=list)
-    high: list[float | None] = field(default_factory=list)
-
-    def put(self, place: int, low: float, high: float) -> None:
-        self.pad(place)
-        self.low.append(low)
-        self.high.append(high)
-
-    def pad(self, length: int) -> None:
-        for values in (self.low, self.high):
-            values += [None] * (length - len(values))
+    low: Values = field(default_factory=list)
+    high: Values = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Series:
-    """Figures over the points of the timeline; None in a gap or without enough data.
+    """One operation over the points of the timeline, on all agents together.
 
-    Times in us, of successes, above which the requests without an answer rank; shares
-    and rates for all of the fleet.
+    Times in us, of successes; requests without an answer rank above them.
     """
 
-    throughput_per_s: list[float | None] = field(default_factory=list)
+    throughput_per_s: Values = field(default_factory=list)
     #: Failed, timed out or lost with their connection.
-    errors_per_s: list[float | None] = field(default_factory=list)
-    p50_us: list[float | None] = field(default_factory=list)
-    p90_us: list[float | None] = field(default_factory=list)
-    p99_us: list[float | None] = field(default_factory=list)
-    max_us: list[float | None] = field(default_factory=list)
-    #: What the percentiles are taken over, and how many of it had no answer.
-    sample: list[float | None] = field(default_factory=list)
-    unanswered: list[float | None] = field(default_factory=list)
+    errors_per_s: Values = field(default_factory=list)
+    p50_us: Values = field(default_factory=list)
+    p90_us: Values = field(default_factory=list)
+    p99_us: Values = field(default_factory=list)
+    max_us: Values = field(default_factory=list)
+    #: Number of requests that the percentiles are taken over.
+    sample: Values = field(default_factory=list)
+    #: Requests without an answer, within `sample`.
+    unanswered: Values = field(default_factory=list)
     #: Name of a list above -> its envelope, where points are of several intervals.
     envelopes: dict[str, Envelope] = field(default_factory=dict)
-
-    LISTS: ClassVar = (
-        "throughput_per_s",
-        "errors_per_s",
-        "p50_us",
-        "p90_us",
-        "p99_us",
-        "max_us",
-        "sample",
-        "unanswered",
-    )
-
-    def padded(self, length: int) -> Series:
-        """Itself, with None up to so many points."""
-        _pad(self, length)
-        for envelope in self.envelopes.values():
-            envelope.pad(length)
-        return self
-
-    def extend(self, later: Series, before: int) -> None:
-        """Both are padded, this one to `before`."""
-        _extend(self, later)
-        length = before + len(later.sample)
-        for name, envelope in later.envelopes.items():
-            ours = self.envelopes.setdefault(name, Envelope())
-            ours.pad(before)
-            ours.low += envelope.low
-            ours.high += envelope.high
-        for envelope in self.envelopes.values():
-            envelope.pad(length)
 
 
 @dataclass(slots=True)
 class AgentSeries:
     """One agent over the points of the timeline; None where it did not report."""
 
-    throughput_per_s: list[float | None] = field(default_factory=list)
+    throughput_per_s: Values = field(default_factory=list)
     #: Of its busiest worker in the busiest interval of the point.
-    busy_share: list[float | None] = field(default_factory=list)
-    run_queue_share: list[float | None] = field(default_factory=list)
-    cpu_utilisation: list[float | None] = field(default_factory=list)
+    busy_share: Values = field(default_factory=list)
+    run_queue_share: Values = field(default_factory=list)
+    cpu_utilisation: Values = field(default_factory=list)
 
-    LISTS: ClassVar = (
-        "throughput_per_s",
-        "busy_share",
-        "run_queue_share",
-        "cpu_utilisation",
-    )
 
-    def padded(self, length: int) -> AgentSeries:
-        """Itself, with None up to so many points."""
-        _pad(self, length)
-        return self
+_Lists = TypeVar("_Lists", bound=Series | AgentSeries | Envelope)
 
-    def extend(self, later: AgentSeries) -> None:
-        """Both are padded."""
-        _extend(self, later)
+
+def padded(series: _Lists, length: int) -> _Lists:
+    """The series itself, with None up to this number of points."""
+    for one in fields(series):
+        value = getattr(series, one.name)
+        if isinstance(value, list):
+            value += [None] * (length - len(value))
+        else:
+            for envelope in value.values():
+                padded(envelope, length)
+    return series
+
+
+def _extend(series: _Lists, later: _Lists, before: int) -> None:
+    """Both are padded, `series` to `before`."""
+    for one in fields(series):
+        value, more = getattr(series, one.name), getattr(later, one.name)
+        if isinstance(value, list):
+            value += more
+        else:
+            for name, envelope in more.items():
+                known = padded(value.setdefault(name, Envelope()), before)
+                _extend(known, envelope, before)
 
 
 @dataclass(slots=True)
@@ -143,7 +119,7 @@ class Timeline:
     is_gap: list[bool] = field(default_factory=list)
     #: From and to in s since T0: planned intervals that are not complete.
     gaps: list[tuple[float, float]] = field(default_factory=list)
-    #: (stream, operation) -> figures.
+    #: (stream, operation) -> statistics.
     operations: dict[tuple[str, str], Series] = field(default_factory=dict)
     agents: dict[str, AgentSeries] = field(default_factory=dict)
 
@@ -154,11 +130,12 @@ class Timeline:
         self.end_s += later.end_s
         self.is_gap += later.is_gap
         for key in {**self.operations, **later.operations}:
-            ours = self.operations.setdefault(key, Series()).padded(before)
-            ours.extend(later.operations.get(key, Series()).padded(more), before)
+            ours = padded(self.operations.setdefault(key, Series()), before)
+            _extend(ours, padded(later.operations.get(key, Series()), more), before)
+            padded(ours, before + more)
         for name in {**self.agents, **later.agents}:
-            known = self.agents.setdefault(name, AgentSeries()).padded(before)
-            known.extend(later.agents.get(name, AgentSeries()).padded(more))
+            known = padded(self.agents.setdefault(name, AgentSeries()), before)
+            _extend(known, padded(later.agents.get(name, AgentSeries()), more), before)
 
 
 class Plan:
@@ -238,17 +215,6 @@ class Plan:
     def _phase_at(self, at_ns: int) -> str:
         place = bisect_right(self._starts, at_ns) - 1
         return self._names[place] if place >= 0 else ""
-
-
-def _pad(series: Series | AgentSeries, length: int) -> None:
-    for name in series.LISTS:
-        values = getattr(series, name)
-        values += [None] * (length - len(values))
-
-
-def _extend(series: Series | AgentSeries, later: Series | AgentSeries) -> None:
-    for name in series.LISTS:
-        getattr(series, name).extend(getattr(later, name))
 
 
 def wanted_outcome(operation: Mapping[str, Any]) -> str:

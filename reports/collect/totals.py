@@ -7,25 +7,58 @@ Parts of a run that follow each other can be collected apart and added up.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, MutableMapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
 
 from ldapslam.reports.collect.timeline import Timeline
 from ldapslam.results.histogram import Histogram
 
-_Key = TypeVar("_Key", bound=Hashable)
-
 #: Outcomes of requests that had a response.
 ANSWERED = ("succeeded", "expected", "failed")
-#: Of every request, whatever became of it.
+#: Requests that timed out, or were lost with their connection or at the run's end.
+UNANSWERED = ("timed_out", "unresolved")
+#: Times of all requests, whatever their outcome.
 GENERATOR_LAGS = ("send_lag", "receive_lag")
-#: Of these, the requests without an answer rank above every value.
+#: Counters whose names in result.json are not the words of the reports.
+_TITLES = {"unresolved": "no response", "substituted": "fallback add"}
+#: Times in which requests without an answer rank above every value.
 UNANSWERED_METRICS = ("response_time", "service_time")
 #: The wall clock may be slewed, by 500 ppm at most; more than this is a step.
 CLOCK_STEP_LIMIT_NS = 1_000_000
 #: Of each agent, with their intervals.
 STEPS_KEPT = 20
+
+
+def known(choose: Callable[..., Any], one: Any, other: Any) -> Any:
+    """What is chosen of two values, of which either may be None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)
+
+
+#: How two parts of a run are added up; numbers without it are summed.
+_HIGHEST = {"add": partial(known, max)}
+_LOWEST = {"add": partial(known, min)}
+_FURTHEST = {"add": lambda one, other: max(one, other, key=abs)}
+_FIRST_STEPS = {
+    "add": lambda one, other: dict(sorted({**one, **other}.items())[:STEPS_KEPT])
+}
+
+
+def _add(totals: Any, later: Any) -> None:
+    for one in fields(totals):
+        ours, theirs = getattr(totals, one.name), getattr(later, one.name)
+        if how := one.metadata.get("add"):
+            setattr(totals, one.name, how(ours, theirs))
+        elif isinstance(ours, Counter | set):
+            ours.update(theirs)
+        elif isinstance(ours, defaultdict):
+            for key, value in theirs.items():
+                ours[key].add(value)
+        else:
+            setattr(totals, one.name, ours + theirs)
 
 
 @dataclass(slots=True)
@@ -53,14 +86,14 @@ class OperationTotals:
         measured = sum(one.overflow for one in self.histograms.values())
         return self.unmeasured_overflow + measured
 
-    def add(self, other: OperationTotals) -> None:
-        self.whole.update(other.whole)
-        self.measured.update(other.measured)
-        self.result_codes.update(other.result_codes)
-        self.completed_in_measure += other.completed_in_measure
-        self.succeeded_in_measure += other.succeeded_in_measure
-        self.unmeasured_overflow += other.unmeasured_overflow
-        _add_histograms(self.histograms, other.histograms)
+    def union(self, metric: str, outcomes: Iterable[str]) -> Histogram:
+        """The durations of all these outcomes."""
+        keys = ((metric, outcome) for outcome in outcomes)
+        known = (self.histograms[key] for key in keys if key in self.histograms)
+        return Histogram.union(known)
+
+    def add(self, later: OperationTotals) -> None:
+        _add(self, later)
 
 
 @dataclass(slots=True)
@@ -73,22 +106,15 @@ class StreamTotals:
         default_factory=lambda: defaultdict(Histogram)
     )
     #: When the last response was processed, since T0; None without one.
-    last_done_ns: int | None = None
+    last_done_ns: int | None = field(default=None, metadata=_HIGHEST)
     #: In the measure phase, summed over the connections: lost, or not made, and not yet
     #: set up again.
     down_in_measure_ns: int = 0
     #: Begin of the first interval with any of it, since T0.
-    down_from_ns: int | None = None
+    down_from_ns: int | None = field(default=None, metadata=_LOWEST)
 
-    def add(self, other: StreamTotals) -> None:
-        self.counters.update(other.counters)
-        self.down_in_measure_ns += other.down_in_measure_ns
-        if other.down_from_ns is not None:
-            known_ns = self.down_from_ns
-            self.down_from_ns = min(other.down_from_ns, known_ns or other.down_from_ns)
-        _add_histograms(self.set_up, other.set_up)
-        if other.last_done_ns is not None:
-            self.last_done_ns = max(self.last_done_ns or 0, other.last_done_ns)
+    def add(self, later: StreamTotals) -> None:
+        _add(self, later)
 
 
 @dataclass(slots=True)
@@ -99,21 +125,16 @@ class WorkerTotals:
     #: Of it, the intervals in which a limit was exceeded. By length: a run that ends
     #: early has a last interval of any length.
     saturated_ns: int = 0
-    highest_busy_share: float = 0.0
-    highest_run_queue_share: float = 0.0
+    highest_busy_share: float = field(default=0.0, metadata=_HIGHEST)
+    highest_run_queue_share: float = field(default=0.0, metadata=_HIGHEST)
 
-    def add(self, other: WorkerTotals) -> None:
-        self.wall_ns += other.wall_ns
-        self.saturated_ns += other.saturated_ns
-        self.highest_busy_share = max(self.highest_busy_share, other.highest_busy_share)
-        self.highest_run_queue_share = max(
-            self.highest_run_queue_share, other.highest_run_queue_share
-        )
+    def add(self, later: WorkerTotals) -> None:
+        _add(self, later)
 
 
 @dataclass(slots=True)
 class AgentTotals:
-    """One agent; figures of the measure phase unless said otherwise."""
+    """One agent; statistics of the measure phase unless said otherwise."""
 
     completed_in_measure: int = 0
     measured: Counter[str] = field(default_factory=Counter)
@@ -122,62 +143,37 @@ class AgentTotals:
     response_times: defaultdict[tuple[str, str], Histogram] = field(
         default_factory=lambda: defaultdict(Histogram)
     )
-    #: (model, worker) -> its figures.
-    workers: dict[tuple[str, int], WorkerTotals] = field(default_factory=dict)
+    #: (model, worker) -> its statistics.
+    workers: defaultdict[tuple[str, int], WorkerTotals] = field(
+        default_factory=lambda: defaultdict(WorkerTotals)
+    )
     worker_cpu_ns: int = 0
     worker_busy_ns: int = 0
     worker_wall_ns: int = 0
     #: Weighted by the length of the intervals that have it.
     cpu_utilisation_ns: float = 0.0
     cpu_utilisation_wall_ns: int = 0
-    highest_steal_share: float | None = None
+    highest_steal_share: float | None = field(default=None, metadata=_HIGHEST)
     throttled_ns: int = 0
     #: Whole run: the largest, by amount; and the first that were steps indeed, by the
     #: interval that they were in.
-    clock_step_ns: int = 0
-    clock_steps_ns: dict[int, int] = field(default_factory=dict)
+    clock_step_ns: int = field(default=0, metadata=_FURTHEST)
+    clock_steps_ns: dict[int, int] = field(default_factory=dict, metadata=_FIRST_STEPS)
     #: Intervals with such a step.
     stepped: int = 0
     #: Whole run: the numbers of the intervals that arrived, without the drain.
     seen: set[int] = field(default_factory=set)
     #: Number of its last interval, the drain; None while that has not arrived.
-    final_index: int | None = None
+    final_index: int | None = field(default=None, metadata=_HIGHEST)
     #: Number of the interval that its early end cut short, the one before the drain,
     #: and when that ended; None without one.
-    cut: tuple[int, int] | None = None
+    cut: tuple[int, int] | None = field(default=None, metadata=_HIGHEST)
     #: The streams that it drove.
     streams: set[str] = field(default_factory=set)
 
     def add(self, later: AgentTotals) -> None:
         """Takes what came after."""
-        self.completed_in_measure += later.completed_in_measure
-        self.measured.update(later.measured)
-        _add_histograms(self.response_times, later.response_times)
-        for key, worker in later.workers.items():
-            self.workers.setdefault(key, WorkerTotals()).add(worker)
-        for name in (
-            "worker_cpu_ns",
-            "worker_busy_ns",
-            "worker_wall_ns",
-            "cpu_utilisation_ns",
-            "cpu_utilisation_wall_ns",
-            "throttled_ns",
-            "stepped",
-        ):
-            setattr(self, name, getattr(self, name) + getattr(later, name))
-        if later.highest_steal_share is not None:
-            steal = self.highest_steal_share or 0.0
-            self.highest_steal_share = max(steal, later.highest_steal_share)
-        if abs(later.clock_step_ns) > abs(self.clock_step_ns):
-            self.clock_step_ns = later.clock_step_ns
-        steps = {**self.clock_steps_ns, **later.clock_steps_ns}
-        self.clock_steps_ns = dict(sorted(steps.items())[:STEPS_KEPT])
-        self.seen |= later.seen
-        if later.final_index is not None:
-            self.final_index = later.final_index
-        if later.cut is not None:
-            self.cut = later.cut
-        self.streams |= later.streams
+        _add(self, later)
 
     @property
     def in_full(self) -> set[int]:
@@ -210,10 +206,10 @@ class Collected:
             self.streams.setdefault(name, StreamTotals()).add(stream)
         for name, agent in later.agents.items():
             self.agents.setdefault(name, AgentTotals()).add(agent)
-        starts = (self.measure_start_ns, later.measure_start_ns)
-        ends = (self.measure_end_ns, later.measure_end_ns)
-        self.measure_start_ns = min((s for s in starts if s is not None), default=None)
-        self.measure_end_ns = max((e for e in ends if e is not None), default=None)
+        for name, choose in (("measure_start_ns", min), ("measure_end_ns", max)):
+            setattr(
+                self, name, known(choose, getattr(self, name), getattr(later, name))
+            )
         self.intervals += later.intervals
 
     @property
@@ -224,14 +220,11 @@ class Collected:
         return max(seen, default=-1)
 
 
+def counter_title(name: str) -> str:
+    """A counter or an outcome in words."""
+    return _TITLES.get(name, name.replace("_", " "))
+
+
 def unanswered(counts: Mapping[str, int]) -> int:
-    """Requests without an answer: they timed out, or were lost with their connection
-    or at the run's end."""
-    return counts["timed_out"] + counts["unresolved"]
-
-
-def _add_histograms(
-    known: MutableMapping[_Key, Histogram], more: Mapping[_Key, Histogram]
-) -> None:
-    for key, histogram in more.items():
-        known[key].add(histogram)
+    """Requests without an answer."""
+    return sum(counts[name] for name in UNANSWERED)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of every interval and reading for other programs, streamed over the store.
 
-intervals.csv: every interval of every agent and operation, one row each. An empty field
-is a figure that does not exist: no value, too few for the percentile, or one that lies
+intervals.csv: one row for each interval, agent and operation. An empty field is a
+statistic that does not exist: no value, too few for the percentile, or one that lies
 among the requests without an answer, which rank above every time.
 
 monitors.csv: every reading of every monitor, one row for each metric. Values are as
@@ -21,15 +21,14 @@ import csv
 import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import groupby
 from typing import TextIO
 
-from ldapslam.proto.common_pb2 import OperationInterval
-from ldapslam.proto.fields import OPERATION_COUNTERS, histograms_of
-from ldapslam.reports.collect.totals import UNANSWERED_METRICS
+from ldapslam.proto.fields import OPERATION_COUNTERS
+from ldapslam.reports.collect.totals import UNANSWERED, UNANSWERED_METRICS
+from ldapslam.results.columns import Columns, Window
 from ldapslam.results.histogram import Histogram
-from ldapslam.results.monitor_records import MonitorSeries
-from ldapslam.results.records import IntervalRecord
+from ldapslam.results.records import MonitorSeries
+from ldapslam.results.schema import HISTOGRAM_COLUMNS
 
 _INTERVAL_KEY = ("agent", "index", "phase", "start_s", "end_s", "stream", "operation")
 #: Metric -> percentiles shown, of successes.
@@ -54,39 +53,42 @@ def interval_columns() -> tuple[str, ...]:
     return (*_INTERVAL_KEY, "measured", *OPERATION_COUNTERS, *times)
 
 
-def write_intervals(records: Iterable[IntervalRecord], out: TextIO) -> None:
+def write_intervals(windows: Iterable[Window], out: TextIO) -> None:
     """`measured` is 1 in the row of the requests that the percentiles cover."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(interval_columns())
-    for record in records:
-        key = (
-            record.agent,
-            record.index,
-            record.phase,
-            f"{record.start_ns / 1e9:.6f}",
-            f"{record.end_ns / 1e9:.6f}",
-        )
-        for operation in record.operations:
-            writer.writerow(
-                (
-                    *key,
-                    operation.stream,
-                    operation.operation,
-                    int(operation.measured),
-                    *(getattr(operation, name) for name in OPERATION_COUNTERS),
-                    *_times_of(operation),
+    for window in windows:
+        reports = window.reports
+        rows: list[list[tuple[object, ...]]] = [[] for _ in reports["agent"]]
+        for (stream, operation, measured), columns in window.operations.items():
+            for row, report in enumerate(columns["report"]):
+                rows[report].append(
+                    (
+                        stream,
+                        operation,
+                        int(measured),
+                        *(columns[name][row] for name in OPERATION_COUNTERS),
+                        *_times_of(columns, row),
+                    )
                 )
+        for report, of_report in enumerate(rows):
+            key = (
+                reports["agent"][report],
+                reports["interval_index"][report],
+                reports["phase"][report],
+                f"{reports['start_ns'][report] / 1e9:.6f}",
+                f"{reports['end_ns'][report] / 1e9:.6f}",
             )
+            writer.writerows((*key, *row) for row in of_report)
 
 
-def _times_of(operation: OperationInterval) -> list[str]:
+def _times_of(columns: Columns, row: int) -> list[str]:
     values: list[str] = []
-    histograms = histograms_of(operation)
     for metric, percentiles in _TIMES.items():
-        packed = histograms.get((metric, "succeeded"))
-        histogram = Histogram() if packed is None else Histogram.from_packed(packed)
+        packed = columns[HISTOGRAM_COLUMNS[metric, "succeeded"]][row]
+        histogram = Histogram.merge([packed] if packed else [])
         if metric in UNANSWERED_METRICS:
-            histogram.unanswered = operation.timed_out + operation.unresolved
+            histogram.unanswered = sum(columns[name][row] for name in UNANSWERED)
         values += [_us(histogram.reliable_percentile(p)) for p in percentiles]
         values.append(_us(histogram.percentile(100)))
     return values
@@ -135,41 +137,39 @@ def _text(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-_HLOG_METRICS = ("response_time", "service_time")
 _HLOG_HEADER = (
     '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"'
 )
 
 
-def write_hlog(
-    records: Iterable[IntervalRecord], out: TextIO, *, started_utc: str
-) -> None:
-    """`records` in the order of their index, as the store gives them."""
+def write_hlog(windows: Iterable[Window], out: TextIO, *, started_utc: str) -> None:
     start_s = datetime.fromisoformat(started_utc).timestamp()
     out.write("#[Histogram log format version 1.3]\n")
     out.write("#[values in microseconds, maxima in milliseconds]\n")
     out.write("#[requests without an answer are in no histogram: see result.json]\n")
     out.write(f"#[StartTime: {start_s:.3f} (seconds since epoch), {started_utc}]\n")
     out.write(f"{_HLOG_HEADER}\n")
-    for _, group in groupby(records, key=lambda record: record.index):
-        for line in _hlog_lines(list(group)):
-            out.write(line)
+    for window in windows:
+        out.writelines(_hlog_lines(window))
 
 
-def _hlog_lines(interval: list[IntervalRecord]) -> Iterator[str]:
-    start_s = min(record.start_ns for record in interval) / 1e9
-    end_s = max(record.end_ns for record in interval) / 1e9
-    merged: dict[str, Histogram] = {}
-    for record in interval:
-        for operation in record.operations:
-            histograms = histograms_of(operation)
-            for metric in _HLOG_METRICS:
-                packed = histograms.get((metric, "succeeded"))
+def _hlog_lines(window: Window) -> Iterator[str]:
+    merged: dict[int, dict[str, Histogram]] = {one: {} for one in window.indexes}
+    numbers = window.reports["interval_index"]
+    for (stream, operation, _), columns in window.operations.items():
+        for metric in UNANSWERED_METRICS:
+            tag = f"{stream}.{operation}.{metric}"
+            of_rows = columns[HISTOGRAM_COLUMNS[metric, "succeeded"]]
+            for report, packed in zip(columns["report"], of_rows, strict=True):
                 if packed is not None:
-                    tag = f"{operation.stream}.{operation.operation}.{metric}"
-                    merged.setdefault(tag, Histogram()).add_packed(packed)
-    for tag, histogram in sorted(merged.items()):
-        yield (
-            f"Tag={tag},{start_s:.3f},{end_s - start_s:.3f},"
-            f"{histogram.max_ns / 1e6:.3f},{histogram.to_hdr_v2()}\n"
-        )
+                    tags = merged[numbers[report]]
+                    tags.setdefault(tag, Histogram()).add_packed(packed)
+    for number, tags in merged.items():
+        places = [place for place, one in enumerate(numbers) if one == number]
+        start_s = min(window.reports["start_ns"][place] for place in places) / 1e9
+        end_s = max(window.reports["end_ns"][place] for place in places) / 1e9
+        for tag, histogram in sorted(tags.items()):
+            yield (
+                f"Tag={tag},{start_s:.3f},{end_s - start_s:.3f},"
+                f"{histogram.max_ns / 1e6:.3f},{histogram.to_hdr_v2()}\n"
+            )

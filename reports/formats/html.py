@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ldapslam.reports.charts.axes import GRID, INK, MUTED, PAPER, SHADE
-from ldapslam.reports.document import ChartPlace, Document, Listing, Paragraph, Table
+from ldapslam.reports.charts.charts import GRID, INK, MUTED, PAPER, SHADE
+from ldapslam.reports.document import Document
 
 _VARIABLES = {
     INK: "--ink",
@@ -36,17 +36,10 @@ def render_html(document: Document, charts: Mapping[str, str]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    kinds = {
-        Table: "table",
-        ChartPlace: "chart",
-        Paragraph: "paragraph",
-        Listing: "listing",
-    }
     template = environment.get_template("report.html")
     return template.render(
         document=document,
         charts={name: Markup(themed(svg)) for name, svg in charts.items()},
-        kind_of=lambda block: kinds[type(block)],
     )
 
 

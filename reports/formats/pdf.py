@@ -19,14 +19,7 @@ from typing import Any
 import typst
 
 from ldapslam.base.errors import ReportError
-from ldapslam.reports.document import (
-    Block,
-    ChartPlace,
-    Document,
-    Listing,
-    Paragraph,
-    Table,
-)
+from ldapslam.reports.document import Block, Document, Table
 
 _TEMPLATE = Path(__file__).parents[1] / "templates" / "report.typ"
 #: A column of texts longer than this shares the width that is left.
@@ -66,44 +59,21 @@ def _date(at_utc: str) -> dict[str, int]:
 
 
 def _data(document: Document) -> dict[str, Any]:
-    return {
-        "title": document.title,
-        "verdict": document.verdict,
-        "statement": document.statement,
-        "reasons": document.reasons,
-        "glance": [asdict(one) for one in document.glance],
-        "facts": document.facts,
-        "sections": [
-            {
-                "title": section.title,
-                "blocks": [_block(block) for block in section.blocks],
-            }
-            for section in document.sections
-        ],
-    }
+    sections = [
+        {"title": section.title, "blocks": [_block(block) for block in section.blocks]}
+        for section in document.sections
+    ]
+    return {**asdict(document), "sections": sections}
 
 
 def _block(block: Block) -> dict[str, Any]:
-    match block:
-        case Table():
-            return {
-                "kind": "table",
-                "name": block.name.partition("-")[0],
-                "caption": block.caption,
-                "columns": [
-                    {**asdict(column), "is_wide": _is_wide(block, place)}
-                    for place, column in enumerate(block.columns)
-                ],
-                "rows": [[asdict(cell) for cell in row] for row in block.rows],
-                "kept": kept_together([row[0].text for row in block.rows]),
-                "notes": block.notes,
-            }
-        case ChartPlace():
-            return {"kind": "chart", **asdict(block)}
-        case Paragraph():
-            return {"kind": "paragraph", "text": block.text}
-        case Listing():
-            return {"kind": "listing", **asdict(block)}
+    data = {"kind": block.kind, **asdict(block)}
+    if isinstance(block, Table):
+        data["name"] = block.name.partition("-")[0]
+        data["kept"] = kept_together([row[0].text for row in block.rows])
+        for place, column in enumerate(data["columns"]):
+            column["is_wide"] = _is_wide(block, place)
+    return data
 
 
 def kept_together(heads: Sequence[str]) -> list[int]:

@@ -20,6 +20,7 @@ from ldapslam.reports.formats.text import render_text
 from ldapslam.reports.model import Summary
 from ldapslam.reports.result import result_of
 from ldapslam.reports.sections.report_document import document
+from ldapslam.results.columns import windows
 from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.store import Store
 
@@ -97,14 +98,14 @@ def _writers(summary: Summary, store: Store) -> dict[str, Callable[[Path], objec
 
     def hlog(out: TextIO) -> None:
         started_utc = summary.started_utc
-        write_hlog(store.intervals(run_id), out, started_utc=started_utc)
+        write_hlog(windows(store, run_id), out, started_utc=started_utc)
 
     return {
         "html": html,
         "pdf": pdf,
         "text": lambda path: path.write_text(render_text(content), "utf-8"),
         "json": lambda path: path.write_text(result_json(summary), "utf-8"),
-        "csv": _streamed(lambda out: write_intervals(store.intervals(run_id), out)),
+        "csv": _streamed(lambda out: write_intervals(windows(store, run_id), out)),
         "hlog": _streamed(hlog),
         "monitors": _streamed(
             lambda out: write_monitors(monitor_series(store, run_id), out)

@@ -28,7 +28,7 @@ def render_text(document: Document) -> str:
     width = max(len(one.title) for one in document.glance) if document.glance else 0
     lines += [
         f"{one.title:<{width}}  "
-        + ", ".join(f"{label} {value}" for label, value in one.figures)
+        + ", ".join(f"{label} {value}" for label, value in one.statistics)
         for one in document.glance
     ]
     width = max(len(name) for name, _ in document.facts)

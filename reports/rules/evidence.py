@@ -153,7 +153,7 @@ class Evidence:
         )
 
     def totals_of(self, stream: str) -> StreamTotals:
-        """Empty where nobody reported of it."""
+        """Empty where no agent reported of it."""
         return self.collected.streams.get(stream, StreamTotals())
 
     def window_of(self, stream: str) -> Window:
@@ -239,9 +239,9 @@ class Evidence:
 
     @cached_property
     def reconciliations(self) -> dict[str, Reconciliation]:
-        """The books with the servers' own counts; empty where none was watched."""
-        books = sent_requests(self.run, self.collected)
-        return reconcile(self.run, books, self.collected)
+        """Empty where no server was watched."""
+        sent = sent_requests(self.run, self.collected)
+        return reconcile(self.run, sent, self.collected)
 
     @cached_property
     def replication(self) -> Replication | None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that agents sent to each server, against what the servers counted. Pure.
+"""Reconciliation of requests that agents sent with those that servers counted. Pure.
 
-Everything that a server's own monitor counts is in it: the load of every phase, the
-binds and StartTLS of set-ups, unbinds, and what pre-flight and clean-up asked. Agents
-count by role, so a role of several servers is one group, named by the role; one of a
-single server is named by its URI, whatever the number of roles that share it.
+It covers all that a server's own monitor counts: the load of every phase, the binds and
+StartTLS of set-ups, unbinds, and the requests of pre-flight and clean-up. Agents count
+by role, so a role of several servers is one group, named by the role; a single server
+is named by its URI, whatever the number of roles that share it.
 
     server     = counted after the run - counted before it
     difference = server - agents - control - replicated
@@ -21,12 +21,12 @@ does not say is unknown of the group.
 Suppliers of 389-DS say how many changes they have sent to each replica, not of which
 kinds; a replica counts them by kind among all that it was asked. Where the surplus of
 a replica's writes is just what suppliers say they have sent, that explains it, kind by
-kind. Where it is not, nobody can tell who sent which of its writes.
+kind. Where it is not, the senders of its writes are not known.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 
 from ldapslam.base.uri import DEFAULT_PORTS, canonical_host
 from ldapslam.jobs.model import PYTHON_KIND
-from ldapslam.reports.collect.totals import Collected
+from ldapslam.reports.collect.totals import Collected, OperationTotals, unanswered
 from ldapslam.results.records import RunRecord
 
 #: Group -> kind of operation -> requests sent.
@@ -46,33 +46,45 @@ _SET_UP = {"binds": "bind", "extended": "extended", "unbinds": "unbind"}
 
 def sent_requests(run: RunRecord, collected: Collected) -> SentRequests:
     """Kinds in the order of their names; a kind never sent is left out."""
-    streams = {stream["name"]: stream for stream in run.plan.get("streams", ())}
+    streams = _streams(run)
     groups = groups_of(streams)
-    sent: dict[str, Counter[str]] = {}
-    for (stream, name), totals in collected.operations.items():
-        if stream in streams:
-            kind = _kinds(streams[stream]).get(name, "")
-            if kind == PYTHON_KIND:
-                continue  # what a class asked is in control_operations, by kind
+    sent: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for group, kind, totals in _sent_operations(streams, collected):
+        # what a Python class asked is in control_operations, by kind
+        if kind != PYTHON_KIND:
             # an engine that does not count requests sends one for each operation
-            requests = totals.whole["requests"] or totals.whole["sent"]
-            sent.setdefault(groups[stream], Counter())[kind] += requests
+            sent[group][kind] += totals.whole["requests"] or totals.whole["sent"]
     for stream, of_stream in collected.streams.items():
         if stream in streams:
-            of_group = sent.setdefault(groups[stream], Counter())
             for counter, kind in _SET_UP.items():
-                of_group[kind] += of_stream.counters[counter]
+                sent[groups[stream]][kind] += of_stream.counters[counter]
     by_uri = {
         uri: groups[name]
         for name, stream in streams.items()
         for uri in stream.get("uris", ())
     }
-    for uri, operations in (run.manifest.get("control_operations") or {}).items():
-        sent.setdefault(by_uri.get(uri, uri), Counter()).update(operations)
+    for uri, asked in (run.manifest.get("control_operations") or {}).items():
+        sent[by_uri.get(uri, uri)].update(asked)
     return {
         group: {kind: by_kind[kind] for kind in sorted(by_kind) if by_kind[kind]}
         for group, by_kind in sent.items()
     }
+
+
+def _streams(run: RunRecord) -> dict[str, Mapping[str, Any]]:
+    return {stream["name"]: stream for stream in run.plan.get("streams", ())}
+
+
+def _sent_operations(
+    streams: Mapping[str, Mapping[str, Any]], collected: Collected
+) -> Iterator[tuple[str, str, OperationTotals]]:
+    """Group, kind and totals of each planned operation."""
+    groups = groups_of(streams)
+    for (stream, name), totals in collected.operations.items():
+        if stream in streams:
+            planned = streams[stream].get("operations", ())
+            kinds = {one["name"]: one["kind"] for one in planned}
+            yield groups[stream], kinds.get(name, ""), totals
 
 
 def groups_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -85,11 +97,6 @@ def groups_of(streams: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _kinds(stream: Mapping[str, Any]) -> dict[str, str]:
-    return {one["name"]: one["kind"] for one in stream.get("operations", ())}
-
-
-_UNANSWERED = ("timed_out", "unresolved")
 #: Of `kind` in an observation: neither slapd nor 389-DS.
 _WITHOUT_COUNTS = "other"
 
@@ -115,7 +122,7 @@ class Line:
 
     @property
     def others(self) -> int:
-        """Requests that nobody of the run has sent."""
+        """Requests that the run did not send."""
         return max(0, self.difference or 0)
 
     @property
@@ -144,10 +151,10 @@ def reconcile(
     if not observations:
         return {}
     servers = _servers(run, sent, observations)
-    unanswered = _unanswered(run, collected)
+    lost = _unanswered(run, collected)
     replicated = sent_to(observations)
     groups = {
-        " + ".join(names): _reconciliation(uris, names, sent, observations, unanswered)
+        " + ".join(names): _reconciliation(uris, names, sent, observations, lost)
         for names, uris in _components(servers)
     }
     return {
@@ -178,7 +185,7 @@ def unread(
 
 
 def restarted(run: RunRecord) -> list[str]:
-    """URIs of servers that began to count anew between the readings."""
+    """URIs of servers that were restarted between the readings."""
     observations: Mapping[str, Any] = run.manifest.get("observations") or {}
     return [uri for uri, one in observations.items() if _has_restarted(one)]
 
@@ -187,7 +194,7 @@ def _servers(
     run: RunRecord, sent: SentRequests, observations: Mapping[str, Any]
 ) -> dict[str, tuple[str, ...]]:
     """Group -> URIs; a watched server that was sent no load has its own."""
-    streams = {stream["name"]: stream for stream in run.plan.get("streams", ())}
+    streams = _streams(run)
     servers = {
         group: tuple(streams[name].get("uris", ()))
         for name, group in groups_of(streams).items()
@@ -200,7 +207,7 @@ def _servers(
 def _components(
     servers: Mapping[str, tuple[str, ...]],
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Accounts that have a server in common, and all their servers."""
+    """Groups that have a server in common, and all their servers."""
     left = dict(servers)
     while left:
         name = next(iter(left))
@@ -217,13 +224,14 @@ def _reconciliation(
     names: Sequence[str],
     sent: SentRequests,
     observations: Mapping[str, Any],
-    unanswered: Mapping[str, Counter[str]],
+    of_groups: Mapping[str, Counter[str]],
 ) -> Reconciliation:
+    """`of_groups`: group -> kind -> requests without a response."""
     agents: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     for name in names:
         agents.update(sent.get(name, {}))
-        lost.update(unanswered.get(name, {}))
+        lost.update(of_groups.get(name, {}))
     control: Counter[str] = Counter()
     for uri in uris:
         control.update(observations.get(uri, {}).get("control_operations") or {})
@@ -242,7 +250,7 @@ def _reconciliation(
                 agents[kind],
                 control[kind],
                 counted.get(kind),
-                # of an operation of a class nobody knows which request was lost
+                # which request of a Python class was lost is not known
                 lost[kind] + lost[PYTHON_KIND],
             )
             for kind in kinds
@@ -270,7 +278,7 @@ def _why_unknown(uris: Sequence[str], observations: Mapping[str, Any]) -> str:
         if reason := _why_unread(uri, observations):
             return reason
         if _has_restarted(observations[uri]):
-            return f"{uri} was started anew during the run"
+            return f"{uri} was restarted during the run"
     return ""
 
 
@@ -310,24 +318,18 @@ def _operations(observation: Mapping[str, Any], when: str) -> Mapping[str, Any]:
 
 
 def _unanswered(run: RunRecord, collected: Collected) -> dict[str, Counter[str]]:
-    """Reconciliation -> kind -> requests whose answer never came."""
-    streams = {stream["name"]: stream for stream in run.plan.get("streams", ())}
+    """Group -> kind -> requests whose response never came."""
+    streams = _streams(run)
     groups = groups_of(streams)
-    found: dict[str, Counter[str]] = {}
-    for (stream, name), totals in collected.operations.items():
-        if stream not in streams:
-            continue
-        kinds = {one["name"]: one["kind"] for one in streams[stream]["operations"]}
-        of_group = found.setdefault(groups[stream], Counter())
-        number = sum(totals.whole[counter] for counter in _UNANSWERED)
-        of_group[kinds.get(name, "")] += number
-        if kinds.get(name) != "unbind":
-            of_group["unbind"] += number
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for group, kind, totals in _sent_operations(streams, collected):
+        number = unanswered(totals.whole)
+        found[group][kind] += number
+        if kind != "unbind":
+            found[group]["unbind"] += number
     for stream, of_stream in collected.streams.items():
         if stream in streams:
-            found.setdefault(groups[stream], Counter())["unbind"] += of_stream.counters[
-                "disconnects"
-            ]
+            found[groups[stream]]["unbind"] += of_stream.counters["disconnects"]
     return found
 
 
@@ -336,7 +338,7 @@ WRITES = ("add", "delete", "modify", "modify_dn")
 
 def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
     """URI -> changes that were sent to it between the readings of its suppliers; those
-    to a place that several servers may be are nobody's."""
+    to a place that several servers may be are left out."""
     sent: Counter[str] = Counter()
     for observation in observations.values():
         before, after = (
@@ -357,11 +359,8 @@ def sent_to(observations: Mapping[str, Any]) -> Counter[str]:
 def explained(surplus: Mapping[str, int | None], sent: int) -> dict[str, int]:
     """Kind -> how much of its surplus was replicated; `surplus` is that of WRITES."""
     known = {kind: more for kind, more in surplus.items() if more is not None}
-    if len(known) < len(surplus) or sum(known.values()) != sent:
-        return {}
-    if any(more < 0 for more in known.values()):
-        return {}
-    return known
+    is_whole = len(known) == len(surplus) and sum(known.values()) == sent
+    return known if is_whole and min(known.values(), default=0) >= 0 else {}
 
 
 def _places(uri: str, observation: Mapping[str, Any]) -> set[tuple[str, str]]:

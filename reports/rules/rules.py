@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The validity rules: may the numbers be trusted? Pure.
 
-Each rule takes the evidence and gives one line, passed or not, with its limit and what
-was observed. One without anything to check (an open stream's rule in a run without open
-streams) passes and says so. The limits come from the job's `validity` section.
+Each rule looks at the evidence and finds one line: its limit, what was observed, and
+whether it passed. A rule without anything to check (one of open streams in a run
+without any) passes and says so. The limits come from the job's section `validity`.
+The report lists the rules in the order of this module.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.jobs.types.bulk_load import OPERATION
@@ -22,7 +24,7 @@ from ldapslam.reports.collect.totals import (
     CLOCK_STEP_LIMIT_NS,
     GENERATOR_LAGS,
     OperationTotals,
-    WorkerTotals,
+    counter_title,
 )
 from ldapslam.reports.rules.evidence import Evidence
 from ldapslam.reports.rules.reconciliation import restarted, unread
@@ -30,12 +32,18 @@ from ldapslam.results.histogram import Histogram
 
 NOT_APPLICABLE = "nothing to check"
 
+_NS_PER_MS = 1_000_000
+#: Outcomes that show that the operation was measured.
+_WANTED = ("succeeded", "expected", "abandoned")
+#: The first percentile that a stream has enough requests for is judged.
+_SEND_LAG_P = (99, 95, 90, 50)
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule, applied."""
 
-    #: As in the result and the guide: `sent_share`.
+    #: As in result.json and the guide: `sent_share`.
     name: str
     #: What must hold, and what is wrong when it does not, for people.
     title: str
@@ -43,416 +51,47 @@ class Rule:
     limit: str
     observed: str
     passed: bool
+    #: What helps, where that can be told.
+    remedy: str = ""
 
 
-def percent(share: float) -> str:
-    """Of limits and of what was observed."""
+class Finding(NamedTuple):
+    limit: str
+    observed: str
+    passed: bool
+    #: Instead of the rule's own `problem`.
+    problem: str = ""
+
+
+RULES: list[Callable[[Evidence], Rule]] = []
+
+
+def _rule(
+    name: str, title: str, problem: str, remedy: str = ""
+) -> Callable[[Callable[[Evidence], Finding]], Callable[[Evidence], Rule]]:
+    def added(find: Callable[[Evidence], Finding]) -> Callable[[Evidence], Rule]:
+        def apply(evidence: Evidence) -> Rule:
+            limit, observed, passed, special = find(evidence)
+            found = special or problem
+            return Rule(name, title, found, limit, observed, passed, remedy)
+
+        RULES.append(apply)
+        return apply
+
+    return added
+
+
+def _percent(share: float) -> str:
     return f"{share * 100:.5g}%"
 
 
-def listed(items: Sequence[str], limit: int = 4) -> str:
+def _ms(value_ns: float) -> str:
+    return f"{value_ns / _NS_PER_MS:,.3f} ms"
+
+
+def _listed(items: Sequence[str], limit: int = 4) -> str:
     more = f" and {len(items) - limit} more" if len(items) > limit else ""
     return ", ".join(items[:limit]) + more
-
-
-_NS_PER_MS = 1_000_000
-#: Any of them shows that the operation was measured.
-_WANTED = ("succeeded", "expected", "abandoned")
-#: The first one that a stream has enough requests for is judged.
-_SEND_LAG_P = (99, 95, 90, 50)
-
-
-def _run_completed(evidence: Evidence) -> Rule:
-    run = evidence.run
-    detail = f": {run.state_detail}" if run.state_detail else ""
-    return Rule(
-        "run_completed",
-        "the run came to its planned end",
-        "the run did not come to its planned end",
-        "finished",
-        f"{run.state}{detail}",
-        run.state == "finished",
-    )
-
-
-def _data_present(evidence: Evidence) -> Rule:
-    operations = evidence.collected.operations
-    with_data = {
-        key
-        for key, totals in operations.items()
-        if any(totals.measured[name] for name in _WANTED)
-    }
-    empty = [
-        ".".join(key)
-        for key, totals in operations.items()
-        if key not in with_data and not _needs_no_data(evidence, key[0], totals)
-    ]
-    return Rule(
-        "data_present",
-        "every operation had an expected result in the measure phase",
-        "operations without a success or expected result in the measure phase",
-        "1 each",
-        f"0 of {listed(empty)}" if empty else f"all {len(with_data)}",
-        bool(with_data) and not empty,
-    )
-
-
-def _needs_no_data(evidence: Evidence, stream: str, totals: OperationTotals) -> bool:
-    """A log need not have every kind of operation, and a stream may end early."""
-    is_replay = evidence.streams.get(stream, {}).get("is_replay")
-    never_due = is_replay and not totals.whole["scheduled"]
-    return never_due or evidence.was_through_before(stream)
-
-
-def _agents_present(evidence: Evidence) -> Rule:
-    planned = evidence.run.agents
-    silent = [
-        name
-        for name in planned
-        if not (agent := evidence.collected.agents[name]).seen
-        and agent.final_index is None
-    ]
-    observed = f"{len(planned) - len(silent)} of {len(planned)}"
-    return Rule(
-        "agents_present",
-        "every planned agent reported",
-        "planned agents did not report",
-        f"{len(planned)} agents" if len(planned) != 1 else "1 agent",
-        f"{observed}, not {listed(silent)}" if silent else observed,
-        bool(planned) and not silent,
-    )
-
-
-def _intervals_complete(evidence: Evidence) -> Rule:
-    found = evidence.completeness
-    observed = [
-        f"{count} of {agent}{_loss(evidence, agent)}"
-        for agent, count in found.missing.items()
-    ]
-    # of a run that was stopped, the last intervals are cut short: that is no fault
-    if evidence.run.state == "finished":
-        observed += [f"a part of 1 of {one.agent}" for one in found.partials]
-    return Rule(
-        "intervals_complete",
-        "no interval is missing",
-        "intervals are missing",
-        "0 missing",
-        listed(observed) if observed else "0",
-        not observed,
-    )
-
-
-def _loss(evidence: Evidence, agent: str) -> str:
-    """Which intervals a lost agent did not deliver, and why."""
-    loss = evidence.losses.get(agent)
-    if loss is None:
-        return ""
-    gaps = [gap for gap in evidence.completeness.gaps if gap.agent == agent]
-    numbers = listed([gap.numbers for gap in gaps])
-    return f" ({numbers}; lost at {loss.at_s:+.1f} s: {loss.reason})"
-
-
-def _counts_reached(evidence: Evidence) -> Rule:
-    """Nothing else may have ended a stream before the run was over."""
-    counts = {name: one.get("count") for name, one in evidence.streams.items()}
-    counted = {name: count for name, count in counts.items() if count}
-    short = {
-        name: f"{evidence.sessions_of(name):,} of {count:,} of {name}"
-        for name, count in counted.items()
-        if evidence.is_short(name)
-    }
-    is_early = any(evidence.ended_early(name) for name in short)
-    found = listed(list(short.values())) + ("" if is_early else " at the run's end")
-    return Rule(
-        "counts_reached",
-        "streams that ended before the run had reached their count",
-        "a stream ended before the run, and before it had reached its count",
-        "all begun",
-        found if short else "all" if counted else NOT_APPLICABLE,
-        not is_early,
-    )
-
-
-def _sent_share(evidence: Evidence) -> Rule:
-    limit = evidence.validity.sent_share
-    shares = {
-        stream: (counts["sent"] + counts["substituted"]) / counts["scheduled"]
-        for stream, counts in _by_stream(_sent_in_open_loops(evidence)).items()
-        if counts["scheduled"]
-    }
-    lowest, observed = _extreme(shares, min, percent)
-    low = [stream for stream, share in shares.items() if share < limit]
-    if down := [text for stream in low if (text := _down_text(evidence, stream))]:
-        observed += f"; connections were down for {listed(down)}"
-    return Rule(
-        "sent_share",
-        "open streams sent what was scheduled",
-        "an open stream did not send what was scheduled",
-        f"≥ {percent(limit)}",
-        observed,
-        lowest is None or lowest >= limit,
-    )
-
-
-def _dropped_arrivals(evidence: Evidence) -> Rule:
-    allowed = evidence.validity.allow_dropped
-    dropped = {
-        stream: counts["dropped"]
-        for stream, counts in _by_stream(evidence.operations_of("open")).items()
-    }
-    total = sum(dropped.values())
-    where = [f"{count:,} of {stream}" for stream, count in dropped.items() if count]
-    return Rule(
-        "dropped_arrivals",
-        "no arrival was dropped",
-        "arrivals were dropped",
-        "allowed" if allowed else "0",
-        listed(where) if where else "0" if dropped else NOT_APPLICABLE,
-        allowed or total == 0,
-    )
-
-
-def _send_lag(evidence: Evidence) -> Rule:
-    """Judges the p99, or the highest percentile below that the requests suffice for; a
-    few single ones are `generator_stalled`'s. Not a probe's marks: what they are for is
-    timed from when they were sent.
-
-    The response time is that of all responses: requests without an answer would excuse
-    any lag.
-    """
-    validity = evidence.validity
-    worst: tuple[float, str] | None = None
-    passed = True
-    for stream, operations in _grouped(evidence.operations_of("open")).items():
-        p = _supported(_union(operations, "send_lag"))
-        if p is None or evidence.streams[stream].get("watched"):
-            continue
-        lag_ns = _percentile_ns(operations, "send_lag", p)
-        response_ns = _percentile_ns(operations, "response_time", p)
-        if lag_ns is None or response_ns is None:
-            continue
-        limit_ns = max(validity.send_lag_p99_ns, validity.send_lag_share * response_ns)
-        passed &= lag_ns <= limit_ns
-        of = stream if p == _SEND_LAG_P[0] else f"{stream} (p{p})"
-        line = f"{_ms(lag_ns)} of {of}, limit {_ms(limit_ns)}"
-        worst = max(worst or (0.0, ""), (lag_ns / limit_ns, line))
-    share = percent(validity.send_lag_share)
-    return Rule(
-        "send_lag",
-        "open streams sent on time (send lag p99)",
-        "an open stream sent too late (send lag p99)",
-        f"≤ {_ms(validity.send_lag_p99_ns)} or {share} of response time p99",
-        worst[1] if worst else NOT_APPLICABLE,
-        passed,
-    )
-
-
-def _generator_stalled(evidence: Evidence) -> Rule:
-    """Percentiles forgive a generator that stood still for a moment; maxima do not."""
-    limit_ns = evidence.validity.stall_ns
-    delays_ns = {
-        ".".join(key): max(
-            float(_union([totals], lag).max_ns) for lag in GENERATOR_LAGS
-        )
-        for key, totals in evidence.collected.operations.items()
-    }
-    longest_ns, observed = _extreme(delays_ns, max, _ms)
-    return Rule(
-        "generator_stalled",
-        "the generator never stood still",
-        "the generator stood still",
-        f"≤ {_ms(limit_ns)} of send lag and of receive lag",
-        observed,
-        longest_ns is None or longest_ns <= limit_ns,
-    )
-
-
-def _supported(lags: Histogram) -> int | None:
-    return next((p for p in _SEND_LAG_P if lags.sample >= samples_needed(p)), None)
-
-
-def _percentile_ns(
-    operations: Sequence[OperationTotals], metric: str, p: float
-) -> float | None:
-    """Where it lies above the range of the histogram, the largest value."""
-    union = _union(operations, metric)
-    if not union.sample:
-        return None
-    value_ns = union.percentile(p)
-    return float(union.max_ns) if value_ns is None else value_ns
-
-
-def _generator_saturated(evidence: Evidence) -> Rule:
-    validity = evidence.validity
-    workers = {
-        f"{agent} {model} worker {number}": totals
-        for agent, seen in evidence.collected.agents.items()
-        for (model, number), totals in seen.workers.items()
-        if totals.wall_ns
-    }
-    shares = {name: _saturated_share(totals) for name, totals in workers.items()}
-    highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
-    if highest:
-        # more workers and agents help the one, a host without other work the other
-        worst = workers[max(shares, key=shares.__getitem__)]
-        observed += (
-            f": up to {worst.highest_busy_share:.0%} busy, "
-            f"{worst.highest_run_queue_share:.0%} waiting for a CPU"
-        )
-    return Rule(
-        "generator_saturated",
-        "workers were not saturated",
-        "a worker was saturated",
-        f"busy > {percent(validity.busy_share)} or waiting for a CPU > "
-        f"{percent(validity.run_queue_share)} in ≤ "
-        f"{percent(validity.saturated_intervals)} of intervals",
-        observed,
-        highest is None or highest <= validity.saturated_intervals,
-    )
-
-
-def _clock_offset(evidence: Evidence) -> Rule:
-    """At the start, how well offsets were known; later, how far the clocks went."""
-    limit_ns = min(
-        evidence.validity.clock_offset_ns, evidence.plan.interval_s * NS_PER_S / 100
-    )
-    bounds = {
-        agent: (facts["clock_offset_bound_us"] + _drift_us(evidence, agent)) * 1e3
-        for agent, facts in evidence.facts.items()
-        if facts.get("clock_offset_bound_us") is not None
-    }
-    unknown = [name for name in evidence.run.agents if name not in bounds]
-    highest, observed = _extreme(bounds, max, lambda bound_ns: f"±{_ms(bound_ns)}")
-    passed = not unknown and (highest is None or highest <= limit_ns)
-    limit = f"within ±{_ms(limit_ns)}"
-    if unknown:
-        observed = f"unknown of {listed(unknown)}"
-    if evidence.clocks:
-        furthest_ns = evidence.clock_deviation_limit_ns
-        deviations = {
-            agent: clock.largest.at_most_ns for agent, clock in evidence.clocks.items()
-        }
-        largest, later = _extreme(deviations, max, _ms)
-        limit += f" at the start, {_ms(furthest_ns)} apart later"
-        observed += f" at the start, {later} later"
-        passed &= largest is None or largest <= furthest_ns
-    return Rule(
-        "clock_offset",
-        "agents' clock offsets are known",
-        "an agent's clock offset is not known well enough"
-        if not evidence.clocks
-        else "an agent's clock was not known well enough, or went too far",
-        limit,
-        observed,
-        passed,
-    )
-
-
-def _drift_us(evidence: Evidence, agent: str) -> float:
-    """Of runs whose clocks were looked at twice, at the start and the end."""
-    if agent in evidence.clocks:
-        return 0.0
-    return float(evidence.facts[agent].get("clock_drift_us", 0))
-
-
-def _clock_step(evidence: Evidence) -> Rule:
-    steps = {
-        agent: float(abs(totals.clock_step_ns))
-        for agent, totals in evidence.collected.agents.items()
-        if totals.seen
-    }
-    highest, observed = _extreme(steps, max, _ms)
-    return Rule(
-        "clock_step",
-        "no wall clock was stepped within an interval",
-        "a wall clock was stepped within an interval",
-        f"≤ {_ms(CLOCK_STEP_LIMIT_NS)}",
-        observed,
-        highest is None or highest <= CLOCK_STEP_LIMIT_NS,
-    )
-
-
-def _histogram_overflow(evidence: Evidence) -> Rule:
-    # whose times are kept one by one as well
-    imports = {(one["stream"], OPERATION) for one in imports_of(evidence.facts)}
-    over = {
-        ".".join(key): totals.overflow
-        for key, totals in evidence.collected.operations.items()
-        if totals.overflow and key not in imports
-    }
-    observed = [f"{count:,} of {name}" for name, count in over.items()]
-    return Rule(
-        "histogram_overflow",
-        "no duration was above one hour",
-        "durations were above one hour",
-        "0",
-        listed(observed) if observed else "0",
-        not over,
-    )
-
-
-def _identity(
-    name: str, title: str, problem: str, left: Sequence[str], right: Sequence[str]
-) -> Callable[[Evidence], Rule]:
-    """A rule that two sums of counters are equal in each operation of the whole run."""
-
-    def check(evidence: Evidence) -> Rule:
-        wrong = []
-        for key, totals in evidence.collected.operations.items():
-            counts = totals.whole
-            sums = [sum(counts[one] for one in side) for side in (left, right)]
-            if sums[0] != sums[1]:
-                wrong.append(f"{sums[0]:,} ≠ {sums[1]:,} of {'.'.join(key)}")
-        formula = " = ".join(
-            " + ".join(one.replace("_", " ") for one in side) for side in (left, right)
-        )
-        return Rule(name, title, problem, formula, listed(wrong) or "equal", not wrong)
-
-    return check
-
-
-def _sent_in_open_loops(
-    evidence: Evidence,
-) -> dict[tuple[str, str], OperationTotals]:
-    """Without what a probe observes: nobody sends that, it would dilute the rest."""
-    return {
-        (stream, operation): totals
-        for (stream, operation), totals in evidence.operations_of("open").items()
-        if operation not in evidence.streams[stream].get("watched", {})
-    }
-
-
-def _by_stream(
-    operations: Mapping[tuple[str, str], OperationTotals],
-) -> dict[str, Counter[str]]:
-    """Stream -> counters of the measure phase."""
-    streams: dict[str, Counter[str]] = {}
-    for (stream, _), totals in operations.items():
-        streams.setdefault(stream, Counter()).update(totals.measured)
-    return streams
-
-
-def _grouped(
-    operations: Mapping[tuple[str, str], OperationTotals],
-) -> dict[str, list[OperationTotals]]:
-    streams: dict[str, list[OperationTotals]] = {}
-    for (stream, _), totals in operations.items():
-        streams.setdefault(stream, []).append(totals)
-    return streams
-
-
-def _union(operations: Sequence[OperationTotals], metric: str) -> Histogram:
-    """Over all outcomes; those without a response have no times that count here."""
-    union = Histogram()
-    for totals in operations:
-        for outcome in OUTCOMES if metric in GENERATOR_LAGS else ANSWERED:
-            if (metric, outcome) in totals.histograms:
-                union.add(totals.histograms[metric, outcome])
-    return union
-
-
-def _saturated_share(worker: WorkerTotals) -> float:
-    return worker.saturated_ns / worker.wall_ns
 
 
 def _extreme(
@@ -467,12 +106,113 @@ def _extreme(
     return values[name], f"{show(values[name])} ({name})"
 
 
-def _ms(value_ns: float) -> str:
-    return f"{value_ns / _NS_PER_MS:,.3f} ms"
+@_rule(
+    "run_completed",
+    "the run came to its planned end",
+    "the run did not come to its planned end",
+)
+def _run_completed(evidence: Evidence) -> Finding:
+    run = evidence.run
+    detail = f": {run.state_detail}" if run.state_detail else ""
+    return Finding("finished", f"{run.state}{detail}", run.state == "finished")
 
 
-def _clients_connected(evidence: Evidence) -> Rule:
-    """Of closed streams."""
+@_rule(
+    "agents_present", "every planned agent reported", "planned agents did not report"
+)
+def _agents_present(evidence: Evidence) -> Finding:
+    planned, totals = evidence.run.agents, evidence.collected.agents
+    silent = [
+        name
+        for name in planned
+        if not totals[name].seen and totals[name].final_index is None
+    ]
+    observed = f"{len(planned) - len(silent)} of {len(planned)}"
+    if silent:
+        observed += f", not {_listed(silent)}"
+    limit = f"{len(planned)} agents" if len(planned) != 1 else "1 agent"
+    return Finding(limit, observed, bool(planned) and not silent)
+
+
+@_rule("intervals_complete", "no interval is missing", "intervals are missing")
+def _intervals_complete(evidence: Evidence) -> Finding:
+    found = evidence.completeness
+    observed = [
+        f"{count} of {agent}{_loss(evidence, agent)}"
+        for agent, count in found.missing.items()
+    ]
+    # in a run that was stopped, the last intervals are cut short: that is no fault
+    if evidence.run.state == "finished":
+        observed += [f"a part of 1 of {one.agent}" for one in found.partials]
+    return Finding("0 missing", _listed(observed) or "0", not observed)
+
+
+def _loss(evidence: Evidence, agent: str) -> str:
+    """Which intervals a lost agent did not deliver, and why."""
+    loss = evidence.losses.get(agent)
+    if loss is None:
+        return ""
+    gaps = [gap for gap in evidence.completeness.gaps if gap.agent == agent]
+    numbers = _listed([gap.numbers for gap in gaps])
+    return f" ({numbers}; lost at {loss.at_s:+.1f} s: {loss.reason})"
+
+
+@_rule(
+    "data_present",
+    "every operation had an expected result in the measure phase",
+    "operations without a success or expected result in the measure phase",
+)
+def _data_present(evidence: Evidence) -> Finding:
+    operations = evidence.collected.operations
+    with_data = {
+        key
+        for key, totals in operations.items()
+        if any(totals.measured[name] for name in _WANTED)
+    }
+    empty = [
+        ".".join(key)
+        for key, totals in operations.items()
+        if key not in with_data and not _needs_no_data(evidence, key[0], totals)
+    ]
+    observed = f"0 of {_listed(empty)}" if empty else f"all {len(with_data)}"
+    return Finding("1 each", observed, bool(with_data) and not empty)
+
+
+def _needs_no_data(evidence: Evidence, stream: str, totals: OperationTotals) -> bool:
+    """A log need not have every kind of operation, and a stream may end early."""
+    is_replay = evidence.streams.get(stream, {}).get("is_replay")
+    never_due = is_replay and not totals.whole["scheduled"]
+    return never_due or evidence.was_through_before(stream)
+
+
+@_rule(
+    "counts_reached",
+    "streams that ended before the run had reached their count",
+    "a stream ended before the run, and before it had reached its count",
+)
+def _counts_reached(evidence: Evidence) -> Finding:
+    """Nothing else may have ended a stream before the run was over."""
+    counts = {name: one.get("count") for name, one in evidence.streams.items()}
+    counted = {name: count for name, count in counts.items() if count}
+    short = {
+        name: f"{evidence.sessions_of(name):,} of {count:,} of {name}"
+        for name, count in counted.items()
+        if evidence.is_short(name)
+    }
+    is_early = any(evidence.ended_early(name) for name in short)
+    observed = "all" if counted else NOT_APPLICABLE
+    if short:
+        observed = _listed(list(short.values())) + " at the run's end" * (not is_early)
+    return Finding("all begun", observed, not is_early)
+
+
+@_rule(
+    "clients_connected",
+    "clients of closed loops had their connections",
+    "clients of closed loops had no connection, and sent nothing",
+    "why did the server refuse, or end, connections?",
+)
+def _clients_connected(evidence: Evidence) -> Finding:
     limit = evidence.validity.disconnected
     shares = {
         name: share
@@ -480,17 +220,10 @@ def _clients_connected(evidence: Evidence) -> Rule:
         if stream.get("model") == "closed"
         and (share := evidence.down_share(name)) is not None
     }
-    observed = percent(max(shares.values())) if shares else NOT_APPLICABLE
+    observed = _percent(max(shares.values())) if shares else NOT_APPLICABLE
     if down := [name for name, share in shares.items() if share > limit]:
-        observed = listed([_down_text(evidence, name) for name in down])
-    return Rule(
-        "clients_connected",
-        "clients of closed loops had their connections",
-        "clients of closed loops had no connection, and sent nothing",
-        f"≤ {percent(limit)}",
-        observed,
-        not down,
-    )
+        observed = _listed([_down_text(evidence, name) for name in down])
+    return Finding(f"≤ {_percent(limit)}", observed, not down)
 
 
 def _down_text(evidence: Evidence, stream: str) -> str:
@@ -500,32 +233,293 @@ def _down_text(evidence: Evidence, stream: str) -> str:
     if not share or from_ns is None:
         return ""
     since = f"first at {from_ns / NS_PER_S:+.1f} s"
-    return f"{percent(share)} of the time of {stream}, {since}"
+    return f"{_percent(share)} of the time of {stream}, {since}"
 
 
-def _server_restarted(evidence: Evidence) -> Rule:
-    """What is watched, a server or its process, ran from first to last reading."""
-    is_watched = bool(evidence.monitors or evidence.reconciliations)
-    restarts = [
-        f"{one.name} before {at_s:,.1f} s"
-        for one in evidence.monitors
-        for at_s in one.restarts_s
+@_rule(
+    "sent_share",
+    "open streams sent what was scheduled",
+    "an open stream did not send what was scheduled",
+    "a lower rate, more connections, or a server that keeps up",
+)
+def _sent_share(evidence: Evidence) -> Finding:
+    limit = evidence.validity.sent_share
+    # not the operations that a probe only observes: they would dilute the rest
+    sent = {
+        (stream, operation): totals
+        for (stream, operation), totals in evidence.operations_of("open").items()
+        if operation not in evidence.streams[stream].get("watched", {})
+    }
+    shares = {
+        stream: (counts["sent"] + counts["substituted"]) / counts["scheduled"]
+        for stream, counts in _counts_by_stream(sent).items()
+        if counts["scheduled"]
+    }
+    lowest, observed = _extreme(shares, min, _percent)
+    low = [stream for stream, share in shares.items() if share < limit]
+    if down := [text for stream in low if (text := _down_text(evidence, stream))]:
+        observed += f"; connections were down for {_listed(down)}"
+    passed = lowest is None or lowest >= limit
+    return Finding(f"≥ {_percent(limit)}", observed, passed)
+
+
+@_rule(
+    "dropped_arrivals",
+    "no arrival was dropped",
+    "arrivals were dropped",
+    "a lower rate, more connections, or a larger max_backlog",
+)
+def _dropped_arrivals(evidence: Evidence) -> Finding:
+    allowed = evidence.validity.allow_dropped
+    streams = _counts_by_stream(evidence.operations_of("open"))
+    dropped = [
+        f"{counts['dropped']:,} of {stream}"
+        for stream, counts in streams.items()
+        if counts["dropped"]
     ]
-    # without a monitor, by what it counted before and after the run
-    restarts = restarts or restarted(evidence.run)
-    return Rule(
-        "server_restarted",
-        "no server was restarted",
-        "a server was restarted",
-        "0",
-        listed(restarts) if restarts else "0" if is_watched else NOT_APPLICABLE,
-        not restarts,
+    observed = _listed(dropped) or ("0" if streams else NOT_APPLICABLE)
+    return Finding("allowed" if allowed else "0", observed, allowed or not dropped)
+
+
+def _counts_by_stream(
+    operations: Mapping[tuple[str, str], OperationTotals],
+) -> dict[str, Counter[str]]:
+    """Stream -> counters of the measure phase."""
+    streams: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for (stream, _), totals in operations.items():
+        streams[stream].update(totals.measured)
+    return streams
+
+
+@_rule(
+    "send_lag",
+    "open streams sent on time (send lag p99)",
+    "an open stream sent too late (send lag p99)",
+    "give agents CPUs of their own, and CAP_SYS_NICE",
+)
+def _send_lag(evidence: Evidence) -> Finding:
+    """Judges the p99, or the highest percentile below it that there are enough requests
+    for; single long lags are for `generator_stalled`. Not of a probe's writes: what
+    they are for is timed from when they were sent.
+
+    The response time is that of all responses: requests without an answer would excuse
+    any lag.
+    """
+    validity = evidence.validity
+    worst: tuple[float, str] | None = None
+    passed = True
+    streams: defaultdict[str, list[OperationTotals]] = defaultdict(list)
+    for (stream, _), totals in evidence.operations_of("open").items():
+        if not evidence.streams[stream].get("watched"):
+            streams[stream].append(totals)
+    for stream, operations in streams.items():
+        lags = _union(operations, "send_lag")
+        p = next((p for p in _SEND_LAG_P if lags.sample >= samples_needed(p)), None)
+        responses = _union(operations, "response_time")
+        if p is None or not responses.sample:
+            continue
+        lag_ns, response_ns = _percentile_ns(lags, p), _percentile_ns(responses, p)
+        limit_ns = max(validity.send_lag_p99_ns, validity.send_lag_share * response_ns)
+        passed &= lag_ns <= limit_ns
+        of = stream if p == _SEND_LAG_P[0] else f"{stream} (p{p})"
+        line = f"{_ms(lag_ns)} of {of}, limit {_ms(limit_ns)}"
+        worst = max(worst or (0.0, ""), (lag_ns / limit_ns, line))
+    share = _percent(validity.send_lag_share)
+    limit = f"≤ {_ms(validity.send_lag_p99_ns)} or {share} of response time p99"
+    return Finding(limit, worst[1] if worst else NOT_APPLICABLE, passed)
+
+
+def _percentile_ns(histogram: Histogram, p: float) -> float:
+    """The largest value where the percentile is above the range of the histogram."""
+    value_ns = histogram.percentile(p)
+    return float(histogram.max_ns) if value_ns is None else value_ns
+
+
+def _union(operations: Iterable[OperationTotals], metric: str) -> Histogram:
+    """Over all outcomes; those without a response have no times that count here."""
+    outcomes = OUTCOMES if metric in GENERATOR_LAGS else ANSWERED
+    return Histogram.union(totals.union(metric, outcomes) for totals in operations)
+
+
+@_rule(
+    "generator_stalled",
+    "the generator never stood still",
+    "the generator stood still",
+    "give agents CPUs of their own",
+)
+def _generator_stalled(evidence: Evidence) -> Finding:
+    """Percentiles forgive a generator that stood still for a moment; maxima do not."""
+    limit_ns = evidence.validity.stall_ns
+    delays_ns = {
+        ".".join(key): max(
+            float(_union([totals], lag).max_ns) for lag in GENERATOR_LAGS
+        )
+        for key, totals in evidence.collected.operations.items()
+    }
+    longest_ns, observed = _extreme(delays_ns, max, _ms)
+    limit = f"≤ {_ms(limit_ns)} of send lag and of receive lag"
+    return Finding(limit, observed, longest_ns is None or longest_ns <= limit_ns)
+
+
+@_rule(
+    "generator_saturated",
+    "workers were not saturated",
+    "a worker was saturated",
+    "fewer clients, think time, or more agents and CPUs",
+)
+def _generator_saturated(evidence: Evidence) -> Finding:
+    validity = evidence.validity
+    workers = {
+        f"{agent} {model} worker {number}": totals
+        for agent, seen in evidence.collected.agents.items()
+        for (model, number), totals in seen.workers.items()
+        if totals.wall_ns
+    }
+    shares = {name: one.saturated_ns / one.wall_ns for name, one in workers.items()}
+    highest, observed = _extreme(shares, max, lambda share: f"{share:.1%} of intervals")
+    if highest:
+        # more workers and agents help the one, a host without other work the other
+        worst = workers[max(shares, key=shares.__getitem__)]
+        observed += (
+            f": up to {worst.highest_busy_share:.0%} busy, "
+            f"{worst.highest_run_queue_share:.0%} waiting for a CPU"
+        )
+    limit = (
+        f"busy > {_percent(validity.busy_share)} or waiting for a CPU > "
+        f"{_percent(validity.run_queue_share)} in ≤ "
+        f"{_percent(validity.saturated_intervals)} of intervals"
     )
+    passed = highest is None or highest <= validity.saturated_intervals
+    return Finding(limit, observed, passed)
 
 
-def _books_balance(evidence: Evidence) -> Rule:
+@_rule(
+    "clock_offset",
+    "agents' clock offsets are known",
+    "an agent's clock offset is not known well enough",
+)
+def _clock_offset(evidence: Evidence) -> Finding:
+    """At the start, how well offsets were known; later, how far the clocks went."""
+    limit_ns = min(
+        evidence.validity.clock_offset_ns, evidence.plan.interval_s * NS_PER_S / 100
+    )
+    bounds = {
+        agent: (facts["clock_offset_bound_us"] + _drift_us(evidence, agent)) * 1e3
+        for agent, facts in evidence.facts.items()
+        if facts.get("clock_offset_bound_us") is not None
+    }
+    unknown = [name for name in evidence.run.agents if name not in bounds]
+    highest, observed = _extreme(bounds, max, lambda bound_ns: f"±{_ms(bound_ns)}")
+    passed = not unknown and (highest is None or highest <= limit_ns)
+    limit, problem = f"within ±{_ms(limit_ns)}", ""
+    if unknown:
+        observed = f"unknown of {_listed(unknown)}"
+    if evidence.clocks:
+        furthest_ns = evidence.clock_deviation_limit_ns
+        deviations = {
+            agent: clock.largest.at_most_ns for agent, clock in evidence.clocks.items()
+        }
+        largest, later = _extreme(deviations, max, _ms)
+        limit += f" at the start, {_ms(furthest_ns)} apart later"
+        observed += f" at the start, {later} later"
+        passed &= largest is None or largest <= furthest_ns
+        problem = "an agent's clock was not known well enough, or went too far"
+    return Finding(limit, observed, passed, problem)
+
+
+def _drift_us(evidence: Evidence, agent: str) -> float:
+    """Of runs whose clocks were sampled twice only, at the start and the end."""
+    if agent in evidence.clocks:
+        return 0.0
+    return float(evidence.facts[agent].get("clock_drift_us", 0))
+
+
+@_rule(
+    "clock_step",
+    "no wall clock was stepped within an interval",
+    "a wall clock was stepped within an interval",
+)
+def _clock_step(evidence: Evidence) -> Finding:
+    steps = {
+        agent: float(abs(totals.clock_step_ns))
+        for agent, totals in evidence.collected.agents.items()
+        if totals.seen
+    }
+    highest, observed = _extreme(steps, max, _ms)
+    passed = highest is None or highest <= CLOCK_STEP_LIMIT_NS
+    return Finding(f"≤ {_ms(CLOCK_STEP_LIMIT_NS)}", observed, passed)
+
+
+@_rule(
+    "histogram_overflow",
+    "no duration was above one hour",
+    "durations were above one hour",
+)
+def _histogram_overflow(evidence: Evidence) -> Finding:
+    # the times of imports are kept one by one as well
+    imports = {(one["stream"], OPERATION) for one in imports_of(evidence.facts)}
+    over = [
+        f"{totals.overflow:,} of {'.'.join(key)}"
+        for key, totals in evidence.collected.operations.items()
+        if key not in imports and totals.overflow
+    ]
+    return Finding("0", _listed(over) or "0", not over)
+
+
+#: Name, title, problem; sums of counters that are equal in each operation's whole run.
+_IDENTITIES = (
+    (
+        "arrivals_balance",
+        "every scheduled arrival is accounted for",
+        "arrivals are not accounted for",
+        ("scheduled",),
+        ("sent", "dropped", "substituted"),
+    ),
+    (
+        "requests_balance",
+        "every sent request is accounted for",
+        "requests are not accounted for",
+        ("sent",),
+        ("completed", "timed_out", "unresolved", "abandoned"),
+    ),
+    (
+        "responses_balance",
+        "every response is a success, expected or a failure",
+        "responses are not accounted for",
+        ("completed",),
+        ("succeeded", "expected", "failed"),
+    ),
+)
+
+
+def _identity(
+    left: Sequence[str], right: Sequence[str]
+) -> Callable[[Evidence], Finding]:
+    def find(evidence: Evidence) -> Finding:
+        wrong = []
+        for key, totals in evidence.collected.operations.items():
+            counts = totals.whole
+            sums = [sum(counts[one] for one in side) for side in (left, right)]
+            if sums[0] != sums[1]:
+                wrong.append(f"{sums[0]:,} ≠ {sums[1]:,} of {'.'.join(key)}")
+        formula = " = ".join(" + ".join(map(counter_title, x)) for x in (left, right))
+        return Finding(formula, _listed(wrong) or "equal", not wrong)
+
+    return find
+
+
+for _name, _title, _problem, _left, _right in _IDENTITIES:
+    _rule(_name, _title, _problem)(_identity(_left, _right))
+
+
+@_rule(
+    "books",
+    "servers counted what agents sent",
+    "servers did not count what agents sent",
+)
+def _reconciled(evidence: Evidence) -> Finding:
     """Of the servers that were watched. A kind of request that a server does not count
-    is not held against a run; counts that the job asks for and that nobody could read
+    is not held against a run; counts that the job asks for and that could not be read
     are."""
     validity = evidence.validity
     most_missing = validity.books_missing_operations
@@ -533,9 +527,9 @@ def _books_balance(evidence: Evidence) -> Rule:
     has_limit = bool(most_missing) or most_others is not None
     unknown = unread(evidence.run, evidence.observer_failures, has_limit=has_limit)
     wrong, others, lines = [], 0, 0
-    for account, book in evidence.reconciliations.items():
+    for group, counted in evidence.reconciliations.items():
         lacking, strange = [], []
-        for kind, line in book.lines.items():
+        for kind, line in counted.lines.items():
             lines += line.server is not None
             others += line.others
             if line.missing > most_missing:
@@ -543,78 +537,41 @@ def _books_balance(evidence: Evidence) -> Rule:
             elif most_others is not None and line.others > most_others:
                 strange.append(f"{line.others:,} {kind}")
         if lacking:
-            wrong.append(f"{account} lacks {' and '.join(lacking)}")
+            wrong.append(f"{group} lacks {' and '.join(lacking)}")
         if strange:
-            wrong.append(f"{account} has {' and '.join(strange)} of others")
-    problem = "servers did not count what agents sent"
-    if unknown and not wrong:
-        problem = "it is not known what servers counted"
+            wrong.append(f"{group} has {' and '.join(strange)} of others")
+    problem = "it is not known what servers counted" if unknown and not wrong else ""
     wrong += unknown
     allowed = "any number" if most_others is None else f"≤ {most_others:,}"
-    found = f"balanced, {others:,} of others" if others else "balanced"
-    return Rule(
-        "books",
-        "servers counted what agents sent",
-        problem,
-        f"≤ {most_missing:,} missing, {allowed} of others",
-        listed(wrong) if wrong else found if lines else NOT_APPLICABLE,
-        not wrong,
-    )
+    found = "equal" + f", {others:,} of others" * bool(others)
+    observed = _listed(wrong) or (found if lines else NOT_APPLICABLE)
+    limit = f"≤ {most_missing:,} missing, {allowed} of others"
+    return Finding(limit, observed, not wrong, problem)
 
 
-def _replication_checked(evidence: Evidence) -> Rule:
-    replication = evidence.replication
-    found = NOT_APPLICABLE
-    if replication is not None:
-        found = replication.unchecked or "checked"
-    return Rule(
-        "replication",
-        "replication was checked where the job asks for it",
-        "replication could not be checked",
-        "checked",
-        found,
-        replication is None or replication.is_checked,
-    )
-
-
-#: In the order of the report.
-RULES: tuple[Callable[[Evidence], Rule], ...] = (
-    _run_completed,
-    _agents_present,
-    _intervals_complete,
-    _data_present,
-    _counts_reached,
-    _clients_connected,
-    _sent_share,
-    _dropped_arrivals,
-    _send_lag,
-    _generator_stalled,
-    _generator_saturated,
-    _clock_offset,
-    _clock_step,
-    _histogram_overflow,
-    _identity(
-        "arrivals_balance",
-        "every scheduled arrival is accounted for",
-        "arrivals are not accounted for",
-        ("scheduled",),
-        ("sent", "dropped", "substituted"),
-    ),
-    _identity(
-        "requests_balance",
-        "every sent request is accounted for",
-        "requests are not accounted for",
-        ("sent",),
-        ("completed", "timed_out", "unresolved", "abandoned"),
-    ),
-    _identity(
-        "responses_balance",
-        "every response is a success, expected or a failure",
-        "responses are not accounted for",
-        ("completed",),
-        ("succeeded", "expected", "failed"),
-    ),
-    _books_balance,
-    _replication_checked,
-    _server_restarted,
+@_rule(
+    "replication",
+    "replication was checked where the job asks for it",
+    "replication could not be checked",
 )
+def _replication_checked(evidence: Evidence) -> Finding:
+    replication = evidence.replication
+    if replication is None:
+        return Finding("checked", NOT_APPLICABLE, passed=True)
+    observed = replication.unchecked or "checked"
+    return Finding("checked", observed, replication.is_checked)
+
+
+@_rule("server_restarted", "no server was restarted", "a server was restarted")
+def _server_restarted(evidence: Evidence) -> Finding:
+    """What is watched, a server or its process, ran from first to last reading."""
+    is_watched = bool(evidence.monitors or evidence.reconciliations)
+    restarts = [
+        f"{one.name} before {at_s:,.1f} s"
+        for one in evidence.monitors
+        for at_s in one.restarts_s
+    ]
+    # without a monitor, by the server's counts before and after the run
+    restarts = restarts or restarted(evidence.run)
+    observed = _listed(restarts) or ("0" if is_watched else NOT_APPLICABLE)
+    return Finding("0", observed, not restarts)

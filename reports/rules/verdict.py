@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Can the numbers be certified, and are they good enough? Pure.
 
-Every rule is checked in every run. A run that breaks a rule is INVALID, whatever its
-thresholds say; one that misses a threshold, or whose servers turned out to differ, is
-FAIL; the rest is PASS.
+Every rule is checked in every run. A run in which a rule fails is INVALID, whatever its
+thresholds say; one in which a threshold fails, or whose servers differ, is FAIL; the
+rest is PASS.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ldapslam.reports.rules.rules import RULES, Rule
 
 PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
-#: Fact of an agent, its value, and what that means for the figures.
+#: Fact of an agent, its value, and what that means for the statistics.
 _AGENT_NOTES = (
     (
         "shares_host_with_target",
         True,
-        "the load was made on a target's host: these are figures of the pair",
+        "the load was made on a target's host: these are statistics of the pair",
     ),
     (
         "kernel_stamps",
         False,
-        "without kernel receive stamps, receive lag is part of the response time",
+        "without kernel timestamps, receive lag is part of the response time",
     ),
     (
         "realtime",
@@ -40,29 +40,18 @@ _CONNECTION_NOTES = {
     "disconnects": "connections were lost",
     "protocol_errors": "protocol errors in responses",
     "late_responses": "messages came for requests that had timed out or were abandoned",
-    "unexpected_messages": "messages nobody had asked for",
-    "notices": "unsolicited notices from the directory",
-    "stamps_missing": "responses without a kernel receive stamp",
+    "unexpected_messages": "unsolicited messages: they belong to no request",
+    "notices": "unsolicited notifications (RFC 4511, 4.4)",
+    "stamps_missing": "responses without a kernel timestamp",
 }
 
 _OPERATION_NOTES = {
     "expected": "ended with a result code other than success that the job expects; "
     "they are no errors, and have times of their own",
-    "substituted": "had no entry of this run to work on: one was added in "
-    "their place, or their session ended",
+    "substituted": "fallback adds: the run had no entry left to work on, so one was "
+    "added, or the session ended",
     "captures_missing": "succeeded without the value that their session needs: they "
     "count as failed, and the session ended",
-}
-
-
-#: What helps where it can be told: the rule's limit, and this.
-_REMEDIES = {
-    "clients_connected": "why did the server refuse, or end, connections?",
-    "sent_share": "a lower rate, more connections, or a server that keeps up",
-    "dropped_arrivals": "a lower rate, more connections, or a larger max_backlog",
-    "send_lag": "give agents CPUs of their own, and CAP_SYS_NICE",
-    "generator_stalled": "give agents CPUs of their own",
-    "generator_saturated": "fewer clients, think time, or more agents and CPUs",
 }
 
 
@@ -78,26 +67,26 @@ def conclude(
 ) -> tuple[str, tuple[str, ...]]:
     """The verdict and its reasons; thresholds are (expression, value, passed), failures
     what was verified after the load and found wrong."""
-    broken = [_reason(rule) for rule in rules if not rule.passed]
-    missed = [
-        f"threshold missed: {expression}, was {value}"
+    invalid = [_reason(rule) for rule in rules if not rule.passed]
+    failed = [
+        f"threshold failed: {expression}, was {value}"
         for expression, value, passed in thresholds
         if not passed
     ]
-    missed += failures
-    verdict = INVALID if broken else FAIL if missed else PASS
-    return verdict, tuple(broken + missed)
+    failed += failures
+    verdict = INVALID if invalid else FAIL if failed else PASS
+    return verdict, tuple(invalid + failed)
 
 
 def _reason(rule: Rule) -> str:
     reason = f"{rule.problem}: {rule.observed}"
-    if remedy := _REMEDIES.get(rule.name):
-        reason += f" (limit {rule.limit}; {remedy})"
+    if rule.remedy:
+        reason += f" (limit {rule.limit}; {rule.remedy})"
     return reason
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
-    """What a reader should know of how the figures came about."""
+    """What a reader should know of how the statistics came about."""
     lines = []
     per_point = evidence.plan.intervals_per_point
     if per_point > 1:
@@ -120,7 +109,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
         if (number := unanswered(operation.measured))
     ]
     lines += [
-        f"stream {name} was through before the measure phase: it has no figures there"
+        f"stream {name} ended before the measure phase: it has no statistics there"
         for name in evidence.streams
         if evidence.was_through_before(name)
     ]
@@ -132,7 +121,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     ]
     lines += _notes_of_sessions(evidence)
     lines += _notes_of_replays(evidence)
-    lines += _notes_of_books(evidence)
+    lines += _notes_of_reconciliation(evidence)
     lines += [
         f"agent {agent} left entries that the run had added: `ldapslam run --cleanup "
         f"{evidence.run.run_id}` on its host removes them"
@@ -189,17 +178,19 @@ def _notes_of_replays(evidence: Evidence) -> list[str]:
     ]
 
 
-def _notes_of_books(evidence: Evidence) -> list[str]:
+def _notes_of_reconciliation(evidence: Evidence) -> list[str]:
     """What servers counted beside the run's requests, and what they do not count."""
     lines = []
-    for account, book in evidence.reconciliations.items():
-        if book.unknown:
-            lines.append(f"the books of {account} cannot be balanced: {book.unknown}")
-        others = {kind: one.others for kind, one in book.lines.items() if one.others}
+    for group, found in evidence.reconciliations.items():
+        if found.unknown:
+            lines.append(
+                f"the requests to {group} cannot be reconciled: {found.unknown}"
+            )
+        others = {kind: one.others for kind, one in found.lines.items() if one.others}
         if others:
             listed = ", ".join(f"{number:,} {kind}" for kind, number in others.items())
             lines.append(
-                f"{account} had requests that nobody of the run sent: {listed}; other "
+                f"{group} had requests that the run did not send: {listed}; other "
                 "clients' or replication's"
             )
     return lines
@@ -207,14 +198,14 @@ def _notes_of_books(evidence: Evidence) -> list[str]:
 
 def _but_watched(stream: Mapping[str, Any]) -> str:
     watches = stream.get("watched")
-    return "; what a replica tells by itself has its stamp" if watches else ""
+    return "; what a replica tells by itself has its timestamp" if watches else ""
 
 
 def _notes_of_sessions(evidence: Evidence) -> list[str]:
     """Of streams that do more than send one request after another."""
     lines = [
-        f"stream {name} is driven by Python: its requests have no kernel receive "
-        f"stamp, so receive lag is part of their response time{_but_watched(stream)}"
+        f"stream {name} is driven by Python: its requests have no kernel timestamp, "
+        f"so receive lag is part of their response time{_but_watched(stream)}"
         for name, stream in evidence.streams.items()
         if stream.get("engine") == "python"
     ]

@@ -17,10 +17,12 @@ from ldapslam.reports.document import (
     Cell,
     ChartPlace,
     Column,
+    Field,
     Listing,
     Paragraph,
     Table,
-    counted,
+    column,
+    filled,
     number,
     table,
 )
@@ -30,11 +32,12 @@ from ldapslam.reports.typeset import (
     NOTHING,
     compared,
     count,
+    counted,
     decimal,
     flattened,
     microseconds,
-    milliseconds,
     percent,
+    percentiles,
     time_of_day,
 )
 
@@ -67,13 +70,6 @@ _IN_RESULT = (
     "python_requests",
     "targets",
 )
-
-_CLEAN_UP = {
-    "entries": "entries",
-    "deleted": "deleted",
-    "already_gone": "already gone",
-    "left": "left",
-}
 
 #: Of the manifest's keys, those with a place of their own, or of interest to programs.
 _ELSEWHERE = (
@@ -112,26 +108,19 @@ def agents(summary: Summary) -> tuple[Block, ...]:
 
 
 def _agents(summary: Summary) -> Table:
-    def percentile(name: str) -> Callable[[AgentSummary], str]:
-        return lambda one: milliseconds(one.response_times.percentiles_us[name])
-
     return table(
         "agents",
         "Agents in the measure phase",
         summary.agents,
-        (Column("Agent"), lambda one: one.name),
-        (number("throughput", "/s"), lambda one: decimal(one.throughput_per_s)),
-        (number("failed"), lambda one: count(one.failed)),
-        (number("p50", "ms"), percentile("p50")),
-        (number("p99", "ms"), percentile("p99")),
-        (number("CPU per op", "µs"), lambda one: decimal(one.cpu_us_per_op)),
-        (number("host CPU", "%"), lambda one: percent(one.cpu_utilisation, 1)),
-        (number("workers busy", "%"), lambda one: percent(one.busy_share, 1)),
-        (
-            number("busiest interval", "%"),
-            lambda one: percent(one.highest_busy_share, 1),
-        ),
-        (number("CPU wait", "%"), lambda one: percent(one.highest_run_queue_share, 1)),
+        column("Agent", lambda one: one.name),
+        number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
+        number("failed", lambda one: count(one.totals.measured["failed"])),
+        *percentiles(lambda one: one.response_times, ("p50", "p99")),
+        number("CPU per op (µs)", lambda one: decimal(one.cpu_us_per_op)),
+        number("host CPU (%)", lambda one: percent(one.cpu_utilisation, 1)),
+        number("workers busy (%)", lambda one: percent(one.busy_share, 1)),
+        number("busiest interval (%)", lambda one: percent(one.highest_busy_share, 1)),
+        number("CPU wait (%)", lambda one: percent(one.highest_run_queue_share, 1)),
         notes=(
             "CPU wait: the largest share of an interval in which a worker was ready "
             "to run and had no CPU.",
@@ -147,64 +136,56 @@ def manifest(summary: Summary) -> tuple[Block, ...]:
     content = manifest_of(summary)
     shown = {key: value for key, value in content.items() if key not in _ELSEWHERE}
     shown["servers"] = products(content)
-    blocks: list[Block] = [
+    return (
         _facts_table(
             "facts", "Run", [row for row in flattened(shown) if row[1] != NOTHING]
         ),
         *differing(content),
         _agent_facts(content["agents"]),
-    ]
-    if summary.events:
-        blocks.append(_events(summary))
-    blocks.append(Listing("Job file", summary.run.job_text.rstrip()))
-    return tuple(blocks)
+        *filled(_events(summary)),
+        Listing("Job file", summary.run.job_text.rstrip()),
+    )
 
 
 def _events(summary: Summary) -> Table:
     """The run's log; its numbers are in the charts."""
-    more = len(summary.events) - _EVENTS
     return table(
         "events",
         "Events",
-        enumerate(summary.events[:_EVENTS], 1),
-        (Column("No."), lambda row: str(row[0])),
-        (Column("Time (UTC)"), lambda row: row[1].at_utc[:19].replace("T", " ")),
-        (
-            number("since T0", "s"),
-            lambda row: decimal(summary.since_start_s(row[1].at_utc), 1),
+        enumerate(summary.events, 1),
+        column("No.", lambda row: str(row[0])),
+        column("Time (UTC)", lambda row: row[1].at_utc[:19].replace("T", " ")),
+        number(
+            "since T0 (s)", lambda row: decimal(summary.since_start_s(row[1].at_utc), 1)
         ),
-        (Column("Event"), lambda row: row[1].kind),
-        (Column(""), lambda row: row[1].text),
-        notes=[f"and {count(more)} more: result.json has all of them"] * (more > 0),
+        column("Event", lambda row: row[1].kind),
+        column("", lambda row: row[1].text),
+        limit=_EVENTS,
     )
 
 
-def _clean_up(summary: Summary) -> list[Block]:
-    done: list[tuple[str, Mapping[str, Any]]] = [
-        (agent.name, agent.facts["clean_up"])
-        for agent in summary.agents
-        if agent.facts.get("clean_up")
-    ]
-    if not done:
-        return []
-
-    def counter(key: str) -> Callable[[tuple[str, Mapping[str, Any]]], Cell | str]:
-        return lambda row: (
-            Cell(count(row[1][key]), BAD if key == "left" and row[1][key] else "")
-            if key in row[1]
-            else NOTHING
+def _clean_up(summary: Summary) -> list[Table]:
+    def counter(key: str) -> Field[tuple[str, Mapping[str, Any]]]:
+        show = counted if key == "left" else count
+        title = key.replace("_", " ")
+        return number(
+            title, lambda row: show(row[1][key]) if key in row[1] else NOTHING
         )
 
     made = table(
         "clean-up",
         "Clean-up of the entries that the run had added and not deleted",
-        done,
-        (Column("Agent"), lambda row: row[0]),
-        *((number(title), counter(key)) for key, title in _CLEAN_UP.items()),
-        (number("time", "s"), lambda row: decimal(row[1].get("seconds"), 1)),
-        (Column("Problem"), lambda row: Cell(row[1].get("error") or "", BAD)),
+        [
+            (agent.name, agent.facts["clean_up"])
+            for agent in summary.agents
+            if agent.facts.get("clean_up")
+        ],
+        column("Agent", lambda row: row[0]),
+        *map(counter, ("entries", "deleted", "already_gone", "left")),
+        number("time (s)", lambda row: decimal(row[1].get("seconds"), 1)),
+        column("Problem", lambda row: Cell(row[1].get("error") or "", BAD)),
     )
-    return [made]
+    return filled(made)
 
 
 def _facts_table(
@@ -214,8 +195,8 @@ def _facts_table(
         name,
         caption,
         facts,
-        (Column("Fact"), lambda row: row[0]),
-        (Column("Value"), lambda row: row[1]),
+        column("Name", lambda row: row[0]),
+        column("Value", lambda row: row[1]),
         notes=notes,
     )
 
@@ -247,17 +228,14 @@ _NS_PER_MS = 1_000_000
 
 def clocks(summary: Summary) -> tuple[Block, ...]:
     """Start and completeness of each agent; and its clock over the run, if sampled."""
-    blocks: list[Block] = [_start(summary)]
-    if summary.clocks:
-        place = ChartPlace(
-            "clocks",
-            "Clocks over the run",
-            "How far each agent's intervals were from the coordinator's, with the "
-            "bounds of each sample; dashed: the limit.",
-        )
-        blocks += [place, _over_run(summary)]
-    steps = _steps(summary)
-    return (*blocks, steps) if steps.rows else tuple(blocks)
+    place = ChartPlace(
+        "clocks",
+        "Clocks over the run",
+        "How far each agent's intervals were from the coordinator's, with the bounds "
+        "of each sample; dashed: the limit.",
+    )
+    over_run = (place, _over_run(summary)) if summary.clocks else ()
+    return (_start(summary), *over_run, *filled(_steps(summary)))
 
 
 def _start(summary: Summary) -> Table:
@@ -268,19 +246,16 @@ def _start(summary: Summary) -> Table:
         "clocks",
         "Clocks and completeness",
         summary.agents,
-        (Column("Agent"), lambda one: one.name),
-        (number("start error", "µs"), fact("start_error_us")),
-        (number("clock offset", "µs"), fact("clock_offset_us")),
-        (number("known within", "± µs"), fact("clock_offset_bound_us")),
-        (
-            number("largest step", "µs"),
-            lambda one: microseconds(abs(one.clock_step_ns) / 1000),
+        column("Agent", lambda one: one.name),
+        number("start error (µs)", fact("start_error_us")),
+        number("clock offset (µs)", fact("clock_offset_us")),
+        number("known within (± µs)", fact("clock_offset_bound_us")),
+        number(
+            "largest step (µs)",
+            lambda one: microseconds(abs(one.totals.clock_step_ns) / 1000),
         ),
-        (number("intervals"), lambda one: count(one.intervals)),
-        (
-            number("missing"),
-            lambda one: counted(one.missing_intervals, count(one.missing_intervals)),
-        ),
+        number("intervals", lambda one: count(len(one.totals.seen))),
+        number("missing", lambda one: counted(one.missing_intervals)),
     )
 
 
@@ -290,31 +265,25 @@ def _over_run(summary: Summary) -> Table:
         "clock-drift",
         "Agents' clocks against the coordinator's, all through the run",
         summary.clocks.items(),
-        (Column("Agent"), lambda row: row[0]),
-        (number("samples"), lambda row: count(len(row[1].deviations))),
-        (number("drift", "ppm"), lambda row: decimal(row[1].drift_ppm, 3)),
-        (
-            number("known within", "± ppm"),
-            lambda row: decimal(row[1].drift_bound_ppm, 3),
-        ),
-        (
-            number("largest deviation", "ms"),
+        column("Agent", lambda row: row[0]),
+        number("samples", lambda row: count(len(row[1].deviations))),
+        number("drift (ppm)", lambda row: decimal(row[1].drift_ppm, 3)),
+        number("known within (± ppm)", lambda row: decimal(row[1].drift_bound_ppm, 3)),
+        number(
+            "largest deviation (ms)",
             lambda row: decimal(row[1].largest.ns / _NS_PER_MS, 3),
         ),
-        (
-            number("known within", "± ms"),
+        number(
+            "known within (± ms)",
             lambda row: decimal(row[1].largest.bound_ns / _NS_PER_MS, 3),
         ),
-        (number("at", "s"), lambda row: decimal(row[1].largest.at_s, 1)),
-        (
-            number("steps"),
-            lambda row: counted(row[1].step_count, count(row[1].step_count)),
-        ),
+        number("at (s)", lambda row: decimal(row[1].largest.at_s, 1)),
+        number("steps", lambda row: counted(row[1].step_count)),
         notes=(
             "Deviation: how far the agent's intervals were from where the "
-            f"coordinator's clock has them; the limit is {decimal(limit_ms, 3)} ms. A "
-            "figure of one interval over all agents is of what happened up to so far "
-            "beside it; totals and percentiles of the run do not depend on it.",
+            f"coordinator's clock has them; the limit is {decimal(limit_ms, 3)} ms. By "
+            "as much a statistic of one interval over all agents may be off in time; "
+            "totals and percentiles of the run do not depend on it.",
         ),
     )
 
@@ -327,24 +296,24 @@ def _steps(summary: Summary) -> Table:
         for one in clock.steps
     ]
     for agent in summary.agents:
-        for index, step_ns in agent.clock_steps_ns.items():
+        for index, step_ns in agent.totals.clock_steps_ns.items():
             start_s = index * summary.interval_s
             if index < len(summary.boundaries_ns):
                 start_s = summary.boundaries_ns[index] / NS_PER_S
             steps.append((start_s, agent.name, "wall", float(step_ns)))
     steps.sort()
-    known = sum(agent.stepped for agent in summary.agents)
+    known = sum(agent.totals.stepped for agent in summary.agents)
     known += sum(clock.step_count for clock in summary.clocks.values())
     more = known - len(steps[:_ROWS])
     return table(
         "clock-steps",
         "Steps of clocks",
         steps[:_ROWS],
-        (Column("Agent"), lambda row: row[1]),
-        (Column("Clock"), lambda row: row[2]),
-        (number("by", "ms"), lambda row: decimal(row[3] / _NS_PER_MS, 3)),
-        (number("up to", "s"), lambda row: decimal(row[0], 1)),
-        (number("up to", "UTC"), lambda row: time_of_day(summary.started_utc, row[0])),
+        column("Agent", lambda row: row[1]),
+        column("Clock", lambda row: row[2]),
+        number("by (ms)", lambda row: decimal(row[3] / _NS_PER_MS, 3)),
+        number("up to (s)", lambda row: decimal(row[0], 1)),
+        number("up to (UTC)", lambda row: time_of_day(summary.started_utc, row[0])),
         notes=(
             "wall: the time of day, against the agent's own monotonic clock. "
             "monotonic: that clock, against the coordinator's. The step was in the "

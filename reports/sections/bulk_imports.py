@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from ldapslam.reports.collect.job_notes import imports_of
-from ldapslam.reports.document import Block, Column, Table, number, table
+from ldapslam.reports.document import Block, Table, column, filled, number, table
 from ldapslam.reports.model import Summary
 from ldapslam.reports.typeset import NOTHING, count, decimal
 
@@ -28,17 +28,13 @@ _MIB = 1 << 20
 _BUSY_SHARE = 0.7
 
 
-def _of_run(summary: Summary) -> list[dict[str, Any]]:
-    return imports_of({agent.name: agent.facts for agent in summary.agents})
-
-
 def of_stream(summary: Summary, stream: str) -> list[dict[str, Any]]:
     """The imports of one stream, of all agents."""
-    return [one for one in _of_run(summary) if one["stream"] == stream]
+    return [one for one in imports_of(summary.facts) if one["stream"] == stream]
 
 
 def glance(summary: Summary, stream: str) -> tuple[tuple[str, str], ...]:
-    """A stream's imports in a few figures; nothing where it has none."""
+    """A stream's imports in a few statistics; nothing where it has none."""
     found = of_stream(summary, stream)
     if not found:
         return ()
@@ -59,52 +55,50 @@ def compared(summaries: Sequence[Summary]) -> list[Table]:
         for stream in dict.fromkeys(one.stream for one in summary.operations)
         if (found := of_stream(summary, stream))
     ]
-    if not rows:
-        return []
     made = table(
         "imports",
         "Imports",
         rows,
-        (Column("Stream"), lambda row: row[0]),
-        (Column("Run"), lambda row: row[1]),
-        (Column("by"), lambda row: str(row[2][0]["method"])),
-        (number("imports"), lambda row: count(len(row[2]))),
-        (number("median", "s"), lambda row: decimal(median(row[3]), 3)),
-        (
-            number("range", "s"),
+        column("Stream", lambda row: row[0]),
+        column("Run", lambda row: row[1]),
+        column("by", lambda row: str(row[2][0]["method"])),
+        number("imports", lambda row: count(len(row[2]))),
+        number("median (s)", lambda row: decimal(median(row[3]), 3)),
+        number(
+            "range (s)",
             lambda row: f"{decimal(min(row[3]), 3)} – {decimal(max(row[3]), 3)}",
         ),
-        (
-            number("entries", "/s"),
+        number(
+            "entries (/s)",
             lambda row: decimal(row[2][0]["entries"] / max(median(row[3]), 1e-9)),
         ),
-        (
-            number("until on disk", "s"),
+        number(
+            "until on disk (s)",
             lambda row: decimal(
                 median(one["seconds"] + one["flush_seconds"] for one in row[2]), 3
             ),
         ),
-        (
-            number("peak memory", "MiB"),
+        number(
+            "peak memory (MiB)",
             lambda row: _mib(
                 max(one.get("peak_memory_bytes") or 0 for one in row[2]) or None
             ),
         ),
     )
-    return [made]
+    return filled(made)
 
 
 def made_by(summary: Summary) -> dict[str, Any]:
     """Stream -> what its imports were made by and in, of the last one."""
     return {
         one["stream"]: {name: one[name] for name in _MADE_BY if name in one}
-        for one in _of_run(summary)
+        for one in imports_of(summary.facts)
     }
 
 
 def imports(summary: Summary) -> tuple[Block, ...]:
     """A table of all imports and what they took; nothing where there were none."""
-    found = _of_run(summary)
+    found = imports_of(summary.facts)
     if not found:
         return ()
     return (_times(found), _costs(found))
@@ -115,27 +109,23 @@ def _times(found: Sequence[Import]) -> Table:
         "imports",
         "Imports, in the order of each agent",
         enumerate(found, 1),
-        (Column("No."), lambda row: str(row[0])),
-        (Column("Stream"), lambda row: str(row[1]["stream"])),
-        (Column("Agent"), lambda row: str(row[1]["agent"])),
-        (Column("Server"), lambda row: f"{row[1]['server']}, {row[1]['backend']}"),
-        (
-            Column("by"),
-            _method,
-        ),
-        (number("entries"), lambda row: count(int(row[1]["entries"]))),
-        (number("time", "s"), lambda row: decimal(row[1]["seconds"], 3)),
-        (
-            number("entries", "/s"),
+        column("No.", lambda row: str(row[0])),
+        column("Stream", lambda row: str(row[1]["stream"])),
+        column("Agent", lambda row: str(row[1]["agent"])),
+        column("Server", lambda row: f"{row[1]['server']}, {row[1]['backend']}"),
+        column("by", _method),
+        number("entries", lambda row: count(int(row[1]["entries"]))),
+        number("time (s)", lambda row: decimal(row[1]["seconds"], 3)),
+        number(
+            "entries (/s)",
             lambda row: decimal(row[1]["entries"] / max(row[1]["seconds"], 1e-9)),
         ),
-        (
-            number("until on disk", "s"),
+        number(
+            "until on disk (s)",
             lambda row: decimal(row[1]["seconds"] + row[1]["flush_seconds"], 3),
         ),
-        (
-            Column("in"),
-            lambda row: f"{row[1]['place']} ({row[1]['file_system'] or NOTHING})",
+        column(
+            "in", lambda row: f"{row[1]['place']} ({row[1]['file_system'] or NOTHING})"
         ),
         notes=(
             "Time: of the program, of the task (in steps of 50 ms), or from the first "
@@ -173,15 +163,15 @@ def _costs(found: Sequence[Import]) -> Table:
         "import-costs",
         "What the imports took: of the program, or of the server meanwhile",
         enumerate(found, 1),
-        (Column("No."), lambda row: str(row[0])),
-        (number("CPU user", "s"), seconds("cpu_user_s")),
-        (number("CPU system", "s"), seconds("cpu_system_s")),
-        (number("peak memory", "MiB"), size("peak_memory_bytes")),
-        (number("read", "MiB"), size("read_bytes")),
-        (number("written", "MiB"), size("written_bytes")),
-        (number("LDIF", "MiB"), size("ldif_bytes")),
-        (number("server's files", "MiB"), size("database_bytes")),
-        (Column("Settings"), lambda row: _settings(row[1]["settings"])),
+        column("No.", lambda row: str(row[0])),
+        number("CPU user (s)", seconds("cpu_user_s")),
+        number("CPU system (s)", seconds("cpu_system_s")),
+        number("peak memory (MiB)", size("peak_memory_bytes")),
+        number("read (MiB)", size("read_bytes")),
+        number("written (MiB)", size("written_bytes")),
+        number("LDIF (MiB)", size("ldif_bytes")),
+        number("server's files (MiB)", size("database_bytes")),
+        column("Settings", lambda row: _settings(row[1]["settings"])),
         notes=("Read and written: from and to disks, as the kernel counts it.",),
     )
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the report says and in which order: the Summary as a Document.
 
-The verdict and its reasons, the thresholds and rules behind it, the figures, the
+The verdict and its reasons, the thresholds and rules behind it, the statistics, the
 charts, the agents, how it was measured, and the manifest. Pure.
 """
 
@@ -20,24 +20,26 @@ from ldapslam.reports.document import (
     ChartPlace,
     Column,
     Document,
+    Field,
     Glance,
     Paragraph,
     Section,
     Table,
     cell_of,
+    column,
+    filled,
     number,
     table,
 )
-from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
-from ldapslam.reports.result import manifest_of
-from ldapslam.reports.sections import (
-    appendix,
-    bulk_imports,
-    connections,
-    outcomes,
-    replication_section,
-    telemetry_section,
+from ldapslam.reports.model import (
+    OperationSummary,
+    StreamSummary,
+    Summary,
+    ThresholdResult,
 )
+from ldapslam.reports.result import manifest_of
+from ldapslam.reports.rules.rules import Rule
+from ldapslam.reports.sections import appendix, bulk_imports, requests, servers
 from ldapslam.reports.typeset import (
     NOT_AVAILABLE,
     NOTHING,
@@ -72,15 +74,15 @@ def document(summary: Summary) -> Document:
             Section("results", "Results", _results(summary)),
             Section("timeline", "Over time", _over_time(summary)),
             Section("times", "Times in detail", _times(summary)),
-            Section("errors", "Requests and errors", outcomes.outcomes(summary)),
-            Section("connections", "Connections", connections.connections(summary)),
+            Section("errors", "Requests and errors", requests.outcomes(summary)),
+            Section("connections", "Connections", requests.connections(summary)),
             *_section("imports", "Imports", bulk_imports.imports(summary)),
             *_section(
                 "replication",
                 "Replication",
-                replication_section.replication(summary),
+                servers.replication(summary),
             ),
-            *telemetry_section.sections(summary),
+            *_section("monitors", "Servers and hosts", servers.monitors(summary)),
             Section("agents", "Load generators", appendix.agents(summary)),
             Section("method", "How this was measured", appendix.method()),
             Section("manifest", "Manifest", appendix.manifest(summary)),
@@ -100,23 +102,21 @@ def _section(name: str, title: str, blocks: tuple[Block, ...]) -> tuple[Section,
 
 def _statement(summary: Summary) -> str:
     rules = sum(not rule.passed for rule in summary.rules)
-    missed = sum(not one.passed for one in summary.thresholds)
+    failed = sum(not one.passed for one in summary.thresholds)
     if rules:
-        return (
-            "These numbers cannot be certified: "
-            f"{_counted(rules, 'validity rule is', 'validity rules are')} broken."
-        )
-    met = f"The {len(summary.rules)} validity rules hold"
+        what = "validity rule fails" if rules == 1 else "validity rules fail"
+        return f"These numbers cannot be certified: {count(rules)} {what}."
+    passed = f"All {len(summary.rules)} validity rules pass"
     if summary.replication is not None:
-        failed = bool(summary.replication.failures)
-        met += "; replicas differ" if failed else ", replicas hold the same"
-    if missed:
-        of_all = _counted(len(summary.thresholds), "threshold is", "thresholds are")
-        return f"{met}; {missed} of {of_all} missed."
-    if summary.thresholds:
-        all_of = _counted(len(summary.thresholds), "threshold is", "thresholds are")
-        return f"{met}, and {all_of} met."
-    return f"{met}. The job sets no thresholds."
+        differ = bool(summary.replication.failures)
+        passed += "; replicas differ" if differ else ", replicas hold the same"
+    if not summary.thresholds:
+        return f"{passed}. The job sets no thresholds."
+    every = _counted(len(summary.thresholds), "threshold")
+    if failed:
+        return f"{passed}; {failed} of {every} {'fails' if failed == 1 else 'fail'}."
+    passes = "passes" if len(summary.thresholds) == 1 else "pass"
+    return f"{passed}, and {every} {passes}."
 
 
 def _facts(summary: Summary) -> tuple[tuple[str, str], ...]:
@@ -174,52 +174,59 @@ def _basis(summary: Summary) -> tuple[Block, ...]:
             "thresholds",
             "Thresholds of the job",
             summary.thresholds,
-            (Column("Threshold"), lambda one: one.expression),
-            (number("Observed"), lambda one: grouped(one.shown)),
-            (
-                Column("Result"),
-                lambda one: Cell("met", GOOD) if one.passed else Cell("missed", BAD),
+            column("Threshold", lambda one: one.expression),
+            number("Observed", lambda one: grouped(one.shown)),
+            column(
+                "Result",
+                _passed,
             ),
         )
     rules = table(
         "rules",
         "Validity rules: may the numbers be trusted?",
         summary.rules,
-        (Column("Rule"), lambda rule: Cell(rule.title, hint=rule.name)),
-        (Column("Limit"), lambda rule: grouped(rule.limit)),
-        (Column("Observed"), lambda rule: grouped(rule.observed)),
-        (
-            Column("Result"),
-            lambda rule: Cell("holds", GOOD) if rule.passed else Cell("broken", BAD),
+        column("Rule", lambda rule: Cell(rule.title, hint=rule.name)),
+        column("Limit", lambda rule: grouped(rule.limit)),
+        column("Observed", lambda rule: grouped(rule.observed)),
+        column(
+            "Result",
+            _passed,
         ),
     )
     notes = [Paragraph(f"Note: {grouped(note)}.") for note in summary.notes]
     return thresholds, rules, *notes
 
 
-def _results(summary: Summary) -> tuple[Block, ...]:
-    def percentile(name: str) -> Callable[[OperationSummary], Cell]:
-        return lambda one: _if_any(one, lambda times: percentile_cell(times, name))
+def _passed(one: ThresholdResult | Rule) -> Cell:
+    return Cell("pass", GOOD) if one.passed else Cell("fail", BAD)
 
-    expected: tuple[Column, Callable[[OperationSummary], Cell | str]]
-    expected = number("expected"), lambda one: count(one.counts["expected"])
+
+def _results(summary: Summary) -> tuple[Block, ...]:
+    def percentile(name: str) -> Field[OperationSummary]:
+        return number(
+            f"{name.replace('_', '.')} (ms)",
+            lambda one: _if_any(one, lambda times: percentile_cell(times, name)),
+        )
+
+    expected: Field[OperationSummary]
+    expected = number("expected", lambda one: count(one.counts["expected"]))
     headline = table(
         "headline",
         "Measure phase, response time of successes",
         summary.operations,
-        (Column("Operation"), lambda one: one.title),
-        (number("throughput", "/s"), lambda one: decimal(one.throughput_per_s)),
-        (number("succeeded"), lambda one: count(one.counts["succeeded"])),
+        column("Operation", lambda one: one.title),
+        number("throughput (/s)", lambda one: decimal(one.throughput_per_s)),
+        number("succeeded", lambda one: count(one.counts["succeeded"])),
         *[expected] * any(one.counts["expected"] for one in summary.operations),
-        (
-            number("errors", "%"),
+        number(
+            "errors (%)",
             lambda one: Cell(
                 percent(one.error_share, 3), BAD if one.error_share else ""
             ),
         ),
-        *((number(name.replace("_", "."), "ms"), percentile(name)) for name in SHOWN),
-        (
-            number("max", "ms"),
+        *map(percentile, SHOWN),
+        number(
+            "max (ms)",
             lambda one: _if_any(one, lambda t: time_cell(t, "max", t.max_us)),
         ),
         notes=(
@@ -238,31 +245,27 @@ def _if_any(one: OperationSummary, cell: Callable[[Distribution], Cell]) -> Cell
 
 
 def _streams(summary: Summary) -> tuple[Block, ...]:
-    """Those with times of their own, or a length that is a result."""
-    own = [
-        stream
-        for stream in summary.streams
-        if stream.count or stream.window.measure_s != summary.measure_s
-    ]
-    if not own:
-        return ()
     streams = table(
         "streams",
         "Streams with an end or times of their own",
-        own,
-        (Column("Stream"), lambda stream: stream.name),
-        (
-            number("sessions planned"),
+        [
+            stream
+            for stream in summary.streams
+            if stream.count or stream.window.measure_s != summary.measure_s
+        ],
+        column("Stream", lambda stream: stream.name),
+        number(
+            "sessions planned",
             lambda stream: count(stream.count) if stream.count else NOTHING,
         ),
-        (number("total time", "s"), lambda stream: decimal(stream.window.elapsed_s, 3)),
-        (number("measured", "s"), lambda stream: decimal(stream.window.measure_s, 3)),
+        number("total time (s)", lambda stream: decimal(stream.window.elapsed_s, 3)),
+        number("measured (s)", lambda stream: decimal(stream.window.measure_s, 3)),
         notes=(
             "Total time: from the stream's start to its last response, in any phase. "
             "Throughput is over the time measured.",
         ),
     )
-    return (streams,)
+    return tuple(filled(streams))
 
 
 def _expected_only(summary: Summary) -> tuple[str, ...]:
@@ -283,7 +286,7 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
     merged, marks = _merged(summary), ""
     if event_marks(summary):
         marks = " Dotted: events, by their numbers in the manifest."
-    blocks: list[Block] = [
+    return (
         ChartPlace(
             "throughput",
             "Throughput",
@@ -297,9 +300,8 @@ def _over_time(summary: Summary) -> tuple[Block, ...]:
             "Percentiles of the response time of successes in each interval, "
             f"logarithmic scale.{merged}{_marks(summary)}{_shown(summary.timed)}",
         ),
-    ]
-    blocks += _gaps(summary)
-    return tuple(blocks)
+        *_gaps(summary),
+    )
 
 
 def _merged(summary: Summary) -> str:
@@ -316,7 +318,8 @@ def _merged(summary: Summary) -> str:
 
 
 def _times(summary: Summary) -> tuple[Block, ...]:
-    blocks: list[Block] = [
+    shown = [times for one in summary.timed for times in one.times.values()]
+    return (
         ChartPlace(
             "percentiles",
             "Response time by percentile",
@@ -324,12 +327,10 @@ def _times(summary: Summary) -> tuple[Block, ...]:
             "sending) of successes by percentile, logarithmic scales. Where the two "
             "part, requests waited before they were sent."
             f"{_ends(summary)}{_shown(summary.timed)}",
-        )
-    ]
-    blocks += [_times_table(one) for one in summary.timed]
-    shown = [times for one in summary.timed for times in one.times.values()]
-    blocks += [Paragraph(note) for note in missing(shown)]
-    return tuple(blocks)
+        ),
+        *(_times_table(one) for one in summary.timed),
+        *(Paragraph(note) for note in missing(shown)),
+    )
 
 
 def _shown(operations: Sequence[OperationSummary]) -> str:
@@ -372,11 +373,7 @@ def _times_table(one: OperationSummary) -> Table:
 
 
 def _interval_row(times: Distribution) -> tuple[Cell, ...]:
-    cells = [
-        Cell("95% confidence interval", MUTED),
-        Cell("", MUTED),
-        Cell("", MUTED),
-    ]
+    texts = ["95% confidence interval", "", ""]
     for name in SHOWN:
         interval = times.ci95_us[name]
         text = NOTHING
@@ -384,12 +381,12 @@ def _interval_row(times: Distribution) -> tuple[Cell, ...]:
             text = f"≥ {milliseconds(interval[0])}"
         elif interval is not None:
             text = f"{milliseconds(interval[0])} – {milliseconds(interval[1])}"
-        cells.append(Cell(text, MUTED))
-    return (*cells, Cell("", MUTED))
+        texts.append(text)
+    return tuple(Cell(text, MUTED) for text in (*texts, ""))
 
 
-def _counted(number: int, one: str, many: str | None = None) -> str:
-    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+def _counted(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}{'s' * (number != 1)}"
 
 
 #: More rows would hide the rest of the report; result.json has all of them.
@@ -399,39 +396,32 @@ _MEANING = (
     "Nothing is filled in for what is missing. Counts, totals and percentiles are of "
     "what was delivered. Throughput divides it by the whole measure phase, so it is "
     "too low by the share that is missing. Charts are hatched where an interval lacks "
-    "an agent, and draw no figure of the fleet from it."
+    "an agent, and draw no statistic of the fleet from it."
 )
 
 
 def _gaps(summary: Summary) -> tuple[Block, ...]:
     """Tables of what is missing or cut short, and what that means; none without any."""
-    found = summary.completeness
-    blocks: list[Block] = []
-    if found.gaps:
-        blocks += [_gaps_table(summary), Paragraph(_MEANING)]
-    if found.partials:
-        blocks.append(_partials_table(summary))
-    return tuple(blocks)
+    gaps = filled(_gaps_table(summary))
+    meaning = [Paragraph(_MEANING)] * bool(gaps)
+    return (*gaps, *meaning, *filled(_partials_table(summary)))
 
 
 def _of_delivered(summary: Summary) -> tuple[str, ...]:
-    """The note on figures of a measure phase that is not all there."""
+    """The note on statistics of a measure phase that is not all there."""
     found = summary.completeness
     if found.measure_there >= found.measure_due:
         return ()
     missing = found.measure_due - found.measure_there
     share = percent(missing / found.measure_due, 2)
     return (
-        "Figures are of what was delivered. Missing or cut short: "
+        "Statistics are of what was delivered. Missing or cut short: "
         f"{count(missing)} of the {count(found.measure_due)} intervals that agents "
         f"owed in the measure phase ({share}%).",
     )
 
 
 def _gaps_table(summary: Summary) -> Table:
-    gaps = summary.completeness.gaps
-    more = len(gaps) - _ROWS
-
     def at(second: float) -> str:
         return time_of_day(summary.started_utc, second)
 
@@ -439,18 +429,16 @@ def _gaps_table(summary: Summary) -> Table:
     return table(
         "gaps",
         "Missing intervals: gaps in the charts, never filled in",
-        gaps[:_ROWS],
-        (Column("Agent"), lambda gap: gap.agent),
-        (number("Intervals"), lambda gap: count(gap.count)),
-        (number("Numbers"), lambda gap: gap.numbers),
-        (number("From", "s"), lambda gap: decimal(gap.start_s, 1)),
-        (number("To", "s"), lambda gap: decimal(gap.end_s, 1)),
-        (number("From", "UTC"), lambda gap: at(gap.start_s)),
-        (number("To", "UTC"), lambda gap: at(gap.end_s)),
-        notes=(
-            *[f"and {count(more)} more: result.json has all of them"] * (more > 0),
-            *[live] * summary.completeness.is_live,
-        ),
+        summary.completeness.gaps,
+        column("Agent", lambda gap: gap.agent),
+        number("Intervals", lambda gap: count(gap.count)),
+        number("Numbers", lambda gap: gap.numbers),
+        number("From (s)", lambda gap: decimal(gap.start_s, 1)),
+        number("To (s)", lambda gap: decimal(gap.end_s, 1)),
+        number("From (UTC)", lambda gap: at(gap.start_s)),
+        number("To (UTC)", lambda gap: at(gap.end_s)),
+        notes=[live] * summary.completeness.is_live,
+        limit=_ROWS,
     )
 
 
@@ -458,14 +446,12 @@ def _partials_table(summary: Summary) -> Table:
     return table(
         "partials",
         "Intervals cut short by an agent's early end",
-        summary.completeness.partials[:_ROWS],
-        (Column("Agent"), lambda one: one.agent),
-        (number("Number"), lambda one: str(one.index)),
-        (number("From", "s"), lambda one: decimal(one.start_s, 1)),
-        (number("Up to", "s"), lambda one: decimal(one.end_s, 3)),
-        (
-            number("Up to", "UTC"),
-            lambda one: time_of_day(summary.started_utc, one.end_s),
-        ),
+        summary.completeness.partials,
+        column("Agent", lambda one: one.agent),
+        number("Number", lambda one: str(one.index)),
+        number("From (s)", lambda one: decimal(one.start_s, 1)),
+        number("Up to (s)", lambda one: decimal(one.end_s, 3)),
+        number("Up to (UTC)", lambda one: time_of_day(summary.started_utc, one.end_s)),
         notes=("Counted in all totals, in no rate of a chart.",),
+        limit=_ROWS,
     )

@@ -20,6 +20,7 @@ from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan
 from ldapslam.proto.fields import METRICS
 from ldapslam.results.histogram import Histogram
+from support.histograms import histogram_of
 
 pytestmark = pytest.mark.accuracy
 
@@ -147,7 +148,7 @@ def test_a_server_that_stands_still_shows_in_response_time_not_in_service_time()
 
 
 def above(histogram: Histogram, value_ns: int) -> int:
-    of_values = Histogram.of_values([value_ns])
+    of_values = histogram_of([value_ns])
     (first,) = of_values.counts.nonzero()[0]
     return int(histogram.counts[first:].sum())
 

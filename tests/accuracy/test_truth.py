@@ -20,7 +20,7 @@ import pytest
 
 from ldapslam.agent._engine import Responder
 from ldapslam.jobs.fields.thresholds import samples_needed
-from ldapslam.results.histogram import Histogram, bucket_index
+from ldapslam.results.histogram import Histogram
 from support.engine import (
     BACKLOG_WAIT,
     MS,
@@ -33,6 +33,7 @@ from support.engine import (
     open_stream,
     stream,
 )
+from support.histograms import bucket_index, pack
 from support.truth import assert_same_percentiles, record_of
 
 pytestmark = pytest.mark.accuracy
@@ -172,5 +173,5 @@ def test_agents_merged_histogram_is_that_of_the_union() -> None:
     for outcome, server in zip(outcomes, (slow, fast), strict=True):
         assert_same_percentiles(outcome.histogram(SERVICE_TIME), record_of(server))
     # merging the merged changes nothing
-    halves = [o.histogram(SERVICE_TIME).packed() for o in outcomes]
-    assert Histogram.merge(halves).packed() == merged.packed()
+    halves = [pack(o.histogram(SERVICE_TIME)) for o in outcomes]
+    assert pack(Histogram.merge(halves)) == pack(merged)

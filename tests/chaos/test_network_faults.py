@@ -156,7 +156,7 @@ def test_lost_packets_on_the_way_to_the_directory_are_response_time(
 
 def worst_ms(books: Books, agent: str) -> float:
     return max(
-        Histogram.from_packed(packed).max_ns / 1e6
+        Histogram.merge([packed]).max_ns / 1e6
         for record in books.stored[agent].values()
         for row in record.operations
         for (metric, _), packed in histograms_of(row).items()

@@ -18,6 +18,7 @@ from ldapslam.reports.summarise import summarise
 from support.books import Books, check_books, missing
 from support.chaos_fleet import ChaosFleet
 from support.fleet import FINAL, job_text
+from support.stored import stored_intervals
 
 pytestmark = [pytest.mark.long, pytest.mark.chaos]
 
@@ -232,7 +233,9 @@ def test_slapd_has_counted_what_is_in_the_store(fleet: ChaosFleet, lab: Lab) -> 
     after = lab.monitor_counts(lab.supplier)
     with fleet.opened_store() as store:
         sent = sum(
-            row.sent for one in store.intervals(run_id) for row in one.operations
+            row.sent
+            for one in stored_intervals(store, run_id)
+            for row in one.operations
         )
         control = store.run(run_id).manifest["control_operations"][uri]["search"]
     assert sent > 1_000

@@ -238,7 +238,7 @@ def test_processes_record_into_the_same_interval() -> None:
     assert (times.min_ns, times.max_ns) == (10 * MS, 50 * MS)
     counted = [interval.stream[name] for name in ("connects", "binds", "down_ns")]
     assert counted == [3, 3, 21]
-    assert Histogram.from_packed(interval.stream["connect_time"]).total == 3
+    assert Histogram.merge([interval.stream["connect_time"]]).total == 3
 
 
 def test_processes_that_are_killed_as_they_record_keep_nobody_from_it() -> None:

@@ -18,6 +18,7 @@ from ldapslam.jobs.plan import agent_plan
 from support.fake_ldap import FakeLdap, answer
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 from support.network import in_small_file_system
+from support.stored import stored_intervals
 
 _MIB = 1 << 20
 _KIB = 1 << 10
@@ -99,7 +100,7 @@ def test_a_spool_whose_quota_is_used_up_ends_the_run_and_loses_nothing(
     indexes = fleet.reported(run_id)["a"]
     assert indexes == list(range(len(indexes)))
     with fleet.opened_store() as store:
-        assert [record.final for record in store.intervals(run_id)][-1]
+        assert [record.final for record in stored_intervals(store, run_id)][-1]
 
 
 def test_reports_of_a_real_run_are_no_larger_than_the_room_that_was_asked_for(

@@ -26,6 +26,7 @@ from ldapslam.base.errors import (
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version, error_of
 from support.fake_engine import PER_INTERVAL
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
+from support.stored import stored_intervals
 
 #: 1 s in intervals of 200 ms, and the drain.
 PLANNED = list(range(6))
@@ -156,7 +157,7 @@ def test_agents_outlive_their_coordinator(fleet: FleetOfProcesses) -> None:
     fleet.wait_for_delivery("a", "b")
     with fleet.opened_store() as store:
         for run_id in (patient, impatient):
-            records = list(store.intervals(run_id))
+            records = stored_intervals(store, run_id)
             assert [record.index for record in records] == list(range(len(records)))
             assert records[-1].final
             # at least two seconds of the three without a coordinator: ten intervals
@@ -201,7 +202,7 @@ def test_sigterm_drains_an_agent(fleet: FleetOfProcesses) -> None:
     assert status.state == "failed"
     assert "agent 'a' ended early: the agent received SIGTERM" in status.state_detail
     with fleet.opened_store() as store:
-        last = {record.agent: record for record in store.intervals(run_id)}
+        last = {record.agent: record for record in stored_intervals(store, run_id)}
     assert last["a"].final
     assert last["b"].final
     assert fleet.undelivered("a") == 0

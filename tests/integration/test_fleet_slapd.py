@@ -14,6 +14,7 @@ from ldapslam.lab import Lab
 from ldapslam.lab.certificates import Authority
 from ldapslam.transport.messages import error_of
 from support.fleet import FINAL, FleetOfProcesses, job_text
+from support.stored import stored_intervals
 
 
 def test_agents_count_what_the_server_counts(fleet: FleetOfProcesses, lab: Lab) -> None:
@@ -27,7 +28,7 @@ def test_agents_count_what_the_server_counts(fleet: FleetOfProcesses, lab: Lab) 
 
     counted: Counter[str] = Counter()
     with fleet.opened_store() as store:
-        for record in store.intervals(run_id):
+        for record in stored_intervals(store, run_id):
             for row in record.operations:
                 for name in ("scheduled", "sent", "completed", "succeeded", "dropped"):
                     counted[name] += getattr(row, name)

@@ -22,6 +22,7 @@ from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.proto.common_pb2 import Snapshot
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from support.fleet import FINAL, FleetOfProcesses, job_text
+from support.stored import stored_intervals
 
 COMMITTED = ReportReply.STATUS_COMMITTED
 DUPLICATE = ReportReply.STATUS_DUPLICATE
@@ -63,7 +64,9 @@ def test_reports_count_once_and_in_any_order(
     replies = [peer.ReportInterval(interval(finished_run, one)).status for one in sent]
     assert replies == [COMMITTED, COMMITTED, DUPLICATE, COMMITTED, DUPLICATE]
     with lasting_fleet.opened_store() as store:
-        late = [r.sequence for r in store.intervals(finished_run) if r.epoch == 77]
+        late = [
+            r.sequence for r in stored_intervals(store, finished_run) if r.epoch == 77
+        ]
     assert sorted(late) == [3, 4, 5]
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from support.fake_ldap import FakeLdap, Peer, Request, answer, result
 from support.fleet import FleetOfProcesses, job_text
+from support.stored import stored_intervals
 
 TESTS = Path(__file__).resolve().parents[1]
 PATIENCE_S = 90.0
@@ -98,7 +99,7 @@ def test_a_fleet_works_under_the_restrictions_of_its_units(
     with fleet.opened_store() as store:
         measured = {
             row.stream
-            for record in store.intervals(run_id)
+            for record in stored_intervals(store, run_id)
             for row in record.operations
             if row.completed
         }

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from ldapslam.results.monitor_records import MonitorSeries
 from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.records import MonitorSeries
 from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 
 HOST = [{"host": "replica", "every": "100ms"}]

@@ -24,6 +24,7 @@ from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.command_line import Running, ldapslam
 from support.fleet import FleetOfProcesses, fake_engine, job_text
 from support.receivers import Silence, Webhook
+from support.stored import stored_intervals
 
 TOKEN = "T0K3N-geheim"
 #: A judge gives way to everything else: on a busy host it takes its time.
@@ -156,7 +157,7 @@ def test_figures_of_a_run_are_there_while_it_goes(
     with fleet.opened_store() as store:
         total = sum(
             row.completed
-            for record in store.intervals(run_id)
+            for record in stored_intervals(store, run_id)
             for row in record.operations
         )
     last = scrape(running)

@@ -24,8 +24,8 @@ from ldapslam.base.errors import ExitCode, RunNotFound
 from ldapslam.base.time_zone import parse_utc
 from ldapslam.cli.main import run
 from ldapslam.proto import schedule_pb2
-from ldapslam.results import agenda
-from ldapslam.results.agenda import FireRecord
+from ldapslam.results import schedule_store
+from ldapslam.results.schedule_store import FireRecord
 from support.cron_oracle import oracle_times, readings
 from support.fake_queue import (
     Crash,
@@ -73,7 +73,7 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles_a_run(tmp_path: Path) -> 
             steps = queue.fuse.steps
             while queue.now < NOON + HOUR:
                 await queue.tick_at(queue.now + timedelta(minutes=3))
-            fires = agenda.fires(queue.writer.store, schedule_id, 10)[::-1]
+            fires = schedule_store.fires(queue.writer.store, schedule_id, 10)[::-1]
             made = [record.run_id for record in queue.records()]
             assert outcomes(queue, schedule_id) == [(at, "submitted") for at in made_up]
             assert sorted(one for fire in fires for one in fire.run_ids) == sorted(made)
@@ -277,7 +277,7 @@ def test_a_month_of_schedules_runs_each_time_once_by_its_rule(
             await month.live(queue)
             store = queue.writer.store
             fires = {
-                name: agenda.fires(store, schedule_id, 10_000)[::-1]
+                name: schedule_store.fires(store, schedule_id, 10_000)[::-1]
                 for name, schedule_id in ids.items()
             }
             runs = Counter(record.schedule_id for record in queue.records())

@@ -38,6 +38,7 @@ from support.fake_ldap import (
     tlv,
 )
 from support.fleet import FleetOfProcesses
+from support.stored import stored_intervals
 
 #: Of no host anywhere (RFC 2606): whoever looks it up finds nothing.
 NAME = "ds.example.invalid"
@@ -199,7 +200,7 @@ def test_a_load_follows_neither_referrals_nor_references(
     with fleet.opened_store() as store:
         codes = {
             code
-            for record in store.intervals(run_id)
+            for record in stored_intervals(store, run_id)
             for row in record.operations
             for code in row.result_codes
         }

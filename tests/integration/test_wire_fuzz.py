@@ -38,6 +38,7 @@ from support.command_line import Running
 from support.fleet import job_text
 from support.message_fuzz import MessageFuzzer
 from support.secure_coordinator import ENROL, SecureCoordinator, methods, path_of
+from support.stored import stored_intervals
 
 _CALL_TIMEOUT_S = 20.0
 #: A stream that has nothing to say is left after this.
@@ -194,7 +195,7 @@ class Fuzzed:
             for record in records[:50]:
                 # queued as the coordinator ended: the next one goes on from there
                 assert store.events(record.run_id) or record.state == "queued"
-                list(store.intervals(record.run_id))
+                stored_intervals(store, record.run_id)
                 for _ in store.export_run(record.run_id):
                     pass
         return len(records)

@@ -24,6 +24,7 @@ from ldapslam.proto.fields import histograms_of
 from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import IntervalRecord, RunRecord
 from support.chaos_fleet import INTERVAL_S, ChaosFleet
+from support.stored import stored_intervals
 from support.tallied_engine import read_tally
 
 #: Intervals that may be on their way from an engine to the spool, at most.
@@ -57,7 +58,7 @@ def open_books(fleet: ChaosFleet, run_id: str) -> Books:
     """As they are now; an interval that is stored twice fails."""
     with fleet.opened_store() as store:
         run = store.run(run_id)
-        stored = _by_index(store.intervals(run_id))
+        stored = _by_index(stored_intervals(store, run_id))
     measured = {
         agent: {
             report.snapshot.index: interval_record(report, run.plan)
@@ -155,7 +156,7 @@ def _check_histograms(record: IntervalRecord) -> None:
         values: Counter[str] = Counter()
         for (metric, outcome), packed in histograms_of(row).items():
             if outcome in _ANSWERED:
-                histogram = Histogram.from_packed(packed)
+                histogram = Histogram.merge([packed])
                 values[metric] += histogram.total + histogram.overflow
         for metric, count in values.items():
             assert count == row.completed, f"{record.agent} {record.index} {metric}"

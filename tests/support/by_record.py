@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.common_pb2 import OperationInterval
 from ldapslam.proto.fields import (
     CONNECTION_COUNTERS,
@@ -19,8 +20,7 @@ from ldapslam.proto.fields import (
     SET_UP_TIMES,
     histograms_of,
 )
-from ldapslam.results.histogram import Histogram
-from ldapslam.results.packed import header_of
+from ldapslam.results.histogram import Histogram, header_of
 from ldapslam.results.records import IntervalRecord
 
 Key = tuple[str, str]
@@ -56,9 +56,8 @@ class ByRecord:
 def by_record(
     records: Iterable[IntervalRecord],
     wanted: Mapping[Key, str],
+    validity: Validity,
     *,
-    busy_share_limit: float,
-    run_queue_share_limit: float,
     fragment_ns: float,
 ) -> ByRecord:
     """`wanted`: operation -> the outcome whose response times are shown."""
@@ -74,17 +73,9 @@ def by_record(
             for name in SET_UP_TIMES:
                 if packed := getattr(stream, name):
                     sums.histograms["set-up", stream.stream, name].add_packed(packed)
-            has_last = stream.HasField("last_done_ns")
-            last_ns = stream.last_done_ns if has_last else None
-            if last_ns is None and any(
-                one.completed
-                for one in record.operations
-                if one.stream == stream.stream
-            ):
-                last_ns = record.end_ns
-            if last_ns is not None:
+            if stream.HasField("last_done_ns"):
                 known_ns = sums.last_done_ns.get(stream.stream, 0)
-                sums.last_done_ns[stream.stream] = max(known_ns, last_ns)
+                sums.last_done_ns[stream.stream] = max(known_ns, stream.last_done_ns)
         for worker in record.workers if record.phase == "measure" else ():
             key = record.agent, worker.model, worker.worker
             shares = {
@@ -92,8 +83,8 @@ def by_record(
                 "queue": worker.run_queue_ns / worker.wall_ns if worker.wall_ns else 0,
             }
             over = (
-                shares["busy"] > busy_share_limit
-                or shares["queue"] > run_queue_share_limit
+                shares["busy"] > validity.busy_share
+                or shares["queue"] > validity.run_queue_share
             )
             sums.workers[*key, "wall"] += worker.wall_ns
             sums.workers[*key, "saturated"] += worker.wall_ns * over
@@ -124,7 +115,7 @@ def _add_operation(
         sums.of_agents[record.agent, "completed in measure"] += operation.completed
     for one, packed in histograms_of(operation).items():
         if not operation.measured:
-            sums.overflow[key] += header_of(packed)[2]
+            sums.overflow[key] += header_of(packed)[1].overflow
             continue
         sums.histograms[key, one].add_packed(packed)
         if one == ("response_time", wanted.get(key, "succeeded")):

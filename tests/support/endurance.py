@@ -28,11 +28,11 @@ from ldapslam.proto.agent_pb2_grpc import AgentServiceStub
 from ldapslam.reports.formats.render import render
 from ldapslam.reports.model import Summary
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.histogram import Histogram
 from ldapslam.results.store import Store
 from ldapslam.transport.credentials import aio_channel
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import FleetOfProcesses
+from support.histograms import packed_of
 
 NS_PER_S = 1_000_000_000
 AGENTS = ("load1", "load2", "load3", "load4")
@@ -413,7 +413,7 @@ def _operation(
             common_pb2.Histogram(
                 metric=metric,
                 outcome=common_pb2.OUTCOME_SUCCEEDED,
-                packed=Histogram.of_values((times * part).astype(np.int64)).packed(),
+                packed=packed_of((times * part).astype(np.int64)),
             )
             for metric, part in metrics.items()
         ],

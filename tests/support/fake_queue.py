@@ -22,9 +22,9 @@ from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
-from ldapslam.results import agenda
-from ldapslam.results.agenda import FireRecord
+from ldapslam.results import schedule_store
 from ldapslam.results.records import RunRecord, utc_text
+from ldapslam.results.schedule_store import FireRecord
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import PROTOCOL_VERSION, build_version
 from support.fleet import job_text
@@ -311,7 +311,7 @@ async def tick_every(queue: FakeQueue, step: timedelta, until: timedelta) -> Non
 
 def fires(queue: FakeQueue, schedule_id: str) -> list[FireRecord]:
     """What became of a schedule's times, oldest first."""
-    return agenda.fires(queue.writer.store, schedule_id, 1000)[::-1]
+    return schedule_store.fires(queue.writer.store, schedule_id, 1000)[::-1]
 
 
 def outcomes(queue: FakeQueue, schedule_id: str) -> list[tuple[str, str]]:

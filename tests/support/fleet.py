@@ -24,6 +24,7 @@ from ldapslam.cli.client import Client, job_request
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.store import Store
 from support import fleet_forks
+from support.stored import stored_intervals
 
 _HERE = Path(__file__).parent
 _PROGRAM = _HERE / "fleet_program.py"
@@ -253,7 +254,7 @@ class FleetOfProcesses:
         """Agent -> indexes of its intervals in the store."""
         found: dict[str, list[int]] = {}
         with self.opened_store() as store:
-            for record in store.intervals(run_id):
+            for record in stored_intervals(store, run_id):
                 found.setdefault(record.agent, []).append(record.index)
         return found
 

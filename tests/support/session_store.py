@@ -21,10 +21,10 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.proto.fields import SET_UP_TIMES, histogram_messages
-from ldapslam.results.histogram import Histogram
+from ldapslam.proto.fields import SET_UP_TIMES
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
+from support.histograms import histogram_messages, packed_of
 from support.store import NS_PER_S, Scenario, agent_facts, run_record
 
 AGENTS = ("load1", "load2")
@@ -237,7 +237,7 @@ def _operation(
                 ("receive_lag", lag // 2),
             ):
                 if not (is_lost and metric == "receive_lag"):
-                    packed = Histogram.of_values(values).packed()
+                    packed = packed_of(values)
                     histograms[metric, outcome] = packed
     successes = by_outcome["succeeded"] + step.captures_missing
     codes = {0: successes if step.median_ns else 0, **expected, **failed}
@@ -283,7 +283,7 @@ def _stream(
         if name == "logins":
             drawn |= {"tls_time": tls, "connect_time": tcp + tls + bind}
         for key, values in drawn.items():
-            times[key] = Histogram.of_values(values).packed()
+            times[key] = packed_of(values)
     return StreamInterval(
         stream=name,
         connects=connects,

@@ -63,7 +63,7 @@ class Interval:
     def histograms(self) -> dict[tuple[str, str], Histogram]:
         """Of the first operation, by metric and outcome."""
         return {
-            (METRICS[metric], OUTCOMES[outcome]): Histogram.from_packed(packed)
+            (METRICS[metric], OUTCOMES[outcome]): Histogram.merge([packed])
             for metric, outcome, packed in self.row().get("histograms", ())
         }
 

@@ -22,10 +22,9 @@ from ldapslam.proto.common_pb2 import (
     StreamInterval,
     WorkerInterval,
 )
-from ldapslam.proto.fields import histogram_messages
-from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import IntervalRecord, RunRecord
 from ldapslam.results.store import Store
+from support.histograms import histogram_messages, packed_of
 
 NS_PER_S = 1_000_000_000
 RUN_ID = "20260301-120000-demo-7f3a"
@@ -349,10 +348,10 @@ def _operation(
     histograms = {}
     for metric, values in metrics.items():
         if completed > failed:
-            packed = Histogram.of_values(values[failed:]).packed()
+            packed = packed_of(values[failed:])
             histograms[metric, "succeeded"] = packed
         if failed:
-            packed = Histogram.of_values(values[:failed]).packed()
+            packed = packed_of(values[:failed])
             histograms[metric, "failed"] = packed
     codes = {0: completed - failed, **failures}
     return OperationInterval(
@@ -373,14 +372,16 @@ def _operation(
 def _stream(
     rng: np.random.Generator, name: str, connections: int, index: int
 ) -> StreamInterval:
+    last_ns = (index + 1) * NS_PER_S
     if index:
-        return StreamInterval(stream=name, in_flight=connections)
+        return StreamInterval(stream=name, in_flight=connections, last_done_ns=last_ns)
     values = rng.lognormal(np.log(900_000), 0.3, connections).astype(np.int64)
     return StreamInterval(
         stream=name,
         connects=connections,
         in_flight=connections,
-        connect_time=Histogram.of_values(values).packed(),
+        last_done_ns=last_ns,
+        connect_time=packed_of(values),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ldapslam.agent.monitoring.sampling import Sampling
 from ldapslam.base.errors import TargetError
-from ldapslam.results.monitor_records import Metric
+from ldapslam.results.records import Metric
 
 #: Until all of them are there.
 LIMIT_S = 10.0

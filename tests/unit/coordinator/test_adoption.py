@@ -16,8 +16,7 @@ from ldapslam.coordinator.runs.crash_recovery import (
     ending_document,
 )
 from ldapslam.coordinator.runs.run import Ending, Part, RunState
-from ldapslam.results.records import RunRecord, SubmissionRecord
-from ldapslam.results.submissions import OpenRun
+from ldapslam.results.records import OpenRun, RunRecord, SubmissionRecord
 
 T0 = {"mono_ns": 7, "boot_id": "boot"}
 FACTS = {"a": {"epoch": 3}, "b": {"epoch": 1, "part": "ended"}}

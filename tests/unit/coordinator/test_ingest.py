@@ -11,12 +11,13 @@ import pytest
 from ldapslam.coordinator.runs.ingest import interval_record
 from ldapslam.proto import common_pb2 as pb
 from ldapslam.proto.agent_pb2 import IntervalReport
-from ldapslam.results.histogram import Histogram
 from ldapslam.results.store import Store
 from ldapslam.transport.messages import ProtocolError
+from support.histograms import packed_of
 from support.store import Scenario, run_record
+from support.stored import stored_intervals
 
-PACKED = Histogram.of_values([1_000, 2_000]).packed()
+PACKED = packed_of([1_000, 2_000])
 
 
 PLAN = {
@@ -108,7 +109,7 @@ def test_nothing_of_a_report_is_lost() -> None:
     with Store.open("sqlite://") as store:
         store.create_run(replace(run_record(Scenario()), run_id="r"))
         store.add_interval("r", interval_record(report(), PLAN))
-        (stored,) = store.intervals("r")
+        (stored,) = stored_intervals(store, "r")
     assert stored == interval_record(report(), PLAN)
     snapshot = report().snapshot
     assert (stored.agent, stored.epoch, stored.sequence) == ("a", 2, 3)

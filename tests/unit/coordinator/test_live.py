@@ -7,7 +7,7 @@ import pytest
 
 from ldapslam.coordinator.runs.live import LiveFigures
 from ldapslam.proto import common_pb2 as pb
-from ldapslam.results.histogram import Histogram
+from support.histograms import packed_of
 
 S = 1_000_000_000
 
@@ -20,7 +20,7 @@ def snapshot(
     final: bool = False,
 ) -> pb.Snapshot:
     """One second of one stream."""
-    packed = Histogram.of_values(times_ns).packed()
+    packed = packed_of(times_ns)
     return pb.Snapshot(
         index=index,
         phase="measure",

@@ -22,7 +22,7 @@ from ldapslam.coordinator.runs.run import (
 from ldapslam.proto import observation_pb2 as pb
 from ldapslam.proto.agent_pb2 import Command
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.results.monitor_records import Metric, MonitorSample
+from ldapslam.results.records import Metric, MonitorSample
 from ldapslam.transport.messages import ProtocolError, failure_message
 
 URI = "ldap://ds1"

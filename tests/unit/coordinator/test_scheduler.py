@@ -12,8 +12,8 @@ from ldapslam.base.errors import ConfigError, JobErrors, StoreBusy, TargetError
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.proto import schedule_pb2
-from ldapslam.results import agenda
-from ldapslam.results.agenda import ScheduleRecord
+from ldapslam.results import schedule_store
+from ldapslam.results.schedule_store import ScheduleRecord
 from support.fake_queue import (
     FakeQueue,
     create,
@@ -285,7 +285,7 @@ def test_a_schedule_that_has_no_more_times_is_over(tmp_path: Path) -> None:
         await create(queue, request)
         await tick_every(queue, MINUTE, 2 * HOUR)
         assert len(queue.begun) == 2
-        [record] = agenda.schedules(queue.writer.store)
+        [record] = schedule_store.schedules(queue.writer.store)
         assert record.state == "over"
 
     in_a_queue(tmp_path, BEGIN, test)
@@ -370,7 +370,7 @@ def test_a_schedule_is_refused_with_all_faults_of_job_and_rule(tmp_path: Path) -
         with pytest.raises(JobErrors) as caught:
             await create(queue, request)
         assert len(caught.value.faults) == 2
-        assert agenda.schedules(queue.writer.store) == []
+        assert schedule_store.schedules(queue.writer.store) == []
 
     in_a_queue(tmp_path, BEGIN, test)
 
@@ -421,14 +421,16 @@ def test_a_schedule_that_this_version_cannot_read_is_kept_and_may_be_removed(
             *("s-1", "old", request.SerializeToString(), "active"),
             *("2026-01-01T00:00:00Z", "ana", "2026-01-01T00:00:00Z"),
         )
-        assert agenda.create_schedule(queue.writer.store, record)
+        assert schedule_store.create_schedule(queue.writer.store, record)
         await create(queue, schedule_request("new", cron="0 * * * *"))
         scheduler = await queue.new_scheduler()
         await queue.tick_at(NOON)
         assert list(scheduler.agenda.unusable) == ["s-1"]
         assert len(queue.begun) == 1
         await scheduler.agenda.remove("old")
-        assert [one.name for one in agenda.schedules(queue.writer.store)] == ["new"]
+        assert [one.name for one in schedule_store.schedules(queue.writer.store)] == [
+            "new"
+        ]
 
     in_a_queue(tmp_path, BEGIN, test)
 
@@ -438,7 +440,7 @@ def test_many_missed_times_are_settled_at_once(tmp_path: Path) -> None:
         request = schedule_request("m", duration="1s", every_ns=60 * NS, misfire=ONCE)
         schedule_id = await create(queue, request)
         await queue.tick_at(BEGIN + 1300.5 * MINUTE)
-        found = agenda.fires(queue.writer.store, schedule_id, 10_000)
+        found = schedule_store.fires(queue.writer.store, schedule_id, 10_000)
         assert len(found) == 1300
         made = [fire for fire in found if fire.outcome == "submitted"]
         # the last one that was missed by more than a minute, and then the last

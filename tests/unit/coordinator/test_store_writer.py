@@ -14,6 +14,7 @@ from ldapslam.base.errors import RunNotFound, StoreError, StoreFull
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.results.records import IntervalRecord
 from support.store import RUN_ID, Scenario, run_record
+from support.stored import stored_intervals
 
 
 def test_a_commit_does_not_wait_for_an_export(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_reports_that_come_together_are_committed_together(tmp_path: Path) -> No
         found = await asyncio.gather(*together, return_exceptions=True)
         first = commits
         assert await writer.add_interval(RUN_ID, _report(4)) is True
-        stored = [one.index for one in writer.store.intervals(RUN_ID)]
+        stored = [one.index for one in stored_intervals(writer.store, RUN_ID)]
         await writer.close()
         return list(found), first, stored
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldapslam.base.errors import StoreError
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.proto.common_pb2 import (
     HostInterval,
     OperationInterval,
@@ -26,26 +27,25 @@ from ldapslam.proto.fields import (
     OPERATION_COUNTERS,
     OUTCOMES,
     SET_UP_TIMES,
-    histogram_messages,
 )
-from ldapslam.reports.collect import parallel
+from ldapslam.reports.collect import collect as collecting
 from ldapslam.reports.collect import timeline as timeline_module
-from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.collect import collect_run
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import Collected
 from ldapslam.results import columns
-from ldapslam.results.histogram import Histogram
-from ldapslam.results.packed import block_of
+from ldapslam.results.histogram import Histogram, block_of
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
 from support.by_record import ByRecord, by_record, point_of
+from support.histograms import histogram_messages, pack, packed_of
 from support.store import NS_PER_S, Scenario, run_record
 
 AGENTS = ("load1", "load2", "load3")
 SCENARIO = Scenario(agents=AGENTS, ramp_up_s=1, warm_up_s=2, measure_s=17)
 KEYS = (("readers", "search"), ("writers", "modify"))
 WANTED = {KEYS[0]: "succeeded", KEYS[1]: "expected"}
-LIMITS = {"busy_share_limit": 0.5, "run_queue_share_limit": 0.25}
+VALIDITY = Validity.model_validate({"busy_share": "50%", "run_queue_share": "25%"})
 STREAMS = {
     "writers": {
         "operations": [{"name": "modify", "kind": "modify", "success_codes": []}]
@@ -57,9 +57,7 @@ def _histogram(rng: np.random.Generator) -> bytes:
     """Of few or many values, some above one hour."""
     values = rng.lognormal(np.log(10 ** rng.uniform(5, 8)), 0.6, rng.integers(1, 1500))
     over = rng.integers(0, 3) * (rng.random() < 0.1)
-    return Histogram.of_values(
-        [*values.astype(int), *[4_000 * NS_PER_S] * over]
-    ).packed()
+    return packed_of([*values.astype(int), *[4_000 * NS_PER_S] * over])
 
 
 def _operation(rng: np.random.Generator, key: tuple[str, str], measured: bool) -> Any:
@@ -163,7 +161,7 @@ def _filled(store: Store, records: list[IntervalRecord]) -> Any:
 def _collect(store: Store, run: Any, processes: int = 1) -> Collected:
     found = columns.extent(store, run.run_id)
     plan = Plan(run.plan, found.last)
-    return collect_run(store, run, plan, found, KEYS, **LIMITS, processes=processes)
+    return collect_run(store, run, plan, found, KEYS, VALIDITY, processes=processes)
 
 
 @pytest.fixture(params=[1, 7, 4096], ids="window of {} rows".format)
@@ -201,7 +199,7 @@ def _check_totals(collected: Collected, expected: ByRecord) -> None:
     }
     assert histograms.keys() == expected.histograms.keys()
     for key, histogram in histograms.items():
-        assert histogram.packed() == expected.histograms[key].packed(), key
+        assert pack(histogram) == pack(expected.histograms[key]), key
 
 
 @pytest.mark.usefixtures("_window_rows")
@@ -210,7 +208,7 @@ def test_columns_add_up_to_what_records_do(seed: int) -> None:
     records = _records(seed)
     with Store.open("sqlite://") as store:
         collected = _collect(store, _filled(store, records))
-    expected = by_record(records, WANTED, **LIMITS, fragment_ns=NS_PER_S / 10)
+    expected = by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
     _check_totals(collected, expected)
     assert collected.intervals == len(records)
     for name, stream in collected.streams.items():
@@ -278,7 +276,7 @@ def test_a_run_collected_in_parts_is_the_run(
     with Store.open(tmp_path / "results.sqlite") as store:
         run = _filled(store, records)
         whole, in_parts = _collect(store, run), _collect(store, run, processes=3)
-    expected = by_record(records, WANTED, **LIMITS, fragment_ns=NS_PER_S / 10)
+    expected = by_record(records, WANTED, VALIDITY, fragment_ns=NS_PER_S / 10)
     _check_totals(in_parts, expected)
     assert in_parts.timeline == whole.timeline
     assert in_parts.complete == whole.complete
@@ -296,12 +294,12 @@ def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(timeline_module, "DISPLAY_POINTS", 6)
     plan, indexes = Plan(run_record(SCENARIO).plan), list(range(21))
     for wanted in range(1, 9):
-        chunks = parallel._chunks(indexes, plan, wanted)
+        chunks = collecting._chunks(indexes, plan, wanted)
         assert [index for chunk in chunks for index in chunk] == indexes
         assert len(chunks) <= wanted
         for before, after in pairwise(chunks):
             assert plan.point(before[-1]) != plan.point(after[0])
-    assert parallel._chunks([], plan, 2) == []
+    assert collecting._chunks([], plan, 2) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -311,13 +309,10 @@ def test_parts_begin_where_a_point_does(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_a_block_is_its_histograms(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    packed = [
-        Histogram.of_values(rng.lognormal(14, 2, size).astype(int)).packed()
-        for size in sizes
-    ]
+    packed = [packed_of(rng.lognormal(14, 2, size).astype(int)) for size in sizes]
     histogram = Histogram()
     histogram.add_block(block_of(packed))
-    assert histogram.packed() == Histogram.merge(packed).packed()
+    assert pack(histogram) == pack(Histogram.merge(packed))
 
 
 @pytest.mark.parametrize("place", [0, 1, 4])
@@ -334,7 +329,7 @@ def test_a_block_is_its_histograms(sizes: list[int], seed: int) -> None:
     ids=["cut", "too long", "magic", "empty", "total", "index"],
 )
 def test_one_damaged_histogram_of_a_block_is_found(place: int, damage: Any) -> None:
-    good = Histogram.of_values([1000, 5000, 70_000]).packed()
+    good = packed_of([1000, 5000, 70_000])
     packed = [good] * 5
     packed[place] = damage(good)
     with pytest.raises(StoreError, match="packed histogram"):

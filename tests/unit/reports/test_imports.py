@@ -32,12 +32,12 @@ NOTE: dict[str, Any] = {
 }
 
 
-def agents(*notes: Any) -> Any:
-    return [SimpleNamespace(name="a1", facts={"notes": {"imports": notes}})]
+def facts(*notes: Any) -> Any:
+    return {"a1": {"notes": {"imports": notes}}}
 
 
 def test_a_table_shows_rate_time_to_disk_and_settings() -> None:
-    summary: Any = SimpleNamespace(agents=agents(NOTE))
+    summary: Any = SimpleNamespace(facts=facts(NOTE))
     times, costs = imports(summary)
     assert isinstance(times, Table)
     assert isinstance(costs, Table)
@@ -53,7 +53,7 @@ def test_a_table_shows_rate_time_to_disk_and_settings() -> None:
 
 def test_a_client_that_was_busy_is_told_of() -> None:
     busy, idle = {**NOTE, "client_cpu_s": 1.9}, {**NOTE, "client_cpu_s": 0.9}
-    summary: Any = SimpleNamespace(agents=agents(idle, busy))
+    summary: Any = SimpleNamespace(facts=facts(idle, busy))
     times, _ = imports(summary)
     assert isinstance(times, Table)
     (_, note) = times.notes
@@ -67,7 +67,7 @@ def test_whose_import_it_was_the_agent_does_not_say() -> None:
 
 
 def test_a_run_without_imports_has_no_section() -> None:
-    summary: Any = SimpleNamespace(agents=[SimpleNamespace(name="a1", facts={})])
+    summary: Any = SimpleNamespace(facts={"a1": {}})
     assert imports(summary) == ()
 
 

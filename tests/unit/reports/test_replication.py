@@ -17,6 +17,7 @@ from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
 from ldapslam.results.store import Store
 from support.store import Scenario, fill
+from support.stored import stored_intervals
 
 SUPPLIER, REPLICA = "ldap://ds1.example.com", "ldap://ds2.example.com"
 SUFFIX = "dc=example,dc=com"
@@ -73,7 +74,7 @@ def summary_of(
         store.create_run(edited)
         for agent, facts in store.agents(run_id).items():
             store.put_agent("edited", agent, facts)
-        for interval in store.intervals(run_id):
+        for interval in stored_intervals(store, run_id):
             store.add_interval("edited", interval)
         for kind, text in events:
             store.add_event("edited", kind, text, record.submitted_utc)
@@ -115,7 +116,7 @@ def test_sources_that_were_left_aside_are_named() -> None:
 
 def test_what_could_not_be_checked_is_invalid() -> None:
     for manifest, reason in (
-        ({}, "nobody looked"),
+        ({}, "no monitor checked"),
         (
             {"replication": {"failure": "target 'ldap://x' cannot be reached"}},
             "reached",
@@ -136,7 +137,7 @@ def test_why_nobody_looked_is_said() -> None:
     summary = summary_of({}, events=events)
     assert summary.verdict == "INVALID"
     assert summary.reasons[0].endswith(
-        "nobody looked: the observer of load1: its process ended: "
+        "no monitor checked: the observer of load1: its process ended: "
         "the observers of load2 took too long"
     )
 
@@ -216,7 +217,7 @@ def test_probes_have_a_table_that_says_how_they_know(
             record, run_id="edited", plan={**record.plan, "streams": streams}
         )
         store.create_run(edited)
-        for interval in store.intervals(run_id):
+        for interval in stored_intervals(store, run_id):
             store.add_interval("edited", interval)
         for agent, facts in store.agents(run_id).items():
             noted = {"probes": [note, {"method": "none of ours"}]}

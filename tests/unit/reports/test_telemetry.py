@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ldapslam.reports.charts import charts
-from ldapslam.reports.charts.monitor_panels import chart_name, monitor_number, panels_of
+from ldapslam.reports.charts.chart_data import chart_name, monitor_number, panels_of
 from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary, telemetry
 from ldapslam.reports.collect.timeline import DISPLAY_POINTS, NS_PER_S
 from ldapslam.reports.formats.exports import MONITOR_COLUMNS, write_monitors
@@ -25,13 +25,13 @@ from ldapslam.reports.model import Summary
 from ldapslam.reports.result import monitor_results, result_of, result_schema
 from ldapslam.reports.sections.report_document import document
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.monitor_records import (
+from ldapslam.results.monitor_rows import monitor_series
+from ldapslam.results.records import (
     STARTED,
     Metric,
     MonitorDescription,
     MonitorSeries,
 )
-from ldapslam.results.monitor_rows import monitor_series
 from ldapslam.results.store import Store
 from support.monitors import (
     CORES,
@@ -158,7 +158,7 @@ def test_value_that_is_never_there_is_missing_not_zero() -> None:
 
 def test_monitor_that_was_never_read_has_no_figures() -> None:
     found = monitor((COUNTER, GAUGE), [])
-    assert (found.readings, found.first_s, found.took_mean_s) == (0, None, None)
+    assert (found.readings, found.took_mean_s) == (0, None)
     assert all(metric.missing_share == 1 for metric in found.metrics)
 
 
@@ -323,14 +323,14 @@ def test_charts_of_monitors_are_drawn(summary: Summary) -> None:
     assert all(svg.startswith("<svg") for svg in drawn.values())
 
 
-def test_figures_of_an_unknown_entry_have_panels_by_unit() -> None:
+def test_statistics_of_an_unknown_entry_have_panels_by_unit() -> None:
     found = monitor(
         (Metric("olmBytes", "1", "counter"), Metric("olmLevel", "1", "gauge")),
         [(0, 5), (10, 6)],
     )
     assert [(one.title, one.unit) for one in panels_of(found)] == [
-        ("figures, /s", "/s"),
-        ("figures", ""),
+        ("statistics, /s", "/s"),
+        ("statistics", ""),
     ]
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ldapslam.proto.common_pb2 import OperationInterval
-from ldapslam.proto.fields import histogram_messages, histograms_of
+from ldapslam.proto.fields import histograms_of
 from ldapslam.reports.model import Summary
 from ldapslam.reports.rules.rules import RULES
 from ldapslam.reports.summarise import summarise
-from ldapslam.results.histogram import Histogram
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import Store
+from support.histograms import histogram_messages, packed_of
 from support.store import RUN_ID, Scenario, changed, fill, intervals, run_record
 
 HOUR_NS = 3_600_000_000_000
@@ -94,7 +94,7 @@ def count_more(**more: int) -> Callable[[OperationInterval], OperationInterval]:
 def with_histogram(
     metric: str, values_ns: list[int]
 ) -> Callable[[OperationInterval], OperationInterval]:
-    packed = Histogram.of_values(values_ns).packed()
+    packed = packed_of(values_ns)
 
     def change(one: OperationInterval) -> OperationInterval:
         histograms = {**histograms_of(one), (metric, "succeeded"): packed}
@@ -378,7 +378,7 @@ def test_a_missed_threshold_fails_a_valid_run() -> None:
     assert [passed for _, passed in results] == [True, False]
     assert len(reasons) == 1
     assert reasons[0].startswith(
-        "threshold missed: readers.search.throughput > 1000000/s, was "
+        "threshold failed: readers.search.throughput > 1000000/s, was "
     )
 
 
@@ -394,7 +394,7 @@ def test_a_threshold_on_requests_without_an_answer_is_missed(statistic: str) -> 
     assert broken(summary) == {}
     assert summary.verdict == "FAIL"
     assert summary.reasons == (
-        f"threshold missed: {threshold}, was n/a: 144 requests had no answer",
+        f"threshold failed: {threshold}, was n/a: 144 requests had no answer",
     )
 
 
@@ -462,7 +462,7 @@ def test_invalid_outranks_fail() -> None:
     )
     assert summary.verdict == "INVALID"
     assert summary.reasons[0].startswith("arrivals were dropped")
-    assert summary.reasons[-1].startswith("threshold missed")
+    assert summary.reasons[-1].startswith("threshold failed")
 
 
 def test_a_fragment_of_an_interval_saturates_no_worker() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from ldapslam.jobs.fields.validity import Validity
 from ldapslam.reports.charts.charts import draw
-from ldapslam.reports.collect.collect import collect
-from ldapslam.reports.collect.parallel import collect_run
+from ldapslam.reports.collect.collect import Part, collect_run
 from ldapslam.reports.collect.timeline import Plan
 from ldapslam.reports.collect.totals import StreamTotals
 from ldapslam.reports.formats.text import render_text
@@ -197,13 +197,18 @@ def test_a_stream_may_be_through_before_the_measure_phase() -> None:
         for number, agent in enumerate(scenario.agents):
             store.put_agent(RUN_ID, agent, agent_facts(number, scenario))
         for record in intervals(scenario):
-            there = record.operations if record.index < 2 else record.operations[:1]
-            store.add_interval(RUN_ID, replace(record, operations=there))
+            if record.index >= 2:
+                record = replace(
+                    record,
+                    operations=record.operations[:1],
+                    streams=record.streams[:1],
+                )
+            store.add_interval(RUN_ID, record)
         summary = summarise(store, RUN_ID)
     assert rule(summary, "data_present") == (True, "all 1")
     assert operation(summary, "writers.modify").throughput_per_s is None
     assert (
-        "stream writers was through before the measure phase: it has no figures there"
+        "stream writers ended before the measure phase: it has no statistics there"
         in summary.notes
     )
 
@@ -232,9 +237,10 @@ def test_a_stream_is_measured_while_it_was_at_work(
     measure_s: float | None,
     elapsed_s: float | None,
 ) -> None:
-    collected = collect(
-        [], Plan({}), [], [], busy_share_limit=1, run_queue_share_limit=1
-    )
+    run = run_record(Scenario(agents=()))
+    with Store.open("sqlite://") as store:
+        part = Part(run, Plan({}), Validity(), [], {}, [], 1)
+        collected = part.collect(store)
     collected.measure_start_ns, collected.measure_end_ns = 3 * SECOND, 9 * SECOND
     last_ns = None if last_s is None else int(last_s * SECOND)
     totals, is_short = StreamTotals(last_done_ns=last_ns), "short" in planned
@@ -294,7 +300,7 @@ def test_notes_say_what_a_reader_would_stumble_over(summary: Summary) -> None:
         "logins.login-find: 19 succeeded without the value",
         "logins.login-bind: 76 ended with a result code other than success",
         "logins.login-list: each page is a request",
-        "churn.delete: 38 had no entry of this run",
+        "churn.delete: 38 fallback adds",
         "agent load2 left entries that the run had added: `ldapslam run --cleanup",
     ):
         assert part in notes
@@ -360,8 +366,7 @@ def _books_of(operations: list[Any]) -> dict[str, dict[str, int]]:
             Plan(record.plan),
             extent(store, record.run_id),
             [],
-            busy_share_limit=1,
-            run_queue_share_limit=1,
+            Validity(),
         )
     manifest = {"control_operations": {"ldap://ds2.example.com": {"bind": 4}}}
     books = sent_requests(replace(record, manifest=manifest), collected)

@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 from ldapslam.base.errors import StoreError
 from ldapslam.jobs.fields.thresholds import samples_needed
 from ldapslam.results.histogram import (
+    BUCKETS,
     MAX_US,
     Histogram,
-    bucket_index,
     bucket_range_ns,
+    header_of,
     order_statistic_ranks,
     percentile_rank,
 )
-from ldapslam.results.packed import BUCKETS, header_of
+from support.histograms import bucket_index, histogram_of, pack, packed_of
 
 MAX_NS = MAX_US * 1000
 #: Durations over all magnitudes: uniform ones would hardly ever be short.
@@ -41,21 +42,21 @@ def lognormal(count: int, seed: int = 1) -> np.ndarray:
 
 def test_merging_agents_gives_the_histogram_of_the_union() -> None:
     parts = [lognormal(count, seed) for seed, count in enumerate((900, 1, 0, 4000))]
-    merged = Histogram.merge(Histogram.of_values(part).packed() for part in parts)
-    assert merged.packed() == Histogram.of_values(np.concatenate(parts)).packed()
+    merged = Histogram.merge(packed_of(part) for part in parts)
+    assert pack(merged) == packed_of(np.concatenate(parts))
 
 
 @given(st.lists(samples, max_size=5))
 def test_merge_is_the_union_whatever_the_parts(parts: list[list[int]]) -> None:
-    merged = Histogram.merge(Histogram.of_values(part).packed() for part in parts)
-    union = Histogram.of_values([value for part in parts for value in part])
-    assert merged.packed() == union.packed()
+    merged = Histogram.merge(packed_of(part) for part in parts)
+    union = histogram_of([value for part in parts for value in part])
+    assert pack(merged) == pack(union)
 
 
 @given(samples)
 def test_unpacking_restores_what_was_packed(values: list[int]) -> None:
-    packed = Histogram.of_values(values).packed()
-    assert Histogram.from_packed(packed).packed() == packed
+    packed = packed_of(values)
+    assert pack(Histogram.merge([packed])) == packed
 
 
 @given(durations)
@@ -71,7 +72,7 @@ def test_a_bucket_holds_its_value_and_is_narrow(value_ns: int) -> None:
 def test_a_percentile_is_within_half_a_bucket_of_the_value_of_its_rank(
     values: list[int], p: float
 ) -> None:
-    value_ns = Histogram.of_values(values).percentile(p)
+    value_ns = histogram_of(values).percentile(p)
     assert value_ns is not None
     exact_ns = sorted(values)[percentile_rank(p, len(values)) - 1]
     assert abs(value_ns - exact_ns) <= max(500, exact_ns / 2048 + 500)
@@ -89,7 +90,7 @@ def test_layout_and_percentiles_are_those_of_hdrhistogram() -> None:
     oracle = HdrHistogram(1, MAX_US, 3)
     for value_us in values_us:
         oracle.record_value(int(value_us))
-    ours = Histogram.of_values(values_us * 1000)
+    ours = histogram_of(values_us * 1000)
     assert ours.counts.nonzero()[0].tolist() == [
         index for index, count in enumerate(oracle.counts) if count
     ]
@@ -104,7 +105,7 @@ def test_layout_and_percentiles_are_those_of_hdrhistogram() -> None:
 
 
 def test_hdrhistogram_decodes_what_we_encode() -> None:
-    ours = Histogram.of_values(lognormal(5000))
+    ours = histogram_of(lognormal(5000))
     decoded = HdrHistogram.decode(ours.to_hdr_v2())
     counts = [int(ours.counts[index]) for index in range(decoded.counts_len)]
     assert list(decoded.counts) == counts
@@ -113,7 +114,7 @@ def test_hdrhistogram_decodes_what_we_encode() -> None:
 
 def test_min_max_and_mean_are_exact() -> None:
     values = lognormal(777)
-    histogram = Histogram.of_values(values)
+    histogram = histogram_of(values)
     assert histogram.min_ns == values.min()
     assert histogram.max_ns == histogram.percentile(100) == values.max()
     assert histogram.mean() == pytest.approx(values.mean(), rel=1e-12)
@@ -126,19 +127,19 @@ def test_an_empty_histogram_has_no_figures() -> None:
     assert empty.ci95(50) is None
     assert empty.mean() is None
     assert empty.stddev() is None
-    assert Histogram.from_packed(empty.packed()).total == 0
+    assert Histogram.merge([pack(empty)]).total == 0
 
 
 def test_a_value_above_one_hour_is_counted_never_clipped() -> None:
     hour_ns = 3_600_000_000_000
-    histogram = Histogram.of_values([1_000_000, hour_ns, hour_ns + 1_000_000])
+    histogram = histogram_of([1_000_000, hour_ns, hour_ns + 1_000_000])
     assert (histogram.total, histogram.overflow) == (2, 1)
-    assert header_of(histogram.packed())[2] == 1
+    assert header_of(pack(histogram))[1].overflow == 1
     assert histogram.sum_ns == 1_000_000 + hour_ns
 
 
 def with_unanswered(values_ns: np.ndarray, unanswered: int) -> Histogram:
-    histogram = Histogram.of_values(values_ns)
+    histogram = histogram_of(values_ns)
     histogram.unanswered = unanswered
     return histogram
 
@@ -191,7 +192,7 @@ def test_only_requests_without_an_answer_have_no_figures() -> None:
 
 def test_values_above_one_hour_rank_above_every_bucket() -> None:
     hours_ns = 3 * 3_600_000_000_000
-    histogram = Histogram.of_values([1_000_000] * 97 + [hours_ns] * 3)
+    histogram = histogram_of([1_000_000] * 97 + [hours_ns] * 3)
     assert histogram.sample == 100
     assert histogram.percentile(97) == pytest.approx(1e6, rel=1e-3)
     assert histogram.percentile(98) is None
@@ -206,8 +207,8 @@ def test_values_above_one_hour_rank_above_every_bucket() -> None:
 def test_a_percentile_needs_ten_values_above_it(p: float, needed: int) -> None:
     assert samples_needed(p) == needed
     values = np.arange(needed) * 1000
-    assert Histogram.of_values(values[1:]).reliable_percentile(p) is None
-    assert Histogram.of_values(values).reliable_percentile(p) is not None
+    assert histogram_of(values[1:]).reliable_percentile(p) is None
+    assert histogram_of(values).reliable_percentile(p) is not None
 
 
 @pytest.mark.parametrize(
@@ -242,14 +243,14 @@ def test_the_interval_covers_the_true_percentile_95_times_of_100() -> None:
     hits = 0
     for _ in range(400):
         values = rng.lognormal(np.log(1e6), 0.8, 300).astype(np.int64)
-        interval = Histogram.of_values(values).ci95(90)
+        interval = histogram_of(values).ci95(90)
         assert interval is not None
         assert interval.high_ns is not None
         hits += interval.low_ns <= true_ns <= interval.high_ns
     assert hits >= 0.93 * 400  # 95 % less two standard deviations
 
 
-GOOD = Histogram.of_values([1000, 2000, 3000]).packed()
+GOOD = packed_of([1000, 2000, 3000])
 
 
 @pytest.mark.parametrize(
@@ -275,4 +276,4 @@ GOOD = Histogram.of_values([1000, 2000, 3000]).packed()
 )
 def test_bytes_that_are_no_histogram_are_refused(packed: bytes) -> None:
     with pytest.raises(StoreError, match="packed histogram"):
-        Histogram.from_packed(packed)
+        Histogram.merge([packed])

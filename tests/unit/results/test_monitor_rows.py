@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from ldapslam.base.errors import StoreError
-from ldapslam.results import monitor_rows, upkeep
-from ldapslam.results.monitor_records import MonitorSample, MonitorSeries
+from ldapslam.results import upkeep
 from ldapslam.results.monitor_rows import (
     add_monitor_samples,
     describe_monitors,
     monitor_series,
 )
+from ldapslam.results.records import MonitorSample, MonitorSeries
 from ldapslam.results.store import Store
 from support.monitors import PROCESS, SERVER, add_monitors, descriptions, samples
 from support.store import RUN_ID, Scenario, fill
@@ -101,7 +101,7 @@ def test_readings_go_with_their_run_in_batches(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_monitors(store, RUN_ID, 9)
-    monkeypatch.setattr(monitor_rows, "_BATCH_SAMPLES", 3)
+    monkeypatch.setattr(upkeep, "_BATCH_SAMPLES", 3)
     monkeypatch.setattr(upkeep, "_PAUSE_S", 0.0)
     before = store.writes.commits
     upkeep.remove_run(store, RUN_ID)

@@ -31,6 +31,7 @@ from ldapslam.results import migrate, schema
 from ldapslam.results.records import IntervalRecord
 from ldapslam.results.store import FOLDER_STORE, Store
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
+from support.stored import stored_intervals
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
 
@@ -45,7 +46,8 @@ def test_a_run_is_read_as_it_was_written(store: Store) -> None:
     record = replace(run_record(SMALL), seed=2**64 - 1)
     store.create_run(record)
     assert store.run(RUN_ID) == record
-    assert store.runs() == [record]
+    brief = replace(record, job_text="", plan={"phases": record.plan["phases"]})
+    assert store.runs() == [replace(brief, manifest={})]
 
 
 def test_intervals_are_read_as_they_were_written_by_index_then_agent(
@@ -55,7 +57,7 @@ def test_intervals_are_read_as_they_were_written_by_index_then_agent(
     store.create_run(run_record(SMALL))
     for record in reversed(written):
         store.add_interval(RUN_ID, record)
-    assert list(store.intervals(RUN_ID)) == written
+    assert stored_intervals(store, RUN_ID) == written
 
 
 def test_many_intervals_are_read_in_windows_without_a_seam(store: Store) -> None:
@@ -63,7 +65,9 @@ def test_many_intervals_are_read_in_windows_without_a_seam(store: Store) -> None
     for index in range(0, 300, 3):
         record = IntervalRecord("load1", 1, index, index, "measure", index, index + 1)
         store.add_interval(RUN_ID, record)
-    assert [one.index for one in store.intervals(RUN_ID)] == list(range(0, 300, 3))
+    assert [one.index for one in stored_intervals(store, RUN_ID)] == list(
+        range(0, 300, 3)
+    )
 
 
 def test_indexes_far_apart_are_read_as_fast_as_near_ones(store: Store) -> None:
@@ -71,7 +75,7 @@ def test_indexes_far_apart_are_read_as_fast_as_near_ones(store: Store) -> None:
     for index in (0, 2**31 - 1):
         record = IntervalRecord("load1", 1, index, index, "measure", index, index + 1)
         store.add_interval(RUN_ID, record)
-    assert [one.index for one in store.intervals(RUN_ID)] == [0, 2**31 - 1]
+    assert [one.index for one in stored_intervals(store, RUN_ID)] == [0, 2**31 - 1]
 
 
 def test_a_store_is_for_its_owner_only(tmp_path: Path) -> None:
@@ -84,9 +88,9 @@ def test_a_store_is_for_its_owner_only(tmp_path: Path) -> None:
 
 def test_a_second_delivery_of_a_report_changes_nothing(store: Store) -> None:
     fill(store, SMALL)
-    written = list(store.intervals(RUN_ID))
+    written = stored_intervals(store, RUN_ID)
     assert not any(store.add_interval(RUN_ID, record) for record in written)
-    assert list(store.intervals(RUN_ID)) == written
+    assert stored_intervals(store, RUN_ID) == written
 
 
 def test_the_same_sequence_of_a_new_epoch_is_another_report(store: Store) -> None:
@@ -102,7 +106,10 @@ def test_no_host_figures_and_unknown_host_figures_are_told_apart(store: Store) -
     unknown = replace(record, sequence=1, index=1, host=HostInterval())
     for one in (record, unknown):
         store.add_interval(RUN_ID, one)
-    assert [one.host for one in store.intervals(RUN_ID)] == [None, HostInterval()]
+    assert [one.host for one in stored_intervals(store, RUN_ID)] == [
+        None,
+        HostInterval(),
+    ]
 
 
 def test_facts_are_added_to_what_is_known(store: Store) -> None:
@@ -169,10 +176,11 @@ def test_an_exported_run_is_imported_whole(store: Store) -> None:
     chunks = list(store.export_run(RUN_ID))
     with Store.open("sqlite://") as other:
         assert other.import_run(chunks) == RUN_ID
-        assert other.runs() == [store.run(RUN_ID)]
+        assert len(other.runs()) == 1
+        assert other.run(RUN_ID) == store.run(RUN_ID)
         assert other.agents(RUN_ID) == store.agents(RUN_ID)
         assert other.events(RUN_ID) == store.events(RUN_ID)
-        assert list(other.intervals(RUN_ID)) == list(store.intervals(RUN_ID))
+        assert stored_intervals(other, RUN_ID) == stored_intervals(store, RUN_ID)
         with pytest.raises(StoreError, match="already in store"):
             other.import_run(chunks)
 
@@ -201,7 +209,7 @@ def test_an_export_can_be_opened_where_nothing_can_be_written(
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
         with Store.open(tmp_path, read_only=True) as folder:
-            assert list(folder.intervals(RUN_ID)) == list(store.intervals(RUN_ID))
+            assert stored_intervals(folder, RUN_ID) == stored_intervals(store, RUN_ID)
             with pytest.raises(StoreError):
                 folder.set_run_state(RUN_ID, "failed")
         assert [path.name for path in tmp_path.iterdir()] == [FOLDER_STORE]
@@ -213,7 +221,7 @@ def test_a_store_survives_being_closed_and_opened(tmp_path: Path) -> None:
     with Store.open(tmp_path / "new" / "results.sqlite") as store:
         fill(store, SMALL)
     with Store.open(f"sqlite:///{tmp_path}/new/results.sqlite") as store:
-        assert len(list(store.intervals(RUN_ID))) == len(list(intervals(SMALL)))
+        assert len(stored_intervals(store, RUN_ID)) == len(list(intervals(SMALL)))
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.sqlite"]
 
 
@@ -299,7 +307,7 @@ def test_writers_on_several_threads_do_not_disturb_each_other(tmp_path: Path) ->
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(list(store.intervals(RUN_ID))) == 80
+        assert len(stored_intervals(store, RUN_ID)) == 80
 
 
 def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
@@ -308,7 +316,7 @@ def test_an_older_store_becomes_what_the_code_expects(tmp_path: Path) -> None:
         fill(store, SMALL)
     _take_back(path, migrate.FIRST_REVISION)
     with Store.open(path) as store:
-        assert list(store.intervals(RUN_ID)) == list(intervals(SMALL))
+        assert stored_intervals(store, RUN_ID) == list(intervals(SMALL))
         with store._engine.connect() as connection:
             context = MigrationContext.configure(connection)
             assert compare_metadata(context, schema.metadata) == []

@@ -14,12 +14,12 @@ import pytest
 import sqlalchemy as sa
 
 from ldapslam.base.errors import ConfigError, StoreError
-from ldapslam.results import agenda, schema, upkeep
-from ldapslam.results.agenda import FireRecord, ScheduleRecord
-from ldapslam.results.listing import brief_runs
+from ldapslam.results import schedule_store, schema, upkeep
 from ldapslam.results.records import IntervalRecord, RunRecord, SubmissionRecord
+from ldapslam.results.schedule_store import FireRecord, ScheduleRecord
 from ldapslam.results.store import Store
 from support.store import RUN_ID, Scenario, fill, intervals, run_record
+from support.stored import stored_intervals
 
 SMALL = Scenario(measure_s=2, searches_per_s=20)
 
@@ -52,7 +52,7 @@ def test_a_list_has_all_of_a_run_but_what_is_long(store: Store) -> None:
     failure = {"class": "RunAborted", "message": "x", "values": {}}
     record = a_run(1, verdict="FAIL", manifest={"failure": failure, "big": "x" * 9999})
     store.create_run(record)
-    assert brief_runs(store) == [
+    assert store.runs() == [
         replace(
             record,
             job_text="",
@@ -64,7 +64,7 @@ def test_a_list_has_all_of_a_run_but_what_is_long(store: Store) -> None:
 
 def test_a_run_without_plan_and_failure_is_listed(store: Store) -> None:
     store.create_run(a_run(1, plan={}, manifest={}))
-    [run] = brief_runs(store)
+    [run] = store.runs()
     assert (run.plan, run.manifest) == ({}, {})
 
 
@@ -72,9 +72,9 @@ def test_a_list_is_newest_first_and_as_long_as_wanted(store: Store) -> None:
     store.create_run(a_run(2))
     store.create_run(a_run(0, state="running"))
     store.create_run(a_run(1))
-    assert [run.run_id for run in brief_runs(store, 2)] == ["run-2", "run-1"]
-    assert [run.run_id for run in brief_runs(store)] == ["run-2", "run-1", "run-0"]
-    live = brief_runs(store, states=["running", "queued"])
+    assert [run.run_id for run in store.runs(2)] == ["run-2", "run-1"]
+    assert [run.run_id for run in store.runs()] == ["run-2", "run-1", "run-0"]
+    live = store.runs(states=["running", "queued"])
     assert [run.run_id for run in live] == ["run-0"]
 
 
@@ -136,7 +136,7 @@ def test_a_copy_holds_everything_in_one_private_file(
     target.chmod(0o400)
     with Store.open(target, read_only=True) as copy:
         assert copy.runs() == store.runs()
-        assert list(copy.intervals(RUN_ID)) == list(store.intervals(RUN_ID))
+        assert stored_intervals(copy, RUN_ID) == stored_intervals(store, RUN_ID)
 
 
 def test_a_copy_is_made_while_another_one_writes_and_is_of_one_moment(
@@ -162,7 +162,7 @@ def test_a_copy_is_made_while_another_one_writes_and_is_of_one_moment(
             before = len(written)
             upkeep.back_up(store, tmp_path / f"copy-{number}")
             with Store.open(tmp_path / f"copy-{number}", read_only=True) as copy:
-                found = [one.index for one in copy.intervals(RUN_ID)]
+                found = [one.index for one in stored_intervals(copy, RUN_ID)]
             assert found == list(range(len(found)))
             assert len(found) >= before
     finally:
@@ -304,7 +304,7 @@ def test_a_removal_that_is_interrupted_leaves_no_run_that_looks_whole(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(upkeep, "_index", fail)
+    monkeypatch.setattr(upkeep, "_remove", fail)
     with pytest.raises(KeyboardInterrupt):
         upkeep.remove_run(store, RUN_ID)
     left = store.run(RUN_ID)
@@ -328,19 +328,19 @@ def test_a_schedules_latest_times_stay_and_those_being_submitted(
 
     for schedule, count in (("s-1", 10), ("s-2", 2)):
         made = ScheduleRecord(schedule, schedule, b"", "active", due(0), "ann", due(0))
-        agenda.create_schedule(store, made)
+        schedule_store.create_schedule(store, made)
         fires = [
             FireRecord(schedule, due(n), due(n), outcomes.get(n, "submitted"))
             for n in range(count)
         ]
-        agenda.settle(store, schedule, fires, due(count - 1))
+        schedule_store.settle(store, schedule, fires, due(count - 1))
     assert upkeep.old_times(store, due(3)) == 2
     assert upkeep.remove_times(store, due(3)) == 2
     assert upkeep.remove_times(store, None) == 4
     assert upkeep.old_times(store, None) == 0
-    kept = [fire.due_utc for fire in agenda.fires(store, "s-1", 99)]
+    kept = [fire.due_utc for fire in schedule_store.fires(store, "s-1", 99)]
     assert kept == [due(9), due(8), due(7), due(0)]
-    assert len(agenda.fires(store, "s-2", 99)) == 2
+    assert len(schedule_store.fires(store, "s-2", 99)) == 2
 
 
 # Sizes.

@@ -27,7 +27,6 @@ from ldapslam.proto.fields import (
     OUTCOMES,
     SET_UP_TIMES,
     STREAM_COUNTERS,
-    histogram_messages,
     histograms_of,
 )
 from ldapslam.transport.frames import (
@@ -42,6 +41,7 @@ from ldapslam.transport.messages import (
     facts_json,
     snapshot_message,
 )
+from support.histograms import histogram_messages
 
 # Frames.
 

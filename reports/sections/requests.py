@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section on what became of the requests: counts, times, codes, servers. Pure."""
+"""The sections on requests and connections: counts, times, result codes. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from ldapslam.jobs.fields.result_codes import code_title
+from ldapslam.reports.collect.totals import counter_title
 from ldapslam.reports.document import (
     BAD,
     MUTED,
     Block,
     Cell,
     ChartPlace,
-    Column,
+    Field,
     Paragraph,
     Table,
-    counted,
+    column,
+    filled,
     number,
     table,
 )
-from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.model import OperationSummary, StreamSummary, Summary
 from ldapslam.reports.rules.reconciliation import Line
 from ldapslam.reports.typeset import (
     NOTHING,
     count,
+    counted,
     missing,
     percent,
     times_columns,
@@ -33,13 +36,6 @@ _ALWAYS = ("sent", "succeeded")
 #: Shown when some operation has them.
 _SOMETIMES = ("expected", "abandoned")
 _ERRORS = ("failed", "timed_out", "unresolved")
-
-_TITLES = {
-    "failed": "failed",
-    "expected": "expected failure",
-    "timed_out": "timed out",
-    "unresolved": "unresolved",
-}
 
 _EXPLANATIONS = {
     "expected": "expected: a result code other than success that the job allows",
@@ -82,19 +78,17 @@ def _requests(summary: Summary) -> Table:
     all_of = summary.operations
     shown = [name for name in _SOMETIMES if any(one.counts[name] for one in all_of)]
 
-    def plain(name: str) -> tuple[Column, Callable[[OperationSummary], Cell | str]]:
-        column = number(name.replace("_", " "))
-        return column, lambda one: count(one.counts[name])
+    def plain(name: str) -> Field[OperationSummary]:
+        return number(counter_title(name), lambda one: count(one.counts[name]))
 
-    def error(name: str) -> tuple[Column, Callable[[OperationSummary], Cell | str]]:
-        column, _ = plain(name)
-        return column, lambda one: counted(one.counts[name], count(one.counts[name]))
+    def error(name: str) -> Field[OperationSummary]:
+        return number(counter_title(name), lambda one: counted(one.counts[name]))
 
     return table(
         "requests",
         "Requests whose intended time lies in the measure phase",
         all_of,
-        (Column("Operation"), lambda one: one.title),
+        column("Operation", lambda one: one.title),
         *map(plain, (*_ALWAYS, *shown)),
         *map(error, _ERRORS),
         plain("entries"),
@@ -103,32 +97,25 @@ def _requests(summary: Summary) -> Table:
 
 
 def _unsent(summary: Summary) -> list[Table]:
-    """Of operations that did not send all that was due."""
-    short = [
-        one
-        for one in summary.operations
-        if one.counts["scheduled"] != one.counts["sent"]
-    ]
-    if not short:
-        return []
     unsent = table(
         "unsent",
         "Requests that were due and not sent",
-        short,
-        (Column("Operation"), lambda one: one.title),
-        (number("scheduled"), lambda one: count(one.counts["scheduled"])),
-        (number("sent"), lambda one: count(one.counts["sent"])),
-        (
-            number("dropped"),
-            lambda one: counted(one.counts["dropped"], count(one.counts["dropped"])),
-        ),
-        (number("substituted"), lambda one: count(one.counts["substituted"])),
+        [
+            one
+            for one in summary.operations
+            if one.counts["scheduled"] != one.counts["sent"]
+        ],
+        column("Operation", lambda one: one.title),
+        number("scheduled", lambda one: count(one.counts["scheduled"])),
+        number("sent", lambda one: count(one.counts["sent"])),
+        number("dropped", lambda one: counted(one.counts["dropped"])),
+        number("fallback add", lambda one: count(one.counts["substituted"])),
         notes=(
-            "dropped: the backlog was full, or the run over. substituted: no entry of "
-            "this run was there to work on, so one was added, or the session ended.",
+            "dropped: the backlog was full, or the run over. fallback add: the run had "
+            "no entry left to work on, so one was added, or the session ended.",
         ),
     )
-    return [unsent]
+    return filled(unsent)
 
 
 def _times(summary: Summary) -> Table:
@@ -149,9 +136,9 @@ def _times(summary: Summary) -> Table:
         "outcome-times",
         "Times of the requests that did not succeed",
         rows,
-        (Column("Operation"), lambda row: row[0]),
-        (Column("Outcome"), lambda row: _TITLES[row[1]]),
-        (Column("Time", "ms"), lambda row: row[2].replace("_", " ")),
+        column("Operation", lambda row: row[0]),
+        column("Outcome", lambda row: _outcome_title(row[1])),
+        column("Time (ms)", lambda row: row[2].replace("_", " ")),
         *times_columns(),
         notes=notes,
     )
@@ -166,15 +153,19 @@ def _codes(summary: Summary) -> Table:
             for one in summary.operations
             for code, responses in one.result_codes.items()
         ],
-        (Column("Operation"), lambda row: row[0].title),
-        (Column("Result code"), lambda row: code_title(row[1])),
-        (Column("Counts as"), lambda row: _outcome_cell(row[0].outcome_of(row[1]))),
-        (number("responses"), lambda row: count(row[2])),
-        (
-            number("share", "%"),
+        column("Operation", lambda row: row[0].title),
+        column("Result code", lambda row: code_title(row[1])),
+        column("Counts as", lambda row: _outcome_cell(row[0].outcome_of(row[1]))),
+        number("responses", lambda row: count(row[2])),
+        number(
+            "share (%)",
             lambda row: percent(row[2] / sum(row[0].result_codes.values()), 3),
         ),
     )
+
+
+def _outcome_title(outcome: str) -> str:
+    return "expected failure" if outcome == "expected" else counter_title(outcome)
 
 
 def _outcome_cell(outcome: str) -> Cell:
@@ -192,7 +183,9 @@ def _sent_requests(summary: Summary) -> Table:
             Cell(count(row[1][kind])) if kind in row[1] else Cell(NOTHING, MUTED)
         )
 
-    see = ", beside what observers asked: see the books" * bool(summary.reconciliations)
+    see = ", with those of monitors: see the reconciliation" * bool(
+        summary.reconciliations
+    )
     lacking = (
         "Not counted: what was sent after the last interval that arrived of "
         f"{', '.join(undrained)}."
@@ -201,9 +194,9 @@ def _sent_requests(summary: Summary) -> Table:
         "books",
         "Requests sent in the whole run, by server and kind",
         sent.items(),
-        (Column("Server"), lambda row: row[0]),
+        column("Server", lambda row: row[0]),
         *(
-            (number(kind.replace("_", " ")), requests(kind))
+            number(kind.replace("_", " "), requests(kind))
             for kind in sorted({kind for by_kind in sent.values() for kind in by_kind})
         ),
         notes=(
@@ -222,26 +215,26 @@ def _reconciliations(summary: Summary) -> Table:
         for name, group in groups
         for kind, line in group.lines.items()
     ]
-    replicated: tuple[Column, Callable[[tuple[str, str, Line]], Cell | str]]
-    replicated = number("replicated"), lambda row: count(row[2].replicated)
+    replicated: Field[tuple[str, str, Line]]
+    replicated = number("replicated", lambda row: count(row[2].replicated))
     return table(
-        "balances",
-        "Books: what servers counted, and what they were sent",
+        "reconciliation",
+        "Reconciliation: what servers counted, and what they were sent",
         rows,
-        (Column("Server"), lambda row: row[0]),
-        (Column("Request"), lambda row: row[1].replace("_", " ")),
-        (number("agents"), lambda row: count(row[2].agents)),
-        (number("observer"), lambda row: count(row[2].control)),
+        column("Server", lambda row: row[0]),
+        column("Request", lambda row: row[1].replace("_", " ")),
+        number("agents", lambda row: count(row[2].agents)),
+        number("monitor", lambda row: count(row[2].control)),
         *[replicated] * any(line.replicated for _, _, line in rows),
-        (
-            number("server"),
+        number(
+            "server",
             lambda row: (
                 Cell(NOTHING, MUTED, "not counted by the server")
                 if row[2].server is None
                 else count(row[2].server)
             ),
         ),
-        (number("difference"), lambda row: _difference(row[2])),
+        number("difference", lambda row: _difference(row[2])),
         notes=(
             "Difference: server less all that is known to have been sent to it. Above "
             "zero are requests of others; below zero, requests that it did not count.",
@@ -255,3 +248,74 @@ def _difference(line: Line) -> Cell:
         return Cell(NOTHING, MUTED)
     sign = "\N{MINUS SIGN}" if line.difference < 0 else ""
     return Cell(f"{sign}{count(abs(line.difference))}", BAD if line.missing else "")
+
+
+_COUNTERS = {
+    "connects": "connects",
+    "reconnects": "reconnects",
+    "connect_failures": "failed",
+    "disconnects": "lost",
+    "down_share": "down (%)",
+    "protocol_errors": "protocol errors",
+    "late_responses": "late",
+    "unexpected_messages": "unsolicited",
+    "notices": "notices",
+    "stamps_missing": "no kernel timestamp",
+}
+_STEPS = {
+    "tcp_time": "TCP",
+    "tls_time": "TLS",
+    "bind_time": "bind",
+    "connect_time": "total",
+}
+
+
+def _counter(stream: StreamSummary, key: str) -> Cell:
+    if key == "stamps_missing" and stream.engine == "python":
+        return Cell("all", MUTED, "driven by Python")
+    if key == "down_share":
+        return Cell(percent(stream.down_share, 3))
+    if key not in stream.connections:
+        return Cell(NOTHING, MUTED)
+    return Cell(count(stream.connections[key]))
+
+
+def connections(summary: Summary) -> tuple[Block, ...]:
+    def counter(key: str) -> Callable[[StreamSummary], Cell]:
+        return lambda stream: _counter(stream, key)
+
+    counts = table(
+        "connections",
+        "Connections in the whole run",
+        summary.streams,
+        column("Stream", lambda stream: stream.name),
+        *(number(title, counter(key)) for key, title in _COUNTERS.items()),
+        notes=(
+            "down: part of the measured time that a connection was lost, or refused, "
+            "and not yet set up again, on average. late: messages for requests that "
+            "had timed out or were abandoned. unsolicited: messages that belong to no "
+            "request; notices: unsolicited notifications (RFC 4511, 4.4).",
+        ),
+    )
+    shown = [
+        (stream.name, title, times)
+        for stream in summary.streams
+        for name, title in _STEPS.items()
+        if (times := stream.set_up[name]).sample
+    ]
+    if not shown:
+        return counts, Paragraph("No connection was set up.")
+    set_up = table(
+        "set-up",
+        "Time that the set-up of a connection took, whole run",
+        shown,
+        column("Stream", lambda row: row[0]),
+        column("Step (ms)", lambda row: row[1]),
+        *times_columns(),
+        notes=(
+            "TCP: until connected. TLS: the handshake, StartTLS included. Bind: until "
+            "the response. No set-up is part of an operation's times.",
+            *missing([times for _, _, times in shown]),
+        ),
+    )
+    return counts, set_up

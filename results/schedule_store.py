@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store's part of schedules: their times, what became of each, maintenance windows.
+"""Schedules in the store: their times with the outcome of each, maintenance windows.
 
-A time is a row of (schedule, due): whoever inserts it first settles it, so that no time
+A time is a row of (schedule, due): the first to insert it settles it, so that no time
 is settled twice, whatever crashes in between. Each function is one transaction.
 """
 
@@ -21,7 +21,7 @@ from ldapslam.results.store import Store
 SUBMITTING = "submitting"
 #: And once it is.
 SUBMITTED = "submitted"
-#: Runs that have not ended are looked for among so many times, the latest.
+#: Number of latest times among which runs that have not ended are looked for.
 _MOST_OPEN = 1000
 
 
@@ -42,7 +42,7 @@ class ScheduleRecord:
 
 @dataclass(frozen=True, slots=True)
 class FireRecord:
-    """What became of one time of a schedule."""
+    """The outcome of one time of a schedule."""
 
     schedule_id: str
     due_utc: str
@@ -92,7 +92,7 @@ def set_state(store: Store, schedule_id: str, state: str, settled_utc: str) -> N
 
 
 def remove_schedule(store: Store, schedule_id: str) -> None:
-    """The schedule and what became of its times; its runs stay."""
+    """The schedule and the outcomes of its times; its runs stay."""
     fire, table = schema.schedule_fire, schema.schedule
     with store.transaction(writes=True) as connection:
         connection.execute(fire.delete().where(fire.c.schedule_id == schedule_id))
@@ -121,22 +121,19 @@ def settle(
 
 
 def finish(store: Store, fire: FireRecord) -> None:
-    """What became of a time that was `submitting`."""
+    """The outcome of a time that was `submitting`."""
     table = schema.schedule_fire
     query = table.update().where(
         table.c.schedule_id == fire.schedule_id, table.c.due_utc == fire.due_utc
     )
-    values = {
-        "outcome": fire.outcome,
-        "run_ids": list(fire.run_ids),
-        "detail": fire.detail,
-    }
+    row = _fire_row(fire)
+    values = {name: row[name] for name in ("outcome", "run_ids", "detail")}
     with store.transaction(writes=True) as connection:
         connection.execute(query, values)
 
 
 def fires(store: Store, schedule_id: str, limit: int) -> list[FireRecord]:
-    """What became of a schedule's latest times, newest first."""
+    """The outcomes of a schedule's latest times, newest first."""
     table = schema.schedule_fire
     query = sa.select(table).where(table.c.schedule_id == schedule_id)
     query = query.order_by(table.c.due_utc.desc()).limit(limit)

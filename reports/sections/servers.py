@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections on servers: replication, and what monitors read. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ldapslam.reports.charts.chart_data import chart_name, panels_of
+from ldapslam.reports.collect.job_notes import method_text, probes_of
+from ldapslam.reports.collect.replication import Replication
+from ldapslam.reports.collect.telemetry import MetricSummary, MonitorSummary
+from ldapslam.reports.document import (
+    BAD,
+    MUTED,
+    Block,
+    Cell,
+    ChartPlace,
+    Paragraph,
+    Table,
+    column,
+    filled,
+    number,
+    table,
+)
+from ldapslam.reports.model import OperationSummary, Summary
+from ldapslam.reports.typeset import (
+    NOTHING,
+    count,
+    counted,
+    decimal,
+    missing,
+    percent,
+    times_columns,
+)
+
+#: More rows would hide the rest of the report; result.json has all of them.
+_ROWS = 50
+#: Of times that are known by reading.
+_POLLED = (
+    "Where the entry was read, a change was seen at the next reading: times are up to "
+    "that much too long, half of it on average."
+)
+
+
+def replication(summary: Summary) -> tuple[Block, ...]:
+    """During the run and after it; nothing when neither was asked for."""
+    blocks: list[Block] = []
+    if watched := _watched(summary):
+        blocks.append(_propagation(watched, probes_of(summary.facts)))
+    if summary.replication is not None:
+        blocks += _verified(summary.replication)
+    return tuple(blocks)
+
+
+def _watched(summary: Summary) -> list[tuple[OperationSummary, str]]:
+    """The operations of probes, with the server of each."""
+    servers = {
+        (stream["name"], operation): uri
+        for stream in summary.run.plan.get("streams", ())
+        for operation, uri in stream.get("watched", {}).items()
+    }
+    return [
+        (one, servers[one.stream, one.operation])
+        for one in summary.operations
+        if (one.stream, one.operation) in servers
+    ]
+
+
+def _propagation(
+    watched: Sequence[tuple[OperationSummary, str]], probes: Sequence[Mapping[str, Any]]
+) -> Table:
+    methods = {
+        (one["stream"], one["operation"]): method_text(one["method"], one["poll_s"])
+        for one in probes
+    }
+    rows = [
+        (
+            one.title,
+            uri,
+            methods.get((one.stream, one.operation), NOTHING),
+            one.times["response_time"],
+        )
+        for one, uri in watched
+    ]
+    return table(
+        "propagation",
+        "Propagation during the run, in the measure phase",
+        rows,
+        column("Probe", lambda row: row[0]),
+        column("Server", lambda row: row[1]),
+        column("told by", lambda row: row[2]),
+        *times_columns(),
+        notes=(
+            "In ms: from when a write was sent to the supplier until this host had "
+            "word of it from the replica. Of these operations, service time is the "
+            "same.",
+            *[_POLLED] * any(one["poll_s"] for one in probes),
+            *missing([times for *_, times in rows]),
+        ),
+    )
+
+
+def _verified(replication: Replication) -> list[Block]:
+    if replication.unchecked:
+        text = f"Replication could not be checked: {replication.unchecked}."
+        return [Paragraph(text)]
+    found = replication.found
+    blocks: list[Block] = [_trees(found)]
+    if content := found["content"]:
+        blocks += [_entries(found, content), *filled(_differences(content))]
+    return blocks
+
+
+def _trees(found: Mapping[str, Any]) -> Table:
+    return table(
+        "replication",
+        "Convergence after the load",
+        [
+            (tree, uri, states)
+            for tree in found["trees"]
+            for uri, states in tree["states"].items()
+        ],
+        column("Tree", lambda row: str(row[0]["suffix"])),
+        column("Server", lambda row: str(row[1])),
+        number("converged after (s)", lambda row: _converged(*row, found["within_s"])),
+        column("state", lambda row: _state(*row)),
+        notes=(
+            "From when all agents had ended until every server had the last change of "
+            "every source (contextCSN of slapd, RUV of 389-DS).",
+            *_stale(found),
+            *_skipped(found),
+        ),
+    )
+
+
+def _stale(found: Mapping[str, Any]) -> list[str]:
+    # runs of an earlier version had none
+    return [
+        f"{tree['suffix']}: left aside are the changes of {', '.join(tree['stale'])}, "
+        "of which only some servers know, and none is younger than an hour before the "
+        "run; what they wrote is compared with the entries."
+        for tree in found["trees"]
+        if tree.get("stale")
+    ]
+
+
+def _skipped(found: Mapping[str, Any]) -> list[str]:
+    # runs of an earlier version did not say
+    skipped = found.get("skipped")
+    if not skipped:
+        return []
+    return [f"Not compared, as not all servers replicate it: {', '.join(skipped)}."]
+
+
+def _converged(
+    tree: Mapping[str, Any], uri: str, states: Mapping[str, str], within_s: float
+) -> Cell:
+    if tree["converged"]:
+        return Cell(decimal(tree["after_s"], 3))
+    if uri in tree["behind"] or not states:
+        return Cell(f"not within {within_s:g}", BAD)
+    return Cell(NOTHING, MUTED)
+
+
+def _state(tree: Mapping[str, Any], uri: str, states: Mapping[str, str]) -> Cell:
+    if uri in tree["behind"]:
+        return Cell(f"behind on changes of {', '.join(tree['behind'][uri])}", BAD)
+    if not states:
+        return Cell("says nothing", BAD)
+    return Cell("has all changes")
+
+
+def _entries(found: Mapping[str, Any], content: Mapping[str, Any]) -> Table:
+    first = found["servers"][0]
+    differing = Counter(one["server"] for one in content["differences"])
+    what = "All entries were compared"
+    if content["sample"] is not None:
+        what = (
+            f"The DNs of all entries and a sample of {count(content['sample'])} "
+            "entries were compared"
+        )
+    return table(
+        "replication-entries",
+        "Entries after the load",
+        content["entries"].items(),
+        column("Server", lambda row: str(row[0])),
+        number("entries", lambda row: count(row[1])),
+        number(
+            "differences named",
+            lambda row: (
+                Cell(NOTHING, MUTED) if row[0] == first else counted(differing[row[0]])
+            ),
+        ),
+        notes=(
+            f"{what} with those of {first}; "
+            f"{count(content['difference_count'])} differ.",
+        ),
+    )
+
+
+def _differences(content: Mapping[str, Any]) -> Table:
+    differences: Sequence[Mapping[str, Any]] = content["differences"]
+    more = content["difference_count"] - len(differences[:_ROWS])
+    return table(
+        "replication-differences",
+        "Entries that differ",
+        differences[:_ROWS],
+        column("Server", lambda one: str(one["server"])),
+        column("Entry", lambda one: str(one["dn"])),
+        column("is", lambda one: Cell(one["difference"], BAD)),
+        column("in", lambda one: ", ".join(one["attributes"]) or NOTHING),
+        notes=[f"and {count(more)} more"] * (more > 0),
+    )
+
+
+#: Charts of more monitors would hide the rest of the report; tables are of all.
+_CHARTS = 16
+
+
+def monitors(summary: Summary) -> tuple[Block, ...]:
+    """Empty in a run without monitors."""
+    blocks: list[Block] = [*filled(_overview(summary))]
+    for place, one in enumerate(summary.monitors):
+        chart = _chart(place, one)
+        if chart is not None and place < _CHARTS:
+            blocks.append(chart)
+        blocks += _statistics(place, one)
+    return tuple(blocks)
+
+
+def _overview(summary: Summary) -> Table:
+    return table(
+        "monitors",
+        "Monitors",
+        summary.monitors,
+        column("Monitor", lambda one: one.name),
+        column("Agent", lambda one: one.agent),
+        column("of", _what),
+        number("readings", lambda one: count(one.readings)),
+        number("failed", lambda one: counted(one.failed)),
+        number("mean (ms)", lambda one: _ms(one.took_mean_s)),
+        number("longest (ms)", lambda one: _ms(one.took_longest_s)),
+        number("restarts", lambda one: counted(len(one.restarts_s))),
+        notes=(
+            "mean, longest: time that a reading took. Counters are shown as rates; "
+            "statistics of the measure phase are below.",
+            *(
+                f"{one.name}: {'; '.join(one.failures)}"
+                for one in summary.monitors
+                if one.failures
+            ),
+            *_restarts(summary),
+            *_cost(summary),
+        ),
+    )
+
+
+def _what(one: MonitorSummary) -> str:
+    """Server and version, where it is known; why nothing could be read."""
+    facts = one.facts
+    if facts.get("failure"):
+        return str(facts["failure"])
+    words = (facts.get("server"), facts.get("version"), facts.get("kernel"))
+    return ", ".join(str(word) for word in words if word) or NOTHING
+
+
+def _restarts(summary: Summary) -> tuple[str, ...]:
+    return tuple(
+        f"{one.name} was restarted before "
+        + ", ".join(f"{decimal(at_s, 1)} s" for at_s in one.restarts_s)
+        for one in summary.monitors
+        if one.restarts_s
+    )
+
+
+def _cost(summary: Summary) -> tuple[str, ...]:
+    cost = summary.run.manifest.get("observer_cost") or {}
+    cpu_s = cost.get("cpu_s")
+    if not isinstance(cpu_s, (int, float)):
+        return ()
+    return (
+        f"Monitors took {decimal(cpu_s, 2)} s of CPU; their start, and what they read "
+        "and verified before and after the load, are in it.",
+    )
+
+
+def _ms(value_s: float | None) -> str:
+    return NOTHING if value_s is None else decimal(value_s * 1000, 2)
+
+
+def _chart(place: int, one: MonitorSummary) -> ChartPlace | None:
+    panels = panels_of(one)
+    if not panels:
+        return None
+    marks = " Dashed: a restart." if one.restarts_s else ""
+    return ChartPlace(
+        chart_name(place),
+        one.name,
+        f"{', '.join(panel.title for panel in panels)}; counters as rates. A line is "
+        f"broken where nothing could be read.{marks}",
+    )
+
+
+def _statistics(place: int, one: MonitorSummary) -> tuple[Block, ...]:
+    shown = [each for each in one.metrics if not each.is_idle]
+    notes = []
+    if idle := [each for each in one.metrics if each.is_idle and _is_known(each)]:
+        notes.append(f"Zero all through: {_names(idle)}.")
+    if missing := [each for each in one.metrics if not _is_known(each)]:
+        notes.append(f"Missing, not to be had here: {_names(missing)}.")
+    if not shown:
+        return tuple(Paragraph(f"{one.name}: {note}") for note in notes)
+    statistics = table(
+        f"monitor-{place}",
+        f"{one.name}, measure phase",
+        shown,
+        column("Metric", lambda each: each.metric.name.replace("_", " ")),
+        column("unit", lambda each: each.unit),
+        number("min", lambda each: _number(each.lowest)),
+        number("mean", lambda each: _number(each.mean)),
+        number("max", lambda each: _number(each.highest)),
+        number(
+            "missing (%)",
+            lambda each: (
+                Cell(percent(each.missing_share, 1), BAD) if each.missing_share else "0"
+            ),
+        ),
+        notes=notes,
+    )
+    return (statistics,)
+
+
+def _is_known(each: MetricSummary) -> bool:
+    return each.missing_share < 1
+
+
+def _names(metrics: list[MetricSummary]) -> str:
+    return ", ".join(each.metric.name for each in metrics)
+
+
+def _number(value: float | None) -> str:
+    """As many digits as tell statistics of very different sizes apart."""
+    if value is None:
+        return NOTHING
+    digits = 0 if abs(value) >= 1000 or value == int(value) else 3
+    return decimal(value, digits)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Histograms of values, and packed ones, as the engine would have made them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto.fields import METRICS, OUTCOMES
+from ldapslam.results.histogram import HEADER, MAGIC, MAX_US, Histogram, Sums
+
+
+def histogram_of(values_ns: npt.ArrayLike) -> Histogram:
+    values = np.asarray(values_ns, dtype=np.int64)
+    histogram = Histogram()
+    if values.size:
+        values_us = values // 1000
+        inside = values_us <= MAX_US
+        index, counts = np.unique(bucket_index(values_us[inside]), return_counts=True)
+        total = int(inside.sum())
+        histogram.add_counts(
+            index,
+            counts,
+            Sums(
+                total=total,
+                overflow=int(values.size - total),
+                min_ns=int(values.min()),
+                max_ns=int(values.max()),
+                sum_ns=int(values[inside].sum()),
+            ),
+        )
+    return histogram
+
+
+def pack(histogram: Histogram) -> bytes:
+    """Without `unanswered`, which has no place in it."""
+    index = np.flatnonzero(histogram.counts)
+    header = HEADER.pack(
+        MAGIC,
+        index.size,
+        histogram.total,
+        histogram.overflow,
+        histogram.min_ns,
+        histogram.max_ns,
+        histogram.sum_ns,
+    )
+    counts = histogram.counts[index].astype("<u4")
+    return header + index.astype("<u2").tobytes() + counts.tobytes()
+
+
+def packed_of(values_ns: npt.ArrayLike) -> bytes:
+    return pack(histogram_of(values_ns))
+
+
+def bucket_index(values_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Bucket of each value, which lies in [0, MAX_US]."""
+    exponent = np.frexp(values_us.astype(np.float64))[1]  # floor(log2 v) + 1
+    shift = np.maximum(exponent.astype(np.int64) - 11, 0)
+    return (shift << 10) + (values_us >> shift)
+
+
+def histogram_messages(
+    packed: Mapping[tuple[str, str], bytes],
+) -> list[pb.Histogram]:
+    """The inverse of `histograms_of` (proto/fields.py)."""
+    return [
+        pb.Histogram(
+            metric=METRICS.index(metric) + 1,  # type: ignore[arg-type]
+            outcome=OUTCOMES.index(outcome) + 1,  # type: ignore[arg-type]
+            packed=histogram,
+        )
+        for (metric, outcome), histogram in packed.items()
+    ]
