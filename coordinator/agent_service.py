@@ -24,9 +24,7 @@ from ldapslam.coordinator.fleet.fleet import AgentState
 from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
-from ldapslam.coordinator.runs.facts import agent_facts
-from ldapslam.coordinator.runs.ingest import interval_record
-from ldapslam.coordinator.runs.observing import observed
+from ldapslam.coordinator.runs.ingest import agent_facts, interval_record, observed
 from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
 from ldapslam.coordinator.security.access import caller
 from ldapslam.coordinator.security.guard import Context
@@ -136,12 +134,12 @@ class AgentService(AgentServiceServicer):
         for run_id in run_ids:
             run = self._fleet.runs.get(run_id)
             if run is not None:
-                run.observing.take_up(name)
+                run.take_up_observer(name)
             else:
                 end = agent_pb2.EndObservation(run_id=run_id)
                 link.send(agent_pb2.Command(end_observation=end))
         for run_id, run in self._fleet.runs.items():
-            if run_id not in run_ids and run.observing.has_open_watch(name):
+            if run_id not in run_ids and run.has_open_watch(name):
                 reason = "the agent was started again"
                 run.feed_later(run_machine.ObserverEnded(name, reason))
 
@@ -282,7 +280,7 @@ class AgentService(AgentServiceServicer):
             news = await asyncio.to_thread(observed, report)
         except (ProtocolError, RunNotFound) as error:
             if run is not None:
-                run.observing.refuse(agent, str(error)[:_MAX_REASON])
+                run.refuse_observation(agent, str(error)[:_MAX_REASON])
             return self._refuse_report(report, error)
         call = self._writer.call
         if news.monitors:
@@ -293,7 +291,7 @@ class AgentService(AgentServiceServicer):
         if samples:
             await call(add_monitor_samples, store, run_id, agent, samples)
         if run is not None:
-            if run.observing.has_open_watch(agent):
+            if run.has_open_watch(agent):
                 run.add_observation(news.facts)
             run.feed(news.event)
         await self._writer.flush()

@@ -112,3 +112,14 @@ class Selection:
 
     def _label_text(self) -> str:
         return ", ".join(f"{key}={value}" for key, value in self.labels.items())
+
+
+def first_of_each_host(
+    agents: Sequence[str], hosts: Mapping[str, str]
+) -> frozenset[str]:
+    """`hosts`: agent -> host id; an agent whose host is not known counts as the only
+    one of its host."""
+    firsts: dict[str, str] = {}
+    for agent in agents:
+        firsts.setdefault(hosts.get(agent) or f"agent {agent}", agent)
+    return frozenset(firsts.values())

@@ -20,18 +20,18 @@ from ldapslam.base.clock_id import boot_id
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted, StoreError
 from ldapslam.coordinator.fleet.clock import ClockOffset
 from ldapslam.coordinator.fleet.link import AgentLink
+from ldapslam.coordinator.fleet.selection import first_of_each_host
 from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
-from ldapslam.coordinator.runs.facts import SERVER_FACTS
+from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged
 from ldapslam.coordinator.runs.live import LiveFigures
-from ldapslam.coordinator.runs.observing import Observing, merged
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.coordinator.store_writer import StoreWriter
 from ldapslam.proto import agent_pb2
 from ldapslam.proto import operator_pb2 as pb
-from ldapslam.proto.common_pb2 import Snapshot
+from ldapslam.proto.common_pb2 import RunAssignment, Snapshot
 from ldapslam.results import submissions
 from ldapslam.results.records import EventRecord, RunRecord, utc_text
 from ldapslam.transport.messages import failure_message
@@ -96,9 +96,6 @@ class ActiveRun:
         self._given: dict[str, tuple[int, int]] = {}
         #: Reports of its agents that could not be taken.
         self.refusals = 0
-        self.observing = Observing(
-            self.run_id, submission.assignment, self._machine, self._send, self.feed
-        )
 
     def resume(
         self,
@@ -174,16 +171,27 @@ class ActiveRun:
         """An agent of a resumed run has registered; `state` is what it is at."""
         if state in ("preparing", "ready") and self.state is not RunState.PREPARING:
             error = RunAborted("the order to start was lost with the coordinator")
-            stop = agent_pb2.StopRun(
-                run_id=self.run_id, reason=error.reason, abandon=True
-            )
-            self._send(agent, agent_pb2.Command(stop=stop))
+            self._stop((agent,), error.reason, abandon=True)
             self.feed(machine.AgentFailed(agent, error))
         elif not self._machine.ending.is_planned and state != "draining":
-            stop = agent_pb2.StopRun(
-                run_id=self.run_id, reason=self._machine.ending.detail
-            )
-            self._send(agent, agent_pb2.Command(stop=stop))
+            self._stop((agent,), self._machine.ending.detail)
+
+    def has_open_watch(self, agent: str) -> bool:
+        """Whether the agent's observer has more to tell."""
+        watch = self._machine.watches.get(agent, machine.Watch.ENDED)
+        return watch is not machine.Watch.ENDED
+
+    def take_up_observer(self, agent: str) -> None:
+        """The agent, which observes the run, has registered: orders may be lost."""
+        if not self.has_open_watch(agent):
+            self._end_observers((agent,))
+        elif self._machine.is_concluding:
+            self._conclude_observers((agent,), self._machine.ending.is_planned)
+
+    def refuse_observation(self, agent: str, reason: str) -> None:
+        """A report of the agent's observer cannot be stored."""
+        self._end_observers((agent,))
+        self.feed(machine.ObserverEnded(agent, reason))
 
     def is_of_now(self, agent: str, epoch: int, attempt: int) -> bool:
         """False: the report is of an earlier process, or an attempt before this one."""
@@ -323,18 +331,14 @@ class ActiveRun:
             case machine.StartAgents(agents, t0_ns):
                 self._start(agents, t0_ns)
             case machine.StopAgents(agents, reason, abandon):
-                stop = agent_pb2.StopRun(
-                    run_id=self.run_id, reason=reason, abandon=abandon
-                )
-                for agent in agents:
-                    self._send(agent, agent_pb2.Command(stop=stop))
+                self._stop(agents, reason, abandon=abandon)
             case machine.ObserveServers(agents):
                 self._assign(agents)
-                self.observing.observe(agents, self._given, self._fleet.link)
+                self._observe(agents)
             case machine.ConcludeObservers(agents, verify):
-                self.observing.conclude(agents, verify=verify)
+                self._conclude_observers(agents, verify)
             case machine.EndObservers(agents):
-                self.observing.end(agents)
+                self._end_observers(agents)
             case machine.ReleaseAgents(agents):
                 self._fleet.release_agents(self.run_id, agents)
             case machine.RequeueRun(agents):
@@ -378,9 +382,39 @@ class ActiveRun:
         everyone = self.record.agents
         for index, agent in enumerate(everyone):
             if agent in agents:
-                _, attempt = self._given.get(agent, (0, 0))
-                part = self.observing.assignment(index, len(everyone), attempt)
+                part = self._assignment(agent, index, len(everyone))
                 self._send(agent, agent_pb2.Command(prepare=part))
+
+    def _observe(self, agents: tuple[str, ...]) -> None:
+        """The first agent of each host observes it, the run's first agent the
+        directories too."""
+        links = {agent: self._fleet.link(agent) for agent in agents}
+        hosts = {agent: link.identity.host_id for agent, link in links.items() if link}
+        observers = first_of_each_host(agents, hosts)
+        for index, agent in enumerate(agents):
+            if agent in observers:
+                part = self._assignment(agent, index, len(agents))
+                order = agent_pb2.ObserveRun(run=part)
+                self._send(agent, agent_pb2.Command(observe=order))
+            else:
+                self.feed_later(machine.ObserverEnded(agent))
+
+    def _conclude_observers(self, agents: Iterable[str], verify: bool) -> None:
+        order = agent_pb2.ConcludeObservation(run_id=self.run_id, verify=verify)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(conclude=order))
+
+    def _end_observers(self, agents: Iterable[str]) -> None:
+        order = agent_pb2.EndObservation(run_id=self.run_id)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(end_observation=order))
+
+    def _assignment(self, agent: str, index: int, count: int) -> RunAssignment:
+        part = RunAssignment()
+        part.CopyFrom(self.submission.assignment)
+        part.agent_index, part.agent_count = index, count
+        part.attempt = self._given.get(agent, (0, 0))[1]
+        return part
 
     def _start(self, agents: tuple[str, ...], t0_ns: int) -> None:
         ahead = timedelta(microseconds=(t0_ns - self._now_ns()) / 1000)
@@ -416,6 +450,13 @@ class ActiveRun:
         for agent, t0_mono_ns in orders.items():
             start = agent_pb2.StartRun(run_id=self.run_id, t0_mono_ns=t0_mono_ns)
             self._send(agent, agent_pb2.Command(start=start))
+
+    def _stop(
+        self, agents: Iterable[str], reason: str, *, abandon: bool = False
+    ) -> None:
+        stop = agent_pb2.StopRun(run_id=self.run_id, reason=reason, abandon=abandon)
+        for agent in agents:
+            self._send(agent, agent_pb2.Command(stop=stop))
 
     def _send(self, agent: str, command: agent_pb2.Command) -> None:
         link = self._fleet.link(agent)

@@ -8,12 +8,18 @@ ProtocolError, so that the store holds only what can be read again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from ldapslam.base.errors import StoreError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetError
+from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import common_pb2 as pb
+from ldapslam.proto import observation_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.fields import (
     METRICS,
@@ -23,9 +29,10 @@ from ldapslam.proto.fields import (
     STREAM_COUNTERS,
     WORKER_COUNTERS,
 )
+from ldapslam.results.monitor_records import Metric, MonitorDescription, MonitorSample
 from ldapslam.results.packed import block_of
 from ldapslam.results.records import IntervalRecord
-from ldapslam.transport.messages import ProtocolError
+from ldapslam.transport.messages import ProtocolError, decode_facts, error_of
 
 #: The store's integers are signed: 64 bits for counters, 32 for keys.
 _MAX_COUNTER = (1 << 63) - 1
@@ -140,3 +147,213 @@ def _check_histograms(snapshot: pb.Snapshot) -> None:
         block_of(packed)
     except StoreError as error:
         raise ProtocolError(str(error)) from error
+
+
+#: The coordinator finds these out itself; an agent's word for them does not count.
+COORDINATOR_FACTS = frozenset(
+    "epoch attempt build start_error_us clock_offset_us clock_offset_bound_us "
+    "clock_drift_us part observer".split()
+)
+
+#: What an agent found out about a server that is the run's fact as well.
+SERVER_FACTS = tuple(
+    "vendor_name vendor_version monitor_version naming_contexts addresses".split()
+)
+_MAX_CHARACTERS = 1 << 20
+_MAX_DEPTH = 8
+#: Settings of servers, by database and plug-in, lie deeper.
+_MAX_MONITOR_DEPTH = 16
+
+_Count = Annotated[int, Field(ge=0)]
+_Counts = dict[str, _Count]
+
+
+class _Shape(BaseModel):
+    """The shape that reports expect of some facts; other facts may be beside them."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Target(_Shape):
+    uri: str
+
+
+class _CleanUp(_Shape):
+    entries: _Count = 0
+    deleted: _Count = 0
+    already_gone: _Count = 0
+    left: _Count = 0
+    seconds: float = 0.0
+    error: str | None = None
+
+
+class _AgentFacts(_Shape):
+    host: dict[str, Any] = {}
+    targets: list[_Target] = []
+    control_operations: dict[str, _Counts] = {}
+    later_operations: dict[str, _Counts] = {}
+    notes: dict[str, list[dict[str, Any]]] = {}
+    clean_up: _CleanUp = _CleanUp()
+
+
+class _Reading(_Shape):
+    operations: dict[str, _Count | None] = {}
+    sent: _Counts = {}
+    started: str | None = None
+
+
+class _Observation(_Shape):
+    before: _Reading = _Reading()
+    after: _Reading = _Reading()
+    control_operations: _Counts = {}
+    facts: dict[str, Any] = {}
+    failure: str | None = None
+
+
+class _Cost(_Shape):
+    cpu_s: float
+
+
+class _ObservationFacts(_Shape):
+    observations: dict[str, _Observation] = {}
+    replication: dict[str, Any] = {}
+    observer_cost: _Cost = _Cost(cpu_s=0.0)
+
+
+def agent_facts(text: str) -> dict[str, Any]:
+    """The facts of a report; ProtocolError when a report could not be made of them."""
+    facts = _facts(text, _MAX_DEPTH, _AgentFacts)
+    return {
+        name: value for name, value in facts.items() if name not in COORDINATOR_FACTS
+    }
+
+
+def _observation_facts(text: str) -> dict[str, Any]:
+    """What an observer found: of servers by URI, and of their replication."""
+    facts = _facts(text, _MAX_MONITOR_DEPTH, _ObservationFacts)
+    return {
+        name: facts[name] for name in _ObservationFacts.model_fields if name in facts
+    }
+
+
+def _facts(text: str, max_depth: int, shape: type[_Shape] = _Shape) -> dict[str, Any]:
+    if len(text) > _MAX_CHARACTERS:
+        raise ProtocolError(f"facts of {len(text)} characters")
+    facts = decode_facts(text)
+    _check_depth(facts, max_depth)
+    try:
+        shape.model_validate(facts)
+    except ValidationError as error:
+        # a peer may have made any number of them: they are not listed
+        wrong = error.error_count()
+        raise ProtocolError(f"{wrong} facts are not of the expected type") from None
+    return facts
+
+
+def _check_depth(value: object, left: int) -> None:
+    if not left:
+        raise ProtocolError("facts are nested too deep")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            _check_depth(one, left - 1)
+
+
+#: Characters of the name of a monitor or metric, and of a unit.
+_MAX_NAME = 500
+_MAX_MONITORS = 1000
+_MAX_METRICS = 5000
+_MAX_NS = (1 << 63) - 1
+#: Not allowed, or not to be had.
+_REFUSALS = (ConfigError, FleetError, TargetError)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One report of an observer."""
+
+    event: machine.ObserverPrepared | machine.ObserverProgressed | machine.ObserverEnded
+    monitors: Sequence[MonitorDescription] = ()
+    samples: Sequence[MonitorSample] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def observed(report: observation_pb2.ObservationReport) -> Observed:
+    """What a report says; ProtocolError when it cannot be kept."""
+    agent, event = report.agent, report.event
+    match event.WhichOneof("kind"):
+        case "ready":
+            ready = event.ready
+            if len(ready.monitors) > _MAX_MONITORS:
+                raise ProtocolError(f"{len(ready.monitors)} monitors")
+            return Observed(
+                machine.ObserverPrepared(agent),
+                monitors=[_description(one) for one in ready.monitors],
+                facts=_observation_facts(ready.facts_json),
+            )
+        case "samples":
+            progress = machine.ObserverProgressed(agent)
+            return Observed(progress, samples=_samples(event.samples))
+        case "finished":
+            facts = _observation_facts(event.finished.facts_json)
+            return Observed(machine.ObserverEnded(agent), facts=facts)
+        case "failed":
+            error = error_of(event.failed)
+            refusal = error if isinstance(error, _REFUSALS) else None
+            reason = str(error) or "it failed"
+            return Observed(machine.ObserverEnded(agent, reason, refusal))
+        case _:
+            raise ProtocolError("an observation without what was observed")
+
+
+def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's parts that observers make, with the facts of one more report."""
+    observations = {uri: dict(of) for uri, of in known.get("observations", {}).items()}
+    for uri, found in news.get("observations", {}).items():
+        observations.setdefault(uri, {}).update(found)
+    rest = {name: value for name, value in news.items() if name != "observations"}
+    if "observer_cost" in rest:  # of all of them
+        before_s = known.get("observer_cost", {}).get("cpu_s", 0.0)
+        rest["observer_cost"] = {"cpu_s": before_s + rest["observer_cost"]["cpu_s"]}
+    return {**({"observations": observations} if observations else {}), **rest}
+
+
+def _description(message: observation_pb2.MonitorDescription) -> MonitorDescription:
+    if len(message.metrics) > _MAX_METRICS:
+        raise ProtocolError(f"a monitor of {len(message.metrics)} metrics")
+    metrics = [
+        Metric(_name(one.name), one.unit[:_MAX_NAME], _kind(one.is_counter))
+        for one in message.metrics
+    ]
+    if len({one.name for one in metrics}) < len(metrics):
+        raise ProtocolError("a monitor with two metrics of one name")
+    return MonitorDescription(
+        _name(message.name), metrics, _facts(message.facts_json, _MAX_MONITOR_DEPTH)
+    )
+
+
+def _kind(is_counter: bool) -> Any:
+    return "counter" if is_counter else "gauge"
+
+
+def _name(text: str) -> str:
+    if not text or len(text) > _MAX_NAME:
+        raise ProtocolError("a monitor or metric without a usable name")
+    return text
+
+
+def _samples(message: observation_pb2.MonitorSamples) -> list[MonitorSample]:
+    samples = []
+    for one in message.samples:
+        if abs(one.at_ns) > _MAX_NS or not 0 <= one.took_ns <= _MAX_NS:
+            raise ProtocolError("a sample at no time")
+        if len(one.values) > _MAX_METRICS:
+            raise ProtocolError(f"a sample of {len(one.values)} values")
+        failure = one.failure[:_MAX_NAME] or None
+        # what is beyond all numbers is as good as missing
+        values = tuple(v if math.isfinite(v) else math.nan for v in one.values)
+        samples.append(
+            MonitorSample(_name(one.monitor), one.at_ns, one.took_ns, values, failure)
+        )
+    return samples

@@ -3,25 +3,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from ldapslam.base.errors import FleetError, RunAborted
-from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
-from ldapslam.coordinator.runs.observing import Observing, merged, observed
+from ldapslam.coordinator.fleet.selection import first_of_each_host
+from ldapslam.coordinator.runs.ingest import merged, observed
 from ldapslam.coordinator.runs.run import (
     ObserverEnded,
     ObserverPrepared,
     ObserverProgressed,
-    Run,
-    RunLimits,
 )
 from ldapslam.proto import observation_pb2 as pb
-from ldapslam.proto.agent_pb2 import Command
-from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.results.monitor_records import Metric, MonitorSample
 from ldapslam.transport.messages import ProtocolError, failure_message
 
@@ -156,39 +151,12 @@ def test_what_is_found_later_joins_what_was_found_before() -> None:
 
 
 def test_agents_whose_hosts_are_not_known_each_observe() -> None:
-    sent: dict[str, Command] = {}
-    run = Run(RunLimits(0, 0))
-    assignment = RunAssignment(run_id="r")
-    observing = Observing("r", assignment, run, sent.__setitem__, lambda event: None)
     # without a session nothing is known of an agent's host
-    observing.observe(("a", "b"), {"a": (1, 7), "b": (1, 7)}, lambda agent: None)
-    parts = [sent[one].observe.run for one in "ab"]
-    assert [(p.agent_index, p.agent_count, p.attempt) for p in parts] == [
-        (0, 2, 7),
-        (1, 2, 7),
-    ]
+    assert first_of_each_host(("a", "b"), {}) == {"a", "b"}
+    assert first_of_each_host(("a", "b"), {"a": "", "b": ""}) == {"a", "b"}
 
 
 def test_of_the_agents_of_one_host_the_first_one_observes() -> None:
-    sent: dict[str, Command] = {}
-    told: list[object] = []
-
-    async def observe() -> None:
-        run = Run(RunLimits(0, 0))
-        assignment = RunAssignment(run_id="r")
-        observing = Observing("r", assignment, run, sent.__setitem__, told.append)
-        hosts = {"a": "h1", "b": "h1", "c": "h2"}
-        links = {
-            agent: AgentLink(AgentIdentity(agent, agent, 1, "0", host_id=host))
-            for agent, host in hosts.items()
-        }
-        observing.observe(tuple(hosts), {}, links.get)
-        assert told == []  # within the round of commands nothing is fed
-        loop = asyncio.get_running_loop()
-        later = loop.create_future()
-        loop.call_soon(later.set_result, None)
-        await later
-
-    asyncio.run(observe())
-    assert sent.keys() == {"a", "c"}
-    assert told == [ObserverEnded("b")]
+    hosts = {"a": "h1", "b": "h1", "c": "h2"}
+    assert first_of_each_host(("a", "b", "c"), hosts) == {"a", "c"}
+    assert first_of_each_host(("b", "a", "c"), hosts) == {"b", "c"}
