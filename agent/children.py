@@ -12,24 +12,23 @@ import contextlib
 import logging
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from google.protobuf.message import Message
 
 from ldapslam.agent.assignment import store_files
 from ldapslam.agent.fork_server import ENGINE, OBSERVER, ForkedProcess, ForkServer
 from ldapslam.agent.spool import private
+from ldapslam.base.child import command_of
 from ldapslam.base.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.observation_pb2 import (
     ObserverEvent,
     ObserverRequest,
-    PrepareObserver,
 )
 from ldapslam.transport.frames import encode_frame, read_frame_async
 
@@ -39,19 +38,15 @@ _log = logging.getLogger(__name__)
 _MOST_LOGS = 200
 
 
-def command_of(module: str) -> Sequence[str]:
-    """The program that a module is."""
-    # -P: the current folder is not a place to import from
-    return sys.executable, "-P", "-m", module
+R = TypeVar("R", pb.EngineRequest, ObserverRequest)
+E = TypeVar("E", pb.EngineEvent, ObserverEvent)
 
 
-E = TypeVar("E", bound=Message)
-
-
-class _Child(Generic[E]):
+class _Child(Generic[R, E]):
     """One process. Iterate over `events` to the end."""
 
-    _module: str
+    _module: ClassVar[str]
+    _request_type: type[R]
     _event_type: type[E]
 
     def __init__(
@@ -61,14 +56,19 @@ class _Child(Generic[E]):
         self._folder = folder
 
     @classmethod
-    async def _start(
+    async def launch(
         cls,
         run: RunAssignment,
+        prepare: Message,
+        *,
         work: Path,
         log_path: Path,
-        forks: ForkServer | None,
+        forks: ForkServer | None = None,
         command: Sequence[str] | None = None,
     ) -> Self:
+        """Start the process and give it the run, with what else `prepare` says. The
+        run's files go below `work`, and are no longer in `run`. `command` replaces our
+        own program."""
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_logs(log_path.parent)
@@ -85,7 +85,18 @@ class _Child(Generic[E]):
             if isinstance(error, OSError):
                 raise EngineError(f"the process did not start: {error}") from error
             raise
-        return cls(process, folder)
+        child = cls(process, folder)
+        request: Any = cls._request_type()
+        request.prepare.CopyFrom(prepare)
+        request.prepare.run.CopyFrom(run)
+        request.prepare.files_folder = str(folder)
+        try:
+            await child.send(request)
+        except BaseException:
+            child.kill()
+            await child.wait()
+            raise
+        return child
 
     @classmethod
     async def _new_process(
@@ -102,20 +113,6 @@ class _Child(Generic[E]):
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
         )
-
-    async def _prepare(
-        self, request: pb.EngineRequest | ObserverRequest, run: RunAssignment
-    ) -> None:
-        """Give the process the run, with what else `request.prepare` says. It ends when
-        it cannot be given all of it."""
-        request.prepare.run.CopyFrom(run)
-        request.prepare.files_folder = str(self._folder)
-        try:
-            await self.send(request)
-        except BaseException:
-            self.kill()
-            await self.wait()
-            raise
 
     @property
     def pid(self) -> int:
@@ -156,51 +153,16 @@ class _Child(Generic[E]):
         return f"exit status {status}"
 
 
-class EngineChild(_Child[pb.EngineEvent]):
-    """One engine process."""
-
+class EngineChild(_Child[pb.EngineRequest, pb.EngineEvent]):
     _module = ENGINE
+    _request_type = pb.EngineRequest
     _event_type = pb.EngineEvent
 
-    @classmethod
-    async def launch(
-        cls,
-        run: RunAssignment,
-        prepare: pb.PrepareEngine,
-        *,
-        work: Path,
-        log_path: Path,
-        forks: ForkServer | None = None,
-        command: Sequence[str] | None = None,
-    ) -> EngineChild:
-        """Start the process and give it the run, with what else `prepare` says; the
-        run's files go below `work`, and are no longer in `run`. `command` is another
-        program than ours."""
-        child = await cls._start(run, work, log_path, forks, command)
-        await child._prepare(pb.EngineRequest(prepare=prepare), run)
-        return child
 
-
-class ObserverChild(_Child[ObserverEvent]):
-    """One observer process (observer_process.py)."""
-
+class ObserverChild(_Child[ObserverRequest, ObserverEvent]):
     _module = OBSERVER
+    _request_type = ObserverRequest
     _event_type = ObserverEvent
-
-    @classmethod
-    async def launch(
-        cls,
-        run: RunAssignment,
-        prepare: PrepareObserver,
-        *,
-        work: Path,
-        log_path: Path,
-        forks: ForkServer | None = None,
-    ) -> ObserverChild:
-        """As that of the engine."""
-        child = await cls._start(run, work, log_path, forks)
-        await child._prepare(ObserverRequest(prepare=prepare), run)
-        return child
 
 
 def _remove_old_logs(folder: Path) -> None:
@@ -209,8 +171,3 @@ def _remove_old_logs(folder: Path) -> None:
     logs.sort(key=lambda path: path.stat().st_mtime)
     for path in logs[:-_MOST_LOGS]:
         path.unlink(missing_ok=True)
-
-
-def remove_left_over(work: Path) -> None:
-    """Folders of runs whose agent was killed."""
-    shutil.rmtree(work, ignore_errors=True)

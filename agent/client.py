@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 from ldapslam.agent.host import HostMeter, host_facts, host_id
 from ldapslam.agent.run import (
@@ -110,33 +111,16 @@ async def serve_agent(
             await asyncio.gather(dialling, serving, return_exceptions=True)
 
 
-def run_agent(
-    coordinator: str,
-    settings: AgentSettings,
-    *,
-    insecure: bool = False,
-    tls: TlsFiles | None = None,
-    has_joined: bool = False,
-    beside: Beside | None = None,
-) -> None:
-    """`serve_agent` as the whole program: with an event loop of its own."""
-    asyncio.run(
-        serve_agent(
-            coordinator,
-            settings,
-            insecure=insecure,
-            tls=tls,
-            has_joined=has_joined,
-            beside=beside,
-        )
-    )
+def run_agent(coordinator: str, settings: AgentSettings, **options: Any) -> None:
+    """`serve_agent` as the whole program, with these options of it."""
+    asyncio.run(serve_agent(coordinator, settings, **options))
 
 
 async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
     _log.info("leaving: %s", order.reason)
     if order.at_once:
         return
-    await session.end_observations()
+    await session.observations.end_all()
     if not await session.wait_until_delivered(session.settings.leave_timeout_s):
         _log.warning(
             "%d reports stay in the spool %s for the next agent on it",
@@ -287,7 +271,7 @@ class _Link:
                 pb.RunPart(run_id=run_id, state=state)
                 for run_id, state in session.runs.items()
             ],
-            observed_runs=session.observed_runs,
+            observed_runs=session.observations.runs,
             max_runs=session.settings.max_runs,
             restricted=session.settings.restricted,
             host_id=host_id(),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.fork_server import ForkServer
+from ldapslam.agent.ledgers.folder import run_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,14 @@ class AgentSettings:
     def limits_json(self) -> str:
         """For the engine's processes and the coordinator."""
         return replace(self.limits, max_runs=self.max_runs).to_json()
+
+    @property
+    def work_folder(self) -> Path:
+        """Where the files of live runs are."""
+        return self.spool / "work"
+
+    def log_path(self, kind: str, run_id: str) -> Path:
+        """The log of a child process of this kind (engine, observer); ConfigError when
+        the id, which is the coordinator's, is no name."""
+        name = f"{kind}-{Path(self.name).name}-{run_name(run_id)}.log"
+        return (self.logs or self.spool / "logs") / name

@@ -11,10 +11,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from ldapslam.agent.children import ObserverChild
-from ldapslam.agent.ledgers.folder import run_name
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
 from ldapslam.base.errors import LdapSlamError, RunAborted
@@ -106,16 +104,11 @@ class Observation:
 
     async def _launch(self, run: RunAssignment) -> ObserverChild:
         settings = self._settings
-        prepare = pb.PrepareObserver(
-            agent=settings.name, limits_json=settings.limits_json
-        )
-        logs = settings.logs or self._spool.folder / "logs"
-        name = f"observer-{Path(settings.name).name}-{run_name(self.run_id)}.log"
         return await ObserverChild.launch(
             run,
-            prepare,
-            work=self._spool.folder / "work",
-            log_path=logs / name,
+            pb.PrepareObserver(agent=settings.name, limits_json=settings.limits_json),
+            work=settings.work_folder,
+            log_path=settings.log_path("observer", self.run_id),
             forks=settings.forks,
         )
 
