@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's side of its child processes: launch, talk, listen, end.
 
-A process gets pipes for stdin and stdout and a log file for stderr. It is always
-reaped, and its folder removed, whatever way it ends.
+A process has pipes for stdin and stdout and a log file for stderr. It is always reaped,
+and its folder removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ldapslam.proto.observation_pb2 import (
     ObserverEvent,
     ObserverRequest,
 )
-from ldapslam.transport.frames import encode_frame, read_frame_async
+from ldapslam.transport.messages import encode_frame, read_frame_async
 
 _log = logging.getLogger(__name__)
 
@@ -66,9 +66,8 @@ class _Child(Generic[R, E]):
         forks: ForkServer | None = None,
         command: Sequence[str] | None = None,
     ) -> Self:
-        """Start the process and give it the run, with what else `prepare` says. The
-        run's files go below `work`, and are no longer in `run`. `command` replaces our
-        own program."""
+        """Start the process and give it the run and `prepare`. The run's files move
+        below `work`. `command` replaces our own program."""
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_logs(log_path.parent)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's connection to its coordinator, and the agent as a program.
 
-Dials, registers, takes commands, sends heartbeats with clock samples, and empties the
-spool; when any of it fails, dials again with back-off. Whether load goes on meanwhile
-is the state machine's business (its lease), not this file's. No grpc.RpcError leaves
+Registers, takes commands, sends heartbeats with clock samples and empties the spool;
+reconnects with back-off. The lease of the load is in run.py. No grpc.RpcError leaves
 it.
 """
 
@@ -74,9 +73,8 @@ async def serve_agent(
 ) -> None:
     """Be an agent of `coordinator` until a signal ends it.
 
-    SIGTERM and SIGINT drain: the run's load stops, its reports are delivered. A second
-    one ends the engine at once and leaves the reports in the spool. A certificate that
-    was got with a join token is renewed. `beside` is entered for as long. Raises
+    SIGTERM and SIGINT drain; a second one ends the engine at once and leaves the
+    reports in the spool. A certificate that came with a join token is renewed.
     FleetError when the coordinator refuses this agent.
     """
     if tls is None:
@@ -188,8 +186,8 @@ class _Link:
             back_off_s = min(2 * back_off_s, _BACK_OFF_S[1])
 
     def _note_with_reason(self, error: CoordinatorUnreachable) -> None:
-        """Log it when it is known whether certificates are the reason; to find that out
-        may take seconds, for which the next attempt does not wait."""
+        """Log it once its reason is known; that may take seconds, so the next attempt
+        does not wait."""
         self._is_away, self._reason, self._refused_at_s = True, type(error), None
 
         async def find_out() -> None:

@@ -63,8 +63,7 @@ class ForkServer:
         self._server.wait(_END_TIMEOUT_S)
 
     async def launch(self, module: str, log: int) -> ForkedProcess:
-        """A process that runs the `main` of a module, with `log` as its stderr;
-        OSError when the server is gone."""
+        """A process that runs `main` of a module; OSError when the server is gone."""
         requests, ours_in = os.pipe()
         try:
             ours_out, events = os.pipe()
@@ -112,8 +111,8 @@ class ForkServer:
 
 @contextlib.contextmanager
 def fork_server() -> Iterator[ForkServer | None]:
-    """A fork server while an agent serves; None where this process has threads, which
-    a debugger may have started."""
+    """A fork server while an agent serves; None when this process has threads
+    already."""
     server = None if has_threads() else ForkServer()
     try:
         yield server

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent knows of its host: static facts, and its load interval by interval.
+"""The agent's host: facts, and its load. Reads /proc, /sys and the cgroup.
 
-Reads /proc, /sys and the cgroup's files; what a host does not have is None or left out,
-never an error. The sampler runs in the engine's process, so that its intervals are the
-engine's; the meter runs in the agent's, whether there is a run or not.
+What a host does not have is None or left out. The sampler runs in the engine's process,
+for its intervals; the meter in the agent's.
 """
 
 from __future__ import annotations
@@ -59,11 +58,10 @@ def host_facts() -> dict[str, Any]:
 
 
 def host_id() -> str:
-    """The same text for all agents of one host, containers included, and no other's.
+    """The same text for all agents of one host, containers included.
 
-    The kernel's boot id: containers see their host's, while /etc/machine-id is copied
-    with images and missing in many. It changes when the host boots. Hashed, because
-    systemd asks that machine ids not be shown.
+    The kernel's boot id: containers share it, while /etc/machine-id is copied with
+    images. Hashed, because systemd asks that machine ids not be shown.
     """
     own = boot_id() or _text(_MACHINE_ID) or socket.gethostname()
     return hashlib.sha256(f"ldapslam {own}".encode()).hexdigest()[:16]
@@ -92,8 +90,8 @@ class HostMeter:
         self._cpu = psutil.cpu_times()
 
     def load(self) -> HostLoad:
-        """Of the time since the last call. Takes well below a millisecond, and longer
-        only where the spool's file system hangs: keep it off the event loop."""
+        """The load since the last call. May block where the spool's file system
+        hangs."""
         cpu = psutil.cpu_times()
         before, self._cpu = self._cpu, cpu
         load = HostLoad(

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's figures for Prometheus: its connection, its runs, its spool, its host.
+"""An agent's metrics for Prometheus: connection, runs, spool, host.
 
-Under the names that the coordinator gives the same figures of its agents, but read here
-and now, also while the coordinator is away. Made when they are asked for, in the thread
-of who asks.
+Under the coordinator's names, but read here, also while the coordinator is away.
 """
 
 from __future__ import annotations

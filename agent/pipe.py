@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A child process of an agent: its side of the pipe, and its whole course.
+"""A child process of an agent: its side of the pipe, and its life.
 
-Frames come on stdin and go out on stdout, both taken away so that nothing else can
-reach them; whatever prints goes to stderr, the log. When the agent dies, its end of
-stdin closes and the process ends at once; should the thread that notices be stuck, the
-kernel's parent-death signal does it.
+Frames come on stdin and go out on stdout, which nothing else can reach; prints go to
+stderr, the log. When the agent dies, its end of stdin closes and the process ends; the
+kernel's parent-death signal is the second guard.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from google.protobuf.message import Message
 from ldapslam.base.errors import EngineError, LdapSlamError
 from ldapslam.base.log_format import format_of_parent, set_up_log
 from ldapslam.base.process import EXIT_ORPHANED, end_with_parent
-from ldapslam.transport.frames import encode_frame, read_frame
-from ldapslam.transport.messages import failure_message
+from ldapslam.transport.messages import encode_frame, failure_message, read_frame
 
 _log = logging.getLogger(__name__)
 
@@ -105,8 +103,8 @@ def serve(
     event_type: type[E],
     make: Callable[[Pipe[R, E], Any], Course],
 ) -> int:
-    """Take the request to prepare, `make` of it what is to be executed, and do that;
-    the exit status. What fails is the last event, `failed`."""
+    """Take the request to prepare, execute what `make` makes of it; the exit status. A
+    failure is the last event, `failed`."""
     log_fields = set_up_log(format_of_parent())
     # the agent decides what a signal to the terminal's process group means
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -50,20 +50,24 @@ class AgentRunState(StrEnum):
     DRAINING = "draining"
 
 
+class AgentRunEvent:
+    """What happened."""
+
+
 @dataclass(frozen=True, slots=True)
-class PrepareReceived:
+class PrepareReceived(AgentRunEvent):
     run_id: str
     orphan_grace_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class StartReceived:
+class StartReceived(AgentRunEvent):
     run_id: str
     t0_mono_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopReceived:
+class StopReceived(AgentRunEvent):
     run_id: str
     reason: str
     #: True: at once, without drain.
@@ -71,7 +75,7 @@ class StopReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineReady:
+class EngineReady(AgentRunEvent):
     facts: Mapping[str, Any]
     #: Planned intervals; the drain follows them.
     interval_count: int
@@ -80,12 +84,12 @@ class EngineReady:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineStarted:
+class EngineStarted(AgentRunEvent):
     start_error_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalClosed:
+class IntervalClosed(AgentRunEvent):
     index: int
     #: A message that the machine passes on unread.
     snapshot: Any
@@ -94,117 +98,104 @@ class IntervalClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUpProgressed:
+class CleanUpProgressed(AgentRunEvent):
     """The engine's process removes what the run added."""
 
     entries_left: int
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFinished:
+class EngineFinished(AgentRunEvent):
     facts: Mapping[str, Any]
     #: Why it ended before its time without having been told, or empty.
     early_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFailed:
+class EngineFailed(AgentRunEvent):
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class EngineExited:
+class EngineExited(AgentRunEvent):
     """The process is gone without a last word; `how` says with which status."""
 
     how: str
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorHeard:
+class CoordinatorHeard(AgentRunEvent):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(AgentRunEvent):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class TerminateRequested:
+class TerminateRequested(AgentRunEvent):
     reason: str
 
 
-AgentRunEvent = (
-    PrepareReceived
-    | StartReceived
-    | StopReceived
-    | EngineReady
-    | EngineStarted
-    | IntervalClosed
-    | CleanUpProgressed
-    | EngineFinished
-    | EngineFailed
-    | EngineExited
-    | CoordinatorHeard
-    | TimePassed
-    | TerminateRequested
-)
+class Command:
+    """What has to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchEngine:
+class LaunchEngine(Command):
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class StartEngine:
+class StartEngine(Command):
     t0_mono_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendLease:
+class ExtendLease(Command):
     """The engine's process may go on so long without hearing of us."""
 
     until_mono_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class DrainEngine:
+class DrainEngine(Command):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class KillEngine:
+class KillEngine(Command):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class ReportReady:
+class ReportReady(Command):
     run_id: str
     facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportStarted:
+class ReportStarted(Command):
     run_id: str
     start_error_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReportInterval:
+class ReportInterval(Command):
     run_id: str
     sequence: int
     snapshot: Any
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleanUp:
+class ReportCleanUp(Command):
     run_id: str
     entries_left: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFinished:
+class ReportFinished(Command):
     run_id: str
     early_reason: str
     interval_count: int
@@ -212,39 +203,23 @@ class ReportFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFailed:
+class ReportFailed(Command):
     run_id: str
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveFleet:
+class LeaveFleet(Command):
     reason: str
     #: True: do not wait for the spool to be delivered.
     at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseEvent:
+class RefuseEvent(Command):
     event: AgentRunEvent
     state: AgentRunState
 
-
-Command = (
-    LaunchEngine
-    | StartEngine
-    | ExtendLease
-    | DrainEngine
-    | KillEngine
-    | ReportReady
-    | ReportStarted
-    | ReportInterval
-    | ReportCleanUp
-    | ReportFinished
-    | ReportFailed
-    | LeaveFleet
-    | RefuseEvent
-)
 
 _S = AgentRunState
 _BUSY = (_S.PREPARING, _S.READY, _S.ARMED, _S.RUNNING, _S.DRAINING)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent as a whole, without its connection: its slots, its spool, its leaving.
+"""The agent without its connection: its slots, its spool, its leaving.
 
-A slot serves one run at a time with a state machine and an engine process. Its events
-(from the coordinator, the engine's process, signals and the clock) go through one
-queue, one at a time, so that commands are carried out in the order in which they were
-decided. No gRPC here: client.py feeds this and empties the spool.
+A slot serves one run at a time with a state machine and an engine process. All its
+events go through one queue, so that commands are executed in the order in which they
+were decided. No gRPC here: client.py feeds this and empties the spool.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from collections.abc import Callable
 from ldapslam.agent import run as machine
 from ldapslam.agent.assignment import trim_heap
 from ldapslam.agent.children import EngineChild
+from ldapslam.agent.ledgers.cleanup import clean_up_aside
 from ldapslam.agent.ledgers.folder import folders_left, run_folder
-from ldapslam.agent.ledgers.run import clean_up_aside
 from ldapslam.agent.monitoring.observation import Observations
 from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.settings import AgentSettings
@@ -171,8 +170,7 @@ class Slot:
         self.spool = agent.spool
         self._now_ns = now_ns
         self._machine = AgentRun()
-        # with an engine process's events, the process: it may not be the current one
-        # any more by the time the event is taken
+        # with the process that an event comes from: it may be replaced by then
         self._events: asyncio.Queue[tuple[AgentRunEvent, EngineChild | None]]
         self._events = asyncio.Queue()
         self._assignments: dict[str, RunAssignment] = {}

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports on disk, from before they are sent until they are acknowledged.
 
-One folder belongs to one agent process at a time (it is locked). One file is one
-report, named by its number; it appears whole or not at all, because it is written
-aside, synced and then renamed. What a killed agent left behind is delivered by the next
-one on the same folder. The folder also keeps the epoch, which tells the incarnations of
-an agent apart. Calls block on the disk; the caller keeps them off the event loop.
+A folder belongs to one agent process at a time (a lock). A file is one report, named by
+its number and written whole: aside, synced, renamed. The next agent on the folder
+delivers what a killed one left; the epoch tells these processes apart. Calls block on
+the disk.
 
-A quota bounds what intervals may take; the few reports of a run's progress may always
-be written. What the disk or the quota refuses stays in memory, until it is delivered or
-there is room: whoever appends is told, and sees to it that no more is measured.
+A quota bounds intervals; the few reports of progress are always written. What the disk
+or the quota refuses stays in memory until it is delivered or there is room; the run
+then ends.
 """
 
 from __future__ import annotations
@@ -117,8 +116,7 @@ class Spool:
             return sum(self._sizes.values())
 
     def append(self, entry: SpoolEntry) -> bool:
-        """Add a report. False: the disk or the quota refused it (`trouble` says why),
-        it is kept in memory only."""
+        """Add a report. False: it is kept in memory only (`trouble` says why)."""
         content = entry.SerializeToString()
         with self._guard:
             number = self._next_number

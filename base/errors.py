@@ -68,8 +68,7 @@ class LdapSlamError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses build their message from values: calling them with `args` would
-        # not work, so unpickling fills a new object instead.
+        # Subclasses build their message from values, so `args` cannot call them again.
         return _restore, (type(self), self.args, self.__dict__)
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,10 +81,8 @@ class LdapSlamError(Exception):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> LdapSlamError:
-        """The error that `to_dict` was made of.
-
-        The root when the class is unknown or its values are not what it takes.
-        """
+        """The error that `to_dict` was made of; the root when its class or values are
+        wrong."""
         given = {name: _unplain(value) for name, value in data["values"].items()}
         given.setdefault("hint", None)
         cls = _classes().get(data["class"], LdapSlamError)

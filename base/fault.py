@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One wrong value, before it has a position: what was expected, what was found.
+"""One wrong value, before it has a position.
 
-The parsers of this package raise `Fault`; load.py adds file, line, column and field,
-and makes `base.errors.JobError` of it. A `ValueError`, so that pydantic collects it.
+Parsers raise `Fault`; load.py makes `base.errors.JobError` of it, with file, line,
+column and field. A `ValueError`, so that pydantic collects it.
 """
 
 from __future__ import annotations

@@ -23,8 +23,6 @@ import warnings
 from datetime import UTC, datetime
 from typing import Any
 
-from ldapslam.base.masking import without_passwords
-
 #: Says to child processes which format it is.
 FORMAT_VARIABLE = "LDAPSLAM_LOG_FORMAT"
 FORMATS = ("text", "json")
@@ -143,4 +141,20 @@ def _log_thread(failed: threading.ExceptHookArgs) -> None:
         "thread %s failed",
         failed.thread.name if failed.thread else "?",
         exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback),
+    )
+
+
+# The password of scheme://user:password@host, even with an unescaped `@`, and of
+# `?password=…`; braces hold a reference.
+_PASSWORD = re.compile(
+    r"(?<=://)([^:/@\s]*):[^@\n]*(?:@[^@/\s]*)*@"
+    r"|(password=)(?!\{)[^&\s]+",
+    re.IGNORECASE,
+)
+
+
+def without_passwords(text: str) -> str:
+    """A text, such as an argument, with the passwords of its URLs masked."""
+    return _PASSWORD.sub(
+        lambda found: f"{found[2]}***" if found[2] else f"{found[1]}:***@", text
     )

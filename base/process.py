@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child processes: made by fork, and ended with their parent.
 
-A fork shares what its parent has imported, so it starts in milliseconds where a new
-Python takes a second. It is safe only while the parent has one thread: before gRPC is
-used, before an event loop runs.
+A fork shares its parent's imports, so it starts in milliseconds. It is safe only while
+the parent has one thread: before gRPC and event loops.
 """
 
 from __future__ import annotations
@@ -26,19 +25,17 @@ EXIT_ORPHANED = 3
 _EXIT_RAISED = 70
 
 _PR_SET_PDEATHSIG = 1
-#: The arguments' first and last address, among the fields of /proc/PID/stat after the
-#: program's name.
+#: First and last address of the arguments, in /proc/PID/stat after the name.
 _ARGUMENTS = slice(45, 47)
 
 
 def end_with_parent(
     parent: int | None = None, number: signal.Signals = signal.SIGKILL
 ) -> None:
-    """Have the kernel send this process a signal when its parent ends, whatever ends
-    it; exit at once when `parent` is no longer the parent.
+    """Have the kernel send this process a signal when its parent ends; exit when
+    `parent` has ended already.
 
-    The signal follows the parent's *thread* that made the process: that must live as
-    long as the process should, as the main thread does.
+    The signal follows the parent's *thread* that made the process: that must live on.
     """
     parent = os.getppid() if parent is None else parent
     libc = ctypes.CDLL(None, use_errno=True)
@@ -115,8 +112,7 @@ def _be_child(
 
 
 def _close_inherited() -> None:
-    """Close what exec leaves open and Python has not opened itself: descriptors that
-    this program was started with."""
+    """Close inherited descriptors that Python did not open itself."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if int(name) > 2 and os.get_inheritable(int(name)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time zones: what their clocks read, and when they change. Pure.
 
-Instants are aware datetimes in UTC; readings of a clock are naive. At a change forward
-some readings do not exist (a gap), at one backward some exist twice.
+Instants are aware datetimes in UTC, readings naive. A change forward skips readings (a
+gap), one backward repeats some.
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ def next_change(zone: tzinfo, start: datetime, end: datetime) -> datetime | None
 
 
 def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
-    """The instant of the change between: the first with the later offset. Zones change
-    on whole seconds."""
+    """The first instant with the later offset. Zones change on whole seconds."""
     offset = offset_of(zone, before)
     low, high = int(before.timestamp()), -int(-after.timestamp() // 1)
     while high - low > 1:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with their units, as job files write them: durations, rates, shares,
-sizes.
+"""Quantities with units, as in job files: durations, rates, ratios, sizes.
 
-All arithmetic is exact: durations are whole nanoseconds, a rate is a fraction of events
-per nanosecond. A number without its unit is a fault. `parse_x(format_x(v)) == v` holds
-for every value that parse_x can return.
+Arithmetic is exact: durations are whole nanoseconds, a rate is a fraction of events per
+nanosecond. A number without unit is a fault. `parse_x(format_x(v)) == v` for every
+value that parse_x returns.
 """
 
 from __future__ import annotations

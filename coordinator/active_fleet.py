@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live agents and runs of a coordinator, and what its fleet machine decides.
+"""The live agents and runs of a coordinator. Executes the commands of fleet.py.
 
-Carries out the commands of fleet.py as runs/controller.py does those of run.py. On the
-event loop; only the store has a thread of its own (store_writer.py).
+On the event loop; only the store has a thread (store_writer.py).
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ class AgentService(AgentServiceServicer):
                 run.take_up_part(agent, state)
 
     def _take_up_observers(self, link: AgentLink, run_ids: Sequence[str]) -> None:
-        """Of a new session: those that no run here waits for end, others hear what they
-        may have missed, and those that are gone are not waited for."""
+        """Observers of runs that are over here end, others get lost orders again; runs
+        do not wait for those that are gone."""
         name = link.identity.name
         for run_id in run_ids:
             run = self._fleet.runs.get(run_id)

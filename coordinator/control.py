@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator without its wire: its parts, and how it starts, keeps time, stops.
-
-All on one event loop; only the store has a thread (store_writer.py).
-"""
+"""The coordinator without gRPC: its parts, its start, its clock, its stop."""
 
 from __future__ import annotations
 
@@ -124,8 +121,8 @@ class Coordinator:
         return self.fleet.now_ns() - round(since.total_seconds() * 1e9)
 
     async def stop(self, timeout_s: float = 0.0, *, leave_runs: bool = False) -> None:
-        """Cancel what is live and give it so long to drain; or leave it to the next
-        coordinator on the store."""
+        """Cancel live runs and give them time to drain, or leave them to the next
+        coordinator."""
         runs = [] if leave_runs else list(self.fleet.runs.values())
         for run in runs:
             # what only waits has a time of its own, and is kept for the next one

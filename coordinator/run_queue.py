@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue: runs that wait for a time, for another run, for agents and targets.
+"""The queue: runs that wait for a time, another run, agents, targets or room.
 
-Operators and the scheduler put runs in; the fleet machine decides which one is next.
+Operators and the scheduler put runs in; the fleet machine decides which one is next. A
+run begins only when the store has room for its reports:
+
+    bytes of a report x (intervals and the drain) x agents
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from ldapslam.base.errors import FleetError, LdapSlamError, NotEnoughAgents, StoreFull
+from ldapslam.base.units import format_size
 from ldapslam.coordinator.active_fleet import ActiveFleet
 from ldapslam.coordinator.fleet import fleet as fleet_machine
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
 from ldapslam.coordinator.runs.run import RunState
 from ldapslam.coordinator.runs.submission import Submission, load_submission
-from ldapslam.coordinator.store_room import check_store_room, need_of
 from ldapslam.proto import operator_pb2 as pb
 from ldapslam.results.records import SubmissionRecord
 from ldapslam.results.upkeep import room_bytes
@@ -131,9 +135,8 @@ class RunQueue:
     async def submit_scheduled(
         self, request: pb.SubmitJobRequest, schedule_id: str, run_id: str
     ) -> None:
-        """Queue a run of a schedule under an id that is already stored, so that a crash
-        neither loses nor doubles it. It may wait for agents. LdapSlamError as `accept`.
-        """
+        """Queue a run of a schedule under a stored id, so that a crash neither loses
+        nor doubles it. It may wait for agents."""
         submission = await asyncio.to_thread(
             load_submission,
             request,
@@ -232,3 +235,54 @@ def _what_for(request: pb.SubmitJobRequest) -> str:
         which = "" if condition == "any" else f", if that is a {condition}"
         parts.append(f"after run {request.after_run}{which}")
     return ", ".join(parts)
+
+
+#: An operation's counters and histograms.
+OPERATION_BYTES = 5_000
+STREAM_BYTES = 500
+#: Of the report itself, with its workers and the host's figures.
+REPORT_BYTES = 1_000
+#: Of a run without a known length.
+COUNTED_INTERVALS = 3_600
+#: Kept free, for the database's log and for other runs' ends.
+RESERVE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNeed:
+    """What a run's reports take in the store."""
+
+    report_bytes: int
+    reports: int
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.report_bytes * self.reports
+
+
+def need_of(plan: Mapping[str, Any], agents: int) -> StoreNeed:
+    """Of a run with this plan (`report_plan`)."""
+    streams = plan["streams"]
+    operations = sum(len(stream["operations"]) for stream in streams)
+    report_bytes = (
+        REPORT_BYTES + OPERATION_BYTES * operations + STREAM_BYTES * len(streams)
+    )
+    intervals = len(plan["boundaries_ns"])
+    if all(stream.get("count") for stream in streams):
+        intervals = min(intervals, COUNTED_INTERVALS)
+    return StoreNeed(report_bytes, (intervals + 1) * agents)
+
+
+def check_store_room(need: StoreNeed, *, free_bytes: int | None, store: str) -> None:
+    """FleetError when the reports would not fit; None: nobody knows what is free."""
+    if free_bytes is None or need.needed_bytes + RESERVE_BYTES <= free_bytes:
+        return
+    raise FleetError(
+        f"the coordinator has too little room in its store: the run may bring "
+        f"{format_size(need.needed_bytes)} ({need.reports:,} reports of "
+        f"{format_size(need.report_bytes)}) beside a reserve of "
+        f"{format_size(RESERVE_BYTES)}, the disk of {store!r} has "
+        f"{format_size(free_bytes)} left",
+        hint="make room there, remove old runs with `ldapslam store prune`, or give "
+        "the job a longer `run.interval`",
+    )

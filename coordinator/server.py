@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coordinator on its addresses, and as a program.
 
-Opens the addresses (a Unix socket for its owner, TLS where there are certificates,
-plain text only where nobody else can reach it), puts the guard before every method, and
-serves the coordinator's own services and those of its extensions. The only module of
-the coordinator that imports grpc; no grpc.RpcError leaves it.
+Opens the addresses (a private Unix socket, TLS with certificates, plain text only where
+nobody else can reach it), puts the guard before every method and serves the coordinator
+and its extensions. The coordinator's only module that imports grpc.
 """
 
 from __future__ import annotations
@@ -116,10 +115,9 @@ async def serve(
 ) -> AsyncIterator[ServedCoordinator]:
     """A coordinator on these addresses (HOST:PORT, unix:/PATH), until the block ends.
 
-    With `tls` every address but a Unix socket is served over mutual TLS. Live runs are
-    cancelled at the end and get `drain_timeout_s` to come to theirs, or are left to the
-    next coordinator. ConfigError when an address or a certificate cannot be used;
-    StoreError when the store cannot.
+    With `tls` every address but a Unix socket has mutual TLS. Live runs are cancelled
+    at the end and drain for `drain_timeout_s`, or are left to the next coordinator.
+    ConfigError for an unusable address or certificate; StoreError.
     """
     _check(listen, insecure, tls, enrol)
     for extension in extensions:
@@ -277,8 +275,8 @@ def run_coordinator(
     on_ready: Callable[[Sequence[str]], None] | None = None,
     **options: Any,
 ) -> None:
-    """`serve` as the whole program, with these options of it, until SIGTERM or SIGINT,
-    which drain; a second one ends at once."""
+    """`serve` as the whole program until SIGTERM or SIGINT, which drain; a second one
+    ends it."""
     asyncio.run(_serve_until_signal(listen, store_url, on_ready, options))
 
 

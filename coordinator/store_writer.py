@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store as the event loop uses it: one thread, one write after the other.
+"""The store for the event loop: one thread, one write after the other.
 
-Writes happen in the order in which they were posted, whether awaited or not: a run's
-final state is never in the store before its last interval. What takes long and only
-reads, an export, has a thread and a connection of its own: commits do not wait for it.
-
-A store without room refuses what is awaited. What is only posted is kept, and written
-in its order when there is room again: a run's log and its end are not lost by it.
+Writes happen in the order in which they were posted. An export only reads, so it has
+its own thread and connection. A store without room refuses what is awaited; what is
+only posted is kept and written in order when there is room again.
 """
 
 from __future__ import annotations
@@ -69,11 +66,8 @@ class StoreWriter:
         return asyncio.wrap_future(future)
 
     async def add_interval(self, run_id: str, record: IntervalRecord) -> bool:
-        """`Store.add_interval`, together with the reports that come meanwhile.
-
-        A commit waits for the disk, which takes one of many reports as long as one of
-        a single one. Each is answered when it is durable.
-        """
+        """`Store.add_interval`, in one transaction with others that wait: a commit of
+        many takes as long as of one. Each is answered when it is durable."""
         answer: Future[bool] = Future()
         self._reports.append((run_id, record, answer))
         self._executor.submit(self._add_reports)
@@ -138,8 +132,8 @@ class StoreWriter:
                 self._has_room = True
 
     async def flush(self) -> None:
-        """Return when everything posted so far is committed; StoreFull when some of it
-        waits for room."""
+        """Return when everything posted is committed; StoreFull when some waits for
+        room."""
         await self.call(self._check_room)
 
     def _check_room(self) -> None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of counters, metrics and outcomes, read off common.proto's descriptors.
+"""Names of counters, metrics and outcomes, from common.proto's descriptors.
 
-common.proto is the one list of them in Python: the engine's snapshots, the columns of
-the results store, the sums of reports and their exports are made from these names, in
-the order of the .proto.
+The one list of them in Python: snapshots, the store's columns, sums and exports are
+made of it, in the order of the .proto.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ def _values(enum: EnumDescriptor) -> tuple[str, ...]:
 
 #: Histograms of an operation. The engine numbers them from 0, protobuf from 1.
 METRICS = _values(pb.Metric.DESCRIPTOR)
-#: Outcomes of a request, numbered likewise. `expected` is a result code other than
-#: success that the job allows; the last two had no response, and their times go up to
-#: when they were given up.
+#: `expected` is a result code other than success that the job allows; the last two had
+#: no response, their times end when they were given up.
 OUTCOMES = _values(pb.Outcome.DESCRIPTOR)
 
 OPERATION_COUNTERS = _fields(pb.OperationInterval, FieldDescriptor.TYPE_UINT64)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our errors to gRPC statuses and back, and the settings of both ends of a channel.
+"""Our errors as gRPC statuses and back, and the settings of both ends of a channel.
 
-A server refuses a call with a status code, which tells foreign clients the kind of
-error, the error's text as details, and the whole error as a serialised Failure in the
-trailing metadata, of which our clients make an equal error again. No grpc.RpcError
-leaves the modules that call: they wrap their calls in `rpc_errors`.
+A refusal has a status code, the error's text, and the whole error as a Failure in the
+trailing metadata, of which our clients make an equal error. Callers use `rpc_errors`:
+no grpc.RpcError leaves them.
 """
 
 from __future__ import annotations
@@ -107,11 +106,7 @@ def status_of(
 
 
 def error_of_rpc(error: grpc.RpcError, address: str) -> LdapSlamError:
-    """The error that a failed call to `address` stands for.
-
-    Without a Failure the call did not reach our code: the peer is unreachable, or it
-    is something else than ours.
-    """
+    """The error of a failed call. Without a Failure the call did not reach our code."""
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_KEY:
             failure = pb.Failure()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both ends of a connection: mutual TLS where there are certificates, plain otherwise.
+"""Both ends of a connection: mutual TLS with certificates, plain without.
 
-With certificates nothing falls back to plain text; only a Unix socket, whose owner
-alone can open it, is always plain. gRPC speaks TLS 1.2 and 1.3. Files are read anew for
-each connection, so that a renewed certificate needs no restart.
+With certificates nothing falls back to plain text; only a Unix socket is always plain.
+Files are read for each connection, so that a renewed certificate needs no restart.
 """
 
 from __future__ import annotations
@@ -130,10 +129,7 @@ def _client_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
 def server_credentials(
     files: TlsFiles, *, asks_for_certificates: bool = True
 ) -> grpc.ServerCredentials:
-    """Of a coordinator: its callers need certificates of the same authority.
-
-    False: they need none, which is for enrolment alone.
-    """
+    """Callers need a certificate of the same authority, but for enrolment."""
     reader = _ServerFiles(files, asks_for_certificates)
     return grpc.dynamic_ssl_server_credentials(
         reader.read(),

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's own key and certificate: got with a join token, renewed before its end.
+"""An agent's key and certificate, in a folder beside the spool.
 
-They lie in a folder beside the spool. The key is made there and never leaves it; only
-the certificate is replaced when it is renewed.
+Got with a join token, and renewed; the key is made there and never leaves it.
 """
 
 from __future__ import annotations
@@ -54,13 +53,10 @@ def identity_files(spool: Path) -> TlsFiles:
 
 
 def join(token: JoinToken, address: str, files: TlsFiles) -> None:
-    """Get a certificate for a key of our own; nothing to do when there is one.
+    """Get a certificate for a new key, unless there is one of this token.
 
-    Another token than the one that it was got with is there for a reason, such as a
-    revocation: it gets a new key and a new certificate.
-
-    FleetError when the coordinator refuses or is not there; ConfigError when what is
-    there is somebody else's.
+    Another token is there for a reason, such as a revocation. FleetError when the
+    coordinator refuses or is away; ConfigError when the files are another agent's.
     """
     if files.certificate.exists():
         identity = files.identity()
@@ -111,10 +107,8 @@ def _is_used(token: JoinToken, files: TlsFiles) -> bool:
 
 
 async def keep_renewed(channel: Any, address: str, files: TlsFiles) -> None:
-    """Renew the certificate when it is due, over a connection; until cancelled.
-
-    The connection goes on with the old one; the next one has the new.
-    """
+    """Renew the certificate when it is due, until cancelled. The next connection uses
+    it."""
     stub = CertificateServiceStub(channel)  # type: ignore[no-untyped-call]
     while True:
         try:

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our values to protobuf messages and back: errors, facts, snapshots.
+"""Protobuf messages of our values (errors, facts, snapshots), and frames on pipes.
 
-Pure translation without gRPC, so that the engine's process does not load it. What
-comes from a peer is hostile: decoding raises ProtocolError and nothing else.
+Without gRPC, so that the engine's process does not load it. Peers are hostile: decoding
+raises ProtocolError and nothing else. A frame is 4 bytes of length, big-endian, then
+the message.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
+
+from google.protobuf.message import DecodeError, Message
 
 from ldapslam.base.errors import FleetError, LdapSlamError
 from ldapslam.proto import common_pb2 as pb
@@ -110,11 +115,8 @@ def snapshot_message(
     streams: Iterable[tuple[str, Iterable[str]]],
     host: pb.HostInterval,
 ) -> pb.Snapshot:
-    """The engine's snapshot with names in place of numbers.
-
-    `streams` names the streams and their operations in the order in which they were
-    added to the engine.
-    """
+    """The engine's snapshot with names for numbers. `streams`: their names and
+    operations in the engine's order."""
     names = [(stream, list(operations)) for stream, operations in streams]
     message = pb.Snapshot(
         index=snapshot["index"],
@@ -159,4 +161,65 @@ def snapshot_message(
                 **{name: row[name] for name in WORKER_COUNTERS},
             )
         )
+    return message
+
+
+MAX_FRAME_BYTES = MAX_MESSAGE_BYTES
+_LENGTH = struct.Struct(">I")
+
+M = TypeVar("M", bound=Message)
+
+
+def encode_frame(message: Message) -> bytes:
+    """The message with its length before it."""
+    body = message.SerializeToString()
+    if len(body) > MAX_FRAME_BYTES:
+        raise ProtocolError(f"frame of {len(body)} bytes, limit {MAX_FRAME_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def read_frame(stream: BinaryIO, message_type: type[M]) -> M | None:
+    """The next message; None at the end of the stream."""
+    head = stream.read(_LENGTH.size)
+    if not head:
+        return None
+    if len(head) < _LENGTH.size:
+        raise ProtocolError("the stream ended within a frame")
+    size = _checked_size(head)
+    body = stream.read(size)
+    if len(body) < size:
+        raise ProtocolError("the stream ended within a frame")
+    return _parse(body, message_type)
+
+
+async def read_frame_async(
+    stream: asyncio.StreamReader, message_type: type[M]
+) -> M | None:
+    """The next message; None at the end of the stream."""
+    try:
+        head = await stream.readexactly(_LENGTH.size)
+    except asyncio.IncompleteReadError as error:
+        if not error.partial:
+            return None
+        raise ProtocolError("the stream ended within a frame") from None
+    try:
+        body = await stream.readexactly(_checked_size(head))
+    except asyncio.IncompleteReadError:
+        raise ProtocolError("the stream ended within a frame") from None
+    return _parse(body, message_type)
+
+
+def _checked_size(head: bytes) -> int:
+    size = int(_LENGTH.unpack(head)[0])
+    if size > MAX_FRAME_BYTES:
+        raise ProtocolError(f"frame of {size} bytes, limit {MAX_FRAME_BYTES}")
+    return size
+
+
+def _parse(body: bytes, message_type: type[M]) -> M:
+    message = message_type()
+    try:
+        message.ParseFromString(body)
+    except DecodeError:
+        raise ProtocolError(f"not a {message_type.DESCRIPTOR.name}") from None
     return message

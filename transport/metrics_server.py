@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures for Prometheus over plain HTTP, GET /metrics: of a coordinator or an agent.
+"""Serves metrics for Prometheus over plain HTTP, GET /metrics.
 
-Whoever reaches the port can read: names of agents and jobs, and how the runs go; it is
-neither encrypted nor authenticated. So it is off unless asked for, and on loopback
-unless another address is named. Threads of its own, few at a time; a client that is
-slow is cut off.
+It is neither encrypted nor authenticated, so it is off by default, and on loopback
+unless another address is named. It has few threads, and slow clients are cut off.
 """
 
 from __future__ import annotations
@@ -91,10 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def exposed(registry: CollectorRegistry, place: tuple[str, int]) -> Iterator[int]:
-    """The registry's figures at this place; the port, a port 0 being the real one.
-
-    ConfigError when nothing can listen there.
-    """
+    """Serve the registry; the port, a port 0 being the real one. ConfigError when
+    nothing can listen there."""
     handler = type("Handler", (_Handler,), {"registry": registry})
     try:
         server = _Server(place, handler)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a plan's servers are: each name resolved once, checked, and used as resolved.
+"""Resolves each server's name once and checks the addresses found. Blocks.
 
-What is connected to for the rest of the run are the addresses found here, not whatever
-the name means later: between the check and a connection nothing is resolved. TLS and
-SASL still know a server by its name.
+A run connects to these addresses, whatever the name resolves to later; TLS and SASL
+still know a server by its name.
 
-python-ldap cannot do TLS from the first byte (ldaps://) over a socket that it is given,
-and a program of its own (`client: process`) resolves for itself. Both go by the name;
-the certificate then says who is there. Where it is not verified, and it is not the name
-that is allowed but its addresses, such a target is refused. It blocks.
+python-ldap cannot do ldaps:// over a given socket, and `client: process` runs another
+program: both resolve the name themselves, and the certificate says who is there. Where
+it is not verified and only the addresses are allowed, the target is refused.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ class Place:
     """Where a server is."""
 
     uri: str
-    #: Numeric, in the order of the resolver; empty for a Unix socket, and for a name
-    #: that is allowed but does not resolve (yet).
+    #: Numeric; empty for a Unix socket, and for an allowed name that does not resolve
+    #: yet.
     addresses: tuple[str, ...]
     port: int
     #: Whether the name is allowed as such, or is an address itself.
@@ -134,10 +132,8 @@ def with_places(
     plan: AgentPlan, limits: AgentLimits, agent: str, resolver: Resolver = resolve
 ) -> tuple[AgentPlan, dict[str, Place]]:
     """The plan with the addresses of all its servers, and these by URI.
-
-    TargetNotAllowed when one is not allowed, TargetUnreachable when one that must be
-    there does not resolve.
-    """
+    TargetNotAllowed, or TargetUnreachable when a server that must be there does not
+    resolve."""
     places: dict[str, Place] = {}
     streams: list[StreamPlan] = []
     # those first whose servers must be there

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this agent take its share of a run? Asked in the engine's process, before a load.
+"""Checks whether this agent can take its part of a run, before any load.
 
-In this order: the operator's limits, the room in the spool, the open files, where the
-servers are and whether they are allowed. Nothing has been connected to by then; names
-have been resolved, once. Then the servers are asked themselves (preflight.py).
+In this order: the operator's limits, room in the spool, open files, the servers'
+addresses. Nothing is connected before; then preflight.py asks the servers.
+
+The spool fills while the coordinator cannot be reached or cannot store. Load goes on
+for the coordinator timeout at most, so a run needs
+
+    bytes of a report x intervals in min(run, coordinator timeout), and the drain
 """
 
 from __future__ import annotations
@@ -14,14 +18,15 @@ import resource
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.addresses import Place, with_places
 from ldapslam.agent.admission.limits import AgentLimits, check_share, share_of
-from ldapslam.agent.admission.spool_room import check_room, room_for
 from ldapslam.agent.host import usable_cores
 from ldapslam.base.errors import FleetError
+from ldapslam.base.units import format_size
 from ldapslam.directory.marker import Marker
 from ldapslam.jobs.model import Job
 from ldapslam.jobs.plan import AgentPlan
@@ -52,8 +57,8 @@ def keep_to_cpus(limits: AgentLimits) -> None:
 def admit(
     plan: AgentPlan, request: pb.PrepareEngine, limits: AgentLimits, workers: int
 ) -> tuple[AgentPlan, dict[str, Place]]:
-    """The plan with its servers' addresses, and these by URI; or the refusal:
-    AgentLimitExceeded, FleetError, TargetNotAllowed, TargetUnreachable."""
+    """The plan with its servers' addresses, and these by URI; AgentLimitExceeded,
+    FleetError, TargetNotAllowed or TargetUnreachable."""
     agent = request.agent
     check_share(share_of(plan), limits, agent)
     # it lies in the spool
@@ -101,4 +106,69 @@ def check_open_files(plan: AgentPlan, limit: int) -> None:
             f"this agent's share needs {needed:,} open files, it may have {limit:,}",
             hint=f"start the agent after `ulimit -n {needed}`, in systemd with "
             f"LimitNOFILE={needed}, or spread the load over more agents",
+        )
+
+
+#: An operation's counters and histograms of five times, of its usual outcomes.
+OPERATION_BYTES = 20_000
+#: A stream's gauges and the histograms of its set-ups.
+STREAM_BYTES = 6_000
+WORKER_BYTES = 100
+#: Of the report itself, and what a file system rounds up to.
+REPORT_BYTES = 4_096
+#: Kept free for others on the disk, and for the last reports of runs before.
+RESERVE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a run's reports need."""
+
+    report_bytes: int
+    reports: int
+
+    @property
+    def needed_bytes(self) -> int:
+        return self.report_bytes * self.reports
+
+
+def room_for(plan: AgentPlan, workers: int, orphan_grace_ns: int) -> Room:
+    """For this agent's part of a run."""
+    operations = sum(len(stream.request_names) for stream in plan.streams)
+    report_bytes = (
+        REPORT_BYTES
+        + OPERATION_BYTES * operations
+        + STREAM_BYTES * len(plan.streams)
+        + WORKER_BYTES * workers
+    )
+    ends_ns = plan.boundaries_ns
+    first_ns = ends_ns[0] if ends_ns else 1
+    # the lease is looked at between intervals: one more; and the drain
+    reports = min(len(ends_ns), -(-orphan_grace_ns // first_ns) + 1) + 1
+    return Room(report_bytes, reports)
+
+
+def check_room(
+    room: Room, *, free_bytes: int, quota_bytes: int | None, agent: str, folder: str
+) -> None:
+    """FleetError when the reports would not fit the spool's disk, or its quota."""
+    needed = room.needed_bytes
+    figures = (
+        f"the run's reports may need {format_size(needed)} ({room.reports:,} of "
+        f"{format_size(room.report_bytes)})"
+    )
+    if quota_bytes is not None and needed > quota_bytes:
+        raise FleetError(
+            f"agent {agent!r} has too little room in its spool: {figures}, the quota "
+            f"is {format_size(quota_bytes)}",
+            hint="raise `spool-quota` in the agent's settings, or give the job a "
+            "longer `run.interval` or a shorter `orphan_grace`",
+        )
+    if needed + RESERVE_BYTES > free_bytes:
+        raise FleetError(
+            f"agent {agent!r} has too little room in its spool: {figures} beside a "
+            f"reserve of {format_size(RESERVE_BYTES)}, the disk of {folder!r} has "
+            f"{format_size(free_bytes)} left",
+            hint="make room there, choose another folder with --spool, or give the job "
+            "a longer `run.interval` or a shorter `orphan_grace`",
         )

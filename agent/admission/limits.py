@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent's operator allows, and whether a share of a run stays within it. Pure.
+"""The limits of an agent's operator, and whether a part of a run is within them. Pure.
 
-The limits are the agent's own, whoever submits the job: they are checked in the
-engine's process, on the share of the plan that it computed itself, before anything is
-connected. An agent that serves several runs at a time gives each of them an equal part
-of `max_connections` and `max_rate`, so that their sum is never more than is allowed.
-
-`max_cpu` is a share of the host's CPUs, in whole ones, at least one: the engine's
-process may run on no others (its affinity), and has no more threads than that. It
-limits what the agent takes, not what it starts: a busy host is found by the run's rules
-of validity.
+The engine's process checks them on the plan that it computed itself, before it
+connects. With several runs at a time each gets an equal part of `max_connections` and
+`max_rate`. `max_cpu` is a ratio of the host's CPUs, rounded down to whole ones, at
+least one: the engine's process is bound to them and has no more threads.
 """
 
 from __future__ import annotations
@@ -90,8 +85,7 @@ class AgentLimits:
         return ANY_PATH in self.logs or os.path.realpath(path) in self.logs
 
     def allows_import(self, path: str) -> bool:
-        """Whether an import may use this folder or file, which is one of those that are
-        allowed or lies below one."""
+        """Whether an import may use this path: an allowed one, or below one."""
         real = Path(os.path.realpath(path))
         return ANY_PATH in self.imports or any(
             real.is_relative_to(os.path.realpath(one)) for one in self.imports
@@ -104,8 +98,8 @@ class AgentLimits:
         )
 
     def cpus(self, usable: Sequence[int]) -> list[int]:
-        """The CPUs that an engine may run on, of those that this process may. The last
-        ones: interrupts come to the first ones."""
+        """The CPUs that an engine may use: the last ones, as interrupts come to the
+        first."""
         if self.max_cpu_share is None:
             return list(usable)
         count = max(1, int(self.max_cpu_share * len(usable)))
@@ -125,8 +119,8 @@ class Share:
 
 
 def share_of(plan: AgentPlan) -> Share:
-    """The figures of a plan. A session counts with all its steps, at its arrival; a
-    search in pages counts once; of a Python class the arrivals count."""
+    """A session counts with all its steps at its arrival, a paged search counts once,
+    and a Python class with its arrivals."""
     rates = {stream.name: _peak_rate_per_s(stream) for stream in plan.streams}
     unbounded = tuple(name for name, rate in rates.items() if rate is None)
     known = [rate for rate in rates.values() if rate is not None]

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a target usable? Asked with python-ldap before any load, and explained if not.
+"""Checks with python-ldap whether a target is usable, before any load. Blocks.
 
-`preflight(probe)` connects, starts TLS and binds as the load will, then reads who the
-server is (root DSE, slapd's monitor). Its facts count the operations that it
-cost the server, so that the books can be balanced. It raises TargetUnreachable,
-TlsHandshakeFailed or BindRejected with a hint that fits the failure. Used by the
-engine's process before each run and by the command line's `check`; it blocks.
+Connects, starts TLS and binds as the load will, then reads the root DSE and slapd's
+monitor. The operations that this costs the server are counted, for the reconciliation
+of request counts. Used before each run and by `check`.
 """
 
 from __future__ import annotations
@@ -81,9 +79,9 @@ class Probe:
 
 
 def probes(plan: AgentPlan) -> list[Probe]:
-    """Every distinct way in which the plan's streams use a server, once; without those
-    that only wait for one. Of those of a server the first that binds with a password
-    looks for the population, else the first."""
+    """Every distinct way in which streams use a server before the run, once. Of a
+    server's probes the first that binds with a password looks for the population, else
+    the first."""
     found = dict.fromkeys(
         _probe(stream, uri)
         for stream in plan.streams
@@ -110,8 +108,7 @@ def probes(plan: AgentPlan) -> list[Probe]:
 def preflight(
     probe: Probe, place: Place | None = None, marker: Marker | None = None
 ) -> dict[str, Any]:
-    """Facts of a usable target; TargetError says why it is not usable. `place` is where
-    it is; without it, it is looked for."""
+    """Facts of a usable target; TargetError says why it is not usable."""
     attempt = _Attempt(probe, place or reach(probe.uri))
     addresses = attempt.reach()
     connection = attempt.connect()

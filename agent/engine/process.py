@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's process: one for each run, child of the agent, gone with either.
+"""The engine's process: one for each run, child of the agent.
 
     python -m ldapslam.agent.engine.process
 
-Takes EngineRequest frames from stdin and gives EngineEvent frames on stdout; whatever
-prints goes to stderr, the log. It loads the job, asks each target whether it is usable
-(preflight), has the engine connect, waits for T0, and passes the engine's snapshots on.
-A crash here costs a run, not the agent. Nothing secret is in arguments or frames: the
-references in the job are resolved here, from the environment inherited of the agent.
-When the agent dies, this process ends (pipe.py).
+Takes EngineRequest frames on stdin, gives EngineEvent frames on stdout, logs to stderr
+(pipe.py). It loads the job, runs the preflight, lets the engine connect, waits for T0
+and passes snapshots on. A crash costs a run, not the agent. Secrets are references,
+which are resolved here from the environment.
 """
 
 from __future__ import annotations
@@ -30,14 +28,13 @@ from ldapslam.agent.admission import preflight
 from ldapslam.agent.admission.admit import admit, ask_servers, workers_for
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.assignment import load_assignment
-from ldapslam.agent.engine.composite import Part, compose
-from ldapslam.agent.engine.replays import with_traces
+from ldapslam.agent.engine.setup import Part, compose, with_traces
 from ldapslam.agent.host import (
     HostSampler,
     host_facts,
     shares_host,
 )
-from ldapslam.agent.ledgers.run import RunLedgers, added, run_ledgers
+from ldapslam.agent.ledgers.cleanup import RunLedgers, added, run_ledgers
 from ldapslam.agent.pipe import end, serve
 from ldapslam.base.errors import (
     BindRejected,
@@ -195,8 +192,7 @@ class Lease:
 
 @contextlib.contextmanager
 def stop_on_request(pipe: Pipe, engine: Part) -> Iterator[Lease]:
-    """Within, a request stops the engine at once, not at the end of an interval; so
-    does a lease that the agent does not extend: it may hang, or be stopped."""
+    """Within, a request, or a lease that is not extended, stops the engine at once."""
     guard = threading.Lock()
     is_over = False
     lease = Lease()

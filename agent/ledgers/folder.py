@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ledgers of a run are, and what is needed to remove the entries in them.
+"""The folder of a run's ledgers, with what a clean-up needs.
 
-    SPOOL/ledgers/RUN/clean-up.json            servers and identities, no passwords
-    SPOOL/ledgers/RUN/STREAM-LEDGER-WORKER.ledger        the engine's: see ledger.h
-    SPOOL/ledgers/RUN/lock                     held by the process that uses the folder;
-                                               its time is when the load was last alive
+    SPOOL/ledgers/RUN/clean-up.json     servers and identities, no passwords
+    SPOOL/ledgers/RUN/STREAM-LEDGER-WORKER.ledger    see agent/csrc/load/ledger.h
+    SPOOL/ledgers/RUN/lock              held by the folder's user; its time is when the
+                                        load was last alive
 
-The folder is made before any load and removed when none of its entries is left: one
-that is there belongs to a run that is under way or did not come to its end.
+It is made before any load and removed when none of its entries is left.
 """
 
 from __future__ import annotations
@@ -16,16 +15,19 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import mmap
 import os
 import re
 import shutil
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from ldapslam.agent.ledgers.file import LedgerFile
 from ldapslam.agent.spool import private
 from ldapslam.base.errors import ConfigError, StoreError
 from ldapslam.base.secrets import SecretRef
@@ -66,8 +68,8 @@ class CleanUpPlan:
 
 
 def run_name(run_id: str) -> str:
-    """A file's name for a run: its id is a coordinator's, so no path parts; ConfigError
-    where none is left."""
+    """A file name for a run's id, which is the coordinator's; ConfigError without
+    one."""
     name = Path(run_id).name
     if name in ("", "..") or "\0" in name:
         raise ConfigError(f"{run_id!r} is no run's id", hint="`ldapslam list` has them")
@@ -234,3 +236,97 @@ def locked(folder: Path) -> Iterator[None]:
                 hint="the run, or another clean-up of it, is under way",
             ) from None
         yield
+
+
+SEGMENT_BYTES = 1 << 20
+MAX_DN_BYTES = 2044
+_MAGIC = b"SLL1"
+_HEADER_BYTES = 8
+#: u8 state, three bytes of zero, u32 length of the DN, in the machine's byte order.
+_RECORD = struct.Struct("=B3xI")
+_ALIGNMENT = 8
+
+
+class State(IntEnum):
+    """Of a record; SENT and TAKEN leave open whether the entry exists."""
+
+    SENT = 1
+    ADDED = 2
+    TAKEN = 3
+    GONE = 4
+    FAILED = 5
+
+
+#: The entry may exist, or not.
+IN_DOUBT = (State.SENT, State.TAKEN)
+LEFT = (*IN_DOUBT, State.ADDED)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """One DN, and where its state is in the file."""
+
+    offset: int
+    state: State
+    dn: bytes
+
+
+class LedgerFile:
+    """A ledger on disk; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open(path, "r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            #: None: an empty file cannot be mapped, and holds nothing.
+            self._map = mmap.mmap(file.fileno(), size) if size else None
+        if self._map is not None and self._map[: len(_MAGIC)] != _MAGIC:
+            self.close()
+            raise StoreError(
+                f"{str(path)!r} is no ledger of added entries",
+                hint="move it away, and look for entries that a run left by hand",
+            )
+
+    def records(self) -> Iterator[LedgerRecord]:
+        """All of them, in the order in which they were written."""
+        if self._map is None:
+            return
+        for segment in range(0, len(self._map), SEGMENT_BYTES):
+            end = min(segment + SEGMENT_BYTES, len(self._map))
+            offset = segment or _HEADER_BYTES
+            while offset + _RECORD.size <= end:
+                state, length = _RECORD.unpack_from(self._map, offset)
+                if state == 0:
+                    break
+                begin = offset + _RECORD.size
+                if state not in tuple(State) or not (
+                    0 < length <= MAX_DN_BYTES and begin + length <= end
+                ):
+                    raise StoreError(f"{str(self.path)!r} is damaged at byte {offset}")
+                dn = self._map[begin : begin + length]
+                yield LedgerRecord(offset, State(state), dn)
+                offset = begin + length + -length % _ALIGNMENT
+
+    def left(self) -> int:
+        """How many entries may still be there."""
+        return sum(record.state in LEFT for record in self.records())
+
+    def mark_gone(self, record: LedgerRecord) -> None:
+        """The entry is known not to exist any more."""
+        if self._map is not None:
+            self._map[record.offset] = State.GONE
+
+    def close(self) -> None:
+        if self._map is not None:
+            self._map.close()
+
+    def __enter__(self) -> LedgerFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What 389-DS says of itself: cn=monitor, its SNMP counters, its databases, what it
-replicates.
+"""Monitor tables of 389-DS: cn=monitor, SNMP counters, databases, replication.
 
-BDB and LMDB have figures of their own, and versions differ in what they have: of a
-database, only what is there when the monitor is opened is read later. Several figures
-that the server calls a rate are counters.
+BDB, LMDB and versions differ: only the attributes that a database has when the monitor
+is opened are read later. Some "rates" of the server are counters.
 """
 
 from __future__ import annotations
@@ -15,8 +13,10 @@ from typing import Literal
 
 import ldap
 
-from ldapslam.agent.monitoring.base import MISSING, Directory, Metric
 from ldapslam.agent.monitoring.reading import (
+    MISSING,
+    Directory,
+    Metric,
     Query,
     Source,
     Table,
@@ -165,8 +165,7 @@ def _source(
 
 
 def _databases(directory: Directory) -> list[tuple[str, str]]:
-    """DN of every database monitor, and the name of its back end; empty for those of
-    all back ends."""
+    """DN and back end of every database monitor; no name: of all back ends."""
     found = [
         (f"cn=monitor,{_BACK_END}", ""),
         (f"cn=database,cn=monitor,{_BACK_END}", ""),

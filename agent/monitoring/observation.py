@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's side of its observers: one process for each run that it observes.
+"""The agent's side of its monitor processes, one for each monitored run.
 
-What a process says goes through the spool to the coordinator. One that is gone before
-its last word is reported as failed: a run must not wait for it.
+Their events go through the spool. A process that ends without a last word is reported
+as failed: a run must not wait for it.
 """
 
 from __future__ import annotations

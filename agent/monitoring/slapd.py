@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slapd says of itself: cn=Monitor (`database monitor`), and its newest changes.
-
-    cn=Operations     begun and done, by kind        cn=Connections   now, and ever
-    cn=Threads        the pool and its queue         cn=Waiters       for the network
-    cn=Statistics     what was sent                  cn=Databases     mdb, syncrepl
+"""Monitor tables of slapd: cn=Monitor (`database monitor`) and the newest changes.
 
 cn=Connections is never searched below its two counters: slapd would make an entry of
 every connection. The searches of a reading are in slapd's counters too.
@@ -17,9 +13,11 @@ from typing import Any, Literal
 
 import ldap
 
-from ldapslam.agent.monitoring.base import MISSING, Directory, Metric
 from ldapslam.agent.monitoring.reading import (
+    MISSING,
+    Directory,
     Entry,
+    Metric,
     Query,
     Source,
     Table,

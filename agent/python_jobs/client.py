@@ -104,8 +104,8 @@ class ClientProcess:
         self._has_forked = False
         self._connected_ns = 0
         self._sessions = 0
-        #: Set when the main thread sends no more requests; then by the other one, when
-        #: the last interval is closed.
+        #: Set when the main thread sends no more; then when the last interval is
+        #: closed.
         self._idle = threading.Event()
         self._closed = threading.Event()
 

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python job type behind `burst` with `client: process`: a real client process,
-`ldapsearch` of the OpenLDAP tools, for each operation.
+"""The Python job type behind `burst` with `client: process`: runs `ldapsearch`.
 
-What is measured is what somebody with a shell has: the fork, the loading of the
-program, connect, bind, search, unbind and the end of the process. Its CPU time and its
-wait for a CPU are counted as the client's own, so that a host which is busy with
-processes rather than with waiting for the directory is found out by the rules of
-validity.
+It measures what a shell user gets: fork, loading, connect, bind, search, unbind, exit.
+The program's CPU and run-queue time count as the client's, so that the validity rules
+see a busy host.
 """
 
 from __future__ import annotations
@@ -133,8 +130,7 @@ def _template(base: str, search_filter: str) -> Template:
 
 
 def _uri_for_program(client: Client) -> str:
-    """By address where no certificate has to name it: what was resolved and checked
-    before the run is what the program connects to."""
+    """By address where no certificate needs the name, as checked before the run."""
     access = client.access
     addresses = access.addresses.get(client.uri, "").split()
     if not addresses or access.tls.start_tls or not client.uri.startswith("ldap:"):

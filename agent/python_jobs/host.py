@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process in which a Python job type is imported, and which forks its clients.
+"""The process that imports a Python job type and forks its clients.
 
     python -P -m ldapslam.agent.python_jobs.host FD
 
-FD is a socket to the engine's process. The classes are imported once, before anything
-has a thread, so that the clients share their memory and an import that fails is one
-error. The host then closes the intervals of the recorders that its clients share, reads
-what each client took of the CPUs, and sends one snapshot for each interval. It dies
-with the engine's process, and its clients with it.
+FD is a socket to the engine's process. Classes are imported once, before there are
+threads, so that clients share their memory. The host closes the intervals of the shared
+recorders, reads each client's CPU usage and sends one snapshot for each interval. It
+ends with the engine's process, and its clients with it.
 """
 
 from __future__ import annotations
@@ -81,8 +80,7 @@ def find_class(plan: PythonPlan) -> type[PythonJob]:
 
 
 class Usage:
-    """What a client took of the CPUs since the last interval, with the programs that
-    it ran."""
+    """A client's CPU usage since the last interval, with the programs that it ran."""
 
     def __init__(self, pid: int, programs: memoryview) -> None:
         self._schedstat = Path(f"/proc/{pid}/schedstat")

@@ -43,8 +43,8 @@ SUCCEEDED, FAILED, EXPECTED, TIMED_OUT, UNRESOLVED = range(5)
 
 #: compareFalse and compareTrue are answers, not errors (RFC 4511 4.10).
 _SUCCESS_CODES = frozenset({0, 5, 6})
-#: libldap's own codes: nothing came in time, or the connection is gone. A class that
-#: asks by other means sets them as an operation's `result_code`.
+#: libldap's codes: no response in time, connection lost. A class may set `result_code`
+#: to them.
 TIME_OUT = -5
 LOST = -1
 _LOST = frozenset({LOST, -2, -11})
@@ -105,8 +105,7 @@ class PythonJob:
         return cls.operations
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        #: What the job file says below `options.options`; raise ValueError with a
-        #: sentence about what is wrong, before any load.
+        #: The job file's `options.options`; raise ValueError when they are wrong.
         self.options = options
 
     def set_up(self, client: Client) -> None:
@@ -117,8 +116,8 @@ class PythonJob:
         raise NotImplementedError
 
     def drain(self, client: Client) -> None:
-        """Called once after the last `run`: wait for observations that are under way.
-        What is still under way when the run's drain is over is unresolved."""
+        """Called once after the last `run`: wait for observations under way. What is
+        not over at the end of the run's drain counts as unresolved."""
 
     def tear_down(self, client: Client) -> None:
         """Called once, after the drain; not measured."""
@@ -168,8 +167,8 @@ class Operation:
         return self._sent_ns
 
     def add(self, *, entries: int = 0, requests: Collection[str] = ()) -> None:
-        """Count what others than `client.connection` received and sent: entries, and
-        requests by kind (bind, search, …)."""
+        """Count entries and requests (bind, search, …) that did not go through
+        `client.connection`."""
         for kind in requests:
             self._client.count_request(kind)
         self._client._recorder.update(self._handle, 0, len(requests), entries, 0)
@@ -245,8 +244,8 @@ class Operation:
 
 
 class Observation:
-    """Something that was set off and is awaited beside `run`: see Client.observe. Any
-    thread may end it, once."""
+    """Something awaited beside `run`: see Client.observe. Any thread may end it,
+    once."""
 
     def __init__(self, recorder: SharedRecorder, operation: int, begun_ns: int) -> None:
         self._recorder = recorder
@@ -309,17 +308,16 @@ class Client:
         self.random = random.Random(seed)
         self._operations = operations
         self._recorder = recorder
-        #: Shared with the host. Of programs that the class ran: CPU time, and time
-        #: waiting for a CPU, in ns. Then of each of uris the requests by kind, those of
-        #: set-up and close apart.
+        #: Shared with the host: CPU and run-queue time of programs, in ns; then for
+        #: each of uris the requests by kind, without those of set-up and close.
         self._counters = counters
         self._send_note = send_note
         self._notes_left = MAX_NOTES
         self._connection: Connection | None = None
         self._stopping = threading.Event()
         self._current: Operation | None = None
-        #: When the next operation is due: the arrival, the end of the one before it,
-        #: or the end of a pause.
+        #: When the next operation is due: the arrival, or the end of the last one or of
+        #: a pause.
         self._due_ns = 0
         self._slot_free_ns = 0
         #: The failure that is already recorded; what else leaves `run` is a defect.
@@ -329,8 +327,8 @@ class Client:
 
     @property
     def connection(self) -> Connection:
-        """The client's python-ldap connection, bound as the job says. It is made anew
-        after it was lost, before the next session."""
+        """The bound python-ldap connection; made again after a loss, before the next
+        session."""
         if self._connection is None:
             raise ClassFault("the class has `connects = False`: there is no connection")
         return self._connection
@@ -341,19 +339,17 @@ class Client:
         return self._stopping.is_set()
 
     def operation(self, name: str, *, expect: Collection[int] = ()) -> Operation:
-        """Measure what follows: `with client.operation("login"): …`.
+        """Measure a block: `with client.operation("login"): …`.
 
         An ldap.LDAPError that leaves the block is recorded by its result code and
-        raised on; when it leaves `run` too, the session is over. Result codes in
+        raised again; when it leaves `run`, the session is over. Result codes in
         `expect` are no failures.
         """
         return Operation(self, self._number_of(name), frozenset(expect))
 
     def sleep(self, duration_s: float) -> None:
-        """Pause, as a user thinks; what is late after it is the generator's doing.
-
-        Raises RunStopped, which `run` should not catch, when the load ends meanwhile.
-        """
+        """Pause, as a user thinks. Raises RunStopped, which `run` should not catch,
+        when the load ends."""
         self._due_ns = time.monotonic_ns() + round(duration_s * 1e9)
         if self.wait(duration_s):
             raise RunStopped
@@ -363,13 +359,12 @@ class Client:
         return self._stopping.wait(duration_s)
 
     def observe(self, name: str, begun_ns: int) -> Observation:
-        """Begin to wait for what was set off at `begun_ns` (CLOCK_MONOTONIC): measured
-        from then on like an operation, whatever `run` does meanwhile."""
+        """Measure from `begun_ns` (CLOCK_MONOTONIC) until the observation is ended."""
         return Observation(self._recorder, self._number_of(name), begun_ns)
 
     def count_request(self, kind: str, uri: str | None = None) -> None:
-        """Count a request (bind, search, …) that did not go through `connection`: to
-        the client's own server, or another one of `uris`."""
+        """Count a request that did not go through `connection`; `uri` is one of
+        `uris`."""
         try:
             server, number = self.uris.index(uri or self.uri), REQUEST_KINDS.index(kind)
         except ValueError:
@@ -377,9 +372,9 @@ class Client:
         self._counters[2 + server * len(REQUEST_KINDS) + number] += 1
 
     def note(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """Keep something beside the figures, as JSON has it: in result.json it is one
-        of the agent's `notes` of this kind. Of a client, the first MAX_NOTES are kept.
-        ClassFault: it is too long or too deep, or no JSON."""
+        """Store a note (JSON), which result.json shows below the agent's `notes` of
+        this kind. At most MAX_NOTES a client. ClassFault: it is too large, too deep or
+        not JSON."""
         try:
             text = json.dumps(facts, ensure_ascii=False, allow_nan=False)
             text.encode()

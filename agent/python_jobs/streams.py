@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The streams of a run that Python classes drive, with the engine's interface.
 
-    prepare, start, snapshot…, close        stop at any time from start on
-
-One host process (host.py) has a client process for each client of these streams.
-It sends snapshots in the engine's form; their streams are numbered as in the plan.
-Everything but `stop` is for one thread.
+One host process (host.py) forks the clients and sends snapshots; streams are numbered
+as in the plan. Everything but `stop` is for one thread.
 """
 
 from __future__ import annotations
@@ -59,8 +56,7 @@ class PythonStreams:
         self._snapshots: list[dict[str, Any]] = []
         self._start_error_ns: int | None = None
         self._is_ready = False
-        #: Once the run has ended: URI -> kind -> what the classes asked of that server;
-        #: and what they noted: stream, kind, facts.
+        #: After the run: URI -> kind -> requests of the classes; and their notes.
         self._requests: dict[str, dict[str, int]] = {}
         self._notes: list[tuple[str, str, dict[str, Any]]] = []
 
@@ -113,8 +109,8 @@ class PythonStreams:
         return self._snapshots.pop(0)
 
     def facts(self) -> dict[str, Any]:
-        """As the engine's, complete after the final snapshot; but for what is of its
-        connections and threads alone: stamps of the kernel, real-time priority."""
+        """As the engine's, complete after the final snapshot; without the facts about
+        threads."""
         if self._start_error_ns is None and self._channel is not None:
             self._take_message(time.monotonic())
         info = ldap.get_option(ldap.OPT_API_INFO)
@@ -131,8 +127,7 @@ class PythonStreams:
         }
 
     def _notes_by_kind(self) -> dict[str, Any]:
-        """What the classes noted, each with its stream. Facts have a limit: what is
-        beyond it is left out."""
+        """The classes' notes with their streams, up to the limit of facts."""
         notes: dict[str, list[dict[str, Any]]] = {}
         characters = 0
         for stream, kind, note in self._notes:

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One server of the replication probe: when it has the marks that were written.
+"""Watches one server for the values that the replication probe writes.
 
-A mark is a value of one attribute of one entry, a word and a number that only grows.
-The server tells of changes of the entry by a search that does not end, the Content
-Synchronization of RFC 4533 (slapd with syncprov) or the persistent search of 389-DS;
-where it has neither, the entry is read again and again. A server that has mark n has
-all before it: changes that came together are seen once, at the time of the last.
-
-A thread of its own waits for each server. What it sees is timed by the kernel's receive
-stamp (receive_stamp.py); what is seen before it is expected is kept until then.
+A value is a word and a growing number. The server tells of changes by a search that
+does not end: Content Synchronization (RFC 4533, slapd with syncprov) or persistent
+search (389-DS); else the entry is polled. A server that has number n has all before it:
+changes that came together are seen once. A thread waits for each server. What it sees
+is timed by the kernel's receive stamp and kept until it is expected.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import select
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +27,6 @@ from ldap.controls.psearch import PersistentSearchControl
 from ldap.syncrepl import SyncRequestControl
 
 from ldapslam.agent.python_jobs.job import Observation
-from ldapslam.agent.replication.receive_stamp import ReceiveStamp
 from ldapslam.base.errors import LdapSlamError, TargetError
 from ldapslam.directory.access import connect, error_text, target_error
 from ldapslam.jobs.connection_settings import ConnectionSettings
@@ -38,8 +38,8 @@ _PERSISTENT_OID = PersistentSearchControl.controlType
 #: A turn of the thread: how late it may hear of its end, and give up what is overdue.
 _TURN_S = 0.05
 _RECONNECT_S = 0.5
-#: In which a server refuses a persistent search, which says nothing until something
-#: changes; and in which it ends the refresh stage of a synchronization.
+#: Limits for the refusal of a persistent search, which is silent until something
+#: changes, and for the end of a synchronization's refresh stage.
 _REFUSAL_S = 0.5
 _ANSWER_S = 20.0
 _FILTER = "(objectClass=*)"
@@ -89,15 +89,14 @@ class Watch:
         self._expected: dict[int, Observation] = {}
         #: The last mark that was seen, and when.
         self._seen: tuple[int, int] = (-1, 0)
-        #: Since when this connection looks: what was written before may have come
-        #: unseen.
+        #: This connection watches from then on; earlier values may have come unseen.
         self._looking_since_ns = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=uri, daemon=True)
 
     def open(self, until_s: float) -> None:
-        """Connect, and begin to watch once the entry is there; by `until_s` on
-        time.monotonic. TargetError."""
+        """Connect, and watch once the entry is there, by `until_s` (monotonic).
+        TargetError."""
         self._connect()
         try:
             while not self._read():
@@ -116,8 +115,8 @@ class Watch:
         self._thread.start()
 
     def expect(self, number: int, observation: Observation) -> None:
-        """Mark `number` was written; it ends when it is seen, or the time is up. It is
-        lost when nobody looked at first: when it came is not known then."""
+        """Number `number` was written. It is lost when the server was not watched at
+        that time."""
         with self._guard:
             seen, received_ns = self._seen
             is_lost = observation.begun_ns < self._looking_since_ns
@@ -342,3 +341,47 @@ class Watch:
 
 def _text(error: Exception) -> str:
     return error_text(error) if isinstance(error, ldap.LDAPError) else str(error)
+
+
+#: Linux, 64 bit: SO_TIMESTAMPNS, and the type of its control message.
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("qq")
+_PEEKED_BYTES = 65_536
+_NS_PER_S = 1_000_000_000
+
+
+class ReceiveStamp:
+    """Of a socket that somebody else reads; for one thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        """The descriptor stays its owner's."""
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """When the next bytes were received; None when nothing came. The time of this
+        call's end where the kernel gave no stamp."""
+        if not self._poll.poll(timeout_s * 1000):
+            return None
+        ancillary: list[tuple[int, int, bytes]] = []
+        try:
+            _, ancillary, _, _ = self._socket.recvmsg(
+                _PEEKED_BYTES,
+                socket.CMSG_SPACE(_TIMESPEC.size),
+                socket.MSG_PEEK | socket.MSG_DONTWAIT,
+            )
+        except OSError:
+            pass  # the reader will find out
+        mono_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+                seconds, nanoseconds = _TIMESPEC.unpack(content[: _TIMESPEC.size])
+                ago_ns: int = wall_ns - (seconds * _NS_PER_S + nanoseconds)
+                if ago_ns >= 0:
+                    return mono_ns - ago_ns
+        return mono_ns
+
+    def close(self) -> None:
+        self._socket.close()

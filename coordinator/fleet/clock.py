@@ -80,8 +80,7 @@ class OffsetEstimator:
         return True
 
     def best_since(self, since_ns: int) -> tuple[int, ClockOffset] | None:
-        """The tightest exchange after `since_ns`: its time (the coordinator's), and the
-        offset then; None without any."""
+        """The tightest exchange after `since_ns`: its time and its offset."""
         later = [sample for sample in self._samples if sample.t3 > since_ns]
         if not later:
             return None

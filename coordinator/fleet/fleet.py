@@ -52,8 +52,7 @@ from typing import Any
 
 from ldapslam.coordinator.fleet.selection import Candidate, Selection
 
-#: An agent that hung up, or has nothing to do, and is not heard for so long is lost.
-#: Heartbeats come every second.
+#: An idle agent, or one that hung up, is lost after this. Heartbeats come every second.
 LOST_AFTER_NS = 4_000_000_000
 #: An agent's own clock decides when its lease is over; its last words take a while.
 LEASE_SLACK_NS = 5_000_000_000
@@ -76,11 +75,12 @@ class QueueState(StrEnum):
     HOLDING = "holding"
 
 
-# Events.
+class FleetEvent:
+    """What happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentRegistered:
+class AgentRegistered(FleetEvent):
     name: str
     #: Random, one for each process.
     instance: str
@@ -96,32 +96,32 @@ class AgentRegistered:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentHeard:
+class AgentHeard(FleetEvent):
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentHungUp:
+class AgentHungUp(FleetEvent):
     """The connection that brings the agent its commands has ended."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentListens:
+class AgentListens(FleetEvent):
     """A connection that brings the agent its commands stands."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentLeft:
+class AgentLeft(FleetEvent):
     name: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentReleased:
+class AgentReleased(FleetEvent):
     """The agent's part of the run has ended."""
 
     name: str
@@ -129,12 +129,12 @@ class AgentReleased:
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(FleetEvent):
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class RunSubmitted:
+class RunSubmitted(FleetEvent):
     run_id: str
     selection: Selection
     targets: frozenset[str]
@@ -143,14 +143,13 @@ class RunSubmitted:
     is_sharing: bool = False
     #: How long its agents keep up the load without being heard.
     lease_ns: int = 60_000_000_000
-    #: True: it may wait though there are too few agents; up to `agents_until_ns`, or
-    #: for good.
+    #: Whether it may wait for agents; until `agents_until_ns`, or without limit.
     may_wait: bool = False
     agents_until_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RunAdopted:
+class RunAdopted(FleetEvent):
     """A run that was live when the coordinator before this one ended."""
 
     run_id: str
@@ -162,7 +161,7 @@ class RunAdopted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRequeued:
+class RunRequeued(FleetEvent):
     """The run is to begin anew, with these agents."""
 
     run_id: str
@@ -170,43 +169,28 @@ class RunRequeued:
 
 
 @dataclass(frozen=True, slots=True)
-class RunWithdrawn:
+class RunWithdrawn(FleetEvent):
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(FleetEvent):
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class HoldRuns:
+class HoldRuns(FleetEvent):
     """These may not be assigned now; replaces what was held before."""
 
     run_ids: frozenset[str]
 
 
-FleetEvent = (
-    AgentRegistered
-    | AgentHeard
-    | AgentHungUp
-    | AgentListens
-    | AgentLeft
-    | AgentReleased
-    | TimePassed
-    | RunSubmitted
-    | RunAdopted
-    | RunRequeued
-    | RunWithdrawn
-    | RunEnded
-    | HoldRuns
-)
-
-# Commands.
+class Command:
+    """What has to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class AssignRun:
+class AssignRun(Command):
     run_id: str
     #: In the order of their index in the run.
     agents: tuple[str, ...]
@@ -215,7 +199,7 @@ class AssignRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseRun:
+class RefuseRun(Command):
     run_id: str
     wanted: str
     #: Those that would do, were there enough; all, for a run that names some.
@@ -225,7 +209,7 @@ class RefuseRun:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUpRun:
+class GiveUpRun(Command):
     """The run has waited long enough for agents."""
 
     run_id: str
@@ -235,7 +219,7 @@ class GiveUpRun:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportSilence:
+class ReportSilence(Command):
     """Nothing is heard of the agent; its runs go on."""
 
     name: str
@@ -244,7 +228,7 @@ class ReportSilence:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportReturn:
+class ReportReturn(Command):
     """A silent agent is heard again."""
 
     name: str
@@ -253,7 +237,7 @@ class ReportReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportLoss:
+class ReportLoss(Command):
     """The runs lose the agent; `is_gone`: so does the fleet."""
 
     name: str
@@ -264,7 +248,7 @@ class ReportLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class StopOrphan:
+class StopOrphan(Command):
     """The agent works on a run that is not its own (any more)."""
 
     name: str
@@ -272,21 +256,10 @@ class StopOrphan:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseEvent:
+class RefuseEvent(Command):
     event: FleetEvent
     state: str
 
-
-Command = (
-    AssignRun
-    | RefuseRun
-    | GiveUpRun
-    | ReportSilence
-    | ReportReturn
-    | ReportLoss
-    | StopOrphan
-    | RefuseEvent
-)
 
 _GONE = (AgentState.ABSENT, AgentState.LOST, AgentState.LEFT)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One agent's session: the commands on their way to it, and its clock.
+"""One agent's session: commands on their way to it, and its clock. No gRPC.
 
-Commands are numbered from 1 and kept until the agent confirms them by a heartbeat, so
-that a stream which broke loses none. No gRPC here.
+Commands are numbered from 1 and kept until a heartbeat confirms them, so that a broken
+stream loses none.
 """
 
 from __future__ import annotations

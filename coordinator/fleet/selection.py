@@ -82,11 +82,8 @@ class Selection:
         return len({candidate.host for candidate in fitting}) >= self.hosts
 
     def choose(self, free: Iterable[Candidate], fitting: int) -> tuple[str, ...] | None:
-        """Names of those to take of `free`; None when they do not do.
-
-        `fitting` is how many fit, free or not: `all` means them. The least busy come
-        first, one of each host in turn, so that no host gets more than it must.
-        """
+        """Names to take of `free`, or None. `fitting`: how many fit, free or not, for
+        `all`. The least busy come first, one of each host in turn."""
         by_host: dict[str, list[Candidate]] = defaultdict(list)
         for candidate in sorted(free, key=lambda one: (one.runs, one.name)):
             by_host[candidate.host].append(candidate)
@@ -117,8 +114,7 @@ class Selection:
 def first_of_each_host(
     agents: Sequence[str], hosts: Mapping[str, str]
 ) -> frozenset[str]:
-    """`hosts`: agent -> host id; an agent whose host is not known counts as the only
-    one of its host."""
+    """`hosts`: agent -> host id; an agent of unknown host counts as its only one."""
     firsts: dict[str, str] = {}
     for agent in agents:
         firsts.setdefault(hosts.get(agent) or f"agent {agent}", agent)

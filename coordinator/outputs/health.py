@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The health service of gRPC (grpc.health.v1): SERVING while the store takes writes.
 
-A coordinator whose store refuses them can tell agents and operators nothing that lasts:
-its reports stay in the agents' spools, and whoever balances or restarts must know. The
-store is asked when nothing was committed for a while, and until it recovers.
+The store is tested when nothing was committed for a while, and until it recovers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator's figures for Prometheus: fleet, runs, intervals, store.
+"""The coordinator's metrics for Prometheus: fleet, runs, intervals, store.
 
-Made when they are asked for, on the event loop, of what is there at that moment: a run
-or an agent that is gone has no series. The figures are those of operators who watch; a
-report's are computed from the store.
+Made on the event loop at each scrape: a run or an agent that is gone has no series.
 """
 
 from __future__ import annotations
@@ -74,11 +72,10 @@ class RunFigures:
 
 
 class Metrics(Extension):
-    """Exposes what a coordinator does, at an address of its own.
+    """Exposes the metrics at an address of its own.
 
-    What it keeps of runs is bounded: the figures of an ended run stay a while, so that
-    whoever asks now and then still sees the last of them, and of very many streams only
-    the newest runs' are kept.
+    Ended runs stay for a while, so that a scrape sees their last values; of very many
+    streams only the newest runs' are kept.
     """
 
     def __init__(

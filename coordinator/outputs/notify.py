@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells channels of ended runs, and tries again what could not be sent.
+"""Notifies channels of ended runs, with retries.
 
 The operator of a coordinator names channels, each a URL of the library apprise; jobs
-name channels, never URLs. A notification is sent by a process of its own
-(notify_send.py) and has no part in the run: a failure is a line of the log and an event
-of the run. It is tried again with growing pauses, a quarter of an hour in all, and only
-while this coordinator lives: what is not sent by its end is not sent by its successor.
-A channel may be told twice (the answer was lost), never of a run that did not end.
+name channels, never URLs. A process (notify_send.py) sends each notification; a failure
+is a log line and an event of the run. Retries take a quarter of an hour at most, within
+this coordinator's life. A channel may be notified twice, never of a run that did not
+end.
 """
 
 from __future__ import annotations
@@ -247,8 +246,8 @@ class Notifier(Extension):
 
 
 def _named(store: Store, run_id: str) -> tuple[str, ...] | None:
-    """Channels that the run's submission names; None: it was told of before, by a
-    coordinator before this one. On the store's thread."""
+    """The channels of the run's submission; None: it was notified of before. On the
+    store's thread."""
     if any(event.kind in (_TOLD, _FAILED) for event in store.events(run_id)):
         return None
     return tuple(store.run(run_id).manifest.get("notify", ()))

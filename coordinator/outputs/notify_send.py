@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that sends one notification, or checks the URLs of channels.
+"""The process that sends one notification, or checks channels' URLs.
 
-Started by notify.py, which never loads apprise: whatever one of its plug-ins does ends
-with this process.
+Only this process loads apprise: what its plug-ins do ends with it.
 """
 
 from __future__ import annotations

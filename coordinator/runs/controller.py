@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out what a run's state machine decides.
+"""Executes the commands of a run's state machine. No gRPC.
 
-Commands go to the agents, states and facts to the writer, news to those who watch.
-Events go in by `feed`, on the event loop, one at a time; nothing here waits. No gRPC.
+Events go in by `feed`, on the event loop, one at a time; nothing here waits.
 """
 
 from __future__ import annotations
@@ -386,7 +385,7 @@ class ActiveRun:
                 self._send(agent, agent_pb2.Command(prepare=part))
 
     def _observe(self, agents: tuple[str, ...]) -> None:
-        """The first agent of each host observes it, the run's first agent the
+        """The first agent of each host monitors it, the run's first agent the
         directories too."""
         links = {agent: self._fleet.link(agent) for agent in agents}
         hosts = {agent: link.identity.host_id for agent, link in links.items() if link}

@@ -26,11 +26,8 @@ def ending_document(
     since_t0_ns: int | None = None,
     known: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The ending as the manifest keeps it, for `adoption_of` and for reports.
-
-    `since_t0_ns`: the time now, None when T0 was not told; `known`: the document of a
-    drain that is under way, whose beginning is kept.
-    """
+    """The ending as the manifest keeps it. `since_t0_ns`: now; `known`: the document of
+    a drain under way, whose beginning is kept."""
     drained_ns = (known or {}).get("drained_ns", since_t0_ns)
     return {
         "state": str(ending.state),
@@ -56,8 +53,8 @@ class Resume:
 
     state: RunState
     parts: Mapping[str, Part]
-    #: T0 in the CLOCK_MONOTONIC of the host that ran the coordinator before, and which
-    #: start of that host it counts from.
+    #: T0 in the CLOCK_MONOTONIC of the earlier coordinator's host, and that host's
+    #: boot.
     t0_mono_ns: int
     boot_id: str
     #: What draining was to end in.

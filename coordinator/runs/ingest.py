@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of agents, checked, as the records of the store. Pure.
+"""Checks agents' reports and makes the store's records of them. Pure.
 
-An agent is a peer like any other: what it sends may be damaged or made up. Whatever
-would later break a report, or is no part of the run's plan, is refused here with
-ProtocolError, so that the store holds only what can be read again.
+An agent's report may be damaged or made up. What would break a report later, or is not
+in the run's plan, is refused here (ProtocolError), so that the store can be read again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts of ended runs, from a process of its own.
+"""Verdicts of ended runs, from a process of its own (reports/judge.py).
 
-The process is reports/judge.py, which whoever starts the coordinator names: one at a
-time, with low priority, within a limit of time. A run that cannot be judged has no
-verdict, and stays as it is.
+One at a time, with low priority and a time limit. A run that cannot be judged has no
+verdict.
 """
 
 from __future__ import annotations

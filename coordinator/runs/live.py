@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a run while it goes: the snapshots of one interval merged over agents.
+"""Live statistics of a run: each interval's snapshots merged over agents. Pure.
 
-For people who watch; the report's figures are computed from the store. An interval's
-figures are given once, in order, as soon as every agent that is still part of the run
-has reported it. Pure.
+For people who watch; reports use the store. An interval is given once, in order, when
+every agent that is still in the run has reported it.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ class RunLimits:
     prepare_ns: int = 120_000_000_000
     #: So many ready agents are enough when others cannot be had; None: all are needed.
     quorum: int | None = None
-    #: From the last agent's readiness to T0: the order to start is written to the
-    #: store, and then sent. Less of it for agents on the coordinator's host.
+    #: From the last agent's readiness to T0: the order is stored, then sent. Shorter on
+    #: the coordinator's host.
     start_lead_ns: int = 1_000_000_000
     #: Beyond what is planned, for messages on their way.
     slack_ns: int = 30_000_000_000
@@ -128,30 +128,31 @@ class Ending:
         return self.state is RunState.FINISHED
 
 
-# Events.
+class RunEvent:
+    """What happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentsAssigned:
+class AgentsAssigned(RunEvent):
     agents: tuple[str, ...]
     #: All of them run on the coordinator's host: no network is between.
     are_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverPrepared:
+class ObserverPrepared(RunEvent):
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverProgressed:
+class ObserverProgressed(RunEvent):
     """It is at work: servers may take long to become equal, and to be compared."""
 
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverEnded:
+class ObserverEnded(RunEvent):
     agent: str
     #: Why it saw nothing more, or empty.
     reason: str = ""
@@ -160,17 +161,17 @@ class ObserverEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentPrepared:
+class AgentPrepared(RunEvent):
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class AgentStarted:
+class AgentStarted(RunEvent):
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUpProgressed:
+class CleanUpProgressed(RunEvent):
     """The agent's load is over; it removes the entries that it added."""
 
     agent: str
@@ -178,32 +179,32 @@ class CleanUpProgressed:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFinished:
+class AgentFinished(RunEvent):
     agent: str
     #: Why before the plan's end, or empty.
     early_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFailed:
+class AgentFailed(RunEvent):
     agent: str
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class AgentVanished:
+class AgentVanished(RunEvent):
     agent: str
     silent_ns: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(RunEvent):
     by: str
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
+class GaveUp(RunEvent):
     """The run will not begin: with an error it has failed, else it is cancelled."""
 
     reason: str
@@ -211,72 +212,56 @@ class GaveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFailed:
+class StoreFailed(RunEvent):
     """Reports cannot be kept: what cannot be kept must not be measured."""
 
     error: LdapSlamError
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(RunEvent):
     pass
 
 
-RunEvent = (
-    AgentsAssigned
-    | ObserverPrepared
-    | ObserverProgressed
-    | ObserverEnded
-    | AgentPrepared
-    | AgentStarted
-    | CleanUpProgressed
-    | AgentFinished
-    | AgentFailed
-    | AgentVanished
-    | CancelRequested
-    | GaveUp
-    | StoreFailed
-    | TimePassed
-)
-
-# Commands.
+class Command:
+    """What has to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class ObserveServers:
+class ObserveServers(Command):
     """On these agents; the run begins anew for all of them."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ConcludeObservers:
+class ConcludeObservers(Command):
     agents: tuple[str, ...]
     #: Whether replicas are to become equal; False after a run that went wrong.
     verify: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EndObservers:
+class EndObservers(Command):
     """At once."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PrepareAgents:
+class PrepareAgents(Command):
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StartAgents:
+class StartAgents(Command):
     agents: tuple[str, ...]
     #: T0 in the coordinator's clock.
     t0_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopAgents:
+class StopAgents(Command):
     agents: tuple[str, ...]
     reason: str
     #: True: at once, without drain.
@@ -284,33 +269,33 @@ class StopAgents:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseAgents:
+class ReleaseAgents(Command):
     """They have not been told of the run."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RequeueRun:
+class RequeueRun(Command):
     """The run is to begin anew with these agents, once they have ended their part."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordState:
+class RecordState(Command):
     state: RunState
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RecordEvent:
+class RecordEvent(Command):
     kind: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ConcludeRun:
+class ConcludeRun(Command):
     """The run is over; `error` is why it failed."""
 
     state: RunState
@@ -319,25 +304,10 @@ class ConcludeRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseEvent:
+class RefuseEvent(Command):
     event: RunEvent
     state: RunState
 
-
-Command = (
-    ObserveServers
-    | ConcludeObservers
-    | EndObservers
-    | PrepareAgents
-    | StartAgents
-    | StopAgents
-    | ReleaseAgents
-    | RequeueRun
-    | RecordState
-    | RecordEvent
-    | ConcludeRun
-    | RefuseEvent
-)
 
 _BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
 _OF_OBSERVERS = (ObserverPrepared, ObserverProgressed, ObserverEnded)

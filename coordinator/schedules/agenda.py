@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedules and maintenance windows of a coordinator, in memory and in its store.
+"""The schedules and maintenance windows of a coordinator, in memory and stored.
 
-Loaded once, changed here only; the scheduler and the servicer see to it that no two do
-so at a time. What an operator got wrong is a ConfigError.
+Only this module changes them, one call at a time. Operators' mistakes are ConfigErrors.
 """
 
 from __future__ import annotations
@@ -182,8 +181,7 @@ class Agenda:
     async def add_window(
         self, message: schedule_pb2.MaintenanceWindow, now: datetime
     ) -> Window:
-        """Keep a maintenance window; ConfigError, also when it is over, or leaves no
-        room for any run."""
+        """Keep a maintenance window; ConfigError, also when it is over."""
         async with self._adding:  # each looks at those before it
             return await self._add_window(message, now)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maintenance windows: times in which no run is under way. Pure.
+"""Maintenance windows: times without runs. Pure.
 
-A run is held back when a window is open now, or would open before the run's planned
-end. Windows are given once, from and to, or by a rule of begins with a length.
+A run waits when a window is open, or would open before the run's planned end. Windows
+have one begin and end, or a cron rule and a length.
 """
 
 from __future__ import annotations

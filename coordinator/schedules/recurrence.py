@@ -115,8 +115,7 @@ def _periods(
 
 
 def _clock_times(cron: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    # Instants of ever later readings are never earlier ones, and that of a reading up
-    # to now's is not later than now: so the readings after now's are all there is.
+    # Later readings have later instants, and readings up to now's are not after now.
     last = after
     for reading in _readings(cron, after.astimezone(zone).replace(tzinfo=None)):
         instant = first_instant(reading, zone)

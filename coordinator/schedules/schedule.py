@@ -122,10 +122,10 @@ class Decision:
 
 
 def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
-    """The plan of a rule that an operator gave; ConfigError for its first fault.
+    """The plan of an operator's rule; ConfigError for its first fault.
 
-    A period is counted from the first time that is allowed, or else from the creation:
-    its first run then comes one period later.
+    A period counts from the first allowed time, else from the creation, with the first
+    run one period later.
     """
     if sum((bool(message.cron), bool(message.every_ns), message.once)) != 1:
         raise ConfigError(
@@ -154,8 +154,7 @@ def plan_of(message: pb.ScheduleRule, created: datetime) -> Plan:
 def _one_time(
     first: datetime | None, last: datetime | None, zone: tzinfo, created: datetime
 ) -> Rule:
-    """Without a time it is the one right after the creation, and waits for the schedule
-    to be active (`Entry.is_at_once`)."""
+    """Without a time: right after the creation, once active (`Entry.is_at_once`)."""
     if last is not None:
         raise ConfigError("a schedule for one time has no last one")
     if first is not None and first <= created:
@@ -198,10 +197,10 @@ def decide(
     is_busy: bool,
     hold: Hold | None,
 ) -> list[Decision]:
-    """What becomes of the times that are due, in order.
+    """Settle the due times, in order.
 
-    `more_missed`: how many known ones that were missed follow those given. `is_busy`:
-    a run of the schedule has not ended. `hold`: no run of it may begin before then.
+    `more_missed`: how many missed times follow. `is_busy`: a run of the schedule has
+    not ended. `hold`: no run of it may begin before then.
     """
     if is_paused:
         detail = "the schedule was paused"
@@ -289,10 +288,8 @@ class Wait:
 def next_step(
     run: WaitingRun, ending: Ending | None, now: datetime
 ) -> Release | Drop | Wait:
-    """What is to be done with a run in the queue that is not released.
-
-    `ending`: of the run that it waits for; None when the store has none of that name.
-    """
+    """What to do with a waiting run. `ending`: of the run that it follows; None:
+    unknown run."""
     if run.after_run:
         if ending is None:
             return Drop(f"run {run.after_run}, which it waited for, is not there")

@@ -86,7 +86,7 @@ class Scheduler:
         self._audit = audit
         #: Held by whoever changes the agenda.
         self._lock = asyncio.Lock()
-        #: Times whose runs are being submitted: after a crash, or when the store was
+        #: Times whose runs are being submitted, after a crash or while the store is
         #: busy.
         self._unfinished: list[FireRecord] = []
         #: Of runs that others wait for.
@@ -140,8 +140,8 @@ class Scheduler:
 
     @contextlib.asynccontextmanager
     async def settled(self) -> AsyncIterator[datetime]:
-        """Within, nothing else changes the agenda, and all that was due before is
-        settled where that is possible; gives the time of day."""
+        """Within, nothing else changes schedules, and due times are settled where
+        possible."""
         async with self._lock:
             now = self._now_utc()
             # a schedule that cannot go on can still be paused or removed
@@ -150,8 +150,8 @@ class Scheduler:
             yield now
 
     async def _settle_all(self, now: datetime) -> None:
-        """Everything that is due; a schedule that fails is not in the others' way, and
-        its error is raised at the end."""
+        """Settle everything due; a schedule that fails does not stop the others, its
+        error is raised at the end."""
         errors: list[Exception] = []
         for fire in list(self._unfinished):
             try:
@@ -261,9 +261,7 @@ class Scheduler:
         self, entry: Entry, fire: FireRecord, now: datetime, *, is_again: bool
     ) -> None:
         """Submit the run of a time unless it exists, and close the time's row.
-
-        StoreError: it is still to be submitted.
-        """
+        StoreError: try again."""
         store, policy = self._writer.store, entry.plan.policy
         due, settled = parse_utc(fire.due_utc), parse_utc(fire.at_utc)
         [run_id] = fire.run_ids

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service of schedules, maintenance windows and the audit log, and its background.
-
-Translates only: the scheduler and its agenda do what is asked.
-"""
+"""The service of schedules, maintenance windows and the audit log."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who calls, and which roles may call what. Pure; guard.py applies it to every call.
+"""Callers, and the roles that each method needs. Pure; guard.py applies it.
 
 A method that is not in the table is nobody's. Without certificates only this host's
-users, or a network that the operator declared trusted, can connect: such a caller has
-all roles, and is who it says it is.
+users, or a trusted network, can connect: such callers have all roles and name
+themselves.
 """
 
 from __future__ import annotations

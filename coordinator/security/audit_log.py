@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the audit log, with the caller of the call that is being answered.
+"""Writes the audit log, with the caller of the current call.
 
-What callers are allowed to do is written always, and before they are answered.
-Refusals are written until there are too many: whoever is refused may go on for ever,
-and must not fill the disk. How many were left out is written with the next one.
+Allowed actions are always written, before the reply. Refusals are limited, so that
+nobody can fill the disk; how many were left out is written with the next one.
 """
 
 from __future__ import annotations

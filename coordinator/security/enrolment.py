@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for those who come with a join token; new ones before the old expire.
+"""Certificates for holders of a join token, and their renewal.
 
-Enrolment is the only call that strangers can make, so it has an address of its own, and
-little is done for a caller before its token is known to be good: attempts are counted
-for each host and for all, and every refusal of a token reads the same.
+Enrolment is the only call for strangers: it has its own address, attempts are limited
+for each host and in total, and every refused token reads the same.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ _HOST_PER_S = 0.2
 _TOTAL_BURST = 50
 _TOTAL_PER_S = 5.0
 _MAX_HOSTS = 1024
-#: Certificates that one agent may have renewed: it asks for one in weeks, and each is
-#: kept in the authority's register.
+#: Renewals of one agent, which needs one in weeks; each is in the authority's register.
 _RENEWAL_BURST = 5
 _RENEWALS_PER_S = 1 / 3600
 
@@ -79,8 +77,7 @@ class EnrolmentService(EnrolmentServiceServicer):
         self._audit = audit
 
     async def Enrol(self, content: bytes, context: Context) -> pb.EnrolReply:
-        """`content`: the request as it came (server.py): an attempt counts before
-        anything is read."""
+        """`content` is not parsed yet: an attempt counts before anything is read."""
         stranger = Caller("", STRANGER, str(context.peer())[:100])
         async with errors_to(context):
             try:

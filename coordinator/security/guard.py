@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call past the door: certificate, role and name are checked, else it is refused.
+"""Guards every call: checks certificate, role and name.
 
-A TLS connection lives longer than the trust that it began with. So each call looks at
-the certificate again (time, revocation), and calls that stay open are ended within
-seconds of its expiry or revocation. Needs no grpc itself: it wraps the handlers that
-server.py's interceptor hands it.
+A connection outlives its trust, so each call checks the certificate again (time,
+revocation), and open calls end within seconds of its expiry or revocation. Needs no
+grpc: it wraps the handlers of server.py's interceptor.
 """
 
 from __future__ import annotations
@@ -142,8 +141,7 @@ class Guard:
         if pem is not None:
             return _identity_of(pem)
         if self._revocations is not None and not context.peer().startswith("unix:"):
-            # its caller has hung up, and gRPC knows nothing of it any more; others
-            # showed a certificate in the handshake
+            # the caller has hung up, so gRPC has forgotten its certificate
             raise AccessRefused("the call came without a certificate")
         return None
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One coordinator for each store and each Unix socket: the second one is refused.
+"""One coordinator for each store and each Unix socket.
 
-A second one would close the books on the first one's live runs, or take its agents
-away. Held by locks that end with the process, however it ends.
+A second one would end the first one's live runs or take its agents. The locks end with
+their process.
 """
 
 from __future__ import annotations
@@ -67,10 +67,8 @@ def _owned_file(path: Path, what: str, remedy: str) -> Iterator[None]:
 
 
 def _locked(path: Path) -> TextIO | None:
-    """The file, locked; None when its last owner has just removed it.
-
-    BlockingIOError with the owner's name when there is one.
-    """
+    """The locked file; None when its last owner just removed it. BlockingIOError with
+    the owner's name."""
     file = open(path, "a+", opener=_private, encoding="utf-8")
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(file.close)

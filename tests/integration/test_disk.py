@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ldapslam.agent.admission.admit import room_for
 from ldapslam.agent.admission.limits import AgentLimits
-from ldapslam.agent.admission.spool_room import room_for
 from ldapslam.base.errors import FleetError
 from ldapslam.jobs.load import load_job_text
 from ldapslam.jobs.plan import agent_plan

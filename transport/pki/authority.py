@@ -187,10 +187,8 @@ class Authority:
         return folder
 
     def renew(self, name: str, lifetime: timedelta = LEAF_LIFETIME) -> Path:
-        """A new certificate for NAME's key, with its role and hosts; the file.
-
-        Not for a revoked one: that needs a new key.
-        """
+        """A new certificate for NAME's key, role and hosts; the file. A revoked one
+        needs a new key."""
         with locked(self.folder):
             last, certificate = self._last(name)
             if last.is_revoked:
@@ -208,10 +206,8 @@ class Authority:
         return path
 
     def revoke(self, name: str) -> int:
-        """Make all of NAME's certificates and tokens worthless; how many were good.
-
-        Its files are removed: NAME may be issued anew.
-        """
+        """Revoke all of NAME's certificates and tokens and remove its files; how many
+        were valid."""
         now_utc = self._now_utc()
         with locked(self.folder):
             serials = [
@@ -258,10 +254,8 @@ class Authority:
         return made
 
     def enrol(self, proof: str, request_pem: bytes) -> Signed:
-        """The first certificate of a token's bearer; AccessRefused.
-
-        The token is good once, and not used up by a request that cannot be signed.
-        """
+        """The first certificate of a token's holder; AccessRefused. A request that
+        cannot be signed does not use the token up."""
         public_key = request_key(request_pem)
         with locked(self.folder):
             kept = self._claimable(proof)

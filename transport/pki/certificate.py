@@ -212,11 +212,8 @@ def build_request(key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
 
 
 def request_key(request_pem: bytes) -> CertificatePublicKeyTypes:
-    """The public key of a request that proves to have its private one.
-
-    Nothing else is taken from it. AccessRefused when it is no such request, or the key
-    a weak one.
-    """
+    """The public key of a request that proves its private one; AccessRefused when it
+    does not, or the key is weak."""
     try:
         request = x509.load_pem_x509_csr(request_pem)
         key = request.public_key()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which certificates are revoked: the authority's list (CRL), read when it changes.
+"""Revoked certificates: the authority's list (CRL), read when it changes.
 
-A list that cannot be read, or is not signed by the authority, never takes the place of
-a good one: who was revoked stays so.
+A list that cannot be read, or is not signed by the authority, never replaces a good
+one.
 """
 
 from __future__ import annotations

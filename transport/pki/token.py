@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A join token: what somebody needs to get a first certificate, in one line of text.
+"""A join token: what somebody needs to get a first certificate, as one line of text.
 
-It names the authority, so that the coordinator is known before anything is told to it,
-and holds a secret that is good once and for a short time. The authority's folder keeps
-only the secret's SHA-256: 256 random bits need no slower hash.
+It has the authority, so that the coordinator is known before it is told anything, and a
+secret that is good once. The authority keeps only its SHA-256: 256 random bits need no
+slower hash.
 """
 
 from __future__ import annotations

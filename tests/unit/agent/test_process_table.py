@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import pytest
 
-from ldapslam.agent.monitoring.host import ProcessMonitor
-from ldapslam.agent.monitoring.process_table import (
+from ldapslam.agent.monitoring.host import (
     ProcessId,
+    ProcessMonitor,
     boot_s,
     command_line,
     figures_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ldapslam.agent.admission.spool_room import (
+from ldapslam.agent.admission.admit import (
     OPERATION_BYTES,
     REPORT_BYTES,
     RESERVE_BYTES,
