@@ -5,11 +5,12 @@ LdapSlamError
   JobError, JobErrors      a fault of a job file; all the faults of a job file
   ConfigError              settings, options; ConfigErrors: several at once
   FleetError               CoordinatorUnreachable AgentUnreachable AgentLost
-                           AgentVersionMismatch NotEnoughAgents ClockOffsetTooLarge
-                           AccessRefused AgentLimitExceeded
+                           AgentVersionMismatch NotEnoughAgents AccessRefused
+                           AgentLimitExceeded
   TargetError              TargetUnreachable BindRejected TlsHandshakeFailed
                            TargetNotAllowed TargetMarkerMissing
-  RunError                 RunAborted GeneratorSaturated
+                           PopulationMismatch
+  RunError                 RunAborted
   StoreError               NoStore RunNotFound SchemaTooNew StoreBusy StoreFull
   ReportError
   EngineError              a broken invariant of the C engine; never expected
@@ -245,33 +246,50 @@ class NotEnoughAgents(FleetError):
         self.ineligible = list(ineligible or ())
 
 
-class ClockOffsetTooLarge(FleetError):
-    def __init__(self, agent: str, bound_ns: int, limit_ns: int) -> None:
-        super().__init__(
-            f"the clock offset of agent {agent!r} is known only to "
-            f"{bound_ns / 1e6:.3f} ms, the limit is {limit_ns / 1e6:.3f} ms",
-            hint="use a quieter network path to the coordinator, or raise "
-            "`validity.clock_offset`",
-        )
-        self.agent = agent
-        self.bound_ns = bound_ns
-        self.limit_ns = limit_ns
-
-
 class TargetError(LdapSlamError):
     """A directory under test cannot be used."""
 
     exit_code = ExitCode.TARGET
 
 
-class TargetUnreachable(TargetError):
+class _TargetFault(TargetError):
+    """What a server and a detail say. The texts may name both."""
+
+    _message: ClassVar[str]
+    _hint: ClassVar[str | None] = None
+
     def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
-        super().__init__(
-            f"target {uri!r} cannot be reached: {detail}",
-            hint=hint or "is the directory running, and is the host and port right?",
-        )
+        message = self._message.format(uri=uri, detail=detail)
+        super().__init__(message, hint=hint or self._hint)
         self.uri = uri
         self.detail = detail
+
+
+class TargetUnreachable(_TargetFault):
+    _message = "target {uri!r} cannot be reached: {detail}"
+    _hint = "is the directory running, and is the host and port right?"
+
+
+class TlsHandshakeFailed(_TargetFault):
+    _message = "TLS with target {uri!r} failed: {detail}"
+    _hint = "check the server's certificate, its host name and `tls.ca_file`"
+
+
+class TargetMarkerMissing(_TargetFault):
+    """The directory does not say of itself that it may be loaded."""
+
+    _message = "target {uri!r} may not be loaded: {detail}"
+
+
+class PopulationMismatch(_TargetFault):
+    """A server does not hold the job's population."""
+
+    _message = "target {uri!r} does not hold the job's population: {detail}"
+    _hint = (
+        "load it again (`ldapslam data load`); `ldapslam data verify` names every "
+        "difference. `data fingerprint --ignore ATTRIBUTE` leaves out what runs "
+        "change; an identity that may not read all attributes sees other entries"
+    )
 
 
 class BindRejected(TargetError):
@@ -296,17 +314,6 @@ class BindRejected(TargetError):
         self.diagnostic_message = diagnostic_message
 
 
-class TlsHandshakeFailed(TargetError):
-    def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
-        super().__init__(
-            f"TLS with target {uri!r} failed: {detail}",
-            hint=hint
-            or "check the server's certificate, its host name and `tls.ca_file`",
-        )
-        self.uri = uri
-        self.detail = detail
-
-
 class TargetNotAllowed(TargetError):
     def __init__(
         self, uri: str, agent: str, detail: str = "", *, hint: str | None = None
@@ -321,30 +328,6 @@ class TargetNotAllowed(TargetError):
         self.detail = detail
 
 
-class TargetMarkerMissing(TargetError):
-    """The directory does not say of itself that it may be loaded."""
-
-    def __init__(self, uri: str, detail: str, *, hint: str | None = None) -> None:
-        super().__init__(f"target {uri!r} may not be loaded: {detail}", hint=hint)
-        self.uri = uri
-        self.detail = detail
-
-
-class PopulationMismatch(TargetError):
-    """A server does not hold the entries that the run is about."""
-
-    def __init__(self, uri: str, detail: str) -> None:
-        super().__init__(
-            f"target {uri!r} does not hold the job's population: {detail}",
-            hint="load it again (`ldapslam data load`); `ldapslam data verify` names "
-            "every difference. What runs may change is left aside by "
-            "`data fingerprint --ignore ATTRIBUTE`; an identity that may not read all "
-            "attributes sees other entries",
-        )
-        self.uri = uri
-        self.detail = detail
-
-
 class RunError(LdapSlamError):
     """A run did not come to its end as planned."""
 
@@ -355,17 +338,6 @@ class RunAborted(RunError):
     def __init__(self, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"the run was stopped early: {reason}", hint=hint)
         self.reason = reason
-
-
-class GeneratorSaturated(RunError):
-    def __init__(self, send_lag_p99_ns: int, limit_ns: int) -> None:
-        super().__init__(
-            f"the generator was late: send lag p99 {send_lag_p99_ns / 1e6:.3f} ms, "
-            f"limit {limit_ns / 1e6:.3f} ms",
-            hint="lower the rate, or spread it over more agents",
-        )
-        self.send_lag_p99_ns = send_lag_p99_ns
-        self.limit_ns = limit_ns
 
 
 class StoreError(LdapSlamError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,28 +57,19 @@ class AgentLimits:
 
     def document(self) -> dict[str, Any]:
         """What is limited, with the units in the names."""
-        values = {
-            "targets": [rule.text for rule in self.targets],
-            "max_connections": self.max_connections,
-            "max_rate_per_s": self.max_rate_per_s,
-            "max_duration_ns": self.max_duration_ns,
-            "max_cpu_share": self.max_cpu_share,
-            "marker_rdn": self.marker_rdn,
-            "spool_quota_bytes": self.spool_quota_bytes,
-            "max_runs": self.max_runs,
-            "logs": list(self.logs) or None,
-            "imports": list(self.imports) or None,
+        values = asdict(self) | {"targets": [rule.text for rule in self.targets]}
+        return {
+            name: value for name, value in values.items() if value not in (None, ())
         }
-        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_json(cls, text: str) -> AgentLimits:
         """The limits that `to_json` gave; without a text, those of the defaults."""
         values: dict[str, Any] = json.loads(text or "{}")
-        targets = parse_rules(values.pop("targets", ()))
-        logs = tuple(values.pop("logs", ()))
-        imports = tuple(values.pop("imports", ()))
-        return cls(targets=targets, logs=logs, imports=imports, **values)
+        values["targets"] = parse_rules(values.pop("targets", ()))
+        for name in ("logs", "imports"):
+            values[name] = tuple(values.pop(name, ()))
+        return cls(**values)
 
     def allows_log(self, path: str) -> bool:
         """Whether a job's monitor may read this file."""

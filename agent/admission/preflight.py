@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,18 +37,19 @@ from ldapslam.jobs.connection_settings import BindSettings, ConnectionSettings
 from ldapslam.jobs.fields.population import PopulationRecord
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 
-_ROOT_DSE_ATTRIBUTES = (
-    "vendorName",
-    "vendorVersion",
-    "namingContexts",
-    "supportedControl",
-    "supportedExtension",
-    "supportedFeatures",
-    "supportedLDAPVersion",
-    "supportedSASLMechanisms",
-    "monitorContext",
-)
-
+#: Attribute of the root DSE -> fact; those that begin with one of _LISTS have a list.
+_ROOT_DSE = {
+    "vendorName": "vendor_name",
+    "vendorVersion": "vendor_version",
+    "namingContexts": "naming_contexts",
+    "supportedControl": "supported_control",
+    "supportedExtension": "supported_extension",
+    "supportedFeatures": "supported_features",
+    "supportedLDAPVersion": "supported_ldap_version",
+    "supportedSASLMechanisms": "supported_sasl_mechanisms",
+    "monitorContext": "monitor_context",
+}
+_LISTS = ("naming", "supported")
 _BIND_HINTS = {
     ldap.INVALID_CREDENTIALS: "check `bind.dn` and the password that `bind.password` "
     "names; servers answer so for an unknown DN too",
@@ -258,12 +259,11 @@ class _Attempt:
     def identify(self, connection: Any) -> dict[str, Any]:
         """Who the server says it is; what it does not tell is missing."""
         facts: dict[str, Any] = {}
-        entry = self._read(connection, "", _ROOT_DSE_ATTRIBUTES)
+        entry = self._read(connection, "", tuple(_ROOT_DSE))
         folded = {name.lower(): values for name, values in entry.items()}
-        for attribute in _ROOT_DSE_ATTRIBUTES:
+        for attribute, fact in _ROOT_DSE.items():
             if values := folded.get(attribute.lower()):
-                is_list = attribute.startswith(("naming", "supported"))
-                facts[_snake(attribute)] = values if is_list else values[0]
+                facts[fact] = values if fact.startswith(_LISTS) else values[0]
         if monitor := facts.get("monitor_context"):
             entry = self._read(connection, monitor, ("monitoredInfo",))
             for values in entry.values():
@@ -324,9 +324,11 @@ class _Attempt:
             )
         except ldap.LDAPError:
             return {}  # not readable for this identity: the load may still be
-        for _, entry in found:
-            return dict(_texts(entry))
-        return {}
+        entry = found[0][1] if found else {}
+        return {
+            name: [value.decode("utf-8", "replace") for value in values]
+            for name, values in entry.items()
+        }
 
 
 def _connect_hint(error: OSError) -> str:
@@ -350,20 +352,3 @@ def _result(error: BaseException) -> tuple[int, str]:
     code = details.get("result", 0)
     text = details.get("info") or (details.get("desc", "") if code <= 0 else "")
     return max(0, code), str(text)
-
-
-def _texts(entry: dict[str, list[bytes]]) -> Iterator[tuple[str, list[str]]]:
-    for name, values in entry.items():
-        yield name, [value.decode("utf-8", "replace") for value in values]
-
-
-def _snake(attribute: str) -> str:
-    """namingContexts -> naming_contexts, supportedSASLMechanisms -> …_sasl_…"""
-    parts: list[str] = []
-    for index, letter in enumerate(attribute):
-        before = attribute[index - 1 : index]
-        after = attribute[index + 1 : index + 2]
-        if letter.isupper() and (before.islower() or after.islower()):
-            parts.append("_")
-        parts.append(letter.lower())
-    return "".join(parts)

@@ -12,6 +12,7 @@ clean-up the time of every entry is checked. A killed process leaves the folder 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import shutil
 import threading
@@ -82,15 +83,10 @@ class CleanUpReport:
 
     def facts(self) -> dict[str, Any]:
         """For the run's manifest."""
-        return {
-            "entries": self.entries,
-            "deleted": self.deleted,
-            "already_gone": self.already_gone,
-            "left": self.left,
-            "left_entries": self.named,
-            "seconds": round(self.seconds, 3),
-            "error": self.error,
-        }
+        facts = dataclasses.asdict(self)
+        del facts["control_operations"]
+        facts["left_entries"] = facts.pop("named")
+        return facts | {"seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True)

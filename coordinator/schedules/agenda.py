@@ -19,7 +19,6 @@ from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.runs.submission import MAX_NAME, is_usable, load_submission
 from ldapslam.coordinator.schedules.maintenance import (
     Window,
-    check_time_left,
     window_of,
 )
 from ldapslam.coordinator.schedules.recurrence import next_time
@@ -205,8 +204,6 @@ class Agenda:
                 f"there is a maintenance window named {message.name!r} already",
                 hint="give another --name",
             )
-        others = list(self.windows.values())
-        await asyncio.to_thread(check_time_left, window_of(message), others, now)
         window_id = f"m-{secrets.token_hex(4)}"
         message.window_id = window_id
         await self._writer.call(

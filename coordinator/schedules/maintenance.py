@@ -7,11 +7,9 @@ have one begin and end, or a cron rule and a length.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.time_zone import clock_text, parse_utc, zone_named
@@ -25,9 +23,6 @@ PREPARATION = timedelta(minutes=2)
 _LONGEST = timedelta(days=31)
 #: A run that finds no room between so many windows in a row finds none.
 _MOST_SPANS = 400
-#: Windows without room between so many, over a month of those of each minute, never
-#: leave any.
-_MOST_AHEAD = 50_000
 _KEPT = 4
 
 
@@ -141,34 +136,3 @@ def _in_the_way(
         if span is not None and span[0] < begin + needed:
             return window, span[1]
     return None
-
-
-def check_time_left(added: Window, others: Sequence[Window], now: datetime) -> None:
-    """ConfigError when, with `added`, no run of some servers could ever begin."""
-    named = {target for window in (added, *others) for target in window.targets}
-    cases = [frozenset({target}) for target in sorted(added.targets or named)]
-    if not added.targets:
-        cases.insert(0, frozenset())  # servers that no window names
-    for targets in cases:
-        concerned = [one for one in others if one.concerns(targets)]
-        if _is_room([added, *concerned], now):
-            continue
-        runs = "".join(f" that loads {target}" for target in targets)
-        among = ", ".join(repr(one.name) for one in concerned)
-        raise ConfigError(
-            f"with maintenance window {added.name!r} no run{runs} could ever begin",
-            hint="make it shorter or rarer: between windows a run needs its own length "
-            f"and {PREPARATION.seconds // 60} minutes"
-            + (f"; there are already {among}" if among else ""),
-        )
-
-
-def _is_room(windows: Sequence[Window], now: datetime) -> bool:
-    """Whether any run, however short, may begin after the first window."""
-    spans = heapq.merge(*(window.spans(now) for window in windows))
-    free = next(spans)[1]
-    for begin, end in islice(spans, _MOST_AHEAD):
-        if begin - free > PREPARATION:
-            return True
-        free = max(free, end)
-    return next(spans, None) is None
