@@ -209,13 +209,8 @@ class RefuseRun(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUpRun(Command):
+class GiveUpRun(RefuseRun):
     """The run has waited long enough for agents."""
-
-    run_id: str
-    wanted: str
-    available: tuple[str, ...]
-    ineligible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +257,8 @@ class RefuseEvent(Command):
 
 
 _GONE = (AgentState.ABSENT, AgentState.LOST, AgentState.LEFT)
+#: Events of agents that are in the fleet.
+_OF_MEMBERS = (AgentHeard, AgentHungUp, AgentListens, AgentLeft)
 
 
 @dataclass(slots=True)
@@ -307,11 +304,12 @@ class AgentRecord:
 class _Entry:
     state: QueueState
     selection: Selection
-    targets: frozenset[str]
-    is_sharing: bool
-    lease_ns: int
-    priority: int = 0
+    run: RunSubmitted | RunAdopted
     agents_until_ns: int | None = None
+
+    @property
+    def priority(self) -> int:
+        return self.run.priority if isinstance(self.run, RunSubmitted) else 0
 
 
 @dataclass(slots=True)
@@ -322,12 +320,14 @@ class _Targets:
     shared: set[str] = field(default_factory=set)
 
     def take(self, entry: _Entry) -> None:
-        (self.shared if entry.is_sharing else self.alone).update(entry.targets)
+        run = entry.run
+        (self.shared if run.is_sharing else self.alone).update(run.targets)
 
     def are_free_for(self, entry: _Entry) -> bool:
-        if entry.targets & self.alone:
+        run = entry.run
+        if run.targets & self.alone:
             return False
-        return entry.is_sharing or not entry.targets & self.shared
+        return run.is_sharing or not run.targets & self.shared
 
 
 class Fleet:
@@ -349,13 +349,17 @@ class Fleet:
             RunSubmitted: self._on_submitted,
             RunAdopted: self._on_adopted,
             RunRequeued: self._on_requeued,
-            RunWithdrawn: self._on_withdrawn,
-            RunEnded: self._on_ended,
+            RunWithdrawn: self._on_gone,
+            RunEnded: self._on_gone,
             HoldRuns: self._on_hold,
         }
 
     def handle(self, event: FleetEvent, now_ns: int) -> list[Command]:
         """Take one event; `now_ns` never goes back."""
+        if isinstance(event, _OF_MEMBERS):
+            state = self.agent_state(event.name)
+            if state in _GONE:
+                return [RefuseEvent(event, state)]
         return self._steps[type(event)](event, now_ns)
 
     def agents(self) -> list[AgentRecord]:
@@ -427,9 +431,7 @@ class Fleet:
         return commands + self._assign()
 
     def _on_heard(self, event: AgentHeard, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
+        record = self._agents[event.name]
         silent_ns = now_ns - record.heard_ns
         record.heard_ns = now_ns
         if not record.is_silent:
@@ -439,26 +441,20 @@ class Fleet:
         return [back, *self._assign()]
 
     def _on_hung_up(self, event: AgentHungUp, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
+        record = self._agents[event.name]
         # of a silent agent it is our own end that gave the connection up
         if not record.is_silent:
             record.hung_up_ns = now_ns
         return []
 
     def _on_listens(self, event: AgentListens, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
+        record = self._agents[event.name]
         # the end of its last connection may have been noticed after it was back
         record.hung_up_ns = None
         return []
 
     def _on_left(self, event: AgentLeft, now_ns: int) -> list[Command]:
-        record = self._agents.get(event.name)
-        if record is None or record.gone is not None:
-            return [RefuseEvent(event, self.agent_state(event.name))]
+        record = self._agents[event.name]
         return [self._lose(record, AgentState.LEFT, now_ns, event.reason)]
 
     def _on_released(self, event: AgentReleased, now_ns: int) -> list[Command]:
@@ -536,26 +532,15 @@ class Fleet:
             if refusal is not None:
                 return [refusal]
         self._runs[event.run_id] = _Entry(
-            QueueState.WAITING,
-            event.selection,
-            event.targets,
-            event.is_sharing,
-            event.lease_ns,
-            event.priority,
-            event.agents_until_ns,
+            QueueState.WAITING, event.selection, event, event.agents_until_ns
         )
         return self._assign()
 
     def _on_adopted(self, event: RunAdopted, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:
             return [RefuseEvent(event, self.run_state(event.run_id))]
-        self._runs[event.run_id] = _Entry(
-            QueueState.HOLDING,
-            Selection(names=tuple(event.agents)),
-            event.targets,
-            event.is_sharing,
-            event.lease_ns,
-        )
+        selection = Selection(names=tuple(event.agents))
+        self._runs[event.run_id] = _Entry(QueueState.HOLDING, selection, event)
         for name, epoch in event.agents.items():
             record = self._agents.setdefault(
                 name, AgentRecord(name, "", now_ns, epoch, is_silent=True)
@@ -575,15 +560,11 @@ class Fleet:
         entry.agents_until_ns = max(now_ns + PATIENCE_NS, entry.agents_until_ns or 0)
         return self._assign()
 
-    def _on_withdrawn(self, event: RunWithdrawn, now_ns: int) -> list[Command]:
-        if self.run_state(event.run_id) is not QueueState.WAITING:
-            return [RefuseEvent(event, self.run_state(event.run_id))]
-        del self._runs[event.run_id]
-        return self._assign()
-
-    def _on_ended(self, event: RunEnded, now_ns: int) -> list[Command]:
-        if self.run_state(event.run_id) is not QueueState.HOLDING:
-            return [RefuseEvent(event, self.run_state(event.run_id))]
+    def _on_gone(self, event: RunWithdrawn | RunEnded, now_ns: int) -> list[Command]:
+        is_end = isinstance(event, RunEnded)
+        state = self.run_state(event.run_id)
+        if state is not (QueueState.HOLDING if is_end else QueueState.WAITING):
+            return [RefuseEvent(event, state)]
         del self._runs[event.run_id]
         return self._assign()
 
@@ -643,7 +624,7 @@ class Fleet:
                     used = min(used, entry.selection.most)
                 entry.state = QueueState.HOLDING
                 for name in names[:used]:
-                    self._agents[name].runs[run_id] = entry.lease_ns
+                    self._agents[name].runs[run_id] = entry.run.lease_ns
                 commands.append(AssignRun(run_id, names[:used], names[used:]))
             else:
                 reserved |= {record.name for record in fitting}
