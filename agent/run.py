@@ -13,7 +13,7 @@ and returns RefuseEvent: orders come from the network and may be late or repeate
     preparing, ready, armed --StopReceived--> idle     (the engine is killed: no load)
     any but idle -- EngineFailed, EngineExited --> idle
     any but idle -- StopReceived to abandon --> idle
-    armed, running -- TimePassed, coordinator away for orphan_grace --> draining
+    armed, running -- TimePassed, coordinator away for coordinator_timeout --> draining
     preparing, ready -- TimePassed, the same --> idle
     draining -- TimePassed, engine overdue --> idle
 
@@ -32,9 +32,9 @@ from typing import Any
 from ldapslam.base.errors import FleetError, LdapSlamError, RunAborted
 
 #: Heartbeats come every second: silence that is shorter says nothing.
-LEAST_ORPHAN_GRACE_NS = 3_000_000_000
+LEAST_COORDINATOR_TIMEOUT_NS = 3_000_000_000
 #: A year: with it, times are still numbers that a message holds.
-MOST_ORPHAN_GRACE_NS = 366 * 86_400 * 1_000_000_000
+MOST_COORDINATOR_TIMEOUT_NS = 366 * 86_400 * 1_000_000_000
 #: The engine's process ends its load by itself so long after the agent would have.
 LEASE_SLACK_NS = 1_000_000_000
 #: A run that is being drained gets its job's grace and this much more.
@@ -57,7 +57,7 @@ class AgentRunEvent:
 @dataclass(frozen=True, slots=True)
 class PrepareReceived(AgentRunEvent):
     run_id: str
-    orphan_grace_ns: int
+    coordinator_timeout_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class AgentRun:
         self.state = AgentRunState.IDLE
         #: The run being served; None when idle.
         self.run_id: str | None = None
-        self._orphan_grace_ns = 0
+        self._timeout_ns = 0
         self._grace_ns = 0
         self._planned_intervals = 0
         self._reported_intervals = 0
@@ -283,8 +283,8 @@ class AgentRun:
             return [ReportFailed(event.run_id, FleetError(f"the agent is {doing}"))]
         self.state = AgentRunState.PREPARING
         self.run_id = event.run_id
-        grace_ns = min(event.orphan_grace_ns, MOST_ORPHAN_GRACE_NS)
-        self._orphan_grace_ns = max(grace_ns, LEAST_ORPHAN_GRACE_NS)
+        grace_ns = min(event.coordinator_timeout_ns, MOST_COORDINATOR_TIMEOUT_NS)
+        self._timeout_ns = max(grace_ns, LEAST_COORDINATOR_TIMEOUT_NS)
         self._grace_ns = 0
         self._planned_intervals = self._reported_intervals = 0
         self._heard_ns = now_ns
@@ -375,7 +375,7 @@ class AgentRun:
         return [self._lease()] if self.state in (_S.ARMED, _S.RUNNING) else []
 
     def _lease(self) -> ExtendLease:
-        return ExtendLease(self._heard_ns + self._orphan_grace_ns + LEASE_SLACK_NS)
+        return ExtendLease(self._heard_ns + self._timeout_ns + LEASE_SLACK_NS)
 
     def _on_time(self, event: TimePassed, now_ns: int) -> list[Command]:
         if self.state is AgentRunState.DRAINING:
@@ -384,7 +384,7 @@ class AgentRun:
             error = RunAborted("the engine did not end its drain in time")
             return [KillEngine(), *self._end_failed(error)]
         away_ns = now_ns - self._heard_ns
-        if away_ns < self._orphan_grace_ns:
+        if away_ns < self._timeout_ns:
             return []
         return self._stop(f"no coordinator for {away_ns / 1e9:.0f} s", now_ns)
 

@@ -56,7 +56,7 @@ class AgentSession:
         self.leaving = asyncio.get_running_loop().create_future()
         self._slots = [Slot(self, now_ns) for _ in range(settings.max_runs)]
         #: Run -> the slot that has it, from the order to prepare on.
-        self._places: dict[str, Slot] = {}
+        self._slot_of: dict[str, Slot] = {}
         self._left: list[machine.LeaveFleet] = []
         self.observations = Observations(settings, spool, self.has_reports)
         if len(spool):
@@ -80,7 +80,7 @@ class AgentSession:
         self.observations.take_command(command)
         if kind == "prepare":
             run_id = command.prepare.run_id
-            slot = self._places.setdefault(run_id, self._place_for(run_id))
+            slot = self._slot_of.setdefault(run_id, self._slot_for(run_id))
             slot.prepare(command.prepare)
         elif kind == "start":
             start = command.start
@@ -91,21 +91,21 @@ class AgentSession:
         elif kind is None:
             _log.warning("unknown command %d", command.number)
 
-    def _place_for(self, run_id: str) -> Slot:
+    def _slot_for(self, run_id: str) -> Slot:
         """Its own slot, a free one, or one that will say that it is busy."""
-        taken = set(map(id, self._places.values()))
+        taken = set(map(id, self._slot_of.values()))
         free = [slot for slot in self._slots if id(slot) not in taken]
-        return self._places.get(run_id) or (free or self._slots)[0]
+        return self._slot_of.get(run_id) or (free or self._slots)[0]
 
     def _tell(self, event: machine.StartReceived | machine.StopReceived) -> None:
-        slot = self._places.get(event.run_id)
+        slot = self._slot_of.get(event.run_id)
         if slot is not None:
             slot.post(event)
 
     def slot_idle(self, slot: Slot) -> None:
         """For the slot: it has nothing to do."""
-        for run_id in [name for name, one in self._places.items() if one is slot]:
-            del self._places[run_id]
+        for run_id in [name for name, one in self._slot_of.items() if one is slot]:
+            del self._slot_of[run_id]
 
     def slot_left(self, order: machine.LeaveFleet) -> None:
         """For a slot: it takes no more runs."""
@@ -195,7 +195,7 @@ class Slot:
         """Have the machine take a run."""
         self._assignments[run.run_id] = run
         self._attempts[run.run_id] = run.attempt
-        self.post(machine.PrepareReceived(run.run_id, run.orphan_grace_ns))
+        self.post(machine.PrepareReceived(run.run_id, run.coordinator_timeout_ns))
 
     async def serve(self) -> None:
         """Work until cancelled; then nothing of ours is left running."""

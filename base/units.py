@@ -44,11 +44,11 @@ _NUMBER = r"\d{1,18}(?:\.\d{1,9})?"
 _RATE_NUMBER = r"\d{1,12}(?:\.\d{1,6})?"
 DURATION_PATTERN = rf"^(?:{_NUMBER}(?:d|h|m|s|ms|us|ns))+$"
 RATE_PATTERN = rf"^{_RATE_NUMBER}[kM]?/(?:s|m|h)$"
-SHARE_PATTERN = rf"^{_NUMBER}%$"
+RATIO_PATTERN = rf"^{_NUMBER}%$"
 
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|us|ns|d|h|m|s)", re.ASCII)
 _RATE = re.compile(rf"({_RATE_NUMBER})([kM]?)/([smh])", re.ASCII)
-_SHARE = re.compile(rf"({_NUMBER})%", re.ASCII)
+_RATIO = re.compile(rf"({_NUMBER})%", re.ASCII)
 #: Units of a size in bytes, largest first.
 SIZE_UNITS: dict[str, int] = {
     "TiB": 1 << 40,
@@ -150,25 +150,25 @@ def format_rate(rate: Rate) -> str:
     raise Fault(f"a rate of {rate.per_s}/s has no exact text")
 
 
-def parse_share(value: Any) -> float:
-    """A share between 0 and 1 of a text such as '0.1%'."""
+def parse_ratio(value: Any) -> float:
+    """A ratio from 0 to 1 of a text such as '0.1%'."""
     what = "a percentage such as '98%'"
     if _is_number(value):
         hint = f"write the unit: {value}%"
         if 0 < value < 1:
-            hint = f"write {format_share(value)}, or {value}% if you mean that"
+            hint = f"write {format_ratio(value)}, or {value}% if you mean that"
         raise expected(what, value, hint)
-    match = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = _RATIO.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise expected(what, value, "a number from 0 to 100 and a percent sign")
-    share = Fraction(match[1]) / 100
-    if share > 1:
+    ratio = Fraction(match[1]) / 100
+    if ratio > 1:
         raise expected("at most '100%'", value)
-    return float(share)
+    return float(ratio)
 
 
-def format_share(share: float) -> str:
-    return f"{_plain_decimal(Decimal(repr(share)) * 100)}%"
+def format_ratio(ratio: float) -> str:
+    return f"{_plain_decimal(Decimal(repr(ratio)) * 100)}%"
 
 
 def parse_size(value: Any) -> int:

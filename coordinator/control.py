@@ -19,7 +19,7 @@ from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.operator_service import OperatorService
 from ldapslam.coordinator.run_queue import RunQueue
 from ldapslam.coordinator.runs import run as run_machine
-from ldapslam.coordinator.runs.crash_recovery import Close, Resume, adoption_of
+from ldapslam.coordinator.runs.crash_recovery import Close, Resume, recovery_of
 from ldapslam.coordinator.runs.judge import Judge, Verdicts
 from ldapslam.coordinator.runs.submission import reload_submission
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -64,7 +64,7 @@ class Coordinator:
         store = self.writer.store
         for run in await self.writer.call(submissions.open_runs, store):
             try:
-                await self._adopt(run)
+                await self._recover(run)
             except Exception as error:
                 if isinstance(error, LdapSlamError):
                     failure = error
@@ -78,10 +78,10 @@ class Coordinator:
         await self._verdicts.judge_those_left()
         self._ticker = asyncio.create_task(self._tick())
 
-    async def _adopt(self, run: OpenRun) -> None:
+    async def _recover(self, run: OpenRun) -> None:
         """LdapSlamError when the run has to end."""
         record = run.record
-        plan = adoption_of(run)
+        plan = recovery_of(run)
         if isinstance(plan, Close) or run.submission is None:
             raise RunAborted("the coordinator was restarted")
         request = pb.SubmitJobRequest.FromString(run.submission.request)
@@ -97,7 +97,7 @@ class Coordinator:
                 self.queue.queue(active, may_wait=True)
             return
         self.fleet.feed(
-            fleet_machine.RunAdopted(
+            fleet_machine.RunRecovered(
                 record.run_id,
                 submission.targets,
                 plan.awaited,

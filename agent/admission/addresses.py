@@ -28,7 +28,7 @@ Resolver = Callable[[str, int], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a server is."""
 
     uri: str
@@ -61,10 +61,10 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 
-def reach(uri: str, resolver: Resolver = resolve) -> Place:
+def reach(uri: str, resolver: Resolver = resolve) -> Location:
     """Where a URI's server is; TargetUnreachable when its name does not resolve."""
     if uri.startswith("ldapi:"):
-        return Place(uri, (), 0, is_name_safe=True)
+        return Location(uri, (), 0, is_name_safe=True)
     host, port = host_and_port(uri)
     try:
         addresses = resolver(host, port)
@@ -76,7 +76,7 @@ def reach(uri: str, resolver: Resolver = resolve) -> Place:
             hint="check the host name in `targets`, and DNS or /etc/hosts on the "
             "agent's host",
         ) from error
-    return Place(uri, tuple(addresses), port, is_name_safe=_is_numeric(host))
+    return Location(uri, tuple(addresses), port, is_name_safe=_is_numeric(host))
 
 
 def _is_numeric(host: str) -> bool:
@@ -87,7 +87,7 @@ def _is_numeric(host: str) -> bool:
     return True
 
 
-def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Place:
+def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Location:
     """Where the server is, as far as the rules allow it; TargetNotAllowed."""
     rules = limits.targets
     if uri.startswith("ldapi:"):
@@ -98,15 +98,15 @@ def allowed(uri: str, limits: AgentLimits, agent: str, resolver: Resolver) -> Pl
     host, port = host_and_port(uri)
     if any(rule.allows_name(host, port) for rule in rules):
         return replace(reach(uri, resolver), is_name_safe=True)
-    place = reach(uri, resolver)
+    location = reach(uri, resolver)
     found = [
         address
-        for address in place.addresses
+        for address in location.addresses
         if any(rule.allows_address(address, port) for rule in rules)
     ]
     if not found:
-        raise _refusal(uri, agent, limits, f"{host}:{port}", place.addresses)
-    return replace(place, addresses=tuple(found))
+        raise _refusal(uri, agent, limits, f"{host}:{port}", location.addresses)
+    return replace(location, addresses=tuple(found))
 
 
 def _refusal(
@@ -128,34 +128,34 @@ def _refusal(
     )
 
 
-def with_places(
+def with_locations(
     plan: AgentPlan, limits: AgentLimits, agent: str, resolver: Resolver = resolve
-) -> tuple[AgentPlan, dict[str, Place]]:
+) -> tuple[AgentPlan, dict[str, Location]]:
     """The plan with the addresses of all its servers, and these by URI.
     TargetNotAllowed, or TargetUnreachable when a server that must be there does not
     resolve."""
-    places: dict[str, Place] = {}
+    locations: dict[str, Location] = {}
     streams: list[StreamPlan] = []
     # those first whose servers must be there
     for stream in sorted(plan.streams, key=_may_be_absent):
         for uri in stream.uris:
-            if uri not in places:
-                places[uri] = _place(stream, uri, limits, agent, resolver)
-            _check_name(stream, places[uri], agent)
+            if uri not in locations:
+                locations[uri] = _location(stream, uri, limits, agent, resolver)
+            _check_name(stream, locations[uri], agent)
     for stream in plan.streams:
-        texts = {uri: places[uri].text for uri in stream.uris}
+        texts = {uri: locations[uri].text for uri in stream.uris}
         connection = replace(stream.connection, addresses=texts)
         streams.append(replace(stream, connection=connection))
-    return replace(plan, streams=tuple(streams)), places
+    return replace(plan, streams=tuple(streams)), locations
 
 
 def _may_be_absent(stream: StreamPlan) -> bool:
     return stream.python is not None and not stream.python.needs_target
 
 
-def _place(
+def _location(
     stream: StreamPlan, uri: str, limits: AgentLimits, agent: str, resolver: Resolver
-) -> Place:
+) -> Location:
     try:
         return allowed(uri, limits, agent, resolver)
     except TargetUnreachable:
@@ -163,20 +163,20 @@ def _place(
         is_allowed = any(rule.allows_name(host, port) for rule in limits.targets)
         if not (is_allowed and _may_be_absent(stream)):
             raise
-        return Place(uri, (), port, is_name_safe=True)
+        return Location(uri, (), port, is_name_safe=True)
 
 
-def _check_name(stream: StreamPlan, place: Place, agent: str) -> None:
+def _check_name(stream: StreamPlan, location: Location, agent: str) -> None:
     """Where a name is resolved again, somebody else must vouch for it."""
     if (
-        place.is_name_safe
-        or not goes_by_name(stream, place.uri)
+        location.is_name_safe
+        or not goes_by_name(stream, location.uri)
         or stream.connection.tls.verify
     ):
         return
-    host, port = host_and_port(place.uri)
+    host, port = host_and_port(location.uri)
     raise TargetNotAllowed(
-        place.uri,
+        location.uri,
         agent,
         "its addresses are allowed, its name is not; with `tls: {verify: false}` "
         "nothing says that the name still stands for them when it is connected to",

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldapslam.agent.admission import preflight
-from ldapslam.agent.admission.addresses import Place, with_places
-from ldapslam.agent.admission.limits import AgentLimits, check_share, share_of
+from ldapslam.agent.admission.addresses import Location, with_locations
+from ldapslam.agent.admission.limits import AgentLimits, check_part, part_of
 from ldapslam.agent.host import usable_cores
 from ldapslam.base.errors import FleetError
 from ldapslam.base.units import format_size
@@ -41,7 +41,7 @@ def workers_for(request: pb.PrepareEngine, limits: AgentLimits) -> int:
     keep_to_cpus(limits)
     if not request.workers:
         return max(1, usable_cores() - 1)
-    if limits.max_cpu_share is None:
+    if limits.max_cpu_ratio is None:
         return int(request.workers)
     return min(request.workers, usable_cores())
 
@@ -56,32 +56,32 @@ def keep_to_cpus(limits: AgentLimits) -> None:
 
 def admit(
     plan: AgentPlan, request: pb.PrepareEngine, limits: AgentLimits, workers: int
-) -> tuple[AgentPlan, dict[str, Place]]:
+) -> tuple[AgentPlan, dict[str, Location]]:
     """The plan with its servers' addresses, and these by URI; AgentLimitExceeded,
     FleetError, TargetNotAllowed or TargetUnreachable."""
     agent = request.agent
-    check_share(share_of(plan), limits, agent)
+    check_part(part_of(plan), limits, agent)
     # it lies in the spool
     folder = request.files_folder
     check_room(
-        room_for(plan, workers, request.run.orphan_grace_ns),
+        room_for(plan, workers, request.run.coordinator_timeout_ns),
         free_bytes=shutil.disk_usage(folder).free,
         quota_bytes=limits.spool_quota_bytes,
         agent=agent,
         folder=folder,
     )
     check_open_files(plan, raise_open_files())
-    return with_places(plan, limits, agent)
+    return with_locations(plan, limits, agent)
 
 
 def ask_servers(
-    plan: AgentPlan, job: Job, limits: AgentLimits, places: Mapping[str, Place]
+    plan: AgentPlan, job: Job, limits: AgentLimits, locations: Mapping[str, Location]
 ) -> list[dict[str, Any]]:
     """Facts of every server, each asked as the load will use it; TargetError."""
     rdn = limits.marker_rdn
     return [
         preflight.preflight(
-            probe, places[probe.uri], Marker(rdn, job) if rdn is not None else None
+            probe, locations[probe.uri], Marker(rdn, job) if rdn is not None else None
         )
         for probe in preflight.probes(plan)
     ]
@@ -132,7 +132,7 @@ class Room:
         return self.report_bytes * self.reports
 
 
-def room_for(plan: AgentPlan, workers: int, orphan_grace_ns: int) -> Room:
+def room_for(plan: AgentPlan, workers: int, coordinator_timeout_ns: int) -> Room:
     """For this agent's part of a run."""
     operations = sum(len(stream.request_names) for stream in plan.streams)
     report_bytes = (
@@ -144,7 +144,7 @@ def room_for(plan: AgentPlan, workers: int, orphan_grace_ns: int) -> Room:
     ends_ns = plan.boundaries_ns
     first_ns = ends_ns[0] if ends_ns else 1
     # the lease is looked at between intervals: one more; and the drain
-    reports = min(len(ends_ns), -(-orphan_grace_ns // first_ns) + 1) + 1
+    reports = min(len(ends_ns), -(-coordinator_timeout_ns // first_ns) + 1) + 1
     return Room(report_bytes, reports)
 
 
@@ -162,7 +162,7 @@ def check_room(
             f"agent {agent!r} has too little room in its spool: {figures}, the quota "
             f"is {format_size(quota_bytes)}",
             hint="raise `spool-quota` in the agent's settings, or give the job a "
-            "longer `run.interval` or a shorter `orphan_grace`",
+            "longer `run.interval` or a shorter `coordinator_timeout`",
         )
     if needed + RESERVE_BYTES > free_bytes:
         raise FleetError(
@@ -170,5 +170,5 @@ def check_room(
             f"reserve of {format_size(RESERVE_BYTES)}, the disk of {folder!r} has "
             f"{format_size(free_bytes)} left",
             hint="make room there, choose another folder with --spool, or give the job "
-            "a longer `run.interval` or a shorter `orphan_grace`",
+            "a longer `run.interval` or a shorter `coordinator_timeout`",
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 from ldapslam.agent.admission.target_rules import DEFAULT_RULES, TargetRule, parse_rules
 from ldapslam.base.errors import AgentLimitExceeded, LdapSlamError
-from ldapslam.base.units import NS_PER_S, format_duration, format_share
+from ldapslam.base.units import NS_PER_S, format_duration, format_ratio
 from ldapslam.jobs.plan import AgentPlan, StreamPlan
 from ldapslam.jobs.rates.profile import peak_rate
 from ldapslam.jobs.types.bulk_load import BulkLoad
@@ -39,7 +39,7 @@ class AgentLimits:
     #: From T0 to the end of the plan's last phase.
     max_duration_ns: int | None = None
     #: Of the host's CPUs, 0 to 1.
-    max_cpu_share: float | None = None
+    max_cpu_ratio: float | None = None
     #: Of an entry that must be below each naming context that a job touches.
     marker_rdn: str | None = None
     #: Of the reports that wait to be delivered.
@@ -91,14 +91,14 @@ class AgentLimits:
     def cpus(self, usable: Sequence[int]) -> list[int]:
         """The CPUs that an engine may use: the last ones, as interrupts come to the
         first."""
-        if self.max_cpu_share is None:
+        if self.max_cpu_ratio is None:
             return list(usable)
-        count = max(1, int(self.max_cpu_share * len(usable)))
+        count = max(1, int(self.max_cpu_ratio * len(usable)))
         return sorted(usable)[-count:]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Part:
     """What an agent's part of a run asks for."""
 
     connections: int
@@ -109,13 +109,13 @@ class Share:
     duration_ns: int
 
 
-def share_of(plan: AgentPlan) -> Share:
+def part_of(plan: AgentPlan) -> Part:
     """A session counts with all its steps at its arrival, a paged search counts once,
     and a Python class with its arrivals."""
     rates = {stream.name: _peak_rate_per_s(stream) for stream in plan.streams}
     unbounded = tuple(name for name, rate in rates.items() if rate is None)
     known = [rate for rate in rates.values() if rate is not None]
-    return Share(
+    return Part(
         connections=sum(stream.connections for stream in plan.streams),
         peak_rate_per_s=None if unbounded else sum(known),
         unbounded=unbounded,
@@ -133,8 +133,8 @@ def _peak_rate_per_s(stream: StreamPlan) -> float | None:
     ):
         return 0.0  # its server is its own
     if stream.model == "open":
-        part = stream.connections / stream.total_connections
-        return peak_rate(stream.profile) * NS_PER_S * part * steps
+        ratio = stream.connections / stream.total_connections
+        return peak_rate(stream.profile) * NS_PER_S * ratio * steps
     pauses_ns = [sum(pause for _, pause in one.steps) for one in stream.scripts]
     rates = [
         len(script.steps) / (stream.think_time_ns + pause_ns)
@@ -148,37 +148,37 @@ def _peak_rate_per_s(stream: StreamPlan) -> float | None:
     return max(rates) * stream.connections * NS_PER_S
 
 
-def check_share(share: Share, limits: AgentLimits, agent: str) -> None:
+def check_part(part: Part, limits: AgentLimits, agent: str) -> None:
     """AgentLimitExceeded when it is more than a run of this agent may have."""
-    part = f" ({limits.max_runs} runs at a time)" if limits.max_runs > 1 else ""
+    each = f" ({limits.max_runs} runs at a time)" if limits.max_runs > 1 else ""
     if limits.max_connections is not None:
         most = limits.max_connections // limits.max_runs
-        if share.connections > most:
+        if part.connections > most:
             raise AgentLimitExceeded(
                 agent,
-                f"{share.connections:,} connections",
-                f"{most:,}{part}",
+                f"{part.connections:,} connections",
+                f"{most:,}{each}",
                 "max-connections",
             )
     if limits.max_rate_per_s is not None:
-        _check_rate(share, limits.max_rate_per_s / limits.max_runs, agent, part)
+        _check_rate(part, limits.max_rate_per_s / limits.max_runs, agent, each)
     limit_ns = limits.max_duration_ns
-    if limit_ns is not None and share.duration_ns > limit_ns:
+    if limit_ns is not None and part.duration_ns > limit_ns:
         raise AgentLimitExceeded(
             agent,
-            f"a length of {format_duration(share.duration_ns)}",
+            f"a length of {format_duration(part.duration_ns)}",
             format_duration(limit_ns),
             "max-duration",
         )
 
 
-def _check_rate(share: Share, most_per_s: float, agent: str, part: str) -> None:
-    if share.peak_rate_per_s is None:
-        names = ", ".join(share.unbounded)
+def _check_rate(part: Part, most_per_s: float, agent: str, each: str) -> None:
+    if part.peak_rate_per_s is None:
+        names = ", ".join(part.unbounded)
         error = AgentLimitExceeded(
             agent,
             f"streams whose rate nothing bounds ({names})",
-            f"{most_per_s:,g}/s{part}",
+            f"{most_per_s:,g}/s{each}",
             "max-rate",
         )
         error.hint = (
@@ -187,11 +187,11 @@ def _check_rate(share: Share, most_per_s: float, agent: str, part: str) -> None:
         )
         raise error
     # rates are sums of fractions: what is equal on paper must pass
-    if share.peak_rate_per_s > most_per_s * (1 + 1e-9):
+    if part.peak_rate_per_s > most_per_s * (1 + 1e-9):
         raise AgentLimitExceeded(
             agent,
-            f"up to {share.peak_rate_per_s:,.1f} requests/s",
-            f"{most_per_s:,g}/s{part}",
+            f"up to {part.peak_rate_per_s:,.1f} requests/s",
+            f"{most_per_s:,g}/s{each}",
             "max-rate",
         )
 
@@ -202,7 +202,7 @@ def describe_limits(document: Mapping[str, Any]) -> list[str]:
         "max_connections": lambda value: f"{value:,} connections",
         "max_rate_per_s": lambda value: f"{value:g}/s",
         "max_duration_ns": lambda value: format_duration(int(value)),
-        "max_cpu_share": lambda value: f"{format_share(float(value))} of the CPUs",
+        "max_cpu_ratio": lambda value: f"{format_ratio(float(value))} of the CPUs",
         "marker_rdn": lambda value: f"marker {value}",
     }
     phrases = []

@@ -19,7 +19,7 @@ from typing import Any
 
 import ldap
 
-from ldapslam.agent.admission.addresses import Place, host_and_port, reach
+from ldapslam.agent.admission.addresses import Location, host_and_port, reach
 from ldapslam.base.errors import (
     BindRejected,
     ConfigError,
@@ -107,10 +107,10 @@ def probes(plan: AgentPlan) -> list[Probe]:
 
 
 def preflight(
-    probe: Probe, place: Place | None = None, marker: Marker | None = None
+    probe: Probe, location: Location | None = None, marker: Marker | None = None
 ) -> dict[str, Any]:
     """Facts of a usable target; TargetError says why it is not usable."""
-    attempt = _Attempt(probe, place or reach(probe.uri))
+    attempt = _Attempt(probe, location or reach(probe.uri))
     addresses = attempt.reach()
     connection = attempt.connect()
     try:
@@ -151,9 +151,9 @@ def _probe(stream: StreamPlan, uri: str) -> Probe:
 class _Attempt:
     """The steps towards one server."""
 
-    def __init__(self, probe: Probe, place: Place) -> None:
+    def __init__(self, probe: Probe, location: Location) -> None:
         self.probe = probe
-        self.place = place
+        self.location = location
         #: With the password.
         self.settings = probe.connection.resolved()
         self.timeout_s = probe.connection.connect_timeout_ns / 1e9
@@ -164,8 +164,8 @@ class _Attempt:
         """Connect by hand: libldap's errors do not tell why it could not."""
         if self.probe.uri.startswith("ldapi:"):
             return self._reach_socket(socket_path(self.probe.uri))
-        addresses = list(self.place.addresses)
-        self._connect_any(addresses, self.place.port)
+        addresses = list(self.location.addresses)
+        self._connect_any(addresses, self.location.port)
         return addresses
 
     def _connect_any(self, addresses: list[str], port: int) -> None:
@@ -207,7 +207,7 @@ class _Attempt:
     def connect(self) -> Any:
         """A bound connection."""
         uri = self.probe.uri
-        settings = replace(self.settings, addresses={uri: self.place.text})
+        settings = replace(self.settings, addresses={uri: self.location.text})
         try:
             return connect(uri, settings, note_request=self._note)
         except (BindRejected, TargetUnreachable, TlsHandshakeFailed) as failure:
@@ -252,7 +252,7 @@ class _Attempt:
             port,
             tls=self.settings.tls,
             timeout_s=self.timeout_s,
-            address=next(iter(self.place.addresses), None),
+            address=next(iter(self.location.addresses), None),
         )
         return TlsHandshakeFailed(probe.uri, detail or text, hint=hint)
 

@@ -101,10 +101,10 @@ class RunProcess:
 
     def _ask_targets(self) -> list[dict[str, Any]]:
         """After this agent's operator: nothing is connected to without his leave."""
-        self._plan, places = admit(
+        self._plan, locations = admit(
             self._plan, self._request, self._limits, self._workers
         )
-        return ask_servers(self._plan, self._job, self._limits, places)
+        return ask_servers(self._plan, self._job, self._limits, locations)
 
     def _new_engine(self) -> Engine:
         # imported late: a missing or broken module is then a failure like others

@@ -23,7 +23,7 @@ from ldapslam.transport.messages import failure_message
 
 _log = logging.getLogger(__name__)
 
-#: Beyond the run's orphan grace: the load is over by then, and its end may be told.
+#: Beyond the coordinator timeout: the load is over by then.
 _ORPHAN_SLACK_S = 900.0
 
 Report = Callable[[pb.ObservationReport], Awaitable[None]]
@@ -48,7 +48,7 @@ class Observation:
         self._has_ended = False
         self._is_unwanted = False
         self._requests: asyncio.Queue[pb.ObserverRequest] = asyncio.Queue()
-        self._orphan_grace_s = run.orphan_grace_ns / 1e9 + _ORPHAN_SLACK_S
+        self._coordinator_timeout_s = run.coordinator_timeout_ns / 1e9 + _ORPHAN_SLACK_S
         self._heard_s = time.monotonic()
 
     def start(self, t0_mono_ns: int) -> None:
@@ -67,7 +67,7 @@ class Observation:
 
     def end_if_orphaned(self) -> None:
         """Called now and then: nobody may be left to say that the run is over."""
-        if time.monotonic() - self._heard_s > self._orphan_grace_s:
+        if time.monotonic() - self._heard_s > self._coordinator_timeout_s:
             self.end()
 
     def end(self) -> None:

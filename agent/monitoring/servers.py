@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from ldapslam.agent.admission.addresses import Place, allowed, resolve
+from ldapslam.agent.admission.addresses import Location, allowed, resolve
 from ldapslam.agent.admission.limits import AgentLimits
 from ldapslam.agent.host import shares_host
 from ldapslam.agent.monitoring.reading import TargetAccess
@@ -34,7 +34,7 @@ class ObservedServers:
         self._job = job
         self._limits = limits
         self._agent = agent
-        self._places: dict[str, Place] = {}
+        self._locations: dict[str, Location] = {}
         self._controls: dict[str, Counter[str]] = {}
         self._guard = threading.Lock()
 
@@ -76,23 +76,23 @@ class ObservedServers:
 
     def _access(self, uri: str) -> ConnectionSettings:
         """As the job binds, or the first stream that loads the server."""
-        job, place = self._job, self._place(uri)
+        job, location = self._job, self._location(uri)
         tls, bind = job.tls, job.bind
         for stream in job.streams:
             if uri in job.targets[stream.target]:
                 tls, bind = stream.tls or tls, bind or stream.bind
                 break
         access = connection_settings(job, tls, bind).resolved()
-        return replace(access, addresses={uri: place.text})
+        return replace(access, addresses={uri: location.text})
 
     def is_local(self, uri: str) -> bool:
         """Whether the server is on this host."""
-        return uri.startswith("ldapi:") or shares_host(self._place(uri).addresses)
+        return uri.startswith("ldapi:") or shares_host(self._location(uri).addresses)
 
-    def _place(self, uri: str) -> Place:
-        if uri not in self._places:
-            self._places[uri] = allowed(uri, self._limits, self._agent, resolve)
-        return self._places[uri]
+    def _location(self, uri: str) -> Location:
+        if uri not in self._locations:
+            self._locations[uri] = allowed(uri, self._limits, self._agent, resolve)
+        return self._locations[uri]
 
     def _note(self, uri: str) -> Callable[[str], None]:
         control = self.control(uri)

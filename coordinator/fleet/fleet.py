@@ -19,7 +19,7 @@ An agent:
     silent -- TimePassed, beyond the leases of its runs --> lost
     idle, assigned, silent -- AgentRegistered by another process --> lost --> idle
     idle, assigned, silent -- AgentLeft --> left
-    absent -- RunAdopted --> silent
+    absent -- RunRecovered --> silent
 
 An agent whose process ends hangs up: the kernel closes its connection. One that is only
 silent may be cut off, and goes on with its load until its lease is over: so long its
@@ -28,7 +28,7 @@ runs go on too.
 A run, as far as the fleet is concerned:
 
     unknown -- RunSubmitted --> waiting -- [AssignRun] --> holding
-    unknown -- RunAdopted --> holding
+    unknown -- RunRecovered --> holding
     waiting -- RunWithdrawn --> unknown
     waiting -- TimePassed, too few agents for too long --> [GiveUpRun] --> unknown
     holding -- RunRequeued --> waiting
@@ -149,7 +149,7 @@ class RunSubmitted(FleetEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RunAdopted(FleetEvent):
+class RunRecovered(FleetEvent):
     """A run that was live when the coordinator before this one ended."""
 
     run_id: str
@@ -266,7 +266,7 @@ class AgentRecord:
     """What the fleet knows of one agent."""
 
     name: str
-    #: Empty: of a run that was adopted, and not registered since.
+    #: Empty: of a recovered run, and not registered since.
     instance: str
     heard_ns: int
     epoch: int = 0
@@ -304,7 +304,7 @@ class AgentRecord:
 class _Entry:
     state: QueueState
     selection: Selection
-    run: RunSubmitted | RunAdopted
+    run: RunSubmitted | RunRecovered
     agents_until_ns: int | None = None
 
     @property
@@ -347,7 +347,7 @@ class Fleet:
             AgentReleased: self._on_released,
             TimePassed: self._on_time,
             RunSubmitted: self._on_submitted,
-            RunAdopted: self._on_adopted,
+            RunRecovered: self._on_recovered,
             RunRequeued: self._on_requeued,
             RunWithdrawn: self._on_gone,
             RunEnded: self._on_gone,
@@ -536,7 +536,7 @@ class Fleet:
         )
         return self._assign()
 
-    def _on_adopted(self, event: RunAdopted, now_ns: int) -> list[Command]:
+    def _on_recovered(self, event: RunRecovered, now_ns: int) -> list[Command]:
         if event.run_id in self._runs:
             return [RefuseEvent(event, self.run_state(event.run_id))]
         selection = Selection(names=tuple(event.agents))

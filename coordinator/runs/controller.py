@@ -24,7 +24,7 @@ from ldapslam.coordinator.observer import Observer
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.coordinator.runs.crash_recovery import Resume, ending_document
 from ldapslam.coordinator.runs.ingest import SERVER_FACTS, merged
-from ldapslam.coordinator.runs.live import LiveFigures
+from ldapslam.coordinator.runs.live import LiveStatistics
 from ldapslam.coordinator.runs.run import Run, RunState
 from ldapslam.coordinator.runs.submission import Submission
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -79,7 +79,7 @@ class ActiveRun:
         self._writer = writer
         self._now_ns = now_ns
         self._machine = Run(submission.limits)
-        self._live = LiveFigures(())
+        self._live = LiveStatistics(())
         self._events: list[EventRecord] = []
         self._error: LdapSlamError | None = None
         self._watchers: set[Updates] = set()
@@ -105,7 +105,7 @@ class ActiveRun:
     ) -> None:
         """Be the run that another coordinator began."""
         self._events = list(events)
-        self._live = LiveFigures(
+        self._live = LiveStatistics(
             agent for agent, part in plan.parts.items() if not part.is_over
         )
         for agent, facts in agents.items():
@@ -377,7 +377,7 @@ class ActiveRun:
     def _prepare(self, agents: tuple[str, ...]) -> None:
         if not self.submission.limits.observed:
             self._assign(agents)
-        self._live = LiveFigures(agents)
+        self._live = LiveStatistics(agents)
         everyone = self.record.agents
         for index, agent in enumerate(everyone):
             if agent in agents:

@@ -66,7 +66,7 @@ class Resume:
 _WITH_LOAD = (RunState.READY, RunState.RUNNING, RunState.DRAINING)
 
 
-def adoption_of(run: OpenRun) -> Close | Requeue | Resume:
+def recovery_of(run: OpenRun) -> Close | Requeue | Resume:
     """What to do with one open run."""
     if run.submission is None:
         return Close()

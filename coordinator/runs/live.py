@@ -24,7 +24,7 @@ from ldapslam.results.histogram import Histogram
 _NS_PER_S = 1e9
 
 
-class LiveFigures:
+class LiveStatistics:
     """The intervals of one run that are not complete yet."""
 
     def __init__(self, agents: Iterable[str]) -> None:

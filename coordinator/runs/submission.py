@@ -69,7 +69,7 @@ class Submission:
     @property
     def lease_ns(self) -> int:
         """How long agents keep up the load without being heard."""
-        return self.assignment.orphan_grace_ns
+        return self.assignment.coordinator_timeout_ns
 
 
 def load_submission(
@@ -142,7 +142,7 @@ def _submission(job: Job, request: SubmitJobRequest, record: RunRecord) -> Submi
             overrides=request.overrides,
             files={name: request.files[name] for name in job.named_files()},
             seed=record.seed,
-            orphan_grace_ns=job.orphan_grace_ns,
+            coordinator_timeout_ns=job.coordinator_timeout_ns,
         ),
         selection=selection_of(job),
         limits=limits_of(job),

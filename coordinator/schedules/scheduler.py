@@ -34,7 +34,6 @@ from ldapslam.base.errors import LdapSlamError, StoreError
 from ldapslam.base.time_zone import clock_text, parse_utc
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
-from ldapslam.coordinator.schedules.agenda import Agenda, Entry, run_request
 from ldapslam.coordinator.schedules.maintenance import hold_of
 from ldapslam.coordinator.schedules.recurrence import times
 from ldapslam.coordinator.schedules.schedule import (
@@ -48,6 +47,11 @@ from ldapslam.coordinator.schedules.schedule import (
     State,
     decide,
     next_step,
+)
+from ldapslam.coordinator.schedules.schedule_store import (
+    Entry,
+    ScheduleStore,
+    run_request,
 )
 from ldapslam.coordinator.security.audit_log import AuditLog
 from ldapslam.coordinator.store_writer import StoreWriter
@@ -79,12 +83,12 @@ class Scheduler:
         now_utc: Callable[[], datetime] = utc_clock,
         audit: AuditLog | None = None,
     ) -> None:
-        self.agenda = Agenda(writer)
+        self.schedules = ScheduleStore(writer)
         self._writer = writer
         self._queue = queue
         self._now_utc = now_utc
         self._audit = audit
-        #: Held by whoever changes the agenda.
+        #: Held by whoever changes the schedules.
         self._lock = asyncio.Lock()
         #: Times whose runs are being submitted, after a crash or while the store is
         #: busy.
@@ -104,7 +108,7 @@ class Scheduler:
 
     async def load(self) -> None:
         """Take up what the store has; `tick` does the rest."""
-        await self.agenda.load()
+        await self.schedules.load()
         self._queue.ask_before(self.hold_reason)
         store = self._writer.store
         self._unfinished = await self._writer.call(store_agenda.unfinished, store)
@@ -158,7 +162,7 @@ class Scheduler:
                 await self._finish(fire, now)
             except Exception as error:
                 errors.append(error)
-        for entry in list(self.agenda.entries.values()):
+        for entry in list(self.schedules.entries.values()):
             try:
                 await self._settle_due(entry, now)
             except Exception as error:
@@ -168,7 +172,7 @@ class Scheduler:
             raise errors[0]
 
     async def _finish(self, fire: FireRecord, now: datetime) -> None:
-        entry = self.agenda.entries.get(fire.schedule_id)
+        entry = self.schedules.entries.get(fire.schedule_id)
         if entry is not None:
             await self._submit(entry, fire, now, is_again=True)
         self._unfinished.remove(fire)
@@ -189,7 +193,7 @@ class Scheduler:
             more_missed = sum(
                 policy.is_missed(due, now) for due in islice(upcoming, MOST_MADE_UP)
             )
-            await self.agenda.refresh_open_runs(entry)
+            await self.schedules.refresh_open_runs(entry)
             decisions = decide(
                 due_times,
                 more_missed,
@@ -198,7 +202,7 @@ class Scheduler:
                 is_paused=entry.state is State.PAUSED,
                 is_busy=bool(entry.open_runs),
                 hold=hold_of(
-                    list(self.agenda.windows.values()),
+                    list(self.schedules.windows.values()),
                     entry.targets,
                     entry.planned,
                     now,
@@ -207,7 +211,7 @@ class Scheduler:
             await self._carry_out(entry, decisions, now)
             entry.look_ahead()
         if entry.next_due is None and entry.state in (State.ACTIVE, State.PAUSED):
-            await self.agenda.set_state(entry, State.OVER, entry.settled)
+            await self.schedules.set_state(entry, State.OVER, entry.settled)
 
     async def _carry_out(
         self, entry: Entry, decisions: list[Decision], now: datetime
@@ -270,7 +274,7 @@ class Scheduler:
             exists = bool(
                 await self._writer.call(store_agenda.run_ends, store, [run_id])
             )
-            await self.agenda.refresh_open_runs(entry)
+            await self.schedules.refresh_open_runs(entry)
         if policy.replaces(due, settled):
             for other, other_due in list(entry.open_runs.items()):
                 if other_due < due:
@@ -340,9 +344,9 @@ class Scheduler:
             if ending is not None and ending.is_judged
         }
         if waiting:
-            for entry in self.agenda.entries.values():
+            for entry in self.schedules.entries.values():
                 if entry.open_runs:
-                    await self.agenda.refresh_open_runs(entry)
+                    await self.schedules.refresh_open_runs(entry)
 
     async def _step(self, run: WaitingRun, hold_reason: str, now: datetime) -> None:
         ending = await self._ending(run.after_run) if run.after_run else None
@@ -367,14 +371,14 @@ class Scheduler:
         """What keeps a run from beginning now, beside its own conditions; or empty."""
         now = self._now_utc() if now is None else now
         hold = hold_of(
-            list(self.agenda.windows.values()),
+            list(self.schedules.windows.values()),
             run.targets,
             timedelta(microseconds=run.planned_ns // 1000),
             now,
         )
         if hold is not None:
             return str(hold)
-        for entry in self.agenda.entries.values():
+        for entry in self.schedules.entries.values():
             due = entry.open_runs.get(run.run_id)
             if due is None:
                 continue
@@ -414,7 +418,7 @@ class Scheduler:
             )
 
     def _forget_open(self, run_id: str) -> None:
-        for entry in self.agenda.entries.values():
+        for entry in self.schedules.entries.values():
             entry.open_runs.pop(run_id, None)
 
 

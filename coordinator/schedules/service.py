@@ -12,8 +12,8 @@ from ldapslam.base.errors import ConfigError, LdapSlamError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.runs.submission import check_channels, check_version
-from ldapslam.coordinator.schedules.agenda import Entry
 from ldapslam.coordinator.schedules.schedule import State
+from ldapslam.coordinator.schedules.schedule_store import Entry
 from ldapslam.coordinator.schedules.scheduler import Scheduler, utc_clock
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.guard import Context
@@ -41,7 +41,7 @@ _CHANGES = {
 class ScheduleService(ScheduleServiceServicer):
     def __init__(self, scheduler: Scheduler, coordinator: Coordinator) -> None:
         self._scheduler = scheduler
-        self._agenda = scheduler.agenda
+        self._schedules = scheduler.schedules
         self._writer = coordinator.writer
         self._audit = coordinator.audit
         self._channels = coordinator.channels
@@ -55,18 +55,16 @@ class ScheduleService(ScheduleServiceServicer):
         said_by = job.submitted_by
         job.submitted_by = by = caller_name(said_by)
         async with self._scheduler.settled() as now:
-            entry = await self._agenda.create(request, by, now)
+            entry = await self._schedules.create(request, by, now)
         await self._audit.note("schedule", entry.schedule_id, entry.name, by=said_by)
         return await self._status(entry)
 
     async def ListSchedules(
         self, request: pb.ListSchedulesRequest, context: Context
     ) -> pb.ListSchedulesReply:
-        entries = sorted(self._agenda.entries.values(), key=lambda one: one.name)
+        entries = sorted(self._schedules.entries.values(), key=lambda one: one.name)
         found = [await self._status(entry) for entry in entries]
-        found += [
-            _unusable(record, error) for record, error in self._agenda.unusable.values()
-        ]
+        found += [_unusable(*one) for one in self._schedules.unusable.values()]
         return pb.ListSchedulesReply(schedules=found)
 
     async def ChangeSchedule(
@@ -76,13 +74,13 @@ class ScheduleService(ScheduleServiceServicer):
         if state is None:
             raise ConfigError("the change is not known")
         async with self._scheduler.settled() as now:
-            entry = self._agenda.find(request.schedule)
+            entry = self._schedules.find(request.schedule)
             if entry.state is State.OVER:
                 raise ConfigError(
                     f"schedule {entry.name!r} is over: its last time has passed"
                 )
             if entry.state is not state:
-                await self._agenda.set_state(entry, state, now)
+                await self._schedules.set_state(entry, state, now)
         await self._audit.note(
             "schedule",
             entry.schedule_id,
@@ -95,7 +93,7 @@ class ScheduleService(ScheduleServiceServicer):
         self, request: pb.RemoveScheduleRequest, context: Context
     ) -> pb.RemoveScheduleReply:
         async with self._scheduler.settled():
-            record = await self._agenda.remove(request.schedule)
+            record = await self._schedules.remove(request.schedule)
         await self._audit.note(
             "schedule",
             record.schedule_id,
@@ -110,16 +108,16 @@ class ScheduleService(ScheduleServiceServicer):
         said_by = request.created_by
         request.created_by = caller_name(said_by)
         async with self._scheduler.settled() as now:
-            window = await self._agenda.add_window(request, now)
+            window = await self._schedules.add_window(request, now)
         # from now on, not from the next tick
         await self._scheduler.tick()
         await self._audit.note("maintenance", window.window_id, window.name, by=said_by)
-        return self._agenda.window_messages[window.window_id]
+        return self._schedules.window_messages[window.window_id]
 
     async def ListMaintenance(
         self, request: pb.ListMaintenanceRequest, context: Context
     ) -> pb.ListMaintenanceReply:
-        messages = list(self._agenda.window_messages.values())
+        messages = list(self._schedules.window_messages.values())
         messages.sort(key=lambda message: message.name)
         return pb.ListMaintenanceReply(windows=messages)
 
@@ -127,7 +125,7 @@ class ScheduleService(ScheduleServiceServicer):
         self, request: pb.RemoveMaintenanceRequest, context: Context
     ) -> pb.RemoveMaintenanceReply:
         async with self._scheduler.settled():
-            window = await self._agenda.remove_window(request.window)
+            window = await self._schedules.remove_window(request.window)
         await self._audit.note(
             "maintenance",
             window.window_id,

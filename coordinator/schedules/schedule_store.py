@@ -76,7 +76,7 @@ class Entry:
         self.next_due = next_time(self.plan.rule, self.settled) if is_ticking else None
 
 
-class Agenda:
+class ScheduleStore:
     def __init__(self, writer: StoreWriter) -> None:
         self._writer = writer
         self._store = writer.store
