@@ -20,15 +20,15 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from google.protobuf.message import Message
 
 from ldapslam.agent.assignment import store_files
-from ldapslam.agent.fork_server import ENGINE, OBSERVER, ForkedProcess, ForkServer
+from ldapslam.agent.fork_server import ENGINE, MONITOR, ForkedProcess, ForkServer
 from ldapslam.agent.spool import private
 from ldapslam.base.child import command_of
 from ldapslam.base.errors import EngineError
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
-from ldapslam.proto.observation_pb2 import (
-    ObserverEvent,
-    ObserverRequest,
+from ldapslam.proto.monitor_pb2 import (
+    MonitorEvent,
+    MonitorRequest,
 )
 from ldapslam.transport.messages import encode_frame, read_frame_async
 
@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 _MOST_LOGS = 200
 
 
-R = TypeVar("R", pb.EngineRequest, ObserverRequest)
-E = TypeVar("E", pb.EngineEvent, ObserverEvent)
+R = TypeVar("R", pb.EngineRequest, MonitorRequest)
+E = TypeVar("E", pb.EngineEvent, MonitorEvent)
 
 
 class _Child(Generic[R, E]):
@@ -158,15 +158,15 @@ class EngineChild(_Child[pb.EngineRequest, pb.EngineEvent]):
     _event_type = pb.EngineEvent
 
 
-class ObserverChild(_Child[ObserverRequest, ObserverEvent]):
-    _module = OBSERVER
-    _request_type = ObserverRequest
-    _event_type = ObserverEvent
+class MonitorChild(_Child[MonitorRequest, MonitorEvent]):
+    _module = MONITOR
+    _request_type = MonitorRequest
+    _event_type = MonitorEvent
 
 
 def _remove_old_logs(folder: Path) -> None:
     """A run leaves a log: an agent that serves for years has room for the last ones."""
-    logs = [*folder.glob("engine-*.log"), *folder.glob("observer-*.log")]
+    logs = [*folder.glob("engine-*.log"), *folder.glob("monitor-*.log")]
     logs.sort(key=lambda path: path.stat().st_mtime)
     for path in logs[:-_MOST_LOGS]:
         path.unlink(missing_ok=True)

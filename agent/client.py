@@ -118,7 +118,7 @@ async def _leave(session: AgentSession, link: _Link, order: LeaveFleet) -> None:
     _log.info("leaving: %s", order.reason)
     if order.at_once:
         return
-    await session.observations.end_all()
+    await session.monitored.end_all()
     if not await session.wait_until_delivered(session.settings.leave_timeout_s):
         _log.warning(
             "%d reports stay in the spool %s for the next agent on it",
@@ -269,7 +269,7 @@ class _Link:
                 pb.RunPart(run_id=run_id, state=state)
                 for run_id, state in session.runs.items()
             ],
-            observed_runs=session.observations.runs,
+            monitored_runs=session.monitored.runs,
             max_runs=session.settings.max_runs,
             restricted=session.settings.restricted,
             host_id=host_id(),
@@ -361,7 +361,7 @@ async def _send(stub: AgentServiceStub, entry: pb.SpoolEntry) -> pb.ReportReply 
     calls = {
         "interval": stub.ReportInterval,
         "progress": stub.ReportProgress,
-        "observation": stub.ReportObservation,
+        "monitor": stub.ReportMonitor,
     }
     kind = entry.WhichOneof("kind")
     reply: pb.ReportReply | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the engine's and the observer's processes of an agent quickly.
+"""Starts the engine's and the monitor's processes of an agent quickly.
 
     agent ── fork ── fork server ── fork ── (fork, exits) ── engine process
       └────────────────── its parent, once that has exited ───────┘
@@ -28,7 +28,7 @@ from ldapslam.base.process import Fork, end_with_parent, has_threads
 
 #: Modules whose `main` is forked.
 ENGINE = "ldapslam.agent.engine.process"
-OBSERVER = "ldapslam.agent.monitoring.process"
+MONITOR = "ldapslam.agent.monitoring.process"
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_MESSAGE_BYTES = 256

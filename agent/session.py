@@ -20,7 +20,7 @@ from ldapslam.agent.assignment import trim_heap
 from ldapslam.agent.children import EngineChild
 from ldapslam.agent.ledgers.cleanup import clean_up_aside
 from ldapslam.agent.ledgers.folder import folders_left, run_folder
-from ldapslam.agent.monitoring.observation import Observations
+from ldapslam.agent.monitoring.monitored_runs import MonitoredRuns
 from ldapslam.agent.run import AgentRun, AgentRunEvent
 from ldapslam.agent.settings import AgentSettings
 from ldapslam.agent.spool import Spool
@@ -58,7 +58,7 @@ class AgentSession:
         #: Run -> the slot that has it, from the order to prepare on.
         self._slot_of: dict[str, Slot] = {}
         self._left: list[machine.LeaveFleet] = []
-        self.observations = Observations(settings, spool, self.has_reports)
+        self.monitored = MonitoredRuns(settings, spool, self.has_reports)
         if len(spool):
             self.has_reports.set()
 
@@ -72,12 +72,12 @@ class AgentSession:
         for slot in self._slots:
             slot.post(event)
         if isinstance(event, machine.CoordinatorHeard):
-            self.observations.heard()
+            self.monitored.heard()
 
     def take_command(self, command: agent_pb2.Command) -> None:
         """An order of the coordinator."""
         kind = command.WhichOneof("kind")
-        self.observations.take_command(command)
+        self.monitored.take_command(command)
         if kind == "prepare":
             run_id = command.prepare.run_id
             slot = self._slot_of.setdefault(run_id, self._slot_for(run_id))
@@ -129,9 +129,9 @@ class AgentSession:
                 for task in done:
                     task.result()
                 self.post(machine.TimePassed())
-                self.observations.end_orphans()
+                self.monitored.end_orphans()
         finally:
-            await self.observations.close()
+            await self.monitored.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -48,7 +48,7 @@ class AgentSettings:
         return self.spool / "work"
 
     def log_path(self, kind: str, run_id: str) -> Path:
-        """The log of a child process (engine, observer); ConfigError when the id is no
+        """The log of a child process (engine, monitor); ConfigError when the id is no
         name."""
         name = f"{kind}-{Path(self.name).name}-{run_name(run_id)}.log"
         return (self.logs or self.spool / "logs") / name

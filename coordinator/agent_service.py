@@ -24,11 +24,11 @@ from ldapslam.coordinator.fleet.fleet import AgentState
 from ldapslam.coordinator.fleet.link import AgentIdentity, AgentLink
 from ldapslam.coordinator.runs import run as run_machine
 from ldapslam.coordinator.runs.controller import ActiveRun
-from ldapslam.coordinator.runs.ingest import agent_facts, interval_record, observed
+from ldapslam.coordinator.runs.ingest import agent_facts, interval_record, monitor_news
 from ldapslam.coordinator.runs.submission import MAX_NAME, check_version, is_usable
 from ldapslam.coordinator.security.access import caller
 from ldapslam.coordinator.security.guard import Context
-from ldapslam.proto import agent_pb2, observation_pb2
+from ldapslam.proto import agent_pb2, monitor_pb2
 from ldapslam.proto.agent_pb2_grpc import AgentServiceServicer
 from ldapslam.results.monitor_rows import add_monitor_samples, describe_monitors
 from ldapslam.results.records import RunRecord
@@ -44,9 +44,7 @@ _MOST_REFUSALS = 100
 _MAX_RUNS = 64
 
 _Report = (
-    agent_pb2.IntervalReport
-    | agent_pb2.ProgressReport
-    | observation_pb2.ObservationReport
+    agent_pb2.IntervalReport | agent_pb2.ProgressReport | monitor_pb2.MonitorReport
 )
 
 
@@ -111,7 +109,7 @@ class AgentService(AgentServiceServicer):
                 self._fleet.execute(command)
         if not is_resumed:
             self._take_up(name, {part.run_id: part.state for part in request.runs})
-            self._take_up_observers(link, request.observed_runs[:_MAX_RUNS])
+            self._take_up_monitors(link, request.monitored_runs[:_MAX_RUNS])
         _log.info("agent %s registered, epoch %d", name, identity.epoch)
         return agent_pb2.RegisterReply(
             session_id=link.session_id,
@@ -127,21 +125,21 @@ class AgentService(AgentServiceServicer):
             if run is not None and run.has_live_part(agent):
                 run.take_up_part(agent, state)
 
-    def _take_up_observers(self, link: AgentLink, run_ids: Sequence[str]) -> None:
+    def _take_up_monitors(self, link: AgentLink, run_ids: Sequence[str]) -> None:
         """Observers of runs that are over here end, others get lost orders again; runs
         do not wait for those that are gone."""
         name = link.identity.name
         for run_id in run_ids:
             run = self._fleet.runs.get(run_id)
             if run is not None:
-                run.take_up_observer(name)
+                run.take_up_monitor(name)
             else:
-                end = agent_pb2.EndObservation(run_id=run_id)
-                link.send(agent_pb2.Command(end_observation=end))
+                end = agent_pb2.EndMonitoring(run_id=run_id)
+                link.send(agent_pb2.Command(end_monitoring=end))
         for run_id, run in self._fleet.runs.items():
             if run_id not in run_ids and run.has_open_watch(name):
                 reason = "the agent was started again"
-                run.feed_later(run_machine.ObserverEnded(name, reason))
+                run.feed_later(run_machine.MonitorEnded(name, reason))
 
     async def Commands(
         self, request: agent_pb2.CommandsRequest, context: Context
@@ -267,32 +265,32 @@ class AgentService(AgentServiceServicer):
         await self._writer.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
 
-    async def ReportObservation(
-        self, report: observation_pb2.ObservationReport, context: Context
+    async def ReportMonitor(
+        self, report: monitor_pb2.MonitorReport, context: Context
     ) -> agent_pb2.ReportReply:
-        """Commit what an observer found, and have the run's machine hear of it."""
+        """Commit what a monitor found, and tell the run's machine."""
         store, run_id, agent = self._writer.store, report.run_id, report.agent
         run = self._live_part(report)
         if run is not None and _is_stale(report, run):
             return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_DUPLICATE)
         try:
             record = await self._reporters_run(run_id, agent)
-            news = await asyncio.to_thread(observed, report)
+            news = await asyncio.to_thread(monitor_news, report)
         except (ProtocolError, RunNotFound) as error:
             if run is not None:
-                run.refuse_observation(agent, str(error)[:_MAX_REASON])
+                run.refuse_monitor(agent, str(error)[:_MAX_REASON])
             return self._refuse_report(report, error)
         call = self._writer.call
         if news.monitors:
             await call(describe_monitors, store, run_id, agent, news.monitors)
         samples = news.samples
-        if run is None:  # it is over, for all that an observer may say
+        if run is None:  # it is over, whatever a monitor may say
             samples = [one for one in samples if one.at_ns <= record.planned_ns]
         if samples:
             await call(add_monitor_samples, store, run_id, agent, samples)
         if run is not None:
             if run.has_open_watch(agent):
-                run.add_observation(news.facts)
+                run.add_monitor_facts(news.facts)
             run.feed(news.event)
         await self._writer.flush()
         return agent_pb2.ReportReply(status=agent_pb2.ReportReply.STATUS_COMMITTED)
@@ -349,7 +347,7 @@ class AgentService(AgentServiceServicer):
 
 
 def _is_stale(
-    report: agent_pb2.ProgressReport | observation_pb2.ObservationReport,
+    report: agent_pb2.ProgressReport | monitor_pb2.MonitorReport,
     run: ActiveRun,
 ) -> bool:
     """Of an earlier process of the agent, or of an attempt before this one."""

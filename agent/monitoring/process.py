@@ -39,23 +39,23 @@ from ldapslam.agent.monitoring.servers import (
 from ldapslam.agent.pipe import end, serve
 from ldapslam.base.errors import LdapSlamError
 from ldapslam.directory.replication import ReplicationServer, verify_replication
-from ldapslam.proto import observation_pb2 as pb
+from ldapslam.proto import monitor_pb2 as pb
 from ldapslam.results.monitor_records import MonitorDescription, MonitorSample
 from ldapslam.transport.messages import facts_json
 
 _log = logging.getLogger(__name__)
 
-Pipe = pipe.Pipe[pb.ObserverRequest, pb.ObserverEvent]
+Pipe = pipe.Pipe[pb.MonitorRequest, pb.MonitorEvent]
 
 _FLUSH_NS = 1_000_000_000
-#: The coordinator gives up an observer that is not heard for 30 s.
+#: The coordinator gives up a monitor that is not heard for 30 s.
 _SIGN_S = 5.0
 
 
-class ObserverProcess:
-    """One run, from the order to observe to the last word."""
+class MonitorProcess:
+    """One run, from the first order to the last word."""
 
-    def __init__(self, pipe: Pipe, request: pb.PrepareObserver) -> None:
+    def __init__(self, pipe: Pipe, request: pb.PrepareMonitor) -> None:
         self._pipe = pipe
         self._run = request.run
         self._job = load_assignment(request.run, Path(request.files_folder))
@@ -73,7 +73,7 @@ class ObserverProcess:
             self._finish({})
             return
         self._readings.before()
-        ready = pb.ObserverReady(
+        ready = pb.MonitorReady(
             monitors=[_description(one) for one in watched],
             facts_json=facts_json({"observations": self._readings.found}),
         )
@@ -108,8 +108,8 @@ class ObserverProcess:
 
     # The load.
 
-    def _serve(self) -> pb.ConcludeObserver:
-        """Pass samples on until the observation is to be concluded."""
+    def _serve(self) -> pb.ConcludeMonitor:
+        """Pass samples on until monitoring is to be concluded."""
         while True:
             request = self._pipe.next_before(time.monotonic_ns() + _FLUSH_NS)
             if request is None:
@@ -150,12 +150,12 @@ class ObserverProcess:
         if self._sampling.has_monitors:
             used = os.times()
             facts["observer_cost"] = {"cpu_s": used.user + used.system}
-        self._pipe.send(finished=pb.ObserverFinished(facts_json=facts_json(facts)))
+        self._pipe.send(finished=pb.MonitorFinished(facts_json=facts_json(facts)))
 
 
 @contextlib.contextmanager
 def signs_of_life(pipe: Pipe) -> Iterator[None]:
-    """Within, the run hears that its observer is at work; nothing else is sent."""
+    """Within, the run hears that its monitor is at work; nothing else is sent."""
     is_over = threading.Event()
 
     def tell() -> None:
@@ -197,7 +197,7 @@ def _sample(one: MonitorSample) -> pb.MonitorSample:
 
 def main() -> int:
     """Serve one run; the exit status."""
-    return serve(pb.ObserverRequest, pb.ObserverEvent, ObserverProcess)
+    return serve(pb.MonitorRequest, pb.MonitorEvent, MonitorProcess)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of a job as an observer comes to them: allowed, and with a tally."""
+"""The servers of a job as an monitor comes to them: allowed, and with a tally."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ObservedServers:
         ]
 
     def control(self, uri: str) -> Counter[str]:
-        """What the observer asked of the server so far, by kind."""
+        """What the monitor asked of the server so far, by kind."""
         return self._controls.setdefault(uri, Counter())
 
     def target(self, uri: str) -> TargetAccess:

@@ -176,21 +176,21 @@ class ActiveRun:
             self._stop((agent,), self._machine.ending.detail)
 
     def has_open_watch(self, agent: str) -> bool:
-        """Whether the agent's observer has more to tell."""
+        """Whether the agent's monitor has more to tell."""
         watch = self._machine.watches.get(agent, machine.Watch.ENDED)
         return watch is not machine.Watch.ENDED
 
-    def take_up_observer(self, agent: str) -> None:
-        """The agent, which observes the run, has registered: orders may be lost."""
+    def take_up_monitor(self, agent: str) -> None:
+        """The agent, which monitors the run, has registered: orders may be lost."""
         if not self.has_open_watch(agent):
-            self._end_observers((agent,))
+            self._end_monitors((agent,))
         elif self._machine.is_concluding:
-            self._conclude_observers((agent,), self._machine.ending.is_planned)
+            self._conclude_monitors((agent,), self._machine.ending.is_planned)
 
-    def refuse_observation(self, agent: str, reason: str) -> None:
-        """A report of the agent's observer cannot be stored."""
-        self._end_observers((agent,))
-        self.feed(machine.ObserverEnded(agent, reason))
+    def refuse_monitor(self, agent: str, reason: str) -> None:
+        """A report of the agent's monitor cannot be stored."""
+        self._end_monitors((agent,))
+        self.feed(machine.MonitorEnded(agent, reason))
 
     def is_of_now(self, agent: str, epoch: int, attempt: int) -> bool:
         """False: the report is of an earlier process, or an attempt before this one."""
@@ -293,8 +293,8 @@ class ActiveRun:
                 servers=self._servers, control_operations=self._control_operations
             )
 
-    def add_observation(self, facts: Mapping[str, Any]) -> None:
-        """Keep what an observer found."""
+    def add_monitor_facts(self, facts: Mapping[str, Any]) -> None:
+        """Keep what a monitor found."""
         if facts:
             self._set_manifest(**merged(self.record.manifest, facts))
 
@@ -331,13 +331,13 @@ class ActiveRun:
                 self._start(agents, t0_ns)
             case machine.StopAgents(agents, reason, abandon):
                 self._stop(agents, reason, abandon=abandon)
-            case machine.ObserveServers(agents):
+            case machine.MonitorServers(agents):
                 self._assign(agents)
-                self._observe(agents)
-            case machine.ConcludeObservers(agents, verify):
-                self._conclude_observers(agents, verify)
-            case machine.EndObservers(agents):
-                self._end_observers(agents)
+                self._monitor(agents)
+            case machine.ConcludeMonitors(agents, verify):
+                self._conclude_monitors(agents, verify)
+            case machine.EndMonitors(agents):
+                self._end_monitors(agents)
             case machine.ReleaseAgents(agents):
                 self._fleet.release_agents(self.run_id, agents)
             case machine.RequeueRun(agents):
@@ -375,7 +375,7 @@ class ActiveRun:
         self._notify(status=self.status())
 
     def _prepare(self, agents: tuple[str, ...]) -> None:
-        if not self.submission.limits.observed:
+        if not self.submission.limits.monitored:
             self._assign(agents)
         self._live = LiveStatistics(agents)
         everyone = self.record.agents
@@ -384,29 +384,29 @@ class ActiveRun:
                 part = self._assignment(agent, index, len(everyone))
                 self._send(agent, agent_pb2.Command(prepare=part))
 
-    def _observe(self, agents: tuple[str, ...]) -> None:
+    def _monitor(self, agents: tuple[str, ...]) -> None:
         """The first agent of each host monitors it, the run's first agent the
         directories too."""
         links = {agent: self._fleet.link(agent) for agent in agents}
         hosts = {agent: link.identity.host_id for agent, link in links.items() if link}
-        observers = first_of_each_host(agents, hosts)
+        monitors = first_of_each_host(agents, hosts)
         for index, agent in enumerate(agents):
-            if agent in observers:
+            if agent in monitors:
                 part = self._assignment(agent, index, len(agents))
-                order = agent_pb2.ObserveRun(run=part)
-                self._send(agent, agent_pb2.Command(observe=order))
+                order = agent_pb2.MonitorRun(run=part)
+                self._send(agent, agent_pb2.Command(monitor=order))
             else:
-                self.feed_later(machine.ObserverEnded(agent))
+                self.feed_later(machine.MonitorEnded(agent))
 
-    def _conclude_observers(self, agents: Iterable[str], verify: bool) -> None:
-        order = agent_pb2.ConcludeObservation(run_id=self.run_id, verify=verify)
+    def _conclude_monitors(self, agents: Iterable[str], verify: bool) -> None:
+        order = agent_pb2.ConcludeMonitoring(run_id=self.run_id, verify=verify)
         for agent in agents:
             self._send(agent, agent_pb2.Command(conclude=order))
 
-    def _end_observers(self, agents: Iterable[str]) -> None:
-        order = agent_pb2.EndObservation(run_id=self.run_id)
+    def _end_monitors(self, agents: Iterable[str]) -> None:
+        order = agent_pb2.EndMonitoring(run_id=self.run_id)
         for agent in agents:
-            self._send(agent, agent_pb2.Command(end_observation=order))
+            self._send(agent, agent_pb2.Command(end_monitoring=order))
 
     def _assignment(self, agent: str, index: int, count: int) -> RunAssignment:
         part = RunAssignment()

@@ -18,7 +18,7 @@ from ldapslam.base.errors import ConfigError, FleetError, StoreError, TargetErro
 from ldapslam.coordinator.runs import run as machine
 from ldapslam.jobs.phases import DRAIN
 from ldapslam.proto import common_pb2 as pb
-from ldapslam.proto import observation_pb2
+from ldapslam.proto import monitor_pb2
 from ldapslam.proto.agent_pb2 import IntervalReport
 from ldapslam.proto.fields import (
     METRICS,
@@ -201,7 +201,7 @@ class _Reading(_Shape):
     started: str | None = None
 
 
-class _Observation(_Shape):
+class _ServerFacts(_Shape):
     before: _Reading = _Reading()
     after: _Reading = _Reading()
     control_operations: _Counts = {}
@@ -213,8 +213,8 @@ class _Cost(_Shape):
     cpu_s: float
 
 
-class _ObservationFacts(_Shape):
-    observations: dict[str, _Observation] = {}
+class _MonitorFacts(_Shape):
+    observations: dict[str, _ServerFacts] = {}
     replication: dict[str, Any] = {}
     observer_cost: _Cost = _Cost(cpu_s=0.0)
 
@@ -227,12 +227,10 @@ def agent_facts(text: str) -> dict[str, Any]:
     }
 
 
-def _observation_facts(text: str) -> dict[str, Any]:
-    """What an observer found: of servers by URI, and of their replication."""
-    facts = _facts(text, _MAX_MONITOR_DEPTH, _ObservationFacts)
-    return {
-        name: facts[name] for name in _ObservationFacts.model_fields if name in facts
-    }
+def _monitor_facts(text: str) -> dict[str, Any]:
+    """What a monitor found: of servers by URI, and of their replication."""
+    facts = _facts(text, _MAX_MONITOR_DEPTH, _MonitorFacts)
+    return {name: facts[name] for name in _MonitorFacts.model_fields if name in facts}
 
 
 def _facts(text: str, max_depth: int, shape: type[_Shape] = _Shape) -> dict[str, Any]:
@@ -269,16 +267,16 @@ _REFUSALS = (ConfigError, FleetError, TargetError)
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """One report of an observer."""
+class MonitorNews:
+    """One report of a monitor."""
 
-    event: machine.ObserverPrepared | machine.ObserverProgressed | machine.ObserverEnded
+    event: machine.MonitorPrepared | machine.MonitorProgressed | machine.MonitorEnded
     monitors: Sequence[MonitorDescription] = ()
     samples: Sequence[MonitorSample] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def observed(report: observation_pb2.ObservationReport) -> Observed:
+def monitor_news(report: monitor_pb2.MonitorReport) -> MonitorNews:
     """What a report says; ProtocolError when it cannot be kept."""
     agent, event = report.agent, report.event
     match event.WhichOneof("kind"):
@@ -286,28 +284,28 @@ def observed(report: observation_pb2.ObservationReport) -> Observed:
             ready = event.ready
             if len(ready.monitors) > _MAX_MONITORS:
                 raise ProtocolError(f"{len(ready.monitors)} monitors")
-            return Observed(
-                machine.ObserverPrepared(agent),
+            return MonitorNews(
+                machine.MonitorPrepared(agent),
                 monitors=[_description(one) for one in ready.monitors],
-                facts=_observation_facts(ready.facts_json),
+                facts=_monitor_facts(ready.facts_json),
             )
         case "samples":
-            progress = machine.ObserverProgressed(agent)
-            return Observed(progress, samples=_samples(event.samples))
+            progress = machine.MonitorProgressed(agent)
+            return MonitorNews(progress, samples=_samples(event.samples))
         case "finished":
-            facts = _observation_facts(event.finished.facts_json)
-            return Observed(machine.ObserverEnded(agent), facts=facts)
+            facts = _monitor_facts(event.finished.facts_json)
+            return MonitorNews(machine.MonitorEnded(agent), facts=facts)
         case "failed":
             error = error_of(event.failed)
             refusal = error if isinstance(error, _REFUSALS) else None
             reason = str(error) or "it failed"
-            return Observed(machine.ObserverEnded(agent, reason, refusal))
+            return MonitorNews(machine.MonitorEnded(agent, reason, refusal))
         case _:
-            raise ProtocolError("an observation without what was observed")
+            raise ProtocolError("a monitor report without content")
 
 
 def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest's parts that observers make, with the facts of one more report."""
+    """The manifest's parts that monitors make, with the facts of one more report."""
     observations = {uri: dict(of) for uri, of in known.get("observations", {}).items()}
     for uri, found in news.get("observations", {}).items():
         observations.setdefault(uri, {}).update(found)
@@ -318,7 +316,7 @@ def merged(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"observations": observations} if observations else {}), **rest}
 
 
-def _description(message: observation_pb2.MonitorDescription) -> MonitorDescription:
+def _description(message: monitor_pb2.MonitorDescription) -> MonitorDescription:
     if len(message.metrics) > _MAX_METRICS:
         raise ProtocolError(f"a monitor of {len(message.metrics)} metrics")
     metrics = [
@@ -342,7 +340,7 @@ def _name(text: str) -> str:
     return text
 
 
-def _samples(message: observation_pb2.MonitorSamples) -> list[MonitorSample]:
+def _samples(message: monitor_pb2.MonitorSamples) -> list[MonitorSample]:
     samples = []
     for one in message.samples:
         if abs(one.at_ns) > _MAX_NS or not 0 <= one.took_ns <= _MAX_NS:

@@ -20,10 +20,10 @@ a repeated one returns nothing, because agents repeat what was not acknowledged.
     draining --TimePassed, agents overdue--> failed, or what draining was to end in
     preparing -- some agents failed or overdue, a quorum is prepared --> queued
 
-A run with monitors has observers on some of its agents. They see the servers before
-anything else happens to them: agents are told to prepare when every observer has. They
+A run with monitors has monitors on some of its agents. They see the servers before
+anything else happens to them: agents are told to prepare when every monitor has. They
 conclude when every agent has ended: draining goes on until they have, or until the run
-is cancelled, which then ends as it was going to. A run is not begun when an observer is
+is cancelled, which then ends as it was going to. A run is not begun when an monitor is
 refused what the job asks of it, and never stopped for what one fails to see later: its
 verdict says what is missing.
 
@@ -66,7 +66,7 @@ class RunState(StrEnum):
 
 
 class Watch(StrEnum):
-    """How far the observer of one agent is."""
+    """How far the monitor of one agent is."""
 
     ASSIGNED = "assigned"
     PREPARED = "prepared"
@@ -107,10 +107,10 @@ class RunLimits:
     start_lead_ns: int = 1_000_000_000
     #: Beyond what is planned, for messages on their way.
     slack_ns: int = 30_000_000_000
-    #: Whether there are observers.
-    observed: bool = False
+    #: Whether there are monitors.
+    monitored: bool = False
     #: What they get to see the servers before the load.
-    observe_ns: int = 30_000_000_000
+    monitor_prepare_ns: int = 30_000_000_000
     #: What they get, beyond the slack, to see replicas become equal after it.
     verify_ns: int = 0
 
@@ -140,19 +140,19 @@ class AgentsAssigned(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverPrepared(RunEvent):
+class MonitorPrepared(RunEvent):
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverProgressed(RunEvent):
+class MonitorProgressed(RunEvent):
     """It is at work: servers may take long to become equal, and to be compared."""
 
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverEnded(RunEvent):
+class MonitorEnded(RunEvent):
     agent: str
     #: Why it saw nothing more, or empty.
     reason: str = ""
@@ -228,21 +228,21 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class ObserveServers(Command):
+class MonitorServers(Command):
     """On these agents; the run begins anew for all of them."""
 
     agents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ConcludeObservers(Command):
+class ConcludeMonitors(Command):
     agents: tuple[str, ...]
     #: Whether replicas are to become equal; False after a run that went wrong.
     verify: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EndObservers(Command):
+class EndMonitors(Command):
     """At once."""
 
     agents: tuple[str, ...]
@@ -310,7 +310,7 @@ class RefuseEvent(Command):
 
 
 _BEFORE_LOAD = (RunState.PREPARING, RunState.READY)
-_OF_OBSERVERS = (ObserverPrepared, ObserverProgressed, ObserverEnded)
+_OF_MONITORS = (MonitorPrepared, MonitorProgressed, MonitorEnded)
 
 
 class Run:
@@ -320,9 +320,9 @@ class Run:
         self.state = RunState.QUEUED
         #: Agent -> how far it is; in the order of the agents' indexes.
         self.parts: dict[str, Part] = {}
-        #: Agent -> how far its observer is; those of all agents, or of none.
+        #: Agent -> how far its monitor is; those of all agents, or of none.
         self.watches: dict[str, Watch] = {}
-        #: Agents have ended, and observers are awaited.
+        #: Agents have ended, and monitors are awaited.
         self.is_concluding = False
         #: T0 in the coordinator's clock; None until all agents were ready.
         self.t0_ns: int | None = None
@@ -330,7 +330,7 @@ class Run:
         self._are_told = False
         self._are_local = False
         self._deadline_ns: int | None = None
-        #: However busy observers are.
+        #: However busy monitors are.
         self._conclude_until_ns = 0
         #: What the run will have been once its agents are gone.
         self.ending = Ending()
@@ -338,9 +338,9 @@ class Run:
         live = (*active, RunState.DRAINING)
         steps: dict[type[Any], tuple[Any, tuple[RunState, ...]]] = {
             AgentsAssigned: (self._on_assigned, (RunState.QUEUED,)),
-            ObserverPrepared: (self._on_observer_prepared, live),
-            ObserverProgressed: (self._on_observer_progressed, live),
-            ObserverEnded: (self._on_observer_ended, live),
+            MonitorPrepared: (self._on_monitor_prepared, live),
+            MonitorProgressed: (self._on_monitor_progressed, live),
+            MonitorEnded: (self._on_monitor_ended, live),
             AgentPrepared: (self._on_prepared, live),
             AgentStarted: (self._on_started, (RunState.READY, *live[2:])),
             CleanUpProgressed: (self._on_clean_up, live),
@@ -363,7 +363,7 @@ class Run:
         t0_ns: int,
         ending: Ending,
         now_ns: int,
-        observers_ended: Collection[str] = (),
+        monitors_ended: Collection[str] = (),
     ) -> list[Command]:
         """Be the run that another coordinator began: READY or beyond, not ended."""
         self.state = state
@@ -371,9 +371,9 @@ class Run:
         self.t0_ns = t0_ns
         self.ending = ending
         self._are_told = True
-        if self._limits.observed:
+        if self._limits.monitored:
             self.watches = {
-                agent: Watch.ENDED if agent in observers_ended else Watch.PREPARED
+                agent: Watch.ENDED if agent in monitors_ended else Watch.PREPARED
                 for agent in parts
             }
         if state is RunState.READY:
@@ -395,8 +395,8 @@ class Run:
         if agent is not None:
             if agent not in self.parts:
                 return [RefuseEvent(event, self.state)]
-            is_of_observer = isinstance(event, _OF_OBSERVERS)
-            if self.parts[agent].is_over and not is_of_observer:
+            is_of_monitor = isinstance(event, _OF_MONITORS)
+            if self.parts[agent].is_over and not is_of_monitor:
                 return []
         return self._steps[type(event)](event, now_ns)
 
@@ -405,10 +405,10 @@ class Run:
         self._are_told = False
         self._are_local = event.are_local
         entered = self._enter(RunState.PREPARING)
-        if self._limits.observed:
+        if self._limits.monitored:
             self.watches = dict.fromkeys(event.agents, Watch.ASSIGNED)
-            self._deadline_ns = now_ns + self._limits.observe_ns
-            return [*entered, ObserveServers(event.agents)]
+            self._deadline_ns = now_ns + self._limits.monitor_prepare_ns
+            return [*entered, MonitorServers(event.agents)]
         return [*entered, *self._prepare(now_ns)]
 
     def _prepare(self, now_ns: int) -> list[Command]:
@@ -416,29 +416,29 @@ class Run:
         self._deadline_ns = now_ns + self._limits.prepare_ns
         return [PrepareAgents(self._live())]
 
-    def _on_observer_prepared(
-        self, event: ObserverPrepared, now_ns: int
+    def _on_monitor_prepared(
+        self, event: MonitorPrepared, now_ns: int
     ) -> list[Command]:
         if self.watches.get(event.agent) is not Watch.ASSIGNED:
             return []
         self.watches[event.agent] = Watch.PREPARED
-        return self._prepare_when_observed(now_ns)
+        return self._prepare_when_monitored(now_ns)
 
-    def _on_observer_progressed(
-        self, event: ObserverProgressed, now_ns: int
+    def _on_monitor_progressed(
+        self, event: MonitorProgressed, now_ns: int
     ) -> list[Command]:
         if self.is_concluding and self.watches.get(event.agent) is Watch.PREPARED:
             until_ns = now_ns + self._limits.slack_ns
             self._deadline_ns = min(until_ns, self._conclude_until_ns)
         return []
 
-    def _on_observer_ended(self, event: ObserverEnded, now_ns: int) -> list[Command]:
+    def _on_monitor_ended(self, event: MonitorEnded, now_ns: int) -> list[Command]:
         before = self.watches.get(event.agent, Watch.ENDED)
         if before is Watch.ENDED:
             return []
         self.watches[event.agent] = Watch.ENDED
         commands: list[Command] = []
-        text = f"observer of agent {event.agent!r}: {event.reason}"
+        text = f"monitor of agent {event.agent!r}: {event.reason}"
         if event.reason:
             commands.append(RecordEvent("observer_failed", text))
         if event.refusal is not None and before is Watch.ASSIGNED:
@@ -446,9 +446,9 @@ class Run:
             return [*commands, *stop]
         if self.is_concluding:
             return [*commands, *([] if self._watching() else self._end())]
-        return [*commands, *self._prepare_when_observed(now_ns)]
+        return [*commands, *self._prepare_when_monitored(now_ns)]
 
-    def _prepare_when_observed(self, now_ns: int) -> list[Command]:
+    def _prepare_when_monitored(self, now_ns: int) -> list[Command]:
         is_waiting = self.state is RunState.PREPARING and not self._are_told
         if not is_waiting or Watch.ASSIGNED in self.watches.values():
             return []
@@ -479,12 +479,12 @@ class Run:
         )
         missing = [agent for agent in self.parts if agent not in ready]
         text = f"begins anew without {', '.join(missing)}"
-        observers = self._watching()
+        monitors = self._watching()
         self.parts, self.watches, self._are_told = {}, {}, False
         self._deadline_ns = None
         return [
             RecordEvent("quorum", text),
-            *([EndObservers(observers)] if observers else []),
+            *([EndMonitors(monitors)] if monitors else []),
             StopAgents(ready, text),
             *self._enter(RunState.QUEUED, text),
             RequeueRun(ready),
@@ -540,7 +540,7 @@ class Run:
             self.watches[event.agent] = Watch.ENDED
         if self._is_expendable(event.agent):
             left_out = self._leave_out(event.agent, str(error))
-            return [*left_out, *self._prepare_when_observed(now_ns)]
+            return [*left_out, *self._prepare_when_monitored(now_ns)]
         return self._lose(event.agent, "agent_lost", error, now_ns, event.reason)
 
     def _on_cancel(self, event: CancelRequested, now_ns: int) -> list[Command]:
@@ -551,7 +551,7 @@ class Run:
             return [noted, *self._conclude(now_ns)]
         if self.is_concluding:
             # the load has had its end; what is cancelled is to wait for the replicas
-            return [noted, EndObservers(self._watching()), *self._end()]
+            return [noted, EndMonitors(self._watching()), *self._end()]
         if self.state is RunState.DRAINING:
             return [RefuseEvent(event, self.state)]
         return [noted, *self._stop(RunState.CANCELLED, detail, None, now_ns)]
@@ -579,7 +579,7 @@ class Run:
         if self._deadline_ns is None or now_ns < self._deadline_ns:
             return []
         if self.is_concluding or not self._are_told:
-            return self._without_observers(now_ns)
+            return self._without_monitors(now_ns)
         late = self._late()
         if self.state is RunState.DRAINING:
             return self._abandon(late, now_ns)
@@ -655,16 +655,16 @@ class Run:
             *self._conclude(now_ns),
         ]
 
-    def _without_observers(self, now_ns: int) -> list[Command]:
+    def _without_monitors(self, now_ns: int) -> list[Command]:
         """They took too long: go on with those that did not."""
         late = self._watching()
         if not self.is_concluding:
             late = tuple(a for a in late if self.watches[a] is Watch.ASSIGNED)
         for agent in late:
             self.watches[agent] = Watch.ENDED
-        text = f"the observers of {', '.join(late)} took too long"
+        text = f"the monitors of {', '.join(late)} took too long"
         commands: list[Command]
-        commands = [RecordEvent("observer_overdue", text), EndObservers(late)]
+        commands = [RecordEvent("observer_overdue", text), EndMonitors(late)]
         if self.is_concluding:
             return [*commands, *self._end()]
         return [*commands, *self._prepare(now_ns)]
@@ -676,12 +676,12 @@ class Run:
         return self._conclude(now_ns)
 
     def _conclude(self, now_ns: int) -> list[Command]:
-        """No agent is awaited any more; observers may be."""
-        observers = self._watching()
-        if not observers:
+        """No agent is awaited any more; monitors may be."""
+        monitors = self._watching()
+        if not monitors:
             return self._end()
         if self.t0_ns is None or self.is_concluding:  # no load to see the effect of
-            return [EndObservers(observers), *self._end()]
+            return [EndMonitors(monitors), *self._end()]
         self.is_concluding = True
         verify = self.ending.is_planned
         self._deadline_ns = now_ns + self._limits.slack_ns
@@ -689,7 +689,7 @@ class Run:
         if verify:
             self._conclude_until_ns += self._limits.verify_ns
         entered = [] if self.state is RunState.DRAINING else self._enter_draining()
-        return [*entered, ConcludeObservers(observers, verify)]
+        return [*entered, ConcludeMonitors(monitors, verify)]
 
     def _enter_draining(self) -> list[Command]:
         return self._enter(RunState.DRAINING, self.ending.detail)
@@ -710,7 +710,7 @@ class Run:
         return tuple(agent for agent, part in self.parts.items() if not part.is_over)
 
     def _watching(self) -> tuple[str, ...]:
-        """Agents whose observers are there."""
+        """Agents whose monitors are there."""
         return tuple(a for a, watch in self.watches.items() if watch is not Watch.ENDED)
 
     def _late(self) -> tuple[str, ...]:

@@ -212,7 +212,7 @@ def limits_of(job: Job) -> RunLimits:
         stop_on_loss=job.on_agent_loss == "stop",
         prepare_ns=job.agents.ready_within_ns,
         quorum=job.agents.quorum,
-        observed=bool(job.monitors or job.verify),
+        monitored=bool(job.monitors or job.verify),
         verify_ns=_verify_ns(job),
     )
 

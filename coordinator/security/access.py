@@ -71,7 +71,7 @@ _BY_SERVICE: Mapping[str, Mapping[str, frozenset[Role]]] = {
         "Heartbeat": _AGENT,
         "ReportInterval": _AGENT,
         "ReportProgress": _AGENT,
-        "ReportObservation": _AGENT,
+        "ReportMonitor": _AGENT,
         "Leave": _AGENT,
     },
     "ldapslam.v1.OperatorService": {
@@ -111,7 +111,7 @@ _OWN_NAME = {
     "/ldapslam.v1.AgentService/Register": "name",
     "/ldapslam.v1.AgentService/ReportInterval": "agent",
     "/ldapslam.v1.AgentService/ReportProgress": "agent",
-    "/ldapslam.v1.AgentService/ReportObservation": "agent",
+    "/ldapslam.v1.AgentService/ReportMonitor": "agent",
 }
 
 

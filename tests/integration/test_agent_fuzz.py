@@ -158,7 +158,7 @@ class FuzzingCoordinator:
             "Heartbeat": self.heartbeat,
             "ReportInterval": self.report,
             "ReportProgress": self.progress,
-            "ReportObservation": self.report,
+            "ReportMonitor": self.report,
             "Leave": self.report,
         }
         handlers = {
