@@ -21,9 +21,9 @@ from google.protobuf.message import Message
 
 from ldapslam.agent.assignment import store_files
 from ldapslam.agent.fork_server import ENGINE, MONITOR, ForkedProcess, ForkServer
-from ldapslam.agent.spool import private
 from ldapslam.base.child import command_of
 from ldapslam.base.errors import EngineError
+from ldapslam.base.files import private
 from ldapslam.proto import engine_pb2 as pb
 from ldapslam.proto.common_pb2 import RunAssignment
 from ldapslam.proto.monitor_pb2 import (

@@ -13,10 +13,8 @@ then ends.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import logging
-import os
 import re
 import threading
 from collections import OrderedDict
@@ -26,6 +24,7 @@ from types import TracebackType
 from google.protobuf.message import DecodeError
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.files import private, write_whole
 from ldapslam.base.units import format_size
 from ldapslam.proto.agent_pb2 import SpoolEntry
 
@@ -34,11 +33,6 @@ _NAME = re.compile(r"(\d{12})\.report")
 _REJECTED = "rejected"
 #: For a person to look at: the last ones are enough.
 _MOST_REJECTED = 100
-
-
-def private(path: str, flags: int) -> int:
-    """Opener of files for their owner only, in folders that may be anyone's."""
-    return os.open(path, flags, 0o600)
 
 
 class Spool:
@@ -97,7 +91,7 @@ class Spool:
                 hint="write a number above all that this agent ever used, or give a "
                 "new --spool",
             ) from None
-        self._write(path, str(epoch).encode())
+        write_whole(path, str(epoch).encode())
         return epoch
 
     def _left_behind(self) -> OrderedDict[int, SpoolEntry | None]:
@@ -124,7 +118,7 @@ class Spool:
         trouble = self._over_quota(entry, len(content))
         if not trouble:
             try:
-                self._write(self._path(number), content)
+                write_whole(self._path(number), content)
             except OSError as error:
                 trouble = f"its disk took no report: {error.strerror or error}"
         with self._guard:
@@ -193,7 +187,7 @@ class Spool:
             try:
                 if self._over_quota(entry, len(content)):
                     return
-                self._write(self._path(number), content)
+                write_whole(self._path(number), content)
             except OSError:
                 return
             with self._guard:
@@ -229,22 +223,3 @@ class Spool:
 
     def _size(self, number: int) -> int:
         return self._path(number).stat().st_size
-
-    def _write(self, path: Path, content: bytes) -> None:
-        aside = path.with_suffix(".new")
-        try:
-            with open(aside, "wb", opener=private) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            # half a report would take the room that the next one needs
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
-            raise
-        aside.replace(path)
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from ldapslam.base.address import grpc_target
 from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.base.files import stamp
 from ldapslam.transport.codec import CHANNEL_OPTIONS
 from ldapslam.transport.pki.certificate import (
     Identity,
@@ -170,14 +171,4 @@ class _ServerFiles:
 
     def _now(self) -> list[tuple[int, int, int] | None]:
         files = self._files
-        return [
-            _stamp(path) for path in (files.certificate, files.key, files.authority)
-        ]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+        return [stamp(path) for path in (files.certificate, files.key, files.authority)]

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.base.files import make_private_folder, write_private
 from ldapslam.proto import enrolment_pb2 as pb
 from ldapslam.proto.enrolment_pb2_grpc import (
     CertificateServiceStub,
@@ -34,7 +35,6 @@ from ldapslam.transport.pki.certificate import (
     read_certificate,
     read_key,
 )
-from ldapslam.transport.pki.files import make_private_folder, write_private
 from ldapslam.transport.pki.token import JoinToken
 
 _log = logging.getLogger(__name__)

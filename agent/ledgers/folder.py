@@ -28,8 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ldapslam.agent.spool import private
 from ldapslam.base.errors import ConfigError, StoreError
+from ldapslam.base.files import private, write_whole
 from ldapslam.base.secrets import SecretRef
 from ldapslam.jobs.connection_settings import (
     BindSettings,
@@ -108,12 +108,7 @@ def make_folder(folder: Path, run_id: str, plan: AgentPlan) -> None:
 
 
 def _write_plan(folder: Path, content: Mapping[str, Any]) -> None:
-    new = folder / f"{_PLAN}.new"
-    with open(new, "w", encoding="utf-8", opener=private) as file:
-        json.dump(content, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(folder / _PLAN)
+    write_whole(folder / _PLAN, json.dumps(content, indent=2).encode())
 
 
 def note_begin(folder: Path, begun_s: float) -> None:

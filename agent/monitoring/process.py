@@ -200,10 +200,6 @@ def main() -> int:
     return serve(pb.MonitorRequest, pb.MonitorEvent, MonitorProcess)
 
 
-if __name__ == "__main__":
-    end(main())
-
-
 #: A server that does not answer is waited for; more of them than that, one by one.
 _OPENED_AT_A_TIME = 32
 #: What a monitor gets to end the sample that it is at.
@@ -313,3 +309,7 @@ def _opened(monitor: Monitor) -> Watched:
 
 def _seconds_until(mono_ns: int) -> float:
     return max(0.0, (mono_ns - time.monotonic_ns()) / 1e9)
+
+
+if __name__ == "__main__":
+    end(main())

@@ -13,6 +13,7 @@ import click
 from ldapslam.base.address import is_unix, split_host_port
 from ldapslam.base.errors import ConfigError
 from ldapslam.base.fault import Fault
+from ldapslam.base.files import write_private
 from ldapslam.base.units import NS_PER_S, parse_duration
 from ldapslam.cli.console import json_option, put, put_json, say
 from ldapslam.cli.serve.serve import state_folder
@@ -24,7 +25,6 @@ from ldapslam.transport.pki.authority import (
     Issued,
 )
 from ldapslam.transport.pki.certificate import Role, time_text
-from ldapslam.transport.pki.files import write_private
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ldapslam.base.errors import ConfigError
+from ldapslam.base.files import private
 from ldapslam.results.store import Store
 
 
@@ -69,7 +70,7 @@ def _owned_file(path: Path, what: str, remedy: str) -> Iterator[None]:
 def _locked(path: Path) -> TextIO | None:
     """The locked file; None when its last owner just removed it. BlockingIOError with
     the owner's name."""
-    file = open(path, "a+", opener=_private, encoding="utf-8")
+    file = open(path, "a+", opener=private, encoding="utf-8")
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(file.close)
         try:
@@ -82,10 +83,6 @@ def _locked(path: Path) -> TextIO | None:
                 on_failure.pop_all()
                 return file
     return None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _own_name() -> str:

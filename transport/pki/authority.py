@@ -27,9 +27,18 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.base.files import (
+    errors_of,
+    locked,
+    make_private_folder,
+    write_private,
+)
 from ldapslam.transport.pki import token as tokens
 from ldapslam.transport.pki.certificate import (
+    AUTHORITY_FILE,
     BACKDATE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
     Identity,
     Role,
     build_authority,
@@ -44,15 +53,6 @@ from ldapslam.transport.pki.certificate import (
     read_key,
     request_key,
     time_text,
-)
-from ldapslam.transport.pki.files import (
-    AUTHORITY_FILE,
-    CERTIFICATE_FILE,
-    KEY_FILE,
-    errors_of,
-    locked,
-    make_private_folder,
-    write_private,
 )
 from ldapslam.transport.pki.token import JoinToken
 

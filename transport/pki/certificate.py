@@ -36,6 +36,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ldapslam.base.errors import AccessRefused, ConfigError
 
+#: Names in the folder that `ldapslam pki issue` makes.
+CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
 _ROLE_PREFIX = "urn:ldapslam:role:"
 #: File names, log lines and host names are made of it.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
