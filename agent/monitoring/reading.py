@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import ldap
 
@@ -29,6 +29,9 @@ from ldapslam.results.monitor_records import STARTED, Metric
 #: Attribute, in lower case -> its values.
 Entry = Mapping[str, Sequence[bytes]]
 Convert = Callable[[Sequence[bytes]], float]
+Kind = Literal["gauge", "counter"]
+#: Attributes, metric, unit, kind.
+Columns = tuple[tuple[str, str, str, Kind], ...]
 
 _LARGEST = 2.0**64
 _GENERALIZED_TIME = re.compile(rb"(\d{14})(?:[.,](\d+))?Z")
@@ -136,10 +139,7 @@ def entry_table(
     names = tuple(metric.name for metric in metrics)
     table = Table(
         (Query(dn, ldap.SCOPE_BASE, names),),
-        tuple(
-            Source(metric, folded(dn), (metric.name.lower(),), number)
-            for metric in metrics
-        ),
+        tuple(source(dn, metric.name, *metric) for metric in metrics),
         {"entry": dn},
     )
     return lambda _: table
@@ -193,10 +193,31 @@ def age_s(values: Iterable[float]) -> float:
     return time.time() - max(known) if known else MISSING
 
 
+def source(
+    dn: str,
+    attributes: str,
+    name: str,
+    unit: str,
+    kind: Kind = "gauge",
+    convert: Convert = number,
+    *,
+    of: str = "",
+) -> Source:
+    """A metric of an entry; `attributes` are separated by spaces, `of` distinguishes
+    metrics of one name."""
+    metric = Metric(f"{name}[{of}]" if of else name, unit, kind)
+    return Source(metric, folded(dn), tuple(attributes.lower().split()), convert)
+
+
 def started(dn: str, attribute: str) -> Source:
     """When the server began, by which restarts are noticed."""
-    metric = Metric(STARTED, "s since 1970", "gauge")
-    return Source(metric, folded(dn), (attribute.lower(),), time_s)
+    return source(dn, attribute, STARTED, "s since 1970", convert=time_s)
+
+
+def newest_change(suffix: str, attribute: str, convert: Convert) -> Source:
+    return source(
+        suffix, attribute, "newest_change_age", "s", convert=convert, of=suffix
+    )
 
 
 def text(entry: Entry, attribute: str) -> str | None:
