@@ -249,34 +249,32 @@ class Slot:
                 await self._spool(agent_pb2.SpoolEntry(progress=progress))
 
     def _progress(self, command: machine.Command) -> agent_pb2.ProgressReport:
+        run_id: str = getattr(command, "run_id")  # noqa: B009  of every report
         report = agent_pb2.ProgressReport(
-            agent=self.settings.name, epoch=self.spool.epoch
+            run_id=run_id,
+            agent=self.settings.name,
+            epoch=self.spool.epoch,
+            attempt=self._attempts.get(run_id, 0),
         )
         match command:
-            case machine.ReportReady(run_id, facts):
-                report.run_id = run_id
+            case machine.ReportReady(facts=facts):
                 report.ready.facts_json = facts_json(facts)
-            case machine.ReportStarted(run_id, start_error_ns):
-                report.run_id = run_id
+            case machine.ReportStarted(start_error_ns=start_error_ns):
                 report.started.start_error_ns = start_error_ns
-            case machine.ReportCleanUp(run_id, entries_left):
-                report.run_id = run_id
+            case machine.ReportCleanUp(entries_left=entries_left):
                 report.cleaning_up.entries_left = entries_left
-            case machine.ReportFinished(run_id, early_reason, interval_count, facts):
-                report.run_id = run_id
+            case machine.ReportFinished(_, early_reason, interval_count, facts):
                 report.finished.early_reason = early_reason
                 report.finished.interval_count = interval_count
                 report.finished.facts_json = facts_json(facts)
-            case machine.ReportFailed(run_id, error):
+                self._attempts.pop(run_id, None)
+            case machine.ReportFailed(error=error):
                 _log.error("run %s: %s", run_id, error)
                 self._assignments.pop(run_id, None)
-                report.run_id = run_id
                 report.failed.CopyFrom(failure_message(error))
+                self._attempts.pop(run_id, None)
             case _:
                 raise TypeError(f"not a report: {command!r}")
-        report.attempt = self._attempts.get(report.run_id, 0)
-        if report.WhichOneof("kind") in ("finished", "failed"):
-            self._attempts.pop(report.run_id, None)
         return report
 
     async def _spool(self, entry: agent_pb2.SpoolEntry) -> None:

@@ -19,7 +19,6 @@ import re
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from types import TracebackType
 
 from google.protobuf.message import DecodeError
 
@@ -210,12 +209,7 @@ class Spool:
     def __enter__(self) -> Spool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _path(self, number: int) -> Path:

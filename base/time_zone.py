@@ -16,6 +16,10 @@ from ldapslam.base.errors import ConfigError
 _STEP = timedelta(hours=12)
 
 
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 def zone_named(name: str) -> tzinfo:
     """The zone of an IANA name, UTC for an empty one; ConfigError."""
     if name in ("", "UTC"):

@@ -29,7 +29,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from ldapslam.base.address import check_plaintext, grpc_target, is_unix, split_host_port
+from ldapslam.base.address import check_plaintext, grpc_target, is_unix
 from ldapslam.base.errors import ConfigError
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
@@ -78,24 +78,21 @@ class ServedCoordinator:
 
 
 class _Interceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    """Serves what `wrap` makes of a method's handler."""
+
+    def __init__(self, wrap: Callable[[str, Any], Any]) -> None:
+        self._wrap = wrap
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
     ) -> Any:
         handler = await continuation(handler_call_details)
-        return self._guard.guarded(handler_call_details.method, handler)
+        return self._wrap(handler_call_details.method, handler)
 
 
-class _Unread(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Leaves requests to the service: what gRPC cannot read it logs without end."""
-
-    async def intercept_service(
-        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        return handler and handler._replace(request_deserializer=None)
+def _unread(method: str, handler: Any) -> Any:
+    """Leave parsing to the service: gRPC logs every request that it cannot read."""
+    return handler and handler._replace(request_deserializer=None)
 
 
 @contextlib.asynccontextmanager
@@ -137,7 +134,7 @@ async def serve(
             )
         guard = Guard(audit, revocations)
         server = grpc.aio.server(
-            options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard)]
+            options=list(CHANNEL_OPTIONS), interceptors=[_Interceptor(guard.guarded)]
         )
         add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
             coordinator.agents, server
@@ -209,14 +206,14 @@ def _enrolment_server(
     )
     server = grpc.aio.server(
         options=list(options.items()),
-        interceptors=[_Unread()],
+        interceptors=[_Interceptor(_unread)],
         maximum_concurrent_rpcs=_MAX_ENROLMENTS,
     )
     add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
         EnrolmentService(enrol, audit), server
     )
     credentials = server_credentials(tls, asks_for_certificates=False)
-    return server, _bind_host(server, enrol.listen, credentials)
+    return server, _listen(server, enrol.listen, credentials)
 
 
 def _bind(
@@ -227,35 +224,29 @@ def _bind(
 ) -> str:
     if not is_unix(address):
         credentials = None if tls is None else server_credentials(tls)
-        return _bind_host(server, address, credentials)
-    # gRPC would take the socket of a coordinator that lives
+        return _listen(server, address, credentials)
+    # gRPC would take the socket of a live coordinator
     owned.enter_context(owned_socket(Path(address.removeprefix("unix:"))))
     with _private_sockets():
-        _add_port(server, address, None)
-    return address
+        return _listen(server, address, None)
 
 
-def _bind_host(
+def _listen(
     server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
 ) -> str:
-    port = _add_port(server, address, credentials)
-    host, _ = split_host_port(address)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _add_port(
-    server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
-) -> int:
+    """The address as clients dial it: a port 0 has become the real one."""
     target = grpc_target(address)
     try:
         if credentials is None:
-            return int(server.add_insecure_port(target))
-        return int(server.add_secure_port(target, credentials))
+            port = server.add_insecure_port(target)
+        else:
+            port = server.add_secure_port(target, credentials)
     except RuntimeError as error:
         raise ConfigError(
             f"cannot listen on {address!r}: {error}",
             hint="is another coordinator running there?",
         ) from error
+    return address if is_unix(address) else f"{target.rpartition(':')[0]}:{port}"
 
 
 @contextlib.contextmanager

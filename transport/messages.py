@@ -180,43 +180,42 @@ def encode_frame(message: Message) -> bytes:
 
 def read_frame(stream: BinaryIO, message_type: type[M]) -> M | None:
     """The next message; None at the end of the stream."""
-    head = stream.read(_LENGTH.size)
-    if not head:
+    if not (head := stream.read(_LENGTH.size)):
         return None
-    if len(head) < _LENGTH.size:
-        raise ProtocolError("the stream ended within a frame")
-    size = _checked_size(head)
-    body = stream.read(size)
-    if len(body) < size:
-        raise ProtocolError("the stream ended within a frame")
-    return _parse(body, message_type)
+    size = _size(head)
+    return _parse(stream.read(size), size, message_type)
 
 
 async def read_frame_async(
     stream: asyncio.StreamReader, message_type: type[M]
 ) -> M | None:
     """The next message; None at the end of the stream."""
-    try:
-        head = await stream.readexactly(_LENGTH.size)
-    except asyncio.IncompleteReadError as error:
-        if not error.partial:
-            return None
-        raise ProtocolError("the stream ended within a frame") from None
-    try:
-        body = await stream.readexactly(_checked_size(head))
-    except asyncio.IncompleteReadError:
-        raise ProtocolError("the stream ended within a frame") from None
-    return _parse(body, message_type)
+
+    async def read(size: int) -> bytes:
+        try:
+            return await stream.readexactly(size)
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+
+    if not (head := await read(_LENGTH.size)):
+        return None
+    size = _size(head)
+    return _parse(await read(size), size, message_type)
 
 
-def _checked_size(head: bytes) -> int:
+def _size(head: bytes) -> int:
+    """Checked before anything is allocated."""
+    if len(head) < _LENGTH.size:
+        raise ProtocolError("the stream ended within a frame")
     size = int(_LENGTH.unpack(head)[0])
     if size > MAX_FRAME_BYTES:
         raise ProtocolError(f"frame of {size} bytes, limit {MAX_FRAME_BYTES}")
     return size
 
 
-def _parse(body: bytes, message_type: type[M]) -> M:
+def _parse(body: bytes, size: int, message_type: type[M]) -> M:
+    if len(body) < size:
+        raise ProtocolError("the stream ended within a frame")
     message = message_type()
     try:
         message.ParseFromString(body)

@@ -25,7 +25,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import ldap
@@ -193,7 +192,7 @@ class Operation:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        traceback: TracebackType | None,
+        traceback: object,
     ) -> None:
         done_ns = time.monotonic_ns()
         client, self._client._current = self._client, None

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import ldap
@@ -55,44 +56,35 @@ class _SearchEnded(TargetError):
     """The search that does not end has."""
 
 
+@dataclass(eq=False)
 class Watch:
     """`open` first; `expect` and `close` are for the thread that opened it."""
 
-    def __init__(
-        self,
-        uri: str,
-        access: ConnectionSettings,
-        dn: str,
-        attribute: str,
-        word: str,
-        *,
-        poll_s: float | None,
-        timeout_s: float,
-        note_request: Callable[[str], None],
-    ) -> None:
-        """`poll_s` is the time between readings where the server tells nothing."""
-        self.uri = uri
+    uri: str
+    access: ConnectionSettings
+    dn: str
+    attribute: str
+    word: str
+    #: Between readings, for a server that does not tell of changes; None: it does.
+    poll_s: float | None = field(kw_only=True)
+    timeout_s: float = field(kw_only=True)
+    note_request: Callable[[str], None] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
         #: Known once it is open: SYNC, PERSISTENT_SEARCH or POLL.
         self.method = ""
-        self._access = access
-        self._dn = dn
-        self._attribute = attribute
-        self._mark = f"{word} ".encode()
-        self._poll_s = poll_s
-        self._timeout_ns = round(timeout_s * 1e9)
-        self._note_request = note_request
         self._connection: Any = None
         self._stamp: ReceiveStamp | None = None
         self._message = -1
         self._guard = threading.Lock()
         #: Number -> what waits for it; in the order of numbers.
         self._expected: dict[int, Observation] = {}
-        #: The last mark that was seen, and when.
+        #: The last number that was seen, and when.
         self._seen: tuple[int, int] = (-1, 0)
         #: This connection watches from then on; earlier values may have come unseen.
         self._looking_since_ns = 0
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name=uri, daemon=True)
+        self._thread = threading.Thread(target=self._watch, name=self.uri, daemon=True)
 
     def open(self, until_s: float) -> None:
         """Connect, and watch once the entry is there, by `until_s` (monotonic).
@@ -102,7 +94,7 @@ class Watch:
             while not self._read():
                 if time.monotonic() > until_s:
                     raise TargetError(
-                        f"{self._dn!r} did not come to {self.uri}",
+                        f"{self.dn!r} did not come to {self.uri}",
                         hint="does it replicate from the stream's target, and may the "
                         "bind DN read the entry?",
                     )
@@ -110,7 +102,7 @@ class Watch:
             self._subscribe()
         except ldap.LDAPError as error:
             hint = "may the stream's bind DN read the entry there?"
-            what = f"{self._dn!r} be watched"
+            what = f"{self.dn!r} be watched"
             raise target_error(self.uri, what, error, hint) from error
         self._thread.start()
 
@@ -156,7 +148,7 @@ class Watch:
 
     def _connect(self) -> None:
         self._connection = connect(
-            self.uri, self._access, note_request=self._note_request
+            self.uri, self.access, note_request=self.note_request
         )
         self._stamp = ReceiveStamp(self._connection.get_option(ldap.OPT_DESC))
 
@@ -166,7 +158,7 @@ class Watch:
         if stamp is not None:
             stamp.close()
         if connection is not None:
-            self._note_request("unbind")
+            self.note_request("unbind")
             with suppress(ldap.LDAPError):
                 connection.unbind_s()
 
@@ -174,12 +166,12 @@ class Watch:
         control = self._control()
         if control is None:
             return
-        self._note_request("search")
+        self.note_request("search")
         self._message = self._connection.search_ext(
-            self._dn,
+            self.dn,
             ldap.SCOPE_BASE,
             _FILTER,
-            [self._attribute],
+            [self.attribute],
             serverctrls=[control],
         )
         must_answer = self.method == SYNC
@@ -216,10 +208,10 @@ class Watch:
 
     def _control(self) -> LDAPControl | None:
         """What makes the server tell of changes; None: it is to be polled."""
-        if self._poll_s is not None:
+        if self.poll_s is not None:
             self.method = POLL
             return None
-        self._note_request("search")
+        self.note_request("search")
         found = self._connection.search_ext_s(
             "", ldap.SCOPE_BASE, _FILTER, ["supportedControl"]
         )
@@ -241,10 +233,10 @@ class Watch:
                     self._connect()
                     self._subscribe()
                     self._looks_again()
-                if self._poll_s is None:
+                if self.poll_s is None:
                     self._take_turn()
                 else:
-                    self._poll(self._poll_s)
+                    self._poll(self.poll_s)
             except (ldap.LDAPError, LdapSlamError) as error:
                 _log.warning("%s: %s", self.uri, _text(error))
                 self._looks_no_more()
@@ -294,10 +286,10 @@ class Watch:
 
     def _read(self) -> bool:
         """Read the entry once; False: it is not there."""
-        self._note_request("search")
+        self.note_request("search")
         try:
             found = self._connection.search_ext_s(
-                self._dn, ldap.SCOPE_BASE, _FILTER, [self._attribute]
+                self.dn, ldap.SCOPE_BASE, _FILTER, [self.attribute]
             )
         except ldap.NO_SUCH_OBJECT:
             return False
@@ -309,10 +301,11 @@ class Watch:
 
     def _take(self, attributes: dict[str, list[bytes]], received_ns: int) -> None:
         for name, values in attributes.items():
-            if name.lower() != self._attribute.lower():
+            if name.lower() != self.attribute.lower():
                 continue
+            prefix = f"{self.word} ".encode()
             for value in values:
-                number = value.removeprefix(self._mark)
+                number = value.removeprefix(prefix)
                 if number != value and number.isdigit():
                     self._note(int(number), received_ns)
 
@@ -327,7 +320,7 @@ class Watch:
             observation.seen(received_ns)
 
     def _give_up_overdue(self) -> None:
-        limit_ns = time.monotonic_ns() - self._timeout_ns
+        limit_ns = time.monotonic_ns() - round(self.timeout_s * 1e9)
         with self._guard:
             overdue = [
                 number

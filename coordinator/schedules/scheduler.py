@@ -27,11 +27,11 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from ldapslam.base.errors import LdapSlamError, StoreError
-from ldapslam.base.time_zone import clock_text, parse_utc
+from ldapslam.base.time_zone import clock_text, parse_utc, utc_now
 from ldapslam.coordinator.run_queue import RunQueue, WaitingRun
 from ldapslam.coordinator.runs.submission import new_run_id
 from ldapslam.coordinator.schedules.maintenance import hold_of
@@ -69,10 +69,6 @@ _BATCH = 500
 _REFRESH = timedelta(seconds=30)
 
 
-def utc_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class Scheduler:
     """Works on the coordinator's queue and is told what happens to runs."""
 
@@ -80,7 +76,7 @@ class Scheduler:
         self,
         writer: StoreWriter,
         queue: RunQueue,
-        now_utc: Callable[[], datetime] = utc_clock,
+        now_utc: Callable[[], datetime] = utc_now,
         audit: AuditLog | None = None,
     ) -> None:
         self.schedules = ScheduleStore(writer)

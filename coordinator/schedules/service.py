@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from ldapslam.base.errors import ConfigError, LdapSlamError
+from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.control import Coordinator
 from ldapslam.coordinator.extension import Extension
 from ldapslam.coordinator.runs.submission import check_channels, check_version
 from ldapslam.coordinator.schedules.schedule import State
 from ldapslam.coordinator.schedules.schedule_store import Entry
-from ldapslam.coordinator.schedules.scheduler import Scheduler, utc_clock
+from ldapslam.coordinator.schedules.scheduler import Scheduler
 from ldapslam.coordinator.security.access import caller_name
 from ldapslam.coordinator.security.guard import Context
 from ldapslam.proto import operator_pb2
@@ -141,19 +143,7 @@ class ScheduleService(ScheduleServiceServicer):
             audit.newest, self._writer.store, request.limit
         )
         return pb.ListAuditReply(
-            entries=[
-                pb.AuditEntry(
-                    number=record.number,
-                    at_utc=record.at_utc,
-                    who=record.who,
-                    role=record.role,
-                    peer=record.peer,
-                    action=record.action,
-                    subject=record.subject,
-                    detail=record.detail,
-                )
-                for record in records
-            ]
+            entries=[pb.AuditEntry(**asdict(record)) for record in records]
         )
 
     async def _status(self, entry: Entry) -> pb.ScheduleStatus:
@@ -199,7 +189,7 @@ def _unusable(record: ScheduleRecord, error: LdapSlamError) -> pb.ScheduleStatus
 class Schedules(Extension):
     """The scheduler of a served coordinator, and its service."""
 
-    def __init__(self, now_utc: Callable[[], datetime] = utc_clock) -> None:
+    def __init__(self, now_utc: Callable[[], datetime] = utc_now) -> None:
         self._now_utc = now_utc
         self._scheduler: Scheduler | None = None
 

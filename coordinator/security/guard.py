@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
@@ -21,6 +21,7 @@ from cryptography import x509
 from google.protobuf.message import DecodeError
 
 from ldapslam.base.errors import AccessRefused, LdapSlamError
+from ldapslam.base.time_zone import utc_now
 from ldapslam.coordinator.security import access
 from ldapslam.coordinator.security.access import LOCAL, STRANGER, Caller
 from ldapslam.coordinator.security.audit_log import AuditLog
@@ -41,10 +42,6 @@ Context = Any
 _Message = TypeVar("_Message")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Guard:
     """Admits calls to one coordinator."""
 
@@ -52,7 +49,7 @@ class Guard:
         self,
         audit: AuditLog,
         revocations: Revocations | None,
-        now_utc: Callable[[], datetime] = _utc_now,
+        now_utc: Callable[[], datetime] = utc_now,
     ) -> None:
         """`revocations` None: there are no certificates, every caller is local."""
         self._audit = audit

@@ -19,7 +19,7 @@ from support.fleet import FINAL, FleetOfProcesses, fake_engine, job_text
 HOST = [{"host": "replica", "every": "100ms"}]
 
 
-def monitors(fleet: FleetOfProcesses, agent: str) -> list[int]:
+def monitor_pids(fleet: FleetOfProcesses, agent: str) -> list[int]:
     """Processes of an agent that observe."""
     children = psutil.Process(fleet.processes[agent].pid).children()
     return [
@@ -45,7 +45,7 @@ def test_one_agent_of_a_host_samples_it_while_there_is_load(
     run_id = fleet.submit(job_text(duration="2s", monitors=HOST))
     fleet.wait_for_load(run_id)
     fleet.wait_until(
-        lambda: len(monitors(fleet, "a") + monitors(fleet, "b")) == 1,
+        lambda: len(monitor_pids(fleet, "a") + monitor_pids(fleet, "b")) == 1,
         "the end of the monitor process that has nothing to see",
     )
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
@@ -55,7 +55,7 @@ def test_one_agent_of_a_host_samples_it_while_there_is_load(
     assert 10 <= len(series.at_ns) <= 40
     assert not series.failures
     # none is left
-    assert monitors(fleet, "a") + monitors(fleet, "b") == []
+    assert monitor_pids(fleet, "a") + monitor_pids(fleet, "b") == []
     with fleet.opened_store() as store:
         assert store.run(run_id).manifest["observer_cost"]["cpu_s"] > 0
 
@@ -66,7 +66,7 @@ def test_a_run_goes_on_without_a_monitor_that_was_killed(
     fleet.start("a", engine=fake_engine())
     run_id = fleet.submit(job_text(duration="3s", monitors=HOST))
     fleet.wait_for_load(run_id)
-    (pid,) = monitors(fleet, "a")
+    (pid,) = monitor_pids(fleet, "a")
     os.kill(pid, signal.SIGKILL)
     assert fleet.wait_for(run_id, *FINAL).state == "finished", fleet.logs()
     assert fleet.reported(run_id) == {"a": list(range(16))}
@@ -113,11 +113,11 @@ def test_a_run_that_is_cancelled_while_servers_are_looked_at_gives_its_agents_ba
     fleet.start("a", engine=fake_engine())
     monitors = [{"directory": "replica"}]
     run_id = fleet.submit(job_text(silent_uri, monitors=monitors))
-    fleet.wait_until(lambda: len(monitors(fleet, "a")) == 1, "the monitor process")
+    fleet.wait_until(lambda: len(monitor_pids(fleet, "a")) == 1, "the monitor process")
     assert fleet.run(run_id).state == "preparing"
     with fleet.client() as client:
         client.cancel(run_id)
     assert fleet.wait_for(run_id, *FINAL).state == "cancelled", fleet.logs()
-    fleet.wait_until(lambda: monitors(fleet, "a") == [], "the monitor process's end")
+    fleet.wait_until(lambda: monitor_pids(fleet, "a") == [], "its end")
     after = fleet.submit(job_text(duration="200ms"))
     assert fleet.wait_for(after, *FINAL).state == "finished", fleet.logs()

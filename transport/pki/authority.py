@@ -18,7 +18,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -33,6 +33,7 @@ from ldapslam.base.files import (
     make_private_folder,
     write_private,
 )
+from ldapslam.base.time_zone import clock_text, utc_now
 from ldapslam.transport.pki import token as tokens
 from ldapslam.transport.pki.certificate import (
     AUTHORITY_FILE,
@@ -52,7 +53,6 @@ from ldapslam.transport.pki.certificate import (
     read_certificate,
     read_key,
     request_key,
-    time_text,
 )
 from ldapslam.transport.pki.token import JoinToken
 
@@ -86,16 +86,10 @@ class Issued:
         return "expired" if now_utc > self.identity.not_after_utc else "valid"
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Authority:
     """An authority that is there; `create` makes one."""
 
-    def __init__(
-        self, folder: Path, now_utc: Callable[[], datetime] = _utc_now
-    ) -> None:
+    def __init__(self, folder: Path, now_utc: Callable[[], datetime] = utc_now) -> None:
         """ConfigError when there is none, or its files cannot be used."""
         self.folder = folder
         self._now_utc = now_utc
@@ -113,7 +107,7 @@ class Authority:
         folder: Path,
         name: str,
         lifetime: timedelta = AUTHORITY_LIFETIME,
-        now_utc: Callable[[], datetime] = _utc_now,
+        now_utc: Callable[[], datetime] = utc_now,
     ) -> Authority:
         """Make the folder; ConfigError when there is an authority in it already."""
         if not 0 < len(name) <= 64:
@@ -339,7 +333,7 @@ class Authority:
         if now_utc > self.certificate.not_valid_after_utc:
             raise ConfigError(
                 f"{self.folder}: the authority itself expired at "
-                f"{time_text(self.certificate.not_valid_after_utc)}",
+                f"{clock_text(self.certificate.not_valid_after_utc)}",
                 hint="make a new one, in another folder: ldapslam pki init",
             )
         certificate = build_leaf(
@@ -376,7 +370,7 @@ class Authority:
         if holder is not None:
             raise ConfigError(
                 f"{name!r} has a certificate already, valid until "
-                f"{time_text(holder.identity.not_after_utc)}",
+                f"{clock_text(holder.identity.not_after_utc)}",
                 hint=f"ldapslam pki renew {name}, or revoke it first",
             )
 

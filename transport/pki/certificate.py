@@ -35,6 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ldapslam.base.errors import AccessRefused, ConfigError
+from ldapslam.base.time_zone import clock_text
 
 #: Names in the folder that `ldapslam pki issue` makes.
 CERTIFICATE_FILE, KEY_FILE, AUTHORITY_FILE = "cert.pem", "key.pem", "ca.pem"
@@ -71,19 +72,15 @@ class Identity:
         if now_utc > self.not_after_utc:
             raise AccessRefused(
                 f"the certificate of {self.role} {self.name!r} expired at "
-                f"{time_text(self.not_after_utc)}",
+                f"{clock_text(self.not_after_utc)}",
                 hint=f"renew it: ldapslam pki renew {self.name}",
             )
         if now_utc < self.not_before_utc:
             raise AccessRefused(
                 f"the certificate of {self.role} {self.name!r} is not valid before "
-                f"{time_text(self.not_before_utc)}",
+                f"{clock_text(self.not_before_utc)}",
                 hint="are the clocks of both hosts right?",
             )
-
-
-def time_text(time_utc: datetime) -> str:
-    return f"{time_utc:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def check_name(name: str) -> None:
